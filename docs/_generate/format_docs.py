@@ -10,7 +10,7 @@ from string import Template
 from typing import Any, get_args
 
 from expert_cli.commands.schema import manifest_schema
-from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES, format_name
+from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, format_name
 from expert_cli.config.resolve import resolve
 from expert_cli.data.formats.registry import FORMATS
 from expert_cli.data.rows.columns import USUAL_NAMES

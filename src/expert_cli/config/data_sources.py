@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import glob
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Literal
 
+from expert_cli.config.data_files import format_name
 from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceKind, SourceSpec
 from expert_cli.config.settings import Settings
 from expert_cli.config.splits import named_split, parse_split, split_of
@@ -18,24 +20,9 @@ from expert_cli.manifest.key import CARD, applied, not_used
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.reader import LoadedManifest
+from expert_cli.utils.filesystem import matching
 from expert_cli.utils.text import shortened
 
-PLAIN_TEXT = "plain text"
-"""The format whose files may as well be words about the rows."""
-DATA_SUFFIXES: Mapping[str, str] = {
-    ".jsonl": "JSON lines",
-    ".ndjson": "JSON lines",
-    ".json": "JSON",
-    ".csv": "CSV",
-    ".tsv": "TSV",
-    ".txt": PLAIN_TEXT,
-    ".parquet": "Parquet",
-    ".arrow": "Arrow",
-}
-"""Suffixes of data files in small letters, and the format of each: `FORMATS` in `data/formats/registry.py` has the rest."""
-COMPRESSED_SUFFIXES: Mapping[str, str] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
-"""What may follow such a suffix, and the compression: `COMPRESSIONS` in `data/formats/compression.py` has the rest."""
-_COMPRESSED_INSIDE = frozenset({"Parquet", "Arrow"})
 Sources = tuple[SourceSpec, ...]
 _BRACKETS = re.compile(r"\[[^\]]*\]$")
 Data = Settings[Dataset]
@@ -84,10 +71,11 @@ def resolve_sources(
 
 
 def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
-    """Return the source that `path`, `path::split` or `id::split::config` names.
+    """Return the source that `path`, `path::split`, `id::split::config` or `id@revision::split::config` names.
 
-    A path that exists in one of `folders` is local. One that looks local (a data file's suffix, ".", "/", a drive, a
-    backslash) and does not exist keeps the list of places tried and never becomes a hub id. Raises InputError: no form.
+    A path that exists in one of `folders` is local, a pattern that fits a file there, too. One that looks local (a data
+    file's suffix, a star, ".", "/", a drive, a backslash) and does not exist keeps the list of places tried and never becomes
+    a hub id. Raises InputError: no form.
     """
     path, _, rest = written.partition("::")
     split, _, config = rest.partition("::")
@@ -109,46 +97,46 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
         if kind == "file":
             _refuse_parts_of_a_file(written, found, name, config)
         return SourceSpec(kind, str(found), config, split)
+    pattern = next(filter(_fits, _patterns(path, folders)), None)
+    if pattern is not None:
+        _refuse_parts_of_a_file(written, Path(path), name, config)
+        return SourceSpec("files", pattern, split=split)
     if _BRACKETS.search(path):
         what = _BRACKETS.sub("", path)
         raise InputError(
             f'data source "{written}": no such file', f'for a part of its rows write "{what}::train[:1000]"'
         )
-    looks_local = format_name(path) or path[0] in "./~\\" or "\\" in path or path[1:2] == ":"
-    if looks_local or path.count("/") > 1:
+    hub_id, _, revision = path.partition("@")
+    looks_local = format_name(path) or path[0] in "./~\\" or "\\" in path or path[1:2] == ":" or glob.has_magic(path)
+    if looks_local or hub_id.count("/") > 1:
         tried = tuple(dict.fromkeys(str(place) for place in places))
         return SourceSpec("file", path, config, split, tried=tried)
-    return SourceSpec("hub", path, config, split)
+    if path != hub_id and not revision:
+        raise InputError(
+            f'data source "{written}": no revision behind "@"', "Name a branch, tag or commit: id@revision."
+        )
+    return SourceSpec("hub", hub_id, config, split, revision=revision)
 
 
-def format_name(name: str | Path) -> str:
-    """Return the format of a data file as its name tells it, "" = none: `rows.jsonl.gz` is one of JSON lines."""
-    *_, inner, last = ["", "", *(suffix.lower() for suffix in PurePath(name).suffixes)]
-    if last not in COMPRESSED_SUFFIXES:
-        return DATA_SUFFIXES.get(last, "")
-    found = DATA_SUFFIXES.get(inner, "")
-    return "" if found in _COMPRESSED_INSIDE else found
-
-
-def named_sources(written: Dataset, rows: Literal["train", "valid", "test"]) -> dict[Path_, str]:
+def named_sources(written: Dataset, rows: Literal["train", "valid", "test"]) -> dict[Path_, list[str]]:
     """Return the sources of training, validation or test rows that a manifest names, by their keys in `training.dataset`."""
     key = {"train": "path", "valid": "validation_path", "test": "test_path"}[rows]
-    named: dict[Path_, str | None] = {(key,): getattr(written, key)}
+    named: dict[Path_, str | list[str] | None] = {(key,): getattr(written, key)}
     named |= {("tasks", name, rows): getattr(task, rows) for name, task in (written.tasks or {}).items()}
-    return {key: source for key, source in named.items() if source}
+    return {key: _listed(sources) for key, sources in named.items() if sources}
 
 
-def test_sources(loaded: LoadedManifest, root: Path) -> dict[Path_, SourceSpec]:
-    """Return where a manifest's test rows come from, by their keys in `training.dataset`."""
+def test_sources(loaded: LoadedManifest, root: Path) -> list[tuple[Path_, SourceSpec]]:
+    """Return where a manifest's test rows come from, each with its key in `training.dataset`."""
     folders = (loaded.path.resolve().parent, root)
     named = named_sources(loaded.manifest.training.dataset, "test")
-    return {key: parse_source(source, folders) for key, source in named.items()}
+    return [(key, parse_source(source, folders)) for key, sources in named.items() for source in sources]
 
 
 def missing_tests(loaded: LoadedManifest, root: Path) -> list[ManifestIssue]:
     """Return a warning for every file of test rows that is not there: nothing reads it, so nothing else would tell."""
-    found = {key: spec for key, spec in test_sources(loaded, root).items() if spec.tried}
-    return [loaded.text.fault(("training", "dataset", *key), missing(spec)) for key, spec in found.items()]
+    found = [(key, spec) for key, spec in test_sources(loaded, root) if spec.tried]
+    return [loaded.text.fault(("training", "dataset", *key), missing(spec)) for key, spec in found]
 
 
 def missing(spec: SourceSpec) -> str:
@@ -179,15 +167,32 @@ def _refuse_parts_of_a_file(written: str, file: Path, split: str, config: str) -
 def _from_manifest(loaded: LoadedManifest, data: Data, root: Path) -> tuple[Sources, Sources]:
     """Return (train, validation) as the manifest names them."""
     written, parse = data.written, partial(_parse, loaded, root)
-    if written.test_path:
-        parse(written.test_path, "test_path")
+    for source in _listed(written.test_path):
+        parse(source, "test_path")
     if written.tasks:
         data.leave("the rows come from tasks", "path")
         data.leave("each task names its own rows: tasks.NAME.valid", "validation_path")
         return _tasks(data, parse)
-    train = (parse(data.use("path") or "", "path"),)
-    held_out = (parse(data.use("validation_path"), "validation_path"),) if written.validation_path else ()
-    return train, held_out
+    train = tuple(parse(source, "path") for source in _listed(data.use("path")))
+    held_out = _listed(data.use("validation_path") if written.validation_path else None)
+    return train, tuple(parse(source, "validation_path") for source in held_out)
+
+
+def _listed(sources: str | list[str] | None) -> list[str]:
+    return [sources] if isinstance(sources, str) else sources or []
+
+
+def _patterns(path: str, folders: Sequence[Path]) -> Iterator[str]:
+    """The pattern that a path is in each of the folders; none where it is no pattern."""
+    if glob.has_magic(path):
+        plain = path.replace("\\", "/")
+        yield from (
+            plain if Path(plain).is_absolute() else f"{glob.escape(str(at.absolute()))}/{plain}" for at in folders
+        )
+
+
+def _fits(pattern: str) -> bool:
+    return next(matching(pattern), None) is not None
 
 
 def _parse(loaded: LoadedManifest, root: Path, source: str, *key: str) -> SourceSpec:

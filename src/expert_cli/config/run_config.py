@@ -19,7 +19,7 @@ from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.types import Quantization
 
-SourceKind = Literal["file", "folder", "hub"]
+SourceKind = Literal["file", "folder", "files", "hub"]
 Deduplicate = Literal["off", "row", "answer"]
 Layout = Literal["packed", "padded"]
 
@@ -34,8 +34,9 @@ QUANTIZED: tuple[Quantization, ...] = ("int4", "int8")
 class SourceSpec:
     """One place that rows come from.
 
-    kind "file" and "folder": `path` is an absolute path. kind "hub": `path` is a data set id, `config` its configuration
-    ("" = the default one). `split` is a split name with an optional slice, "train[:1000]", "train[10%:20%]"; a file is one
+    kind "file" and "folder": `path` is an absolute path. kind "files": an absolute pattern of paths, as `glob` has them. kind
+    "hub": `path` is a data set id, `config` its configuration ("" = the default one), `revision` a branch, tag or commit
+    ("" = the main branch). `split` is a split name with an optional slice, "train[:1000]", "train[10%:20%]"; a file is one
     split, "train" or that of its name. `weight` 0.4 takes 40 % of the rows, 2.0 takes every row twice. `tried` names the
     places where a local path was looked for and not found; empty when it is there. `share` above 0 decides in place of
     `weight`: so many rows are drawn that they are this share of all training rows.
@@ -49,6 +50,11 @@ class SourceSpec:
     task: str = ""
     tried: tuple[str, ...] = ()
     share: float = 0.0
+    revision: str = ""
+
+    def __str__(self) -> str:
+        """Return the source as messages name it, without its split."""
+        return self.path + (f"@{self.revision}" if self.revision else "") + (f"::{self.config}" if self.config else "")
 
 
 @dataclass(frozen=True)

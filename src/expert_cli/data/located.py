@@ -19,8 +19,7 @@ class Located:
 
     def __str__(self) -> str:
         """Return the source as messages name it."""
-        config = f"::{self.spec.config}" if self.spec.config else ""
-        return f"{self.spec.path}{config}" + (f" [{self.spec.split}]" if self.spec.split != "train" else "")
+        return f"{self.spec}" + (f" [{self.spec.split}]" if self.spec.split != "train" else "")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from expert_cli.config.data_sources import PLAIN_TEXT, format_name
+from expert_cli.config.data_files import PLAIN_TEXT, format_name
 from expert_cli.data.store.inspect import BUILDING, recorded_key, store_files, store_kind
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.disk import SLOW_MB_PER_S, ReadSpeed, measure_read

@@ -10,6 +10,7 @@ from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import SourceSpec
 from expert_cli.config.settings import Settings
+from expert_cli.data.sources.folder import matching_files
 from expert_cli.errors import ExpertError
 from expert_cli.hardware.machine import inspect
 from expert_cli.manifest.reader import LoadedManifest, load_manifest
@@ -33,8 +34,9 @@ class ManifestReferences:
         self.name, written = loaded.manifest.name, loaded.manifest.training
         self.root = project_root(loaded.path)
         data = resolve_sources(loaded, Settings(written.dataset), self.root, None, None, evaluates=False)
-        tests = test_sources(loaded, self.root).values()
-        self.sources = {_key(source): source for source in (*data.train, *data.validation, *tests)}
+        tests = [source for _, source in test_sources(loaded, self.root)]
+        named = (*data.train, *data.validation, *tests)
+        self.sources = {key: source for source in named for key in _keys(source)}
         # Every base model may have a folder of its own; where none is written it is the expert's.
         own = {base.config.pretokenized_cache for base in loaded.manifest.bases if base.config}
         caches = {written.config.pretokenized_cache, *filter(None, own)}
@@ -58,8 +60,10 @@ def read_experts(homes: Sequence[Path], report: Reporter, current_key: CurrentKe
     return experts
 
 
-def _key(source: SourceSpec) -> Key:
-    return source.path if source.kind == "hub" else source.tried or real_path(Path(source.path))
+def _keys(source: SourceSpec) -> Sequence[Key]:
+    if source.kind == "files":
+        return [real_path(path) for path in matching_files(source.path)]
+    return [source.path if source.kind == "hub" else source.tried or real_path(Path(source.path))]
 
 
 def _store_keys(loaded: LoadedManifest, current_key: CurrentKey) -> Iterator[str | None]:

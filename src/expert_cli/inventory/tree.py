@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from expert_cli.config.data_sources import format_name
+from expert_cli.config.data_files import format_name
 from expert_cli.utils.filesystem import is_folder
 from expert_cli.utils.text import plural
 

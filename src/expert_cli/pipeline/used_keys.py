@@ -214,9 +214,9 @@ def _rows(plan: Plan, inputs: DataInputs, store: TokenStore) -> dict[Path_, Outc
         ("train", inputs.located.train, named_sources(written, "train")),
         ("validation", inputs.located.validation, named_sources(written, "valid")),
     ):
-        for path, source in named.items():
+        for path, sources in named.items():
             planned = plan.decided.outcomes.get(("dataset", *path))
-            if any(_same(source, at.spec, folders) for at in read):
+            if any(_same(source, at.spec, folders) for source in sources for at in read):
                 told[path] = applied(f"{store.stats.get(split, {}).get('rows', 0):,} documents of all sources")
             elif planned is not None and planned.status != "not_used":  # else the row says why already
                 told[path] = not_used("its rows were not read")
@@ -228,7 +228,7 @@ def _same(source: str, spec: SourceSpec, folders: Sequence[Path]) -> bool:
         named = parse_source(source, folders)
     except InputError:  # one that was set aside
         return False
-    return (named.path, named.split, named.config) == (spec.path, spec.split, spec.config)
+    return (str(named), named.split) == (str(spec), spec.split)
 
 
 def _columns(written: Dataset, mapping: str) -> dict[Path_, Outcome]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import io
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -30,6 +32,11 @@ def is_folder(path: Path) -> bool:
 def real_path(path: Path) -> Path:
     """Return the path with links resolved; of links in a circle, over which `Path.resolve` raises, as far as it goes."""
     return Path(os.path.realpath(path))
+
+
+def matching(pattern: str) -> Iterator[Path]:
+    """Yield what is there that a pattern of `glob` fits, "**" over folders, in no order; nothing hidden."""
+    return map(Path, glob.iglob(pattern, recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
 
 
 def subfolders(folder: Path) -> list[Path]:

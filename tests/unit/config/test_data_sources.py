@@ -10,6 +10,7 @@ import pytest
 from expert_cli.config.data_sources import parse_source
 from expert_cli.config.run_config import SourceSpec
 from expert_cli.errors import InputError
+from expert_cli.utils.filesystem import matching
 
 
 @pytest.mark.parametrize(
@@ -35,8 +36,52 @@ def test_what_is_there_tells_what_it_is(tmp_path: Path, written: str, kind: str,
 
 
 @pytest.mark.parametrize(
+    ("written", "split"),
+    [
+        ("rows/*.jsonl.gz", "train"),
+        ("rows/[ab].jsonl.gz::train[5:]", "train[5:]"),
+        ("**/b.jsonl.gz::[:1]", "train[:1]"),
+        ("rows\\?.jsonl.gz", "train"),
+    ],
+)
+def test_a_pattern_is_local_where_it_fits_a_file(tmp_path: Path, written: str, split: str) -> None:
+    here, odd = tmp_path / "here", tmp_path / "o[d]d"
+    (here / "rows").mkdir(parents=True)
+    (odd / "rows").mkdir(parents=True)
+    spec = parse_source(written, (here, odd))
+    assert (spec.kind, len(spec.tried)) == ("file", 2)
+    for name in ("a", "b"):
+        (odd / "rows" / f"{name}.jsonl.gz").touch()
+    spec = parse_source(written, (here, odd))
+    assert (spec.kind, spec.split, spec.tried) == ("files", split, ())
+    found = {path.name for path in matching(spec.path)}
+    assert found == ({"b.jsonl.gz"} if "b." in written else {"a.jsonl.gz", "b.jsonl.gz"})
+
+
+@pytest.mark.parametrize("name", ["x/rows.jsonl.gz", "rows.tsv", "rows.txt.XZ", "rows/*", "data.json.bz2::train[:5]"])
+def test_what_looks_like_a_file_never_becomes_a_hub_id(tmp_path: Path, name: str) -> None:
+    assert parse_source(name, (tmp_path,)).tried == (str(tmp_path / name.partition("::")[0]),)
+
+
+@pytest.mark.parametrize(
+    ("written", "revision", "config"),
+    [
+        ("org/name@v1.0::test::small", "v1.0", "small"),
+        ("org/name@refs/convert/parquet::test", "refs/convert/parquet", ""),
+    ],
+)
+def test_a_revision_stands_behind_the_id(tmp_path: Path, written: str, revision: str, config: str) -> None:
+    spec = parse_source(written, (tmp_path,))
+    assert spec == SourceSpec("hub", "org/name", config, "test", revision=revision)
+    assert str(spec) == f"org/name@{revision}" + (f"::{config}" if config else "")
+
+
+@pytest.mark.parametrize(
     ("written", "message"),
     [
+        ("*.jsonl::test", r'\*\.jsonl is a file, it has no split "test"'),
+        ("org/name@::train", 'no revision behind "@"'),
+        ("rows.jsonl[:10]", "no such file"),
         ("rows.jsonl::test", 'rows.jsonl is a file, it has no split "test"'),
         ("rows.jsonl::whatever[8:]", 'rows.jsonl is a file, it has no split "whatever"'),
         ("sql_dev.jsonl::test", 'sql_dev.jsonl is a file, it has no split "test"'),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -71,6 +73,27 @@ def test_the_whole_world(world: Path) -> None:
     assert rows["org/absent"].path == world / "hf" / "hub" / "datasets--org--absent"
     assert rows["one/datasets"].tree.bytes == 9
     assert {name: row.note for name, row in rows.items() if row.note} == {"one/datasets": "1 of 3 files named"}
+
+
+def test_compressed_rows_patterns_and_lists_are_seen(world: Path) -> None:
+    home = world / "project" / "experts" / "one"
+    expert(world, "one", {"path": ["rows/*.jsonl.gz", "more/a.txt"], "test_path": ["t.tsv", "gone.tsv"]})
+    for name in ("rows/a.jsonl.gz", "rows/b.jsonl.gz"):
+        made(home / name, gzip.compress(b"{}\n{}\n"))
+    made(home / "more" / "a.txt", b"one\n\ntwo\n")
+    made(home / "more" / "notes.txt", b"words\n")
+    made(home / "t.tsv", b"q\ta\n1\t2\n")
+    made(home / "beside" / "c.csv.xz", lzma.compress(b"q,a\n1,2\n"))
+    rows = listed(world)
+    assert states(rows) == {
+        "one/rows": ("folder", "used", ("one",)),
+        "one/more/a.txt": ("file", "used", ("one",)),
+        "one/t.tsv": ("file", "used", ("one",)),
+        "gone.tsv": ("file", "missing", ("one",)),
+        "one/beside/c.csv.xz": ("file", "unused", ()),
+    }
+    counted = {name: row.rows for name, row in rows.items() if row.rows is not None}
+    assert counted == {"one/rows": 4, "one/more/a.txt": 2}
 
 
 def test_what_to_type_to_train_on_it(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from expert_cli.config.data_sources import COMPRESSED_SUFFIXES
+from expert_cli.config.data_files import COMPRESSED_SUFFIXES
 from expert_cli.errors import InputError
 from expert_cli.utils.text import first_line
 

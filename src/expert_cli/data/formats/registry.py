@@ -1,5 +1,5 @@
 """Every format of data files: how it is told, read and counted, one entry a format. Its suffixes stand in `DATA_SUFFIXES`
-of `config/data_sources.py`, as config, which is below, tells a file that is not there from a hub id by them.
+of `config/data_files.py`, as config, which is below, tells a file that is not there from a hub id by them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
+from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
 from expert_cli.data.formats import arrow, json_document, json_lines, text
 from expert_cli.data.formats.raw_row import Block, ColumnFilter, RawRow
 from expert_cli.errors import EnvironmentProblem, InputError

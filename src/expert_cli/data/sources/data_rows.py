@@ -20,7 +20,7 @@ from expert_cli.data.located import Located, LocatedData, local_hint
 from expert_cli.data.rows.columns import absent, names_of_interest
 from expert_cli.data.rows.kinds import choose_columns, kind_of
 from expert_cli.data.rows.scan import source_blocks
-from expert_cli.data.sources.folder import folder_files
+from expert_cli.data.sources.folder import folder_files, pattern_files
 from expert_cli.data.sources.hub import hub_files
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.utils.reporter import NullReporter, Reporter
@@ -46,6 +46,8 @@ def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[
             found = hub_files(spec, split, reporter, offline=data.offline, alternatives=alternatives)
             return replace(found, files=_regular(found.files))
         path = Path(spec.path)
+        if spec.kind == "files":
+            return Located(spec, _regular(pattern_files(spec.path, reporter)))
         if spec.tried or not path.exists():
             places = ", ".join(spec.tried) or spec.path
             raise InputError(

@@ -10,8 +10,9 @@ from expert_cli.config.splits import split_of
 from expert_cli.data.saved import SPLITS, STATE, listed, saved_files, saved_json
 from expert_cli.data.sources.dataset_card import load_configs
 from expert_cli.data.sources.sniff import rows_inside
-from expert_cli.data.sources.split_files import select_files, untold
+from expert_cli.data.sources.split_files import select_files, select_matching, untold
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.utils.filesystem import is_folder, matching
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 
@@ -36,6 +37,20 @@ def folder_files(folder: Path, config: str, split: str, reporter: Reporter) -> l
     unread += rows_inside(folder, untold(names), names)
     selection = select_files(names, load_configs(folder / "README.md"), config, split, str(folder), unread)
     return list(selection.files_in(folder, str(folder), reporter))
+
+
+def matching_files(pattern: str) -> list[Path]:
+    """Return the files that a pattern fits, by name."""
+    return sorted(path for path in matching(pattern) if not is_folder(path))
+
+
+def pattern_files(pattern: str, reporter: Reporter) -> list[Path]:
+    """Return the files of rows that a pattern fits, by name; what else it fits is told as a warning.
+
+    Raises InputError: none of them is one, a packed one, files of several forms.
+    """
+    selection = select_matching([path.as_posix() for path in matching_files(pattern)], pattern)
+    return list(selection.files_in(Path(), pattern, reporter))
 
 
 def names_below(folder: Path) -> tuple[list[str], list[str]]:

@@ -66,25 +66,31 @@ def _downloaded(spec: SourceSpec, split: str, reporter: Reporter) -> Located:
     from huggingface_hub import HfApi
 
     # Not list_repo_files: it tries five more times, and a machine without a network would wait 23 s.
-    listed = HfApi().dataset_info(spec.path, timeout=_HUB_TIMEOUT_S).siblings or ()
+    listed = HfApi().dataset_info(spec.path, revision=spec.revision or None, timeout=_HUB_TIMEOUT_S).siblings or ()
     names = [entry.rfilename for entry in listed]
     configs: tuple[CardConfig, ...] = ()
     with reporter.progress(f"Fetching {spec.path} from the Hugging Face hub", None, "MB") as bar:
         if "README.md" in names:
-            configs = load_configs(_fetched(spec.path, ["README.md"], bar) / "README.md")
+            configs = load_configs(_fetched(spec, ["README.md"], bar) / "README.md")
         selection = select_files(names, configs, spec.config, split, spec.path)
-        folder = _fetched(spec.path, selection.files, bar)
+        folder = _fetched(spec, selection.files, bar)
     return Located(spec, selection.files_in(folder, spec.path, reporter), folder.name)
 
 
-def _fetched(repo_id: str, names: Sequence[str], bar: Bar) -> Path:
+def _fetched(spec: SourceSpec, names: Sequence[str], bar: Bar) -> Path:
     """Download files and return the snapshot's folder. The client's own progress bars are told to `bar`, not drawn."""
     from huggingface_hub import snapshot_download
 
     # The branch, not its commit, is named: only then the client notes the commit for later runs without a network.
     patterns = [glob.escape(name) for name in names]
     return Path(
-        snapshot_download(repo_id, repo_type="dataset", allow_patterns=patterns, tqdm_class=hub_bar(bar.update))
+        snapshot_download(
+            spec.path,
+            repo_type="dataset",
+            revision=spec.revision or None,
+            allow_patterns=patterns,
+            tqdm_class=hub_bar(bar.update),
+        )
     )
 
 
@@ -92,11 +98,21 @@ def _cached(spec: SourceSpec, split: str, reason: str, alternatives: Sequence[Pa
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
+    name = f"{spec.path}@{spec.revision}" if spec.revision else spec.path
+
     def problem(what: str) -> EnvironmentProblem:
-        return EnvironmentProblem(f'hub data set "{spec.path}": {reason}, and {what}', local_hint(alternatives))
+        return EnvironmentProblem(f'hub data set "{name}": {reason}, and {what}', local_hint(alternatives))
 
     try:
-        folder = Path(snapshot_download(spec.path, repo_type="dataset", local_files_only=True, allow_patterns=[]))
+        folder = Path(
+            snapshot_download(
+                spec.path,
+                repo_type="dataset",
+                revision=spec.revision or None,
+                local_files_only=True,
+                allow_patterns=[],
+            )
+        )
     except LocalEntryNotFoundError as error:
         raise problem(f"it is not in the cache {constants.HF_HUB_CACHE}") from error
     sizes = _noted_sizes(folder.parents[1] / "trees" / f"{folder.name}.json")
@@ -148,12 +164,14 @@ def refuse_damaged(path: Path, sha256: str) -> None:
 
 def _reason(error: Exception) -> str:
     """Why the hub gave nothing, in a line; the client's own texts run over many and name request ids."""
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
     if isinstance(error, GatedRepoError):
         return "access has to be asked for on its page (hf auth login)"
     if isinstance(error, RepositoryNotFoundError):
         return "the hub has no such data set, or it is private (hf auth login)"
+    if isinstance(error, RevisionNotFoundError):
+        return "the hub has no such revision of it"
     if isinstance(error, HfHubHTTPError) and error.response is not None:
         return f"the hub answered {error.response.status_code}"
     if problem := disk_problem(error, "the hub client's cache cannot be written"):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
+from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
 from expert_cli.config.splits import named_split, split_of
 from expert_cli.data.formats.registry import PACKED
 from expert_cli.data.sources.dataset_card import CardConfig
@@ -105,6 +105,19 @@ def select_files(
     _refuse_packed(selection.files, where)
     _refuse_mixed_formats(selection.files, where)
     _refuse_missing_shards(selection.files, where)
+    return selection
+
+
+def select_matching(names: Sequence[str], pattern: str) -> Selection:
+    """Return the files of rows among those that a user's pattern fits. Raises InputError: none, a packed one, two forms."""
+    files = without_notes(list(filter(_holds_rows, names)))
+    unread = [f"{name} ({_why_unread(name) or 'no file of rows by its name'})" for name in names if name not in files]
+    selection = Selection(files, unread)
+    if not files:
+        what = "; ".join(filter(None, [f"{pattern}: no file of rows fits this pattern", selection.remark()]))
+        raise InputError(what, f"Rows are in files of {', '.join(DATA_SUFFIXES)}.")
+    _refuse_packed(files, pattern)
+    _refuse_mixed_formats(files, pattern)
     return selection
 
 

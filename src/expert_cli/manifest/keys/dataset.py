@@ -22,6 +22,9 @@ _COLUMN = "names the column"
 _OUTSIDE = "rows outside it are left out and counted"
 
 
+Sources = Annotated[list[Text], Field(min_length=1, max_length=1000)]
+
+
 class FieldMapping(Strict):
     """`training.dataset.field_mapping`: which column holds what."""
 
@@ -79,8 +82,9 @@ class Dataset(Loose):
 
     old_names: ClassVar[Mapping[str, str]] = {"validation": "filters"}
 
-    path: Text | None = key(None, "training rows")
-    """Local file or folder (relative to the manifest, then to the project root), or hub id `id::split::config`."""
+    path: Text | Sources | None = key(None, "training rows")
+    """Local file, folder or pattern (relative to the manifest, then to the project root), or hub id
+    `id@revision::split::config`; or a list of these, read one after another."""
     format: Text | None = always(FORMAT)
     """Format of the data; read from the file itself."""
     type: Literal["single", "multi_task"] | None = always(
@@ -95,9 +99,9 @@ class Dataset(Loose):
     """Which column holds what; recognized by their usual names where it is not written."""
     text_field: Text | None = key(None, "names the column of whole documents")
     """Column of whole documents; short for `field_mapping.text`."""
-    validation_path: Text | None = key(None, "rows that evaluation uses")
+    validation_path: Text | Sources | None = key(None, "rows that evaluation uses")
     """Rows that evaluation uses."""
-    test_path: Text | None = always(UNTOUCHED)
+    test_path: Text | Sources | None = always(UNTOUCHED)
     """Rows that neither training nor evaluation during training touches."""
     validation_split: Annotated[float, Field(gt=0, lt=1)] | None = key(
         0.05, "share of the training rows split off for evaluation, by seed"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
+from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
 from expert_cli.data.formats import compression, json_document, lines
 from expert_cli.data.formats.compression import COMPRESSIONS, open_data
 from expert_cli.data.formats.raw_row import ColumnFilter, RawRow

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES
+from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES
 from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
 from expert_cli.data.formats.registry import FORMATS, PACKED, format_of, read_blocks, read_file
 from expert_cli.data.sources.sniff import rows_inside

@@ -15,7 +15,7 @@ import pytest
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.data.sources import sniff
 from expert_cli.data.sources.data_rows import locate_data
-from expert_cli.data.sources.folder import folder_files
+from expert_cli.data.sources.folder import folder_files, pattern_files
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.reporter import NullReporter
 
@@ -145,6 +145,23 @@ def test_a_packed_file_beside_rows_is_not_passed_over(tmp_path: Path) -> None:
     made(tmp_path, "a.jsonl", "b.jsonl.lz4")
     with pytest.raises(InputError, match=r'b\.jsonl\.lz4 belongs to these rows, and "\.jsonl\.lz4" is not read'):
         files_of(tmp_path)
+
+
+def test_a_pattern_names_files_of_one_form(tmp_path: Path) -> None:
+    made(tmp_path, "rows/b.jsonl.gz", "rows/a.jsonl.gz", "rows/deep/c.jsonl.gz", "rows/notes.md", "rows/words.txt")
+    reporter = Listening()
+    pattern = f"{tmp_path}/rows/*"
+    assert pattern_files(pattern, reporter) == [tmp_path / "rows" / f"{name}.jsonl.gz" for name in "ab"]
+    told = [f"{tmp_path}/rows/{name} (no file of rows by its name)" for name in ("notes.md", "words.txt")]
+    assert reporter.warned == [f"{pattern}: not read: {', '.join(told)}"]
+    assert [path.name[0] for path in pattern_files(f"{tmp_path}/**/*.gz", reporter)] == ["a", "b", "c"]
+    with pytest.raises(InputError, match=r"no file of rows fits this pattern; not read: .*notes\.md"):
+        pattern_files(f"{tmp_path}/rows/*.md", reporter)
+    made(tmp_path, "rows/a.jsonl", "rows/d.csv.zip")
+    with pytest.raises(InputError, match=r"2 formats side by side \(\.jsonl, \.jsonl\.gz\)"):
+        pattern_files(f"{tmp_path}/rows/[ab]*", reporter)
+    with pytest.raises(InputError, match=r"d\.csv\.zip belongs to these rows"):
+        pattern_files(f"{tmp_path}/rows/*", reporter)
 
 
 def test_text_files_are_rows_where_nothing_else_is(tmp_path: Path) -> None:

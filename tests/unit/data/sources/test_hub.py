@@ -188,6 +188,20 @@ def test_a_packed_file_in_the_cache_is_not_passed_over(cache: Path, monkeypatch:
         locate_data(data_config(ROWS), NullReporter())
 
 
+def test_a_revision_is_another_commit(cache: Path) -> None:
+    folder = fill(cache, [*FILES])
+    refs = folder.parents[1] / "refs"
+    (refs / "main").unlink()
+    (refs / "v1").write_text(COMMIT, encoding="utf-8")
+    for revision in ("v1", COMMIT):
+        read = read_training_rows(data_config(replace(ROWS, revision=revision)), NullReporter())
+        assert (read.train.response, read.located.train[0].revision) == (["t0", "t1"], COMMIT)
+        assert str(read.located.train[0]) == f"org/rows@{revision}"
+    for revision, name in (("", "org/rows"), ("v2", "org/rows@v2")):
+        with pytest.raises(EnvironmentProblem, match=f'hub data set "{name}": .* it is not in the cache'):
+            locate_data(data_config(replace(ROWS, revision=revision)), NullReporter())
+
+
 def test_a_readme_that_was_not_downloaded_is_missed(cache: Path) -> None:
     fill(cache, [name for name in FILES if name != "README.md"], tree=True)
     reporter = Listening()
@@ -306,6 +320,17 @@ def test_a_download_fetches_the_split_alone_and_serves_later_runs(
     assert read_training_rows(data_config(ROWS), NullReporter()).train.response == ["t0", "t1"]
     assert len(hub) == asked
     assert (cache / "datasets--org--rows" / "refs" / "main").read_text(encoding="utf-8") == COMMIT
+
+
+def test_a_revision_is_downloaded_and_found_again(cache: Path, hub: list[str]) -> None:
+    spec = replace(ROWS, revision="v1", config="small")
+    assert read_training_rows(data_config(spec, offline=False), NullReporter()).train.response == ["s0"]
+    assert "/api/datasets/org/rows/revision/v1" in hub
+    assert {path for path in hub if path.endswith("small.jsonl")} == {
+        f"/datasets/org/rows/resolve/{COMMIT}/small.jsonl"
+    }
+    assert read_training_rows(data_config(spec), NullReporter()).train.response == ["s0"]
+    assert [path.name for path in (cache / "datasets--org--rows" / "refs").iterdir()] == ["v1"]
 
 
 @pytest.mark.parametrize(
