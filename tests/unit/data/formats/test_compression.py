@@ -66,9 +66,11 @@ def test_its_rows_are_those_of_the_plain_file(
     assert rows_of(path) == expected
     assert rows_of(path, limit=77) == expected[:77]
     assert count_rows([path]) == count_rows([plain])
-    middle = len(content) // 2
-    path.write_bytes(COMPRESS[packed](content[:middle]) + COMPRESS[packed](content[middle:]))
-    assert rows_of(path) == expected  # of several streams, as `cat a.gz b.gz` makes them
+    streams = [COMPRESS[packed](content[:1000]), COMPRESS[packed](content[1000:])]
+    path.write_bytes(b"".join(streams))  # as `cat a.gz b.gz` makes them
+    assert rows_of(path) == expected
+    monkeypatch.setattr(compression, "_PACKED_BYTES", len(streams[0]))
+    assert rows_of(path) == expected
 
 
 @pytest.mark.parametrize("packed", COMPRESS)
@@ -117,6 +119,30 @@ def test_a_flipped_bit_is_seen(tmp_path: Path, packed: str) -> None:
         rows_of(path)
 
 
+@pytest.mark.parametrize("window", [1, 2, 3, 5, 8, 13, 40])
+@pytest.mark.parametrize(
+    "content",
+    [
+        (
+            '\ufeff[ {"a": "\\ud83d\\ude00 ä😀"},\r\n{"a": "\\\\\\""} , -12.5e+10, true, null,\n [1, 22], "x\\n",'
+            ' {"a": "b", "n": 1e400}]\n '
+        ),
+        '{"n": 1234, "t": false, "o": {"p": [12, "]"]}, "l": [12, {"x": 3}],\n"data" : [{"a": "b"},\n\n{"a": "c"}], "z": 12}',
+        '{"a": "b"}\n\n{"a": "c", "n": 12}\nno\n{"a": "d"}',
+    ],
+    ids=["a list", "under data", "lines"],
+)
+def test_json_is_the_same_through_any_window(
+    tmp_path: Path, content: str, window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.json"
+    path.write_bytes(content.encode())
+    expected = rows_of(path)
+    assert [row.fields.get("a") for row in expected if row.fields.get("a")]
+    monkeypatch.setattr(json_document, "_WINDOW_BYTES", window)
+    assert rows_of(path) == expected
+
+
 @pytest.mark.parametrize("packed", COMPRESS)
 def test_no_more_of_it_is_in_memory_than_of_a_plain_file(tmp_path: Path, packed: str) -> None:
     path = tmp_path / f"rows.jsonl{packed}"
@@ -130,6 +156,21 @@ def test_no_more_of_it_is_in_memory_than_of_a_plain_file(tmp_path: Path, packed:
         tracemalloc.stop()
     assert length == 56_000_000
     assert peak < 16_000_000  # 8 MB are the dictionary of xz
+
+
+@pytest.mark.parametrize("before", ["[", '{"other": [0, {}], "data": ['], ids=["a list", "under data"])
+def test_a_list_of_rows_is_never_in_memory_as_a_whole(tmp_path: Path, before: str) -> None:
+    path = tmp_path / "rows.json"
+    row = json.dumps({"q": "x" * 12_000, "a": "y"})
+    path.write_text(f"{before}{', '.join([row] * 2500)}]{'}' * (before != '[')}", encoding="utf-8")  # 30 MB
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in read_file(path, columns()))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 2500
+    assert peak < 20_000_000
 
 
 def test_a_file_without_a_suffix_is_told_by_its_first_bytes(tmp_path: Path) -> None:

@@ -277,6 +277,7 @@ def test_each_row_is_named_with_its_line(
         pytest.param("x.json", '[{"a": "1"}', r"x.json:1:12: not valid JSON: expecting", id="cut off"),
         pytest.param("x.json", '[{"a": "1"} {}]', r"x.json:1:13: not valid JSON: expecting", id="comma missing"),
         pytest.param("x.json", '{"rows": []}', r'an object without a list "data"', id="no data"),
+        pytest.param("x.json", '{"data": {"a": []}}', r'an object without a list "data"', id="data is no list"),
         pytest.param(
             "x.json", '[{"a": "1"}]\n[{"a": "2"}]', r"x.json:2:1: .*something follows the list", id="two lists"
         ),
