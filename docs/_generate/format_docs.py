@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any, get_args
@@ -14,6 +14,7 @@ from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, for
 from expert_cli.config.resolve import resolve
 from expert_cli.data.formats.registry import FORMATS
 from expert_cli.data.rows.columns import USUAL_NAMES
+from expert_cli.data.rows.kinds import KINDS
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.errors import ManifestError
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
@@ -128,6 +129,7 @@ def expert_format() -> str:
         compressions=", ".join(f"`{suffix}`" for suffix in COMPRESSED_SUFFIXES),
         files=_files(),
         columns=_rows((role, ", ".join(f"`{name}`" for name in names)) for role, names in USUAL_NAMES.items()),
+        forms=_rows(_forms()),
         verifiers=_rows((f"`{name}`", _in_a_line(case.__doc__)) for name, case in VERIFIERS.items()),
         cases="\n".join(json.dumps({"verifier": name, **case.example.row}) for name, case in VERIFIERS.items()),
         adapters=_adapters(),
@@ -203,6 +205,13 @@ def _in_a_line(docstring: str | None) -> str:
 def _rows(rows: Iterable[Sequence[str]]) -> str:
     """Return the body of a table."""
     return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |\n" for row in rows)
+
+
+def _forms() -> Iterator[tuple[str, ...]]:
+    for kind in KINDS.values():
+        for name, form in kind.row_forms.items():
+            mapping = f"`{json.dumps(dict(form.mapping))}`" if form.mapping else ""
+            yield name, kind.kind, f"`{json.dumps(form.row)}`", mapping
 
 
 def _adapters() -> str:

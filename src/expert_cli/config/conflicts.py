@@ -12,7 +12,7 @@ from expert_cli.config.defaults.decoding import schema_fault, unknown_grammar
 from expert_cli.config.defaults.grpo import METHOD as GRPO
 from expert_cli.config.defaults.rft import METHOD as RFT
 from expert_cli.config.merged import Merged, adapter_block
-from expert_cli.config.run_config import QUANTIZED
+from expert_cli.config.run_config import OF_TURNS, QUANTIZED
 from expert_cli.config.settings import Settings
 from expert_cli.errors import ManifestIssue
 from expert_cli.manifest.json_parser import Path_
@@ -219,6 +219,10 @@ def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[
         yield "greater_is_better", message, "leave it out"
 
 
+_WHOLE_ROWS = {"text": {"text"}, "messages": {"messages", "system", "tools", *OF_TURNS}}
+"""What else may be named beside a column that is a whole row."""
+
+
 def _of_data(dataset: Dataset) -> Iterator[tuple[Path_, str, str]]:
     if dataset.tasks and dataset.type == "single":
         yield ("type",), 'is "single", but tasks names the rows of several', 'write "multi_task", or remove tasks'
@@ -229,8 +233,8 @@ def _of_data(dataset: Dataset) -> Iterator[tuple[Path_, str, str]]:
     elif dataset.text_field and "text" not in named and named:
         message = f"a text column is a whole row, but field_mapping names {' and '.join(named)}"
         yield ("text_field",), message, "keep one of the two"
-    whole = [role for role in ("text", "messages") if role in named]
-    if whole and len(named) > 1:
+    whole = [role for role in _WHOLE_ROWS if role in named]
+    if whole and not _WHOLE_ROWS[whole[0]].issuperset(named):
         message = f"names {' and '.join(named)}, but a {whole[0]} column is a whole row"
         yield ("field_mapping", whole[0]), message, 'keep one of "text", "messages", or "instruction" with "response"'
     for key, filters in (("filters", dataset.filters), ("validation", dataset.validation)):

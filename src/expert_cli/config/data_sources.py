@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from expert_cli.config.data_files import format_name
 from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceKind, SourceSpec
@@ -240,7 +240,8 @@ def _share(data: Data, held_out: Sources, *, evaluates: bool) -> float:
 
 def _mapping(data: Data) -> ColumnMapping:
     fields = Settings(data.written.field_mapping or FieldMapping())
-    named = {role: fields.use(role) for role, value in fields.written if value}
+    named: dict[str, Any] = {role: fields.use(role) for role, value in fields.written if value}
+    named["roles"] = tuple((said, role) for role, saying in named.get("roles", {}).items() for said in saying)
     data.leave("names no column: they are recognized by their usual names", "field_mapping")
     data.nest(("field_mapping",), fields)
     if "text" in named:

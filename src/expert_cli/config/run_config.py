@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +22,8 @@ from expert_cli.manifest.types import Quantization
 SourceKind = Literal["file", "folder", "files", "hub"]
 Deduplicate = Literal["off", "row", "answer"]
 Layout = Literal["packed", "padded"]
+OF_TURNS = ("role", "content", "roles")
+"""What a mapping says of the turns of conversations, and not of columns."""
 
 AUTO = "auto"
 """`--resume auto`: go on with the newest good checkpoint of the output folder."""
@@ -61,7 +63,8 @@ class SourceSpec:
 class ColumnMapping:
     """Which columns hold what; "" = not named. Where nothing is named, columns are recognized by their usual names.
 
-    database: the one that names a row's database, beside what becomes of the others.
+    database: the one that names a row's database, beside what becomes of the others. role, content: no columns, but the fields
+    of a turn; roles: (what stands there, the role that it is).
     """
 
     instruction: str = ""
@@ -70,6 +73,17 @@ class ColumnMapping:
     text: str = ""
     messages: str = ""
     database: str = ""
+    system: str = ""
+    tools: str = ""
+    history: str = ""
+    role: str = ""
+    content: str = ""
+    roles: tuple[tuple[str, str], ...] = ()
+
+    def columns(self) -> dict[str, str]:
+        """Return the columns that are named, by what they hold."""
+        named = {part.name: getattr(self, part.name) for part in fields(self)}
+        return {name: column for name, column in named.items() if column and name not in OF_TURNS}
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,11 @@ _ELSEWHERE = {
     "instruction": "prompt question",
     "input": "context",
     "response": "output answer completion",
-    "messages": "conversations",
+    "messages": "conversations field_messages",
+    "system": "field_system",
+    "tools": "field_tools",
+    "role": "role_tag message_field_role",
+    "content": "content_tag message_field_content",
 }
 OTHER_TOOLS = {name: ours for ours, names in _ELSEWHERE.items() for name in names.split()}
 """What other trainers call a thing, and its name here."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from expert_cli.config.data_sources import named_sources, parse_source
 from expert_cli.config.effects import Decided, Effect
 from expert_cli.config.plan import Plan
-from expert_cli.config.run_config import SourceSpec
+from expert_cli.config.run_config import OF_TURNS, SourceSpec
 from expert_cli.config.settings import Outcomes
 from expert_cli.data.store.build import TokenStore
 from expert_cli.errors import InputError
@@ -234,7 +234,9 @@ def _same(source: str, spec: SourceSpec, folders: Sequence[Path]) -> bool:
 def _columns(written: Dataset, mapping: str) -> dict[Path_, Outcome]:
     """Which columns were read. mapping: as the store notes it, "ROLE <- COLUMN, ...; ..."; "" where it has noted none."""
     columns = dict(part.split(" <- ", 1) for line in mapping.split("; ") for part in line.split(", ") if " <- " in part)
-    named: dict[Path_, str | None] = {("field_mapping", role): column for role, column in written.field_mapping or ()}
+    named: dict[Path_, str | None] = {
+        ("field_mapping", role): column for role, column in written.field_mapping or () if role not in OF_TURNS
+    }
     if not named.get(("field_mapping", "text")):
         named["text_field",] = written.text_field
     told: dict[Path_, Outcome] = {}

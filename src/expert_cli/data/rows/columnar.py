@@ -10,6 +10,7 @@ from itertools import chain
 from sys import getsizeof
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from expert_cli.data.rows.forms import Form
 from expert_cli.errors import InputError
 
 if TYPE_CHECKING:  # what a kind of rows is read from, and what writes it down
@@ -26,7 +27,7 @@ Shown = Callable[[str, str, str, str], str]
 
 @dataclass(frozen=True)
 class Message:
-    """One turn of a conversation; role is "system", "user", "assistant" or "tool".
+    """One turn of a conversation; role is "system", "developer", "user", "assistant" or "tool".
 
     trained: False for an answer that carries no loss. fields: what else the turn has that chat templates read
     (reasoning_content, tool_calls, tool_call_id, name), as JSON, "" = nothing. A first turn of the role "tools" is none of
@@ -53,7 +54,7 @@ class Rows(ABC):
     """Rows of one kind, column by column; all columns are of the same length. A subclass is all that is known of its kind.
 
     kind: its name. roles: the columns that it reads, as `Columns` calls them; answer_role: the one that every row has.
-    is_whole_text: whether a row is written in a template already. example_row: one as a file holds it.
+    is_whole_text: whether a row is written in a template already. row_forms: rows as files hold them, by what they are called.
     masking_rule: which tokens of a row are trained, and what stands around it; rendered_rule: the same for a template that
     looks into rows, opens answers otherwise than the first rule took it, or whose tokenizer has markers that the first rule
     knew only as special tokens. Part of a store's key: raise both whenever a row becomes other tokens or another mask.
@@ -67,7 +68,7 @@ class Rows(ABC):
     roles: ClassVar[tuple[str, ...]]
     answer_role: ClassVar[str]
     is_whole_text: ClassVar[bool]
-    example_row: ClassVar[Mapping[str, object]]
+    row_forms: ClassVar[Mapping[str, Form]]
     masking_rule: ClassVar[str]
     rendered_rule: ClassVar[str]
 
@@ -79,6 +80,11 @@ class Rows(ABC):
     @abstractmethod
     def choose(cls, names: ColumnNames) -> Columns | None:
         """Return the columns of such rows, None if these are others. Raises InputError: a mapped one is absent."""
+
+    @classmethod
+    def has(cls, columns: Columns) -> bool:
+        """Return whether some columns that were chosen are those of such rows, which no kind before it has."""
+        return bool(getattr(columns, cls.answer_role))
 
     @abstractmethod
     def append(self, fields: Mapping[str, object], columns: Columns) -> None:
@@ -129,7 +135,7 @@ class Rows(ABC):
 
     def content(self, row: int) -> tuple[str, ...]:
         """Return all text of one row, roles included: two rows are repeats when this is equal."""
-        return tuple([getattr(self, role)[row] for role in self.roles])
+        return tuple([column[row] for column in self.columns()])
 
     def answer(self, row: int) -> str:
         """Return what one row trains: its response, the last turn of its conversation with its calls, or its whole text."""

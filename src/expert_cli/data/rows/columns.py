@@ -23,6 +23,8 @@ USUAL_NAMES = {
     "text": ("text",),
     "tools": ("tools",),
     "system": ("system",),
+    "history": ("history",),
+    "parallel_tool_calls": ("parallel_tool_calls",),
     "weight": ("weight",),
     "train": ("train",),
 }
@@ -30,18 +32,33 @@ USUAL_NAMES = {
 FIRST_COLUMN_RULE = "1"
 COLUMN_RULE = "1"
 """Which columns are read of those there are. Part of a store's key: raise it whenever the same names, or weights, give another
-choice. `tests/unit/data/templates/test_golden.py` fails until it is. Rows whose weights are no flags were refused before such
-weights were left unread, so that no store is other for it but those that lost up to `BAD_SHARE` of their rows that way."""
+choice of a kind with the same `masking_rule`. `tests/unit/data/templates/test_golden.py` fails until it is. Rows whose weights
+are no flags were refused before such weights were left unread, so that no store is other for it but those that lost up to
+`BAD_SHARE` of their rows that way."""
 FLAGS = ("weight", "train")
 """What says of a whole row whether it is trained, whatever else is read and whatever the manifest names."""
+
+
+@dataclass(frozen=True)
+class TurnNames:
+    """What the turns of conversations call their role and content, and (what stands there, the role that it is); see `turn.py`.
+
+    Beside these, their usual names are known.
+    """
+
+    role: str = ""
+    content: str = ""
+    roles: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Columns:
     """The columns that are read, by role; "" = there is none. The roles that are set make the kind of the rows.
 
-    tools, system: what a conversation has beside its messages, the tools that may be called and its system message.
+    tools, system, history: what a conversation has beside its messages or its last question and answer: the tools that may be
+    called, its system message, earlier questions and answers. parallel_tool_calls: whether a turn may call several.
     weight, train: whether a row is trained, which rows of every kind may say. database: names the database of a pair.
+    turns: no column; what is called how in the turns of one.
     """
 
     instruction: str = ""
@@ -51,14 +68,21 @@ class Columns:
     text: str = ""
     tools: str = ""
     system: str = ""
+    history: str = ""
+    parallel_tool_calls: str = ""
     weight: str = ""
     train: str = ""
     database: str = ""
+    turns: TurnNames = TurnNames()
 
     def __str__(self) -> str:
         """Return the choice as one line: "instruction <- question, response <- answer"."""
-        chosen = ((role.name, getattr(self, role.name)) for role in fields(self))
-        return ", ".join(f"{role} <- {name}" for role, name in chosen if name)
+        return ", ".join(f"{role} <- {name}" for role, name in self.by_role().items())
+
+    def by_role(self) -> dict[str, str]:
+        """Return the columns that are read, by role."""
+        named = ((role.name, getattr(self, role.name)) for role in fields(self) if role.name != "turns")
+        return {role: name for role, name in named if name}
 
     def ignored(self, names: Iterable[str]) -> list[str]:
         """Return those of `names` that are not read."""
@@ -67,7 +91,7 @@ class Columns:
 
     def read(self) -> list[str]:
         """Return the columns that are read."""
-        return [name for role in fields(self) if (name := getattr(self, role.name))]
+        return list(self.by_role().values())
 
     def flags(self) -> list[str]:
         """Return the columns that say whether a row is trained."""
@@ -77,15 +101,13 @@ class Columns:
 def names_of_interest(mapping: ColumnMapping) -> frozenset[str]:
     """Return every column name that could be chosen, in small letters: readers need to keep no other column."""
     usual = {name for names in USUAL_NAMES.values() for name in names}
-    named = {getattr(mapping, role.name).casefold() for role in fields(mapping)}
-    return frozenset((usual | named) - {""})
+    return frozenset(usual.union(map(str.casefold, mapping.columns().values())))
 
 
 def absent(names: Sequence[str], mapping: ColumnMapping) -> dict[str, str]:
     """Return why a column that the manifest names is not there, by its role, for those that are none of `names`."""
-    wanted = {role.name: getattr(mapping, role.name) for role in fields(mapping)}
     reason = f"names no column of the first rows; these have: {listed(names)}"
-    return {role: reason for role, column in wanted.items() if column and not find_column(column, names)}
+    return {role: reason for role, column in mapping.columns().items() if not find_column(column, names)}
 
 
 def listed(names: Sequence[str], at_most: int = 20) -> str:
@@ -125,6 +147,14 @@ class ColumnNames:
             f'{self.where}: the column "{wanted}" of "field_mapping.{role}" is not there; columns: {listed(self.names)}',
             f"Did you mean {near}?" if near else f'Write one of these columns as "field_mapping.{role}".',
         )
+
+    def named_or_usual(self, role: str) -> str:
+        """Return the column that the manifest names for a role, else the first one with a usual name, or ""."""
+        return self.mapped(role) or self.usual(role)
+
+    def turns(self) -> TurnNames:
+        """Return what the manifest says of the turns of conversations."""
+        return TurnNames(self.mapping.role, self.mapping.content, self.mapping.roles)
 
     def usual(self, role: str, *, other_than: str = "") -> str:
         """Return the first column with one of a role's usual names, or ""."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from expert_cli.data.rows.columnar import Message
-from expert_cli.data.rows.messages import REASONING
+from expert_cli.data.rows.turn import REASONING
 
 T = TypeVar("T")
 HIDDEN = re.compile("\ue000(\\d+)\ue001")

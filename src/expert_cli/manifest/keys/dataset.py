@@ -19,6 +19,8 @@ _DEDUPLICATE = {
     "answer": "rows whose answer stood before are left out and counted",
 }
 _COLUMN = "names the column"
+Role = Literal["system", "developer", "user", "assistant", "tool", "function_call"]
+"""Whose turn it is; a `function_call` is a turn of the assistant whose content is the call as JSON."""
 _OUTSIDE = "rows outside it are left out and counted"
 
 
@@ -38,6 +40,20 @@ class FieldMapping(Strict):
     """Column of whole documents."""
     messages: Text | None = key(None, _COLUMN)
     """Column of conversations."""
+    system: Text | None = key(None, _COLUMN)
+    """Column of the system message of a row."""
+    tools: Text | None = key(None, _COLUMN)
+    """Column of the tools that a row's assistant may call: a list, or the same as JSON text."""
+    history: Text | None = key(None, _COLUMN)
+    """Column of earlier questions and answers, a list of [question, answer]."""
+    role: Text | None = key(None, "names the field of a turn's role")
+    """Field of a turn that says who speaks, where it is neither `role` nor `from`."""
+    content: Text | None = key(None, "names the field of what a turn says")
+    """Field of what a turn says, where it is neither `content` nor `value`."""
+    roles: Annotated[dict[Role, Annotated[list[Text], Field(min_length=1)]], Field(min_length=1)] | None = key(
+        None, lambda value: ", ".join(f"{' and '.join(said)} is {role}" for role, said in value.items())
+    )
+    """What turns call their roles, by role: `{"assistant": ["bot"], "system": ["developer"]}`; before the usual ones."""
 
 
 class Task(Strict):

@@ -42,9 +42,10 @@ class RowForm:
         if columns.messages:
             turns = [{"role": "user", "content": turn}, {"role": "assistant", "content": answer}]
             return {columns.messages: turns}
+        beside = {name: None for name in (columns.system, columns.history, columns.tools) if name}
         if columns.input:
-            return {columns.instruction: asked.prompt, columns.input: asked.input, columns.response: answer}
-        return {columns.instruction: turn, columns.response: answer}
+            return {columns.instruction: asked.prompt, columns.input: asked.input, columns.response: answer} | beside
+        return {columns.instruction: turn, columns.response: answer} | beside
 
     def database(self, file: Path | None) -> dict[str, Any]:
         """Return the column that names a prompt's database, where rows are shown theirs."""

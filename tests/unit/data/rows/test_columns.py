@@ -9,11 +9,15 @@ import pytest
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.rows.columns import Columns, names_of_interest
-from expert_cli.data.rows.kinds import PairRows, choose_columns
+from expert_cli.data.rows.kinds import choose_columns, kind_of
 from expert_cli.data.rows.messages import MessageRows
+from expert_cli.data.rows.pairs import PairRows
 from expert_cli.data.rows.validation import NOT_TRAINED, validate_row
 from expert_cli.errors import InputError
 
+USER = {"role": "user", "content": "u"}
+CALL = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+CALLING = json.dumps({"tool_calls": [CALL]})
 NOTHING = ColumnMapping()
 
 
@@ -268,14 +272,57 @@ def test_a_row_says_whether_it_is_trained(said: dict[str, object], reason: str) 
         pytest.param([{"role": "user", "content": "u"}], "no assistant turn", id="no answer"),
         pytest.param([], "no assistant turn", id="empty"),
         pytest.param(None, '"messages" is null', id="null"),
-        pytest.param("hi", '"messages" is text, not a list of messages', id="text"),
+        pytest.param("hi", '"messages" is not JSON', id="text"),
+        pytest.param('{"role": "user"}', '"messages" is an object, not a list of messages', id="an object as text"),
+        pytest.param(
+            '[{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]',
+            (Message("user", "u"), Message("assistant", "a")),
+            id="messages as text",
+        ),
+        pytest.param(
+            [{"role": "developer", "content": "d"}, {"from": "human", "value": "u"}, {"from": "gpt", "value": "a"}],
+            (Message("developer", "d"), Message("user", "u"), Message("assistant", "a")),
+            id="a developer",
+        ),
+        pytest.param(
+            [
+                {"from": "human", "value": "u"},
+                {"from": "function_call", "value": '{"name": "f", "arguments": {"a": 1}}'},
+                {"from": "observation", "value": "1"},
+                {"from": "gpt", "value": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+            ],
+            (
+                Message("user", "u"),
+                Message("assistant", "", fields=CALLING),
+                Message("tool", "1"),
+                Message("assistant", "ab"),
+            ),
+            id="calls and parts",
+        ),
+        pytest.param(
+            [{"from": "human", "value": "u"}, {"from": "function_call", "value": "f(1)"}],
+            '"function_call" is not JSON',
+            id="a call that is none",
+        ),
+        pytest.param(
+            [{"from": "human", "value": "u"}, {"from": "function_call", "value": '{"arguments": {}}'}],
+            'a message of the role "function_call" is not a call with its name as JSON',
+            id="a call without a name",
+        ),
+        pytest.param(
+            [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
+            'a message\'s content has a part of the type "image_url", but text alone is trained',
+            id="an image",
+        ),
         pytest.param(["hi"], "a message is text, not an object", id="a turn of text"),
         pytest.param(
             [{"role": "narrator", "content": "1"}], 'a message has the role "narrator", which is not trained', id="role"
         ),
         pytest.param([{"role": "user"}], "a message's content is missing", id="no content"),
         pytest.param(
-            [{"role": "user", "content": [{"type": "text"}]}], "a message's content is a list, not text", id="parts"
+            [{"role": "user", "content": [{"type": "text"}]}],
+            "a part of a message's content is missing",
+            id="a part that says nothing",
         ),
         pytest.param([{"content": "u"}], "a message's role is missing", id="no role"),
         pytest.param(
@@ -289,12 +336,8 @@ def test_a_conversation_ends_with_its_last_answer(turns: object, expected: tuple
     rows = MessageRows()
     reason = validate_row(rows, {"messages": turns}, Columns(messages="messages"), "f:1")
     assert (reason, rows.messages) == ((expected, []) if isinstance(expected, str) else ("", [expected]))
-    assert rows.trailing == [len(turns) - len(expected) for _ in rows.messages if isinstance(turns, list)]
-
-
-USER = {"role": "user", "content": "u"}
-CALL = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
-CALLING = json.dumps({"tool_calls": [CALL]})
+    said = json.loads(turns) if isinstance(turns, str) and rows.messages else turns
+    assert rows.trailing == [len(said) - len(expected) for _ in rows.messages]
 
 
 @pytest.mark.parametrize(
@@ -340,7 +383,18 @@ CALLING = json.dumps({"tool_calls": [CALL]})
         ({"content": "a", "from": "human"}, 'a message\'s "from" is not its "role"'),
         ({"content": "a", "from": "Ada"}, Message("assistant", "a")),
         ({"content": "a", "reasoning_content": ["R"]}, 'a message\'s "reasoning_content" is a list'),
-        ({"content": "a", "function_call": {"name": "f"}}, 'a message has "function_call", which cannot be trained'),
+        (
+            {"content": None, "function_call": {"name": "f", "arguments": {"a": 1}}},
+            Message("assistant", "", fields=CALLING),
+        ),
+        (
+            {"content": "a", "function_call": {"name": "f"}, "tool_calls": [CALL]},
+            'a message has "function_call" beside "tool_calls", or is no answer',
+        ),
+        (
+            {"content": [{"type": "thinking", "thinking": "R"}, {"type": "text", "text": "a"}]},
+            Message("assistant", "a", fields='{"reasoning_content": "R"}'),
+        ),
         ({"content": "a", "images": ["x.png"]}, 'a message has "images", which cannot be trained'),
         ({"content": "a", "reasoning_content": "\ud800"}, "a message is not Unicode text (half of a surrogate pair)"),
     ],
@@ -442,10 +496,85 @@ def test_two_system_messages_are_one_too_many() -> None:
 
 def test_columns_that_are_not_read() -> None:
     names = ["question", "system", "answer", "source"]
-    assert choose_columns(names, ColumnMapping(), "rows").ignored(names) == ["system", "source"]
+    assert choose_columns(names, ColumnMapping(), "rows").ignored(names) == ["source"]
+    named = ColumnMapping(instruction="question", response="answer")
+    assert choose_columns(names, named, "rows").ignored(names) == ["system", "source"]
     assert (
         str(choose_columns(["system", "messages"], ColumnMapping(), "rows")) == "messages <- messages, system <- system"
     )
+
+
+TALK = (Message("user", "h"), Message("assistant", "i"), Message("user", "q"), Message("assistant", "a"))
+PAIR_ROW = {"instruction": "q", "input": "", "output": "a"}
+TURN = {"role": "assistant", "content": "b"}
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({**PAIR_ROW, "history": [["h", "i"]]}, TALK),
+        ({**PAIR_ROW, "history": [["h", "i"]], "system": "s"}, (Message("system", "s"), *TALK)),
+        ({**PAIR_ROW, "history": [], "system": ""}, ()),
+        ({**PAIR_ROW, "history": None}, ()),
+        ({**PAIR_ROW, "history": "h"}, '"history" is text, not a list of [question, answer]'),
+        ({**PAIR_ROW, "history": ["h", "i"]}, '"history" is not a list of [question, answer]'),
+        ({**PAIR_ROW, "history": [["h", None]]}, '"history" is null'),
+        ({"prompt": [USER], "completion": [TURN]}, (Message("user", "u"), Message("assistant", "b"))),
+        ({"prompt": [USER], "completion": "b"}, (Message("user", "u"), Message("assistant", "b"))),
+        (
+            {"prompt": [USER, TURN, USER], "completion": [TURN, USER]},
+            (
+                Message("user", "u"),
+                Message("assistant", "b", trained=False),
+                Message("user", "u"),
+                Message("assistant", "b"),
+            ),
+        ),
+        ({"prompt": [USER], "completion": [USER]}, "no assistant turn"),
+        ({"prompt": [USER], "completion": []}, "no assistant turn"),
+        (
+            {"prompt": [USER], "completion": [TURN], "context": "c"},
+            '"prompt" is a list of messages, beside a column of the input or of a database',
+        ),
+    ],
+)
+def test_what_stands_around_a_question(row: dict[str, object], expected: tuple[Message, ...] | str) -> None:
+    columns = choose_columns(list(row), ColumnMapping(), "rows")
+    rows = kind_of(columns)()
+    reason = validate_row(rows, row, columns, "f:1")
+    assert isinstance(rows, PairRows)
+    assert (reason or rows.talks[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("parallel", "count", "reason"),
+    [
+        (False, 1, ""),
+        (True, 2, ""),
+        (None, 2, ""),
+        (False, 2, '"parallel_tool_calls" is false, but a turn has several calls'),
+        ("no", 1, '"parallel_tool_calls" is text, not true or false'),
+    ],
+)
+def test_a_row_without_parallel_calls_has_none(parallel: object, count: int, reason: str) -> None:
+    row = {"messages": [USER, {"role": "assistant", "tool_calls": [CALL] * count}], "parallel_tool_calls": parallel}
+    columns = choose_columns(list(row), ColumnMapping(), "rows")
+    assert validate_row(MessageRows(), row, columns, "f:1") == reason
+
+
+def test_own_names_go_before_the_usual_ones() -> None:
+    """A turn may have both; what stands under the usual ones is then not read, and named."""
+    named = ColumnMapping(role="speaker", content="text", roles=(("bot", "assistant"), ("developer", "system")))
+    columns = choose_columns(["messages"], named, "rows")
+    turns = [
+        {"speaker": "developer", "text": "s"},
+        {"role": "user", "content": "u"},
+        {"speaker": "bot", "text": "a", "content": "b", "role": "user"},
+    ]
+    rows = MessageRows()
+    assert validate_row(rows, {"messages": turns}, columns, "f:1") == ""
+    assert rows.messages == [(Message("system", "s"), Message("user", "u"), Message("assistant", "a"))]
+    assert rows.ignored == {"content", "role"}
 
 
 def test_conversations_that_differ_beside_their_contents_are_no_repeats() -> None:

@@ -14,8 +14,9 @@ from tokenizers import Tokenizer
 
 from expert_cli.data.rows.columnar import Message, Rows
 from expert_cli.data.rows.columns import Columns
-from expert_cli.data.rows.kinds import PairRows, TextRows
+from expert_cli.data.rows.kinds import TextRows
 from expert_cli.data.rows.messages import MessageRows
+from expert_cli.data.rows.pairs import PairRows
 from expert_cli.data.rows.validation import validate_row
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Document

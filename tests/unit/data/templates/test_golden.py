@@ -22,8 +22,9 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES, Columns
-from expert_cli.data.rows.kinds import KINDS, PairRows, TextRows, choose_columns
+from expert_cli.data.rows.kinds import KINDS, TextRows, choose_columns, kind_of
 from expert_cli.data.rows.messages import MessageRows
+from expert_cli.data.rows.pairs import HistoryRows, PairRows
 from expert_cli.data.rows.validation import WeightValues, validate_row
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.chat_template import ChatTemplate
@@ -48,6 +49,7 @@ WEIGHTS = ((), (None,), (1, 0), (True, False), ("1", "0.0", ""), (72.5,), (1, 0.
 STYLED = sorted({token for style in STYLES.values() for token in style.control})
 SPECIAL = ("<unk>", "<s>", "</s>", *STYLED, "<|eom_id|>", "<|python_tag|>")
 EOS = "</s>"
+REFUSED = "refused"
 THOUGHT = "<think>\nR\n</think>\n\nA"
 CALL = {"type": "function", "function": {"name": "frobnicate", "arguments": {"a": "x"}}}
 TOOL = {"type": "function", "function": {"name": "frobnicate", "parameters": {}}}
@@ -158,12 +160,17 @@ def rows(template_name: str) -> Iterator[tuple[str, Rows]]:
         columns = Columns(messages="messages", **{key: key for key in fields if key != "messages"})
         assert not validate_row(found, {**fields, "messages": turns}, columns, "x:1")
         yield f"messages/{name}", found
+    for kind in (PairRows, HistoryRows):
+        for name, form in kind.row_forms.items():
+            formed, columns = kind(), choose_columns(list(form.row), ColumnMapping(), "x")
+            assert not validate_row(formed, form.row, columns, "x:1")
+            yield f"{kind.kind}/{name}", formed
     for name, text in TEXTS.items():
         yield f"text/{name}", TextRows(text=[text], origins=["x:1"])
 
 
 def made() -> dict[str, list[str]]:
-    """Return by template and row the rule and the ids, a trained one with a star, or "refused"."""
+    """Return by template and row the rule and the ids, a trained one with a star, or REFUSED."""
     found: dict[str, list[str]] = {}
     for template_name, tokenizer, template in templates():
         encoder = Encoder(tokenizer)
@@ -176,7 +183,7 @@ def made() -> dict[str, list[str]]:
                 ids = zip(encoded.ids.tolist(), encoded.trained.tolist(), strict=True)
                 written = " ".join(f"{number}{'*' if trained else ''}" for number, trained in ids)
             except InputError:
-                written = "refused"
+                written = REFUSED
             found[f"{template_name}: {row_name}"] = [rule, written]
     return found
 
@@ -205,9 +212,10 @@ def choices() -> dict[str, Any]:
     found = {}
     for names in (*combinations(NAMES, 2), *combinations(NAMES, 3)):
         try:
-            found[", ".join(names)] = str(choose_columns(names, ColumnMapping(), "x"))
+            chosen = choose_columns(names, ColumnMapping(), "x")
+            found[", ".join(names)] = f"{kind_of(chosen).masking_rule}: {chosen}"
         except InputError:
-            found[", ".join(names)] = "refused"
+            found[", ".join(names)] = REFUSED
     names = {role: list(names) for role, names in USUAL_NAMES.items()}
     return {
         "rule": COLUMN_RULE,
@@ -225,12 +233,24 @@ def of_weights(said: tuple[object, ...]) -> str:
     try:
         return str(weights.columns(Columns(text="t", weight="w"), "x"))
     except InputError:
-        return "refused"
+        return REFUSED
+
+
+def rule_of(choice: str) -> str:
+    """Return the masking rule of the kind of rows that was chosen."""
+    return choice.partition(": ")[0]
 
 
 def unruled(kept: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether columns are chosen otherwise under the same rule."""
-    return kept["rule"] == now["rule"] and kept != now
+    """Whether columns are chosen otherwise under the same rules of columns and of the kind of rows."""
+    if kept["rule"] != now["rule"]:
+        return False
+    chosen = {name: (choice, now["choices"].get(name)) for name, choice in kept["choices"].items() if choice != REFUSED}
+    named = {role: now["names"].get(role) for role in kept["names"]}
+    silent = any(
+        new != old and (new in (None, REFUSED) or rule_of(new) == rule_of(old)) for old, new in chosen.values()
+    )
+    return silent or named != kept["names"] or kept.get("weights") != now.get("weights")
 
 
 def test_whoever_changes_which_columns_are_read_raises_the_rule() -> None:
@@ -239,12 +259,20 @@ def test_whoever_changes_which_columns_are_read_raises_the_rule() -> None:
     assert now == kept, "python -m tests.unit.data.templates.test_golden keeps the new choices"
 
 
-@pytest.mark.parametrize(("rule", "refused"), [("1", True), ("2", False)])
+@pytest.mark.parametrize(("rule", REFUSED), [("1", True), ("2", False)])
 def test_another_choice_of_columns_without_another_rule_is_refused(rule: str, refused: bool) -> None:
-    kept = {"rule": "1", "names": {}, "choices": {"a": "text <- a"}}
-    assert unruled(kept, {**kept, "rule": rule, "choices": {"a": "refused"}}) is refused
+    kept = {"rule": "1", "names": {"text": ["a"]}, "choices": {"a": "3: text <- a", "b": REFUSED}}
+    assert unruled(kept, {**kept, "rule": rule, "choices": {"a": "3: text <- b", "b": REFUSED}}) is refused
+    assert unruled(kept, {**kept, "rule": rule, "choices": {"a": REFUSED, "b": REFUSED}}) is refused
     assert unruled(kept, {**kept, "rule": rule, "names": {"text": ["b"]}}) is refused
+    assert unruled(kept, {**kept, "rule": rule, "weights": {}}) is refused
     assert not unruled(kept, kept)
+    new = {
+        "rule": "1",
+        "names": {"text": ["a"], "c": ["c"]},
+        "choices": {"a": "4: c <- a", "b": "3: text <- b"},
+    }
+    assert not unruled(kept, new), "other rows, or rows that were refused, have another key or none"
 
 
 def test_every_template_and_form_is_kept() -> None:
@@ -257,7 +285,7 @@ def test_every_template_and_form_is_kept() -> None:
     assert texts >= {*TEXTS, *(f"{form}, {name}" for form, published in PUBLISHED_TEXTS.items() for name in published)}
 
 
-@pytest.mark.parametrize(("rule", "refused"), [("1", True), ("2", False)])
+@pytest.mark.parametrize(("rule", REFUSED), [("1", True), ("2", False)])
 def test_a_change_without_another_rule_is_refused(rule: str, refused: bool) -> None:
     assert bool(unraised({"a": ["1", "5 6*"]}, {"a": [rule, "5* 6*"]})) is refused
 

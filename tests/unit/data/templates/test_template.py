@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from expert_cli.data.rows.columnar import Message, Rows
-from expert_cli.data.rows.kinds import PairRows, TextRows
+from expert_cli.data.rows.kinds import TextRows
 from expert_cli.data.rows.messages import MessageRows
+from expert_cli.data.rows.pairs import PairRows
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Segment

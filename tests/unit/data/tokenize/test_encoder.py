@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from expert_cli.data.rows.columnar import Message, Rows
-from expert_cli.data.rows.kinds import PairRows, TextRows
+from expert_cli.data.rows.kinds import TextRows
+from expert_cli.data.rows.pairs import PairRows
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.templates.template import Template

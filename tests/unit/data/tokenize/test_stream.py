@@ -28,7 +28,8 @@ from expert_cli.data.rows.block_check import check_block
 from expert_cli.data.rows.cache import ROOM_BYTES
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns, names_of_interest
-from expert_cli.data.rows.kinds import PairRows, choose_columns, kind_of
+from expert_cli.data.rows.kinds import choose_columns, kind_of
+from expert_cli.data.rows.pairs import PairRows
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.rows.sampling import repeat_counts
 from expert_cli.data.rows.selection import Split, select_rows
