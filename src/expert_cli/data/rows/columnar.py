@@ -54,7 +54,8 @@ class Rows(ABC):
     """Rows of one kind, column by column; all columns are of the same length. A subclass is all that is known of its kind.
 
     kind: its name. roles: the columns that it reads, as `Columns` calls them; answer_role: the one that every row has.
-    is_whole_text: whether a row is written in a template already. row_forms: rows as files hold them, by what they are called.
+    is_whole_text: whether a row is written in a template already. several_answers: whether one may have several answers.
+    row_forms: rows as files hold them, by what they are called.
     masking_rule: which tokens of a row are trained, and what stands around it; rendered_rule: the same for a template that
     looks into rows, opens answers otherwise than the first rule took it, or whose tokenizer has markers that the first rule
     knew only as special tokens. Part of a store's key: raise both whenever a row becomes other tokens or another mask.
@@ -68,6 +69,7 @@ class Rows(ABC):
     roles: ClassVar[tuple[str, ...]]
     answer_role: ClassVar[str]
     is_whole_text: ClassVar[bool]
+    several_answers: ClassVar[bool] = False
     row_forms: ClassVar[Mapping[str, Form]]
     masking_rule: ClassVar[str]
     rendered_rule: ClassVar[str]

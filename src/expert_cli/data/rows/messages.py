@@ -35,6 +35,7 @@ class MessageRows(Rows):
     roles = ("messages", "tools", "system", "parallel_tool_calls")
     answer_role = "messages"
     masking_rule = rendered_rule = "5"
+    several_answers = True
     is_whole_text = False
     row_forms: ClassVar[Mapping[str, Form]] = MESSAGE_FORMS
 

@@ -184,6 +184,7 @@ class HistoryRows(PairRows):
     roles = ("instruction", "input", "response", "system", "history", "tools")
     masking_rule = "history 1"
     rendered_rule = "history 1"
+    several_answers = True
     row_forms: ClassVar[Mapping[str, Form]] = HISTORY_FORMS
 
     @classmethod

@@ -161,7 +161,7 @@ class TemplateCompiler:
         place = text.index(_place(number))
         stop = place + len(_place(number))
         closing = self.control.search(text, stop)
-        if closing and closing[0] == end_token and not _PLACE.search(text, stop, closing.start()):
+        if closing and closing[0] in {end_token, *self._ends} and not _PLACE.search(text, stop, closing.start()):
             stop = closing.end()
         try:
             asked = self.opened(_PROBE.sub(_place(r"\2"), render_safely(self.chat, messages[:number], True)))
@@ -224,10 +224,26 @@ class TemplateCompiler:
     @cached_property
     def turn_ends(self) -> re.Pattern[str]:
         """Finds tokens that end a turn, each with those that stand right behind it; the first is group 1."""
-        ends = TURN_ENDS.union(*(form.ends for form in FORMS.values() if form.hint in self.control_tokens))
-        ends |= {self.eos_token, self.compiled(("user", "assistant")).end_token}
-        one = any_of(ends & self.control_tokens)
+        one = any_of(self._ends | {self.compiled(("user", "assistant")).end_token} & self.control_tokens)
         return re.compile(f"({one})(?:\\s*(?:{one}))*")
+
+    @cached_property
+    def _ends(self) -> frozenset[str]:
+        """The control tokens that end turns."""
+        ends = TURN_ENDS.union(*(form.ends for form in FORMS.values() if form.hint in self.control_tokens))
+        return (ends | {self.eos_token}) & self.control_tokens
+
+    @cached_property
+    def inner_end(self) -> str:
+        """The token that ends an answer which is not the last, "" where it is the one that ends the last, or none."""
+        try:
+            compiled = self.compiled(("user", "assistant", "user", "assistant"))
+        except InputError:
+            return ""
+        first = compiled.whole.index(next(p for p in compiled.whole if isinstance(p, Slot) and 1 in p.parts))
+        closing = compiled.whole[first + 1]
+        inner = isinstance(closing, Segment) and closing.trained and closing.text != compiled.end_token
+        return closing.text if inner and isinstance(closing, Segment) else ""
 
 
 def _joined(parts: tuple[str | int, ...], contents: Sequence[list[str]]) -> list[str]:

@@ -72,6 +72,10 @@ class Template:
             or not self.compiler.control_tokens.isdisjoint(LATER_MARKERS)
         )
         rule = kind_named(kind).rendered_rule if changed else kind_named(kind).masking_rule
+        if (
+            kind_named(kind).several_answers and self.compiler.inner_end
+        ):  # which an earlier rule trained of some rows alone
+            rule = f"{rule}, ends {self.compiler.inner_end}"
         return f"{rule}, date {DATE}" if "strftime_now" in self.chat_template else rule
 
     def documents(self, rows: Rows, *, forms: dict[str, int] | None = None) -> list[Document]:

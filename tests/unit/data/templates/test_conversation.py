@@ -475,6 +475,18 @@ def test_what_the_model_writes_is_trained_however_short(
     assert trained(speaking(name).documents(row(turns, tools=TOOLS))[0]) == expected
 
 
+def test_plain_conversations_end_as_those_with_calls_do() -> None:
+    """Harmony ends an answer that is not the last with another token; a store says so whose rows may have several."""
+    template = speaking("harmony")
+    turns = [user("q"), said("a"), user("r"), said("b")]
+    expected = [f"{FINAL}a<|end|>", f"{FINAL}b<|return|>"]
+    assert trained(template.documents(row(turns))[0]) == expected
+    assert trained(template.documents(row(turns, tools=TOOLS))[0]) == expected
+    assert template.masking("messages") == "5, ends <|end|>, date 2024-07-26"
+    assert template.masking("pair") == "3, date 2024-07-26"
+    assert speaking("qwen3").masking("messages") == "5"
+
+
 def test_a_call_that_a_template_leaves_out_is_refused() -> None:
     """Harmony writes the first call of a turn alone."""
     with pytest.raises(InputError, match="does not show more than one of tool_calls"):

@@ -1,0 +1,337 @@
+"""Conversations through the chat templates of model families: are text, ids and masks those of transformers?
+
+    python -m benchmarks.compare_templates [--conversations 2000] [--llama-cpp ARCHIVE] [FAMILY ...]
+
+ARCHIVE: the source of llama-cpp-python, `pip download --no-deps --no-binary llama-cpp-python llama-cpp-python`, which brings
+templates of families that TRL has not; these are left out without it. Hypothesis draws the same conversations each time: system
+messages, tools, calls one or two at once, results, reasoning, weights, control tokens in what is said.
+
+A row of the table says of a family how many were drawn; how many of those that became a document are `apply_chat_template`'s
+text, and its ids with `sanitize_control_tokens=True`; how many masks are those of two other ways to find the answers: each
+prefix of the conversation rendered, where it is one of the whole; TRL's template with `{% generation %}`, where it writes the
+same, without what the generation prompt holds. Then how many were refused, and how many of these the template shows whole. The
+tokenizers are of bytes and a few merges, made in the process, with each family's control tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from hypothesis import HealthCheck, given, settings
+from tokenizers import AddedToken, Tokenizer
+from transformers import PreTrainedTokenizerFast
+from transformers.utils import chat_template_utils
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from benchmarks.lib.conversations import FAMILIES, Family, control_tokens, conversations, spelled
+from expert_cli.config.run_config import ColumnMapping
+from expert_cli.data.rows.kinds import choose_columns, kind_of
+from expert_cli.data.rows.validation import validate_row
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.templates.segment import Document
+from expert_cli.data.templates.template import Template, make_template
+from expert_cli.data.tokenize.encoder import Encoder
+from expert_cli.errors import InputError
+from expert_cli.utils.chat_rendering import DATE, render_jinja
+
+Span = tuple[int, int]
+HEADS = (
+    "family",
+    "drawn",
+    "compared",
+    "text equal",
+    "ids equal",
+    "mask = prefixes",
+    "mask = generation",
+    "refused",
+    "of these expressible",
+)
+
+
+@dataclass
+class Tally:
+    """What became of the conversations of one family; the first few of each kind of difference are kept."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def note(self, what: str, good: bool, row: dict[str, Any], shown: object = "") -> None:
+        """Count one comparison."""
+        self.counts[f"{what} compared"] += 1
+        self.counts[what] += good
+        if not good:
+            kept = self.examples.setdefault(what, [])
+            if len(kept) < 3:
+                kept.append(f"{json.dumps(row, ensure_ascii=False)}\n    {shown}")
+
+    def share(self, what: str) -> str:
+        """Return how many of the comparisons were good; "" where there was none."""
+        total = self.counts[f"{what} compared"]
+        return f"{self.counts[what]:,} of {total:,}" if total else ""
+
+
+@dataclass
+class Comparison:
+    """One family's template, ours and transformers'."""
+
+    family: Family
+    jinja: str
+    tally: Tally = field(default_factory=Tally)
+
+    @cached_property
+    def hf(self) -> PreTrainedTokenizerFast:
+        """A tokenizer of bytes with the family's control tokens."""
+        from tests.tiny import tiny_backend
+
+        backend = Tokenizer.from_str(tiny_backend().to_str())
+        backend.add_special_tokens(
+            [AddedToken(t, special=True, normalized=False) for t in control_tokens(self.family, self.jinja)]
+        )
+        return PreTrainedTokenizerFast(
+            tokenizer_object=backend,
+            eos_token=self.family.eos,
+            **({"bos_token": self.family.bos} if self.family.bos else {}),
+        )
+
+    @cached_property
+    def ours(self) -> Template:
+        """The template as a run has it."""
+        tokens = {"eos_token": self.family.eos, "bos_token": self.family.bos}
+
+        def render(jinja: str, turns: Any, generate: bool, /, **more: Any) -> str:
+            return render_jinja(jinja, turns, generate, variables=tokens, **more)
+
+        control = control_tokens(self.family, self.jinja)
+        return make_template(
+            "", own=ChatTemplate(self.jinja, render, self.family.bos), control_tokens=control, eos_token=self.family.eos
+        )
+
+    def rendered(
+        self, row: dict[str, Any], count: int | None = None, *, generate: bool = False, jinja: str | None = None
+    ) -> str:
+        """Return the first turns as transformers writes them."""
+        return str(
+            self.hf.apply_chat_template(
+                turns_of(row)[:count],
+                tools=row.get("tools"),
+                chat_template=jinja or self.jinja,
+                tokenize=False,
+                add_generation_prompt=generate,
+                enable_thinking=False,
+            )
+        )
+
+    def compare(self, row: dict[str, Any]) -> None:
+        """Compare one conversation."""
+        tally = self.tally
+        tally.counts["drawn"] += 1
+        columns = choose_columns(list(row), ColumnMapping(), "drawn")
+        rows = kind_of(columns)()
+        if validate_row(rows, row, columns, "drawn"):
+            tally.counts["bad rows"] += 1
+            return
+        try:
+            (document,) = self.ours.documents(rows)
+        except InputError as error:
+            try:
+                shown = not self.lost(row, self.rendered(row))
+            except Exception:  # noqa: BLE001  a template raises anything
+                shown = False
+            tally.note("refused rightly", not shown, row, error.message)
+            return
+        whole = self.rendered(row)
+        text = "".join(piece.text for piece in document)
+        end = len(text) if whole.startswith(text) else len(text) - len(self.family.eos)
+        rest = whole[end:]
+        same = whole[:end] == text[:end] and not rest.replace(self.family.eos, "").strip()
+        tally.note("text", same, row, f"{whole!r}\n    {text!r}")
+        if same:
+            self.compare_ids(row, document)
+            self.compare_masks(row, document, whole)
+
+    def compare_ids(self, row: dict[str, Any], document: Document) -> None:
+        """Compare the ids with transformers' own, control tokens in what the row says being text."""
+        encoded = Encoder(self.hf.backend_tokenizer).encode([document]).ids.tolist()
+        encoding: Any = self.hf.apply_chat_template(
+            turns_of(row),
+            tools=row.get("tools"),
+            chat_template=self.jinja,
+            enable_thinking=False,
+            sanitize_control_tokens=True,
+        )
+        expected = encoding["input_ids"]
+        same = encoded[: len(expected)] == expected[: len(encoded)]
+        self.tally.note("ids", same, row, f"{encoded}\n    {expected}")
+
+    def compare_masks(self, row: dict[str, Any], document: Document, whole: str) -> None:
+        """Compare the trained characters with those of other ways to find them."""
+        ours = list(spans_of(document, len(whole)))
+        answers = [number for number, turn in enumerate(row["messages"]) if turn["role"] == "assistant"]
+        trained = [row["messages"][number].get("weight", 1) != 0 for number in answers]
+        asked = [self.asked(row, number, whole) for number in answers]
+        found = [self.by_prefix(row, number, start, whole) for number, start in zip(answers, asked, strict=True)]
+        prefixes = [span for span in found if span]
+        if len(prefixes) == len(answers):
+            expected = [span for span, kept in zip(prefixes, trained, strict=True) if kept]
+            self.tally.note("prefixes", joined(expected) == ours, row, f"{expected} {ours} {whole!r}")
+        spans = self.by_generation(row, whole)
+        if len(spans) == len(answers) and not (self.family.headed and None in asked):
+            spans = [(max(a, at or 0), self.ended(a, b, whole)) for (a, b), at in zip(spans, asked, strict=True)]
+            expected = [span for span, kept in zip(spans, trained, strict=True) if kept]
+            self.tally.note("generation", joined(expected) == ours, row, f"{expected} {ours} {whole!r}")
+
+    def by_generation(self, row: dict[str, Any], whole: str) -> list[Span]:
+        """Where answers stand by TRL's template with `{% generation %}`; nowhere if there is none, or it writes otherwise."""
+        tokens: dict[str, Any] = {"bos_token": self.family.bos, "eos_token": self.family.eos}
+        marked = self.family.marked()
+        if not marked:
+            return []
+        rendered: Any = render_jinja_template(
+            [turns_of(row)],
+            tools=row.get("tools"),
+            chat_template=marked,
+            return_assistant_tokens_mask=True,
+            enable_thinking=False,
+            **tokens,
+        )
+        (text,), (found,) = rendered
+        return [(int(start), int(stop)) for start, stop in found] if text == whole else []
+
+    def asked(self, row: dict[str, Any], number: int, whole: str) -> int | None:
+        """Where the generation prompt of an answer ends, None if the conversation does not begin with it."""
+        prompt = self.rendered(row, number, generate=True, jinja=self.ours.chat_template)
+        return len(prompt) if whole.startswith(prompt) else None
+
+    def by_prefix(self, row: dict[str, Any], number: int, start: int | None, whole: str) -> Span | None:
+        """Where an answer stands by what is written for the turns before it and up to it."""
+        upto = self.rendered(row, number + 1)
+        if start is None or not whole.startswith(upto.rstrip()):
+            return None
+        return start, self.ended(start, len(upto), whole)
+
+    def ended(self, start: int, stop: int, whole: str) -> int:
+        """Where an answer ends: without line feeds behind its end token, with the next role's marker where there is none."""
+        if self.family.next_role:
+            return stop + next((len(token) for token in self.family.next_role if whole.startswith(token, stop)), 0)
+        said = whole[start:stop].rstrip()
+        if self.family.turn_end:  # the end of all stands behind it
+            said = said.removesuffix(self.family.eos).rstrip()
+        return start + len(said)
+
+    def lost(self, row: dict[str, Any], text: str) -> bool:
+        """Whether something that the row says is not in its rendering, or is written as if it were not there."""
+        if row.get("tools") and self.rendered({**row, "tools": None}) == text:
+            return True
+        single = [
+            {**turn, **({"tool_calls": turn["tool_calls"][:1]} if turn.get("tool_calls") else {})}
+            for turn in row["messages"]
+        ]
+        if single != row["messages"] and self.rendered({**row, "messages": single}) == text:
+            return True
+        said = [turn["content"] for turn in row["messages"]]
+        said += [str(tool["function"]["name"]) for tool in row.get("tools", [])]
+        calls = [call["function"] for turn in row["messages"] for call in turn.get("tool_calls", [])]
+        said += [call["name"] for call in calls] + [
+            name for call in calls if not self.family.spelled for name in call["arguments"]
+        ]
+        said.append(row["messages"][-1].get("reasoning_content", ""))
+        return any(
+            part.strip() not in text and json.dumps(part.strip(), ensure_ascii=False)[1:-1] not in text for part in said
+        )
+
+
+def turns_of(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the turns as transformers is given them."""
+    return [{name: value for name, value in turn.items() if name != "weight"} for turn in row["messages"]]
+
+
+def spans_of(document: Document, most: int) -> Iterator[Span]:
+    """Yield where the trained stretches of a document begin and end, without an end token that the text does not have."""
+    at = 0
+    for trained, pieces in groupby(document, lambda piece: piece.trained):
+        stop = at + sum(len(piece.text) for piece in pieces)
+        if trained:
+            yield at, min(stop, most)
+        at = stop
+
+
+def joined(spans: list[Span]) -> list[Span]:
+    """Return spans with those that touch as one."""
+    found: list[Span] = []
+    for start, stop in spans:
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], stop)
+        else:
+            found.append((start, stop))
+    return found
+
+
+class _Then(dt.datetime):
+    """A clock that stands where the templates of runs have it."""
+
+    @classmethod
+    def now(cls, tz: dt.tzinfo | None = None) -> _Then:
+        return cls(DATE.year, DATE.month, DATE.day, tzinfo=tz)
+
+
+def compared(family: Family, count: int, llama_cpp: Path | None) -> Tally | None:
+    """Return what became of so many conversations of a family, drawn alike each time; None without its template."""
+    jinja = family.jinja(llama_cpp)
+    if not jinja:
+        return None
+    comparison = Comparison(family, jinja)
+
+    @settings(
+        max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(conversations())
+    def compare(row: dict[str, Any]) -> None:
+        comparison.compare(spelled(row) if family.spelled else row)
+
+    with mock.patch.object(chat_template_utils, "datetime", _Then):
+        compare()
+    return comparison.tally
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("families", nargs="*", help="all where none is named")
+    parser.add_argument("--conversations", type=int, default=2000)
+    parser.add_argument("--llama-cpp", type=Path)
+    parser.add_argument("--examples", action="store_true", help="show some differences of each kind")
+    given_ = parser.parse_args()
+    print(f"| {' | '.join(HEADS)} |\n{'|---' * len(HEADS)}|")
+    for family in FAMILIES:
+        if given_.families and family.name not in given_.families:
+            continue
+        tally = compared(family, given_.conversations, given_.llama_cpp)
+        if tally is None:
+            continue
+        counts, refused = tally.counts, tally.counts["refused rightly compared"]
+        shares = (tally.share(what) for what in ("text", "ids", "prefixes", "generation"))
+        cells = (
+            family.name,
+            f"{counts['drawn']:,}",
+            f"{counts['text compared']:,}",
+            *shares,
+            f"{refused:,}",
+            f"{refused - counts['refused rightly']:,}",
+        )
+        print(f"| {' | '.join(cells)} |", flush=True)
+        for what, rows in tally.examples.items() if given_.examples else ():
+            print(f"  {what}:", *rows, sep="\n  ")
+
+
+if __name__ == "__main__":
+    main()

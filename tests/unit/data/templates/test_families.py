@@ -1,0 +1,24 @@
+"""Conversations through the published templates of model families; `benchmarks/compare_templates.py` compares many more."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.compare_templates import compared
+from benchmarks.lib.conversations import FAMILIES, Family
+
+HERE = [family for family in FAMILIES if family.jinja()]
+
+
+def test_these_families_are_compared() -> None:
+    assert {"Qwen2.5", "Qwen3", "Llama 3.1", "Gemma 3", "Phi 3.5", "SmolLM2", "DeepSeek V3", "GLM 4.5", "ChatML"} <= {
+        family.name for family in HERE
+    }
+
+
+@pytest.mark.parametrize("family", HERE, ids=lambda family: family.name)
+def test_text_ids_and_masks_are_those_of_transformers(family: Family) -> None:
+    tally = compared(family, 12, None)
+    assert tally
+    assert tally.counts["text compared"] > 2
+    assert tally.examples == {}
