@@ -107,7 +107,7 @@ class PairRows(Rows):
         self.trailing.append(len(completion) - len(answers))
 
     def _turns_of(self, fields: Mapping[str, object], key: str, role: str, columns: Columns) -> list[Message]:
-        if isinstance(fields.get(key), str):
+        if not isinstance(fields.get(key), list):
             return [Message(role, text_of(fields, key))]
         return read_turns(fields.get(key), key, columns.turns, self.ignored)
 

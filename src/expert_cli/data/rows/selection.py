@@ -177,7 +177,8 @@ def _select_from(
         if kind != first:
             raise InputError(
                 f"{located}: rows are {kind} ({scan.report.mapping}), those of {sources[0]} are {first}",
-                f"Train on rows of one kind: {', '.join(KINDS)}.",
+                f"Train on rows of one kind: {', '.join(KINDS)}. "
+                '"field_mapping" with instruction and response reads pairs without the columns beside them.',
             )
         kept = np.concatenate(scan.kept)
         copies = np.zeros(len(kept), np.int32)

@@ -122,6 +122,8 @@ def _content(value: object, more: dict[str, object]) -> object:
         return value
     texts: list[str] = []
     for part in value:
+        if not isinstance(part, (dict, str)):
+            raise BadRow(f"a part of a message's content is {type_name(part)}, not text")
         kind = part.get("type", "text") if isinstance(part, dict) else "text"
         if kind not in _TEXT_PARTS and kind not in REASONING:
             raise BadRow(f'a message\'s content has a part of the type "{kind!s:.40}", but text alone is trained')

@@ -324,6 +324,11 @@ def test_a_row_says_whether_it_is_trained(said: dict[str, object], reason: str) 
             "a part of a message's content is missing",
             id="a part that says nothing",
         ),
+        pytest.param(
+            [{"role": "user", "content": ["u", 7]}],
+            "a part of a message's content is a number, not text",
+            id="a part that is a number",
+        ),
         pytest.param([{"content": "u"}], "a message's role is missing", id="no role"),
         pytest.param(
             [{"role": "user", "content": "u"}, {"role": "assistant", "content": " "}],
@@ -531,6 +536,7 @@ TURN = {"role": "assistant", "content": "b"}
             ),
         ),
         ({"prompt": [USER], "completion": [USER]}, "no assistant turn"),
+        ({"prompt": [USER], "completion": None}, '"completion" is null'),
         ({"prompt": [USER], "completion": []}, "no assistant turn"),
         (
             {"prompt": [USER], "completion": [TURN], "context": "c"},
