@@ -12,6 +12,7 @@ import pytest
 
 from expert_cli.cli import COMMANDS
 from tests import manifests
+from tests.unit.manifest.importers.configs import AXOLOTL
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 Cli = Callable[..., Any]
@@ -40,6 +41,7 @@ REAL: dict[str, tuple[str, tuple[str, ...]]] = {
     "validate, faults": ("validate", ("validate", "typo.json", "none.json", "manifest.json", "--json")),
     "validate, fixes": ("validate", ("validate", "typo.json", "--fix", "--json")),
     "init": ("init", ("init", "expert-x", "--json")),
+    "init, of a configuration": ("init", ("init", "expert-x", "--from-config", "axolotl.yml", "--json")),
     "schema": ("schema", ("schema", "--json")),
     "doctor, GPU memory": ("doctor", ("doctor", "--free-memory", "--json")),
     "usage": ("failure", ("validate", "--json")),
@@ -56,6 +58,7 @@ def test_real_documents(cli: Cli, tmp_path: Path, name: str, args: tuple[str, ..
     manifests.write(tmp_path, manifests.small(packing=True))
     typo = {**manifests.small(learning_rte=1, num_epochs=2), "other": None}
     (tmp_path / "typo.json").write_text(json.dumps(typo), encoding="utf-8")
+    (tmp_path / "axolotl.yml").write_text(f"{AXOLOTL}\nwandb_name: one", encoding="utf-8")
     validator(name).validate(json.loads(cli(*args).out))
 
 

@@ -18,6 +18,7 @@ import expert_cli
 from expert_cli import cli as command_line
 from expert_cli.cli import COMMANDS, app, root
 from tests import manifests
+from tests.unit.manifest.importers.configs import AXOLOTL
 
 HEAVY = {"torch", "transformers", "datasets", "peft", "bitsandbytes", "accelerate", "pyarrow", "tokenizers", "numpy"}
 MODULES = {name: f"expert_cli.commands.{name.replace('-', '_')}" for name in COMMANDS}
@@ -102,6 +103,7 @@ def test_examples_are_commands_that_can_be_typed(line: str) -> None:
         pytest.param(["export", "--adapter", "gone", "--output", "out"], HEAVY, id="export refused"),
         pytest.param(["chat", "--adapter", "gone"], HEAVY, id="chat refused"),
         pytest.param(["init", "expert-x"], HEAVY, id="init"),
+        pytest.param(["init", "expert-x", "--from-config", "axolotl.yml"], HEAVY, id="init --from-config"),
         pytest.param(["doctor", "--free-memory"], HEAVY, id="doctor --free-memory"),
         pytest.param(["benchmark", "--run", "."], HEAVY, id="benchmark refused"),
         pytest.param(["report", "."], HEAVY, id="report refused"),
@@ -112,6 +114,7 @@ def test_the_light_side_stays_light(tmp_path: Path, args: list[str], absent: set
     manifests.write(tmp_path, manifests.small())
     row = '{"verifier": "json", "schema": null, "expected": 1, "rule": "exact", "answer": "1"}'
     (tmp_path / "answers.jsonl").write_text(row, encoding="utf-8")
+    (tmp_path / "axolotl.yml").write_text(AXOLOTL, encoding="utf-8")
     command = [sys.executable, "-c", LOADED, *args]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=600, check=False)
     loaded = set(json.loads(ran.stderr.splitlines()[-1]))

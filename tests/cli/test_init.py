@@ -18,6 +18,7 @@ from expert_cli.evaluation.grade import verdict_on
 from expert_cli.manifest.starter import OPTIONAL, write_starter
 from expert_cli.manifest.starter_tasks import CASES, STARTERS, StarterKind
 from expert_cli.utils.reporter import NullReporter
+from tests.unit.manifest.importers.configs import AXOLOTL, SMALL
 
 
 def test_a_new_expert_is_valid(cli: Callable[..., Any], tmp_path: Path) -> None:
@@ -134,3 +135,42 @@ def test_a_kind_that_is_none_is_refused_with_those_there_are(cli: Callable[..., 
     done = cli("init", "one", "--kind", "yaml")
     assert (done.code, list(tmp_path.iterdir())) == (2, [])
     assert all(f"'{kind}'" in done.err for kind in STARTERS)
+
+
+@pytest.mark.parametrize("program", SMALL)
+def test_a_configuration_of_another_trainer_becomes_a_valid_manifest(
+    cli: Callable[..., Any], tmp_path: Path, program: str
+) -> None:
+    (tmp_path / "their.yml").write_text(f"{SMALL[program]}\noutput_dir: out\n", encoding="utf-8")
+    made = cli("init", "boats", "--from-config", "their.yml")
+    manifest = Path("boats") / "manifest.json"
+    assert made.code == 0
+    assert [path.name for path in (tmp_path / "boats").iterdir()] == ["manifest.json"]
+    first, head, *rows = made.out.splitlines()
+    assert (first, head.split()) == ("not carried over from their.yml:", ["key", "value", "why"])
+    assert rows[0].split()[:2] == ["output_dir", "out"]
+    assert f"a configuration of {program}." in made.out
+    checked = cli("validate", manifest)
+    assert checked.code == 0
+    assert checked.out.endswith(f"{manifest}: valid\n")
+
+
+def test_data_that_is_not_there_is_told_at_once(cli: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "their.yml").write_text(AXOLOTL.replace("corpora/tickets", "gone.jsonl"), encoding="utf-8")
+    made = cli("init", "boats", "--from-config", "their.yml", "--json")
+    told = json.loads(made.out)
+    assert (made.code, told["valid"], told["program"]) == (0, True, "axolotl")
+    assert any("gone.jsonl: no such file" in warning for warning in told["warnings"])
+
+
+def test_a_configuration_that_trains_something_else_makes_nothing(cli: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "their.yml").write_text(f"{AXOLOTL}\nrl: dpo\n", encoding="utf-8")
+    done = cli("init", "boats", "--from-config", "their.yml")
+    assert (done.code, done.out, (tmp_path / "boats").exists()) == (2, "", False)
+    assert done.err.startswith("error: their.yml, of axolotl, trains what is not trained here: rl dpo: ")
+
+
+def test_a_configuration_has_no_kind(cli: Callable[..., Any], tmp_path: Path) -> None:
+    done = cli("init", "boats", "--from-config", "their.yml", "--kind", "sql")
+    assert (done.code, list(tmp_path.iterdir())) == (2, [])
+    assert done.err.startswith("error: --kind sql and --from-config their.yml: ")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +14,7 @@ import typer
 from expert_cli.console.terminal import Console
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.manifest.starter_tasks import StarterKind
-from expert_cli.utils.text import shortened
+from expert_cli.utils.text import plural, shortened
 
 
 def init(
@@ -21,13 +23,23 @@ def init(
     folder: Annotated[
         Path | None, typer.Option(help="Where the folder is made. Default: experts/ if there is one, else here.")
     ] = None,
-    kind: Annotated[StarterKind, typer.Option(help="What its answers are.")] = "json",
+    kind: Annotated[StarterKind | None, typer.Option(help="What its answers are; json where it is not said.")] = None,
+    from_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="A configuration of axolotl, LLaMA-Factory or TRL to make the manifest from.", metavar="FILE"
+        ),
+    ] = None,
 ) -> None:
     """Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.
 
     Rows and cases fit the kind of its answers: sql and cypher come with a small database or graph in which queries are run,
     typescript and python with tests that run the code, choice with labels, number with a unit, text with the one right text,
     json, the default, with a schema and values, which need no engine to be compared.
+
+    With --from-config the manifest alone is made, of what a YAML file of another trainer says: model, adapter, data sets,
+    lengths, optimizer, schedule. Every key that is not carried over is told with the reason, and stands in the manifest as a
+    comment. What trains something else (all weights, preferences, images) is refused.
 
     Examples:
 
@@ -36,11 +48,23 @@ def init(
         expert-cli init expert-tickets --kind choice
 
         expert-cli init expert-shop --kind sql --folder work
+
+        expert-cli init expert-shop --from-config axolotl.yml
     """
-    from expert_cli.manifest.starter import SMOLLM2, write_starter
-    from expert_cli.manifest.starter_tasks import STARTERS
+    if from_config and kind:
+        raise InputError(
+            f"--kind {kind} and --from-config {from_config}: a configuration comes without cases", "give one"
+        )
+    home = _home(name, folder)
+    if from_config:
+        _of_config(console, from_config, name, home)
+    else:
+        _starter(console, name, home, kind or "json")
+
+
+def _home(name: str, folder: Path | None) -> Path:
+    """Return where the expert's folder will be. Raises InputError for a name or a place that cannot be."""
     from expert_cli.manifest.types import LONGEST_NAME
-    from expert_cli.utils.paths import slug
 
     if not re.fullmatch(r"\w([\w.-]*\w)?", name) or len(name) > LONGEST_NAME:
         hint = f"use at most {LONGEST_NAME} letters, digits, - and _; --folder says where"
@@ -51,11 +75,52 @@ def init(
     home = parent / name
     if home.exists():
         raise InputError(f"{home} exists already", "choose another name, or remove it")
+    return home
+
+
+@contextmanager
+def _making(home: Path) -> Iterator[None]:
+    """Turn what keeps a folder from being made into an error of the environment."""
     try:
-        paths = write_starter(home, name, kind)
+        yield
     except (OSError, sqlite3.Error) as error:
         why = getattr(error, "strerror", error)
         raise EnvironmentProblem(f"{home} cannot be made: {why}", "give another folder with --folder") from error
+
+
+def _of_config(console: Console, file: Path, name: str, home: Path) -> None:
+    """Make the manifest that a configuration of another trainer becomes, and tell what it lacks."""
+    from expert_cli import api
+    from expert_cli.manifest.importers.registry import import_config, manifest_text
+    from expert_cli.utils.files import write_text
+
+    imported, path = import_config(file, name, home), home / "manifest.json"
+    with _making(home):
+        write_text(path, manifest_text(imported))
+    checked = api.validate(path)
+    told = [*checked.warnings, *map(str, checked.errors)]
+    if console.as_json:
+        valid = not checked.errors
+        console.document({"manifest": str(path), **imported.as_json(), "valid": valid, "warnings": told})
+        return
+    rows = [[one.key, one.value, one.reason] for one in imported.not_carried]
+    if rows:
+        console.table(f"not carried over from {file}:", ["key", "value", "why"], rows)
+    for warning in told:
+        console.warning(warning)
+    carried = plural(len(imported.carried), "key")
+    console.text(f"{path} made of {carried} of {file}, a configuration of {imported.program}. Then:")
+    console.text(f"  expert-cli validate {path}\n  expert-cli train --manifest {path} --plan")
+
+
+def _starter(console: Console, name: str, home: Path, kind: StarterKind) -> None:
+    """Make an expert to fill in: its manifest, rows and cases."""
+    from expert_cli.manifest.starter import SMOLLM2, write_starter
+    from expert_cli.manifest.starter_tasks import STARTERS
+    from expert_cli.utils.paths import slug
+
+    with _making(home):
+        paths = write_starter(home, name, kind)
     if console.as_json:
         console.document({"kind": kind, **{what: str(path) for what, path in paths.items()}})
         return

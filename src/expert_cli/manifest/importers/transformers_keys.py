@@ -1,0 +1,261 @@
+"""The keys of transformers' TrainingArguments, which TRL's and LLaMA-Factory's configurations have, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from expert_cli.manifest.importers.draft import Draft
+from expert_cli.manifest.importers.rules import (
+    NOTHING,
+    Rule,
+    chosen,
+    flag,
+    listed,
+    lost,
+    number,
+    numbers,
+    only,
+    refused,
+    same,
+    text,
+    to,
+    together,
+    whole,
+)
+from expert_cli.manifest.importers.validation import EVALUATION
+from expert_cli.manifest.keys.optim import OPTIMIZERS, SCHEDULERS
+
+FULL = (
+    "all weights would be trained; here an adapter is: take TRL, axolotl or torchtitan, or write a LoRA configuration"
+)
+PREFERENCES = "training from preferences or rewards is not carried over; here method grpo does it, from judged answers"
+MULTIMODAL = "images, sound and video are not trained here"
+OTHER_LOSS = "the loss here is the cross entropy of the answers' tokens"
+NOT_SPLIT = "a model is not split over devices here: each GPU holds it whole, with torchrun (docs/TRAINING_GUIDE.md)"
+BY_ITSELF = "decided here from the machine"
+NO_UPLOAD = "nothing is uploaded"
+NO_CODE = "no code that comes with a model or a data set is run"
+CORES = "rows are tokenized on all cores, or on `pretokenize --threads N`"
+STORES = "token stores are kept by their content (pretokenized_cache)"
+OUTPUT = "a run lies beside its manifest; `train --output DIR` names another place"
+WANDB = "wandb reads it from its environment variables (WANDB_PROJECT, WANDB_ENTITY, WANDB_NAME)"
+KERNELS = "fused kernels are chosen by themselves (fused_kernels), a loss without logits with them"
+TOKENS = "no token is added to a tokenizer here, and the end token is that of the model or its template"
+PADDING = "padding is masked by its place, so its token does not matter"
+PARTS = "modules beside the adapter stay frozen here: embeddings and head are not trained"
+PLUS = "all tensors of the adapter have one learning rate here"
+START = "an adapter starts as PEFT's default has it"
+DEVICES = "there is one process a GPU, and it finds its own"
+STREAMED = "rows are always read as a stream"
+EXACT_RESUME = "a checkpoint always has all that a run needs to go on"
+
+_OPTIMIZERS = {
+    "adamw_hf": "adamw_torch",
+    "adamw_apex_fused": "adamw_torch_fused",
+    "adamw_torch_npu_fused": "adamw_torch_fused",
+    "adamw_torch_xla": "adamw_torch",
+    "adamw_torch_8bit": "adamw_8bit",
+    "lion": "lion_32bit",
+    **{name: name for name in OPTIMIZERS},
+}
+OPTIMIZER = to(
+    "optim", chosen(_OPTIMIZERS, "not here; adamw_torch_fused is used, for which the learning rate may not fit")
+)
+SCHEDULER = to("lr_scheduler", chosen({name: name for name in SCHEDULERS}, "not here; cosine is used"))
+_TARGETS = ("tensorboard", "trackio", "wandb")
+
+
+def base_model(draft: Draft, key: str, value: Any) -> None:
+    """The base model: a hub id, or a folder as it lies from the manifest."""
+    draft.put(key, "base", "name", draft.path(str(value)))
+
+
+def init_adapter(draft: Draft, key: str, value: Any) -> None:
+    """The adapter that training goes on from."""
+    draft.put(key, "config", "init_adapter", draft.path(str(value)))
+
+
+def adapter_type(name: str) -> Rule:
+    """Another kind of adapter than lora, where it is asked for."""
+
+    def rule(draft: Draft, key: str, value: Any) -> None:
+        if value in NOTHING:
+            draft.agree(key)
+        else:
+            draft.put(key, "config", "adapter_type", name)
+
+    return rule
+
+
+def warmup(draft: Draft, key: str, value: Any) -> None:
+    """Steps of a warm-up, a share of all steps where they are below 1."""
+    try:
+        steps = number(value)
+    except ValueError as error:
+        draft.lose(key, str(error))
+        return
+    draft.put(key, "config", "warmup_ratio" if 0 < steps < 1 else "warmup_steps", steps)
+
+
+def precision(draft: Draft, key: str, value: Any) -> None:
+    """bf16 or fp16; auto is what happens here where nothing is written."""
+    if value == "auto":
+        draft.agree(key)
+    else:
+        to(key, lambda value: value == "full" or flag(value))(draft, key, value)
+
+
+def checkpointing(draft: Draft, key: str, value: Any) -> None:
+    """Recomputing activations; kinds of it that offload them are recomputed here."""
+    if isinstance(value, str) and value.lower() not in ("true", "false"):
+        draft.put(key, "config", "gradient_checkpointing", True)
+        draft.lose(key, "activations are recomputed here and not moved to the CPU")
+    else:
+        to("gradient_checkpointing", flag)(draft, key, value)
+
+
+def checkpointing_kwargs(draft: Draft, key: str, value: Any) -> None:
+    """Settings of it, of which there is one here."""
+    told = value if isinstance(value, dict) else {"": value}
+    draft.agree(key)
+    if "use_reentrant" in told:
+        draft.put(key, "config", "gradient_checkpointing_kwargs", {"use_reentrant": told["use_reentrant"]})
+    for name in told:
+        if name != "use_reentrant":
+            draft.lose(f"{key}.{name}".rstrip("."), "use_reentrant is the only setting of it here", told[name])
+
+
+def attention(draft: Draft, key: str, value: Any) -> None:
+    """The implementation of attention."""
+    if value in ("flash_attention_2", "flash_attention_3"):
+        draft.put(key, "config", "flash_attention_2", True)
+    elif value in ("sdpa", "eager"):
+        draft.put(key, "config", "use_sdpa", value == "sdpa")
+    else:
+        draft.lose(key, "not here; flash-attn and PyTorch's own kernels are, and the plan of a run names what is used")
+
+
+def targets(draft: Draft, key: str, value: Any) -> None:
+    """Which linear layers get the adapter."""
+    if value in ("all", "all-linear", ["all-linear"], ["all"]):
+        draft.put(key, "config", "target_modules", "all-linear")
+    elif isinstance(value, str) and set(value) & set("\\^$*()[]|"):
+        draft.lose(key, "a pattern is not read here: name the layers; all-linear is used")
+    else:
+        to("target_modules", listed)(draft, key, value)
+
+
+def reports(draft: Draft, key: str, value: Any) -> None:
+    """Where metrics go beside metrics.jsonl."""
+    names = value if isinstance(value, list) else [value]
+    known = [name for name in names if name in _TARGETS]
+    if known:
+        draft.put(key, "config", "report_to", known)
+    for name in names:
+        if name not in (*_TARGETS, "none"):
+            draft.lose(key, f"metrics go to {', '.join(_TARGETS)}, and always to metrics.jsonl", name)
+    draft.agree(key)
+
+
+def steps(draft: Draft, key: str, value: Any) -> None:
+    """A maximum of steps; -1 is none."""
+    if value in (-1, 0):
+        draft.agree(key)
+    else:
+        to("max_steps", whole)(draft, key, value)
+
+
+def left_out_kwargs(draft: Draft) -> None:
+    """Leave out settings that the scheduler which is used does not have."""
+    config = draft.blocks["config"]
+    name = config.get("lr_scheduler", "cosine")
+    written = config.pop("lr_scheduler_kwargs", {})
+    for setting in written.keys() - SCHEDULERS[name]:
+        draft.lose(f"lr_scheduler_kwargs.{setting}", f"{name} has no such setting", written[setting])
+    if kept := {setting: value for setting, value in written.items() if setting in SCHEDULERS[name]}:
+        config["lr_scheduler_kwargs"] = kept
+
+
+SHARED: dict[str, Rule] = {
+    **dict.fromkeys(EVALUATION, together),
+    "learning_rate": to("learning_rate", number),
+    "max_steps": steps,
+    "gradient_accumulation_steps": to("gradient_accumulation_steps", whole),
+    "lr_scheduler_kwargs": to("lr_scheduler_kwargs", numbers),
+    "warmup_ratio": to("warmup_ratio", number),
+    "warmup_steps": warmup,
+    "weight_decay": to("weight_decay", number),
+    "max_grad_norm": to("max_grad_norm", number),
+    "adam_beta1": same(0.9, otherwise="0.9 here, transformers' default"),
+    "adam_beta2": same(0.999, otherwise="0.999 here, transformers' default"),
+    "adam_epsilon": same(1e-8, "1e-8", otherwise="1e-8 here, transformers' default"),
+    "optim_args": lost("an optimizer has its default settings here"),
+    "neftune_noise_alpha": to("neftune_noise_alpha", number),
+    "label_smoothing_factor": refused(OTHER_LOSS),
+    "seed": to("seed", whole),
+    "bf16": precision,
+    "fp16": precision,
+    "fp8": lost("steps are computed in bf16, fp16 or fp32"),
+    "gradient_checkpointing": checkpointing,
+    "gradient_checkpointing_kwargs": checkpointing_kwargs,
+    "activation_offloading": lost("activations are recomputed here and not moved to the CPU"),
+    "torch_compile": to("torch_compile", flag),
+    "torch_compile_backend": to("torch_compile_backend", text),
+    "torch_compile_mode": to("torch_compile_mode", text),
+    "group_by_length": to("group_by_length", flag),
+    "dataloader_num_workers": to("dataloader_num_workers", whole),
+    "dataloader_pin_memory": to("dataloader_pin_memory", flag),
+    "dataloader_prefetch_factor": to("dataloader_prefetch_factor", whole),
+    "dataloader_drop_last": lost("the last batch of an epoch is trained"),
+    "auto_find_batch_size": lost("a batch that does not fit is halved at the same effective batch (on_oom)"),
+    "logging_steps": to("logging_steps", whole),
+    "save_strategy": to(
+        "save_strategy",
+        chosen({name: name for name in ("no", "steps", "epoch")}, "checkpoints come by steps or epochs"),
+    ),
+    "save_steps": to("save_steps", whole),
+    "save_total_limit": to("save_total_limit", whole),
+    "save_only_model": lost(EXACT_RESUME),
+    "resume_from_checkpoint": lost("`train --resume auto` goes on"),
+    "output_dir": lost(OUTPUT),
+    "attn_implementation": attention,
+    "trust_remote_code": lost(NO_CODE),
+    "deepspeed": lost(NOT_SPLIT),
+    "fsdp": lost(NOT_SPLIT),
+    "fsdp_config": lost(NOT_SPLIT),
+    "ddp_timeout": lost(DEVICES),
+    "ddp_find_unused_parameters": lost(DEVICES),
+    "accelerator_config": lost(DEVICES),
+    "hub_model_id": lost(NO_UPLOAD),
+    "hub_strategy": lost(NO_UPLOAD),
+    "use_liger_kernel": lost(KERNELS),
+    "remove_unused_columns": lost("columns that nothing reads are left out"),
+    "torch_empty_cache_steps": lost("the allocator reuses freed memory by itself"),
+    "include_tokens_per_second": lost("tokens a second are always told"),
+}
+"""What axolotl's configurations have under the same names, too."""
+KEYS: dict[str, Rule] = {
+    **SHARED,
+    "num_train_epochs": to("epochs", number),
+    "per_device_train_batch_size": to("batch_size", whole),
+    "per_device_eval_batch_size": lost("evaluation has the batches of training"),
+    "eval_accumulation_steps": lost("evaluation has the batches of training"),
+    "lr_scheduler_type": SCHEDULER,
+    "optim": OPTIMIZER,
+    "tf32": to("use_tf32", flag),
+    "report_to": reports,
+    "run_name": lost(WANDB),
+    "data_seed": lost("seed decides the order of the rows, too"),
+    "do_train": only(True, otherwise="nothing would be trained"),
+    "do_eval": together,
+    "do_predict": lost("`expert-cli evaluate` answers and judges cases"),
+    "push_to_hub": lost(NO_UPLOAD),
+    "hub_private_repo": lost(NO_UPLOAD),
+    "hub_model_revision": lost(NO_UPLOAD),
+    "overwrite_output_dir": lost("`train --overwrite` moves an old run aside"),
+    "logging_strategy": same("steps", otherwise="log lines come by steps"),
+    "logging_first_step": lost("metrics.jsonl has the first step"),
+    "log_level": lost("log.txt has what is told"),
+    "average_tokens_across_devices": same(True, otherwise="the loss is a mean over all trained tokens of a step"),
+    "include_num_input_tokens_seen": lost("tokens are always counted"),
+}

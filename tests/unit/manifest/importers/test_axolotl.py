@@ -1,0 +1,210 @@
+"""Axolotl's keys mean here what they mean there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli.errors import InputError
+from expert_cli.manifest.importers.axolotl_data import PREAMBLE
+from tests.unit.manifest.importers.configs import AXOLOTL, config_of, dataset_of, imported, reasons
+
+
+def test_a_whole_configuration(tmp_path: Path) -> None:
+    made = imported(tmp_path, AXOLOTL)
+    assert made.manifest["base_models"] == [{"name": "Qwen/Qwen3-0.6B", "quantization": "int4"}]
+    assert dataset_of(made) == {"path": "corpora/tickets", "field_mapping": {"messages": "messages"}}
+    assert config_of(made) == {
+        "rank": 8,
+        "alpha": 16,
+        "target_modules": "all-linear",
+        "epochs": 3,
+        "learning_rate": 0.0002,  # YAML 1.1 reads 2e-4 as text
+        "lr_scheduler": "cosine",
+        "warmup_ratio": 0.1,
+        "batch_size": 2,
+        "gradient_accumulation_steps": 4,
+        "optim": "adamw_bnb_8bit",
+        "max_seq_length": 1024,
+        "packing": True,
+        "overflow": "drop",
+    }
+    assert reasons(made) == {}
+
+
+CONFIG: dict[str, tuple[str, dict[str, Any]]] = {
+    "steps of a warm-up": ("warmup_steps: 10", {"warmup_steps": 10}),
+    "a share as steps": ("warmup_steps: 0.05", {"warmup_ratio": 0.05}),
+    "no warm-up is said": ("warmup_steps: 0", {"warmup_steps": 0}),
+    "whole prompts are trained": ("train_on_inputs: true", {"completion_only_loss": False}),
+    "flash attention": ("flash_attention: true", {"flash_attention_2": True}),
+    "attention by its name": ("attn_implementation: sdpa", {"use_sdpa": True}),
+    "precision is left to the machine": ("bf16: auto", {}),
+    "precision": ("bf16: full", {"bf16": True}),
+    "dora": ("peft_use_dora: true", {"adapter_type": "dora"}),
+    "a least learning rate": (
+        "cosine_min_lr_ratio: 0.1",
+        {"lr_scheduler": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.1}},
+    ),
+    "wandb": ("wandb_project: boats", {"report_to": ["wandb"]}),
+    "checkpoints": ("saves_per_epoch: 1", {"save_strategy": "epoch"}),
+    "long rows": ("excess_length_strategy: raise", {"overflow": "error"}),
+    "a system message": ("default_system_message: Be brief.", {"system_prompt": "Be brief."}),
+}
+
+
+@pytest.mark.parametrize(("line", "here"), CONFIG.values(), ids=CONFIG.keys())
+def test_a_key_says_the_same_here(tmp_path: Path, line: str, here: dict[str, Any]) -> None:
+    base = AXOLOTL.replace("warmup_ratio: 0.1", "") if "warmup" in line else AXOLOTL
+    before = config_of(imported(tmp_path, f"{base}\nwarmup_steps: 3" if "warmup" in line else base))
+    made = imported(tmp_path, f"{base}\n{line}")
+    before.pop("warmup_steps", None)
+    assert config_of(made) == {**before, **here}
+    assert reasons(made) == {}
+
+
+def test_its_own_warm_up_where_none_is_written(tmp_path: Path) -> None:
+    made = imported(tmp_path, AXOLOTL.replace("warmup_ratio: 0.1", ""))
+    assert config_of(made)["warmup_ratio"] == 0.03
+    assert made.defaults["warmup_ratio"] == ["warmup_ratio"]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "bits", "here"),
+    [("lora", "", "none"), ("lora", "load_in_8bit", "int8"), ("lora", "load_in_4bit", "int4"), ("qlora", "", "int4")],
+)
+def test_how_weights_are_held(tmp_path: Path, adapter: str, bits: str, here: str) -> None:
+    text = AXOLOTL.replace("adapter: qlora", f"adapter: {adapter}").replace("load_in_4bit: true", "")
+    made = imported(tmp_path, f"{text}\n{bits}: true" if bits else text)
+    assert made.manifest["base_models"][0]["quantization"] == here
+
+
+def test_the_whole_batch_says_how_many_micro_steps_there_are(tmp_path: Path) -> None:
+    made = imported(tmp_path, AXOLOTL.replace("gradient_accumulation_steps: 4", "batch_size: 16"))
+    assert config_of(made)["gradient_accumulation_steps"] == 8
+
+
+def test_evaluations_need_rows(tmp_path: Path) -> None:
+    asked = f"{AXOLOTL}\nevals_per_epoch: 4\nearly_stopping_patience: 3"
+    without = imported(tmp_path, asked)
+    assert set(reasons(without)) == {"evals_per_epoch", "early_stopping_patience"}
+    assert "eval_strategy" not in config_of(without)
+    made = imported(tmp_path, f"{asked}\nval_set_size: 0.05")
+    assert dataset_of(made)["validation_split"] == 0.05
+    assert (config_of(made)["eval_strategy"], config_of(made)["early_stopping_patience"]) == ("epoch", 3)
+    assert set(reasons(made)) == {"evals_per_epoch"}  # four an epoch become one
+
+
+def test_alpaca_is_asked_in_its_own_words(tmp_path: Path) -> None:
+    made = imported(tmp_path, AXOLOTL.replace("type: chat_template", "type: alpaca"))
+    assert made.manifest["base_models"][0]["prompt_template"] == "alpaca"
+    assert config_of(made)["system_prompt"] == PREAMBLE
+    assert dataset_of(made) == {"path": "corpora/tickets"}
+    assert set(reasons(made)) == {"datasets[0].type"}
+
+
+FORMS = {
+    "sharegpt": ("type: sharegpt", {"messages": "conversations"}),
+    "sharegpt, an old way": ("type: sharegpt:chat", {"messages": "conversations"}),
+    "a column of its own": ("{type: chat_template, field_messages: turns}", {"messages": "turns"}),
+    "whole texts": ("type: completion", {"text": "text"}),
+    "whole texts of a column": ("{type: completion, field: body}", {"text": "body"}),
+    "questions": ("type: alpaca_chat.load_qa", {"instruction": "question", "response": "answer"}),
+    "own columns": ("type: {field_instruction: q, field_output: a}", {"instruction": "q", "response": "a"}),
+}
+
+
+@pytest.mark.parametrize(("entry", "columns"), FORMS.values(), ids=FORMS.keys())
+def test_the_form_of_rows_names_their_columns(tmp_path: Path, entry: str, columns: dict[str, str]) -> None:
+    written = entry.strip("{}") if entry.startswith("{type: c") else entry
+    lines = "\n    ".join(written.split(", ")) if written != entry else written
+    made = imported(tmp_path, AXOLOTL.replace("type: chat_template", lines))
+    assert dataset_of(made) == {"path": "corpora/tickets", "field_mapping": columns}
+
+
+def test_several_data_sets_become_tasks(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{}", encoding="utf-8")
+    rows = f"""
+  - path: corpora/tickets
+    type: chat_template
+    split: train[:10%]
+    name: en
+  - path: json
+    data_files: [{tmp_path.as_posix()}/rows.jsonl, gone.jsonl]
+    type: chat_template
+test_datasets:
+  - path: corpora/tickets
+    type: chat_template
+    split: test
+sequence"""
+    head, _, tail = AXOLOTL.partition("\n  - path")
+    made = imported(tmp_path, head + rows + tail.partition("sequence")[2])
+    assert dataset_of(made) == {
+        "type": "multi_task",
+        "tasks": {
+            "tickets": {"train": "corpora/tickets::train[:10%]::en", "valid": "corpora/tickets::test"},
+            "rows": {"train": "../rows.jsonl"},
+            "gone": {"train": "gone.jsonl"},
+        },
+        "field_mapping": {"messages": "messages"},
+    }
+
+
+def test_columns_that_differ_are_told_and_not_mixed(tmp_path: Path) -> None:
+    rows = "type: chat_template\n  - path: corpora/essays\n    type: completion\n  - path: corpora/more\n    type: completion"
+    made = imported(tmp_path, AXOLOTL.replace("type: chat_template", rows))
+    assert "field_mapping" not in dataset_of(made)
+    told = [reason for key, reason in reasons(made).items() if key.startswith("datasets[")]
+    assert len(told) == 3
+    assert all("field_mapping is one for all rows" in reason for reason in told)
+
+
+NOT_CARRIED = {
+    "deepspeed": ("deepspeed: zero3.json", "deepspeed", "not split over devices"),
+    "fsdp": ("fsdp: [full_shard]", "fsdp", "not split over devices"),
+    "tokens": ("special_tokens: {eos_token: x}", "special_tokens", "no token is added"),
+    "padding": ("special_tokens: {pad_token: x}", "special_tokens", "padding is masked by its place"),
+    "frozen parts": ("lora_modules_to_save: [lm_head]", "lora_modules_to_save", "stay frozen"),
+    "an optimizer": ("optimizer: muon", "optimizer", "adamw_torch_fused is used"),
+    "a template": ("chat_template: gemma3n", "chat_template", "the tokenizer's own"),
+    "kernels": ("lora_mlp_kernel: true", "lora_mlp_kernel", "fused kernels are chosen"),
+    "code": ("trust_remote_code: true", "trust_remote_code", "no code"),
+    "a pattern": ("lora_target_modules: 'model.*q_proj'", "lora_target_modules", "a pattern is not read"),
+    "rows as a number": ("val_set_size: 200", "val_set_size", "is a share of the rows"),
+    "another learning rate": ("loraplus_lr_ratio: 16", "loraplus_lr_ratio", "one learning rate"),
+}
+
+
+@pytest.mark.parametrize(("line", "key", "reason"), NOT_CARRIED.values(), ids=NOT_CARRIED.keys())
+def test_what_is_not_carried_over_says_why(tmp_path: Path, line: str, key: str, reason: str) -> None:
+    made = imported(tmp_path, f"{AXOLOTL}\n{line}")
+    assert reason in reasons(made)[key]
+
+
+@pytest.mark.parametrize(
+    "line", ["deepspeed:", "trust_remote_code: false", "special_tokens:", "lora_mlp_kernel: false"]
+)
+def test_what_asks_for_nothing_is_not_told(tmp_path: Path, line: str) -> None:
+    assert reasons(imported(tmp_path, f"{AXOLOTL}\n{line}")) == {}
+
+
+ENTRIES = {
+    "fields of messages": ("message_property_mappings: {role: speaker}", "rename its fields"),
+    "roles": ("roles: {assistant: [bot]}", "do not have bot"),
+    "end tokens": ("train_on_eos: none", "every answer's end token is trained"),
+}
+
+
+@pytest.mark.parametrize(("line", "reason"), ENTRIES.values(), ids=ENTRIES.keys())
+def test_what_an_entry_says_of_messages_is_read_or_told(tmp_path: Path, line: str, reason: str) -> None:
+    made = imported(tmp_path, AXOLOTL.replace("type: chat_template", f"type: chat_template\n    {line}"))
+    assert reason in reasons(made)[f"datasets[0].{line.partition(':')[0]}"]
+    good = "message_property_mappings: {role: from, content: value}\n    roles: {assistant: [gpt], user: [human]}"
+    assert reasons(imported(tmp_path, AXOLOTL.replace("type: chat_template", f"type: chat_template\n    {good}"))) == {}
+
+
+def test_segments_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"datasets\[0\].type input_output: segments"):
+        imported(tmp_path, AXOLOTL.replace("type: chat_template", "type: input_output"))
