@@ -114,7 +114,7 @@ def test_the_light_side_stays_light(tmp_path: Path, args: list[str], absent: set
     manifests.write(tmp_path, manifests.small())
     row = '{"verifier": "json", "schema": null, "expected": 1, "rule": "exact", "answer": "1"}'
     (tmp_path / "answers.jsonl").write_text(row, encoding="utf-8")
-    (tmp_path / "axolotl.yml").write_text(AXOLOTL, encoding="utf-8")
+    (tmp_path / "axolotl.yml").write_text(AXOLOTL.replace("chat_template", "alpaca"), encoding="utf-8")
     command = [sys.executable, "-c", LOADED, *args]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=600, check=False)
     loaded = set(json.loads(ran.stderr.splitlines()[-1]))

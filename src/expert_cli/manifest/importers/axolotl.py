@@ -48,16 +48,17 @@ from expert_cli.manifest.importers.transformers_keys import (
 )
 from expert_cli.manifest.importers.validation import ONCE_AN_EPOCH, evaluation, has_validation, validation_share
 
-_TEMPLATES = {
+_TEMPLATES: dict[str, str] = {
     "alpaca": "alpaca",
     "chatml": "chatml",
     "llama3": "llama",
     "gemma": "gemma",
-    "mistral_v1": "mistral",
+    "mistral_v2v3": "mistral",
     "phi_3": "phi",
-    "qwen3": "qwen3",
+    "phi_35": "phi",
     "deepseek_v3": "deepseek",
 }
+"""Its templates that write the same here."""
 _OWN_TEMPLATE = "the tokenizer's own chat template is used, which a model that was trained with this one mostly has"
 _MODEL = "the model's own configuration says it"
 _PLUGINS = ("liger", "cut_cross_entropy", "spectrum")

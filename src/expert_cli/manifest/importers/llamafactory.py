@@ -36,6 +36,7 @@ from expert_cli.manifest.importers.transformers_keys import (
     STREAMED,
     TOKENS,
     adapter_type,
+    attention,
     base_model,
     init_adapter,
     targets,
@@ -45,7 +46,6 @@ from expert_cli.manifest.importers.validation import evaluation, has_validation,
 _TEMPLATES = {
     "alpaca": "alpaca",
     "chatml": "chatml",
-    "qwen3": "qwen3",
     "qwen3_nothink": "qwen3",
     "llama3": "llama",
     "gemma": "gemma",
@@ -53,6 +53,8 @@ _TEMPLATES = {
     "phi": "phi",
     "deepseek3": "deepseek",
 }
+"""Its templates that write the same here; qwen3 writes think blocks, as the tokenizer's own does."""
+_FLASH = {"fa2": "flash_attention_2", "fa3": "flash_attention_3", "disabled": "eager"}
 _OPTIMIZERS = ("use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon")
 
 
@@ -67,14 +69,7 @@ def _template(draft: Draft, key: str, value: Any) -> None:
 
 
 def _attention(draft: Draft, key: str, value: Any) -> None:
-    if value == "auto":
-        draft.agree(key)
-    elif value in ("fa2", "fa3"):
-        draft.put(key, "config", "flash_attention_2", True)
-    elif value in ("sdpa", "disabled"):
-        draft.put(key, "config", "use_sdpa", value == "sdpa")
-    else:
-        draft.lose(key, "flash-attn and PyTorch's own kernels are here, and the plan of a run names what is used")
+    attention(draft, key, _FLASH.get(str(value), value))
 
 
 def _bits(draft: Draft, key: str, value: Any) -> None:

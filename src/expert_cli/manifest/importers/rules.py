@@ -48,24 +48,20 @@ def lost(reason: str) -> Rule:
 
 def same(*values: Any, otherwise: str) -> Rule:
     """What happens here anyway, with one of these values; with another one nothing here."""
-
-    def rule(draft: Draft, key: str, value: Any) -> None:
-        if value in values:
-            draft.agree(key)
-        else:
-            draft.lose(key, otherwise, value)
-
-    return rule
+    return _one_of(values, Draft.lose, otherwise)
 
 
 def only(*values: Any, otherwise: str) -> Rule:
     """What happens here anyway, with one of these values; another one trains what is not trained here."""
+    return _one_of(values, Draft.refuse, otherwise)
 
+
+def _one_of(values: tuple[Any, ...], tell: Callable[[Draft, str, str, Any], None], otherwise: str) -> Rule:
     def rule(draft: Draft, key: str, value: Any) -> None:
         if value in values:
             draft.agree(key)
         else:
-            draft.refuse(key, otherwise, value)
+            tell(draft, key, otherwise, value)
 
     return rule
 

@@ -127,7 +127,9 @@ def checkpointing_kwargs(draft: Draft, key: str, value: Any) -> None:
 
 def attention(draft: Draft, key: str, value: Any) -> None:
     """The implementation of attention."""
-    if value in ("flash_attention_2", "flash_attention_3"):
+    if value == "auto":
+        draft.agree(key)
+    elif value in ("flash_attention_2", "flash_attention_3"):
         draft.put(key, "config", "flash_attention_2", True)
     elif value in ("sdpa", "eager"):
         draft.put(key, "config", "use_sdpa", value == "sdpa")

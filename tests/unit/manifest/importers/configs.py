@@ -33,7 +33,7 @@ stage: sft
 do_train: true
 finetuning_type: lora
 dataset: tickets
-template: qwen3
+template: qwen3_nothink
 cutoff_len: 1024
 learning_rate: 1.0e-4
 """

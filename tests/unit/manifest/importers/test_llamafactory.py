@@ -142,6 +142,6 @@ def test_how_weights_are_held(tmp_path: Path, bits: int, here: str) -> None:
 
 
 def test_a_template_that_is_not_here_is_the_models_own(tmp_path: Path) -> None:
-    made = imported(tmp_path, LLAMAFACTORY.replace("template: qwen3", "template: openchat"))
+    made = imported(tmp_path, LLAMAFACTORY.replace("template: qwen3_nothink", "template: qwen3"))
     assert "prompt_template" not in made.manifest["base_models"][0]
     assert "the tokenizer's own chat template" in reasons(made)["template"]
