@@ -220,7 +220,8 @@ def stable(value: Any, where: str, named: Mapping[str, str], varying: Sequence[s
         return VARIES
     if isinstance(value, dict):
         if varying and value.get("key") == "training.config.bf16" and value["value"]:  # it comes to what the CPU has
-            value = {**value, **dict.fromkeys(("status", "effect", "reason"), VARIES)}
+            decided = ("value",) if isinstance(value["value"], str) else ()  # where it is not written
+            value = {**value, **dict.fromkeys((*decided, "status", "effect", "reason"), VARIES)}
         return {shorter(name, named): stable(one, f"{where}.{name}", named, varying) for name, one in value.items()}
     if isinstance(value, list):
         return [stable(one, f"{where}.{number}", named, varying) for number, one in enumerate(value)]

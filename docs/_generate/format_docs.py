@@ -29,12 +29,12 @@ from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import LARGEST, LARGEST_NUMBER, AdapterType, Quantization
 
-SMALLEST: dict[str, Any] = {
-    "name": "expert-regex",
-    "schema_version": "2.0",
-    "base_models": [{"name": "Qwen/Qwen3-0.6B"}],
-    "training": {"dataset": {"path": "datasets/train.jsonl"}, "config": {"rank": 16, "epochs": 2}},
-}
+SMALLEST = """\
+{
+  "name": "expert-regex",
+  "base_models": [{"name": "Qwen/Qwen3-0.6B"}],
+  "training": {"dataset": {"path": "datasets/train.jsonl"}}
+}"""
 
 BLOCKS = (
     (
@@ -118,7 +118,7 @@ def expert_format() -> str:
     ]
     old = {**TrainingConfig.old_names, **Dataset.old_names}
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        smallest=json.dumps(SMALLEST, indent=2),
+        smallest=SMALLEST,
         max_bytes=f"{MAX_BYTES:,}",
         max_depth=MAX_DEPTH,
         blocks="\n".join(blocks),
@@ -176,16 +176,18 @@ def _bounds(node: dict[str, Any]) -> str:
 
 
 def _block(block: dict[str, Any]) -> str:
-    """Return the table of a block's keys; it has a column of defaults where there are any."""
+    """Return the table of a block's keys; it has columns of defaults and their reasons where there are any."""
     required, unused = block.get("required", []), dict(without_effect())
     nodes = {key: node for key, node in block["properties"].items() if f"training.config.{key}" not in unused}
     defaults = {key: node["default"] for key, node in nodes.items() if node.get("default") is not None}
+    whys = {key: node["$comment"] for key, node in nodes.items() if "$comment" in node}
     rows = [
         (
             f"`{key}`",
             allowed(node) + (" (required)" if key in required else ""),
-            *([f"`{json.dumps(defaults[key])}`" if key in defaults else ""] if defaults else []),
+            *([f"`{json.dumps(defaults[key])}`" if key in defaults else ""] if whys else []),
             " ".join(node["description"].split()),
+            *([whys.get(key, "")] if whys else []),
         )
         for key, node in nodes.items()
     ]
@@ -194,7 +196,7 @@ def _block(block: dict[str, Any]) -> str:
         if block.get("additionalProperties") is False
         else "Other keys are kept as information."
     )
-    heads = ["key", "value", *(["default"] if defaults else []), "meaning"]
+    heads = ["key", "value", *(["default"] if whys else []), "meaning", *(["why this default"] if whys else [])]
     return f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|\n{_rows(rows)}\n{closed}\n"
 
 
@@ -225,8 +227,8 @@ def _adapters() -> str:
 
 
 def _goes_together(adapter: str, quantization: str) -> bool:
-    manifest = json.loads(json.dumps(SMALLEST))
-    manifest["training"]["config"]["adapter_type"] = adapter
+    manifest = json.loads(SMALLEST)
+    manifest["training"]["config"] = {"adapter_type": adapter}
     manifest["base_models"][0]["quantization"] = quantization
     machine = Machine("Linux", cores=1, memory_bytes=0, gpus=(), cpu_bf16=False, torch_cuda="", versions=())
     with tempfile.TemporaryDirectory() as folder:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from expert_cli.manifest.key import declared
+from expert_cli.manifest.training_config import TrainingConfig
 from tests import manifests
 
 Cli = Callable[..., Any]
@@ -35,7 +37,11 @@ def test_a_valid_manifest(cli: Cli, tmp_path: Path, rows: Path) -> None:
     done = cli("validate", "manifest.json")
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert lines[0] == "effects of the manifest: 9 applied, 0 adjusted, 0 informational, 1 not used"
+    defaults = [line for line in lines if " default " in line]
+    counts = "9 applied, 0 adjusted, 0 informational, 1 not used"
+    assert lines[0] == f"effects of the manifest: {counts}; {len(defaults)} defaults of keys that are not written"
+    epochs = next(line for line in defaults if line.startswith("training.config.epochs "))
+    assert epochs.split()[1:3] == ["1.0", "default"]
     unused = next(line for line in lines if line.startswith("training.config.use_unsloth "))
     assert unused.split()[1:4] == ["true", "not", "used"]
     assert lines[-1] == "manifest.json: valid"
@@ -55,6 +61,15 @@ def test_json_lists_every_key_once(cli: Cli, tmp_path: Path, rows: Path) -> None
         *(f"training.config.{key}" for key in ("adapter_type", "rank", "alpha", "learning_rate")),
     ]
     assert "fixes" not in entry
+    defaults = {row["key"]: row for row in entry["defaults"]}
+    assert defaults.keys().isdisjoint(effect["key"] for effect in entry["effects"])
+    assert defaults["training.config.max_seq_length"] == {
+        "key": "training.config.max_seq_length",
+        "value": 2048,
+        "status": "applied",
+        "effect": "a row holds 2048 tokens; longer documents lose the middle of their prompt",
+        "reason": declared(TrainingConfig, "max_seq_length").why,
+    }
 
 
 def test_data_that_is_not_here_is_a_warning(cli: Cli, tmp_path: Path) -> None:

@@ -205,12 +205,12 @@ def test_a_plan_that_comes_out_another_way_is_named(tmp_path: Path, model: Path)
     """Rows of a run of 2 documents a row, held against a plan that says otherwise."""
     manifest = projects.project(tmp_path, model, max_steps=2)
     plan = make_plan(manifest, machine.inspect(), Overrides())
-    rows = plan.effects_after({("config", "batch_size"): adjusted("4 x 2 rows", "the micro-batch did not fit")})
+    rows = plan.after({("config", "batch_size"): adjusted("4 x 2 rows", "the micro-batch did not fit")}).effects
     assert effect_changes(plan.effects, rows) == [
         "training.config.batch_size: planned as applied (8 x 1 rows an optimizer step), but adjusted "
         "(the micro-batch did not fit)"
     ]
-    merged = plan.effects_after({("config", "batch_size"): adjusted("8 x 1 rows", MERGED)})
+    merged = plan.after({("config", "batch_size"): adjusted("8 x 1 rows", MERGED)}).effects
     assert effect_changes(plan.effects, merged) == [], "said when training began"
 
 
@@ -251,7 +251,7 @@ def rows_after(manifest: Path, used: Used) -> dict[str, Effect]:
     inputs = DataInputs(LocatedData((), ()), None, None, "pair", None, None)
     told = used_keys(plan, used, kernel_plan(plan.run.compute, plan.run.model, CPU), inputs, store)
     assert {str(path[1]) for path in told if path[0] == "config"} <= set(TrainingConfig.model_fields)
-    return {row.key: row for row in plan.effects_after(told)}
+    return {row.key: row for row in plan.after(told).effects}
 
 
 LATER = {

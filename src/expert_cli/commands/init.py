@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from expert_cli.commands.init_rows import init_from_rows
+from expert_cli.commands.options import Offline
 from expert_cli.console.terminal import Console
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.manifest.starter_tasks import StarterKind
@@ -23,19 +25,35 @@ def init(
     folder: Annotated[
         Path | None, typer.Option(help="Where the folder is made. Default: experts/ if there is one, else here.")
     ] = None,
-    kind: Annotated[StarterKind | None, typer.Option(help="What its answers are; json where it is not said.")] = None,
+    kind: Annotated[StarterKind | None, typer.Option(help="What its answers are. Default: json.")] = None,
     from_config: Annotated[
         Path | None,
         typer.Option(
             help="A configuration of axolotl, LLaMA-Factory or TRL to make the manifest from.", metavar="FILE"
         ),
     ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option("--from", help="Rows to train on, as training.dataset.path names them: file, folder or hub id."),
+    ] = None,
+    base_model: Annotated[
+        str | None, typer.Option(help="With --from: the base model. Default: by whether there is a GPU.")
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROLE=NAME", help="With --from: what a column is, where its name does not tell."),
+    ] = None,
+    offline: Offline = False,
 ) -> None:
     """Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.
 
     Rows and cases fit the kind of its answers: sql and cypher come with a small database or graph in which queries are run,
     typescript and python with tests that run the code, choice with labels, number with a unit, text with the one right text,
     json, the default, with a schema and values, which need no engine to be compared.
+
+    With --from the rows are yours: they are looked at, and the manifest is written for them, with the row length, passes,
+    steps and split that suit them. Where the base model's tokenizer is on this machine, its tokens are counted, and kept for
+    training.
 
     With --from-config the manifest alone is made, of what a YAML file of another trainer says: model, adapter, data sets,
     lengths, optimizer, schedule. Every key that is not carried over is told with the reason, and stands in the manifest as a
@@ -49,14 +67,22 @@ def init(
 
         expert-cli init expert-shop --kind sql --folder work
 
+        expert-cli init expert-mails --from mails.jsonl
+
+        expert-cli init expert-mails --from mails.csv --column response=label --base-model Qwen/Qwen3-0.6B
+
         expert-cli init expert-shop --from-config axolotl.yml
     """
-    if from_config and kind:
-        raise InputError(
-            f"--kind {kind} and --from-config {from_config}: a configuration comes without cases", "give one"
-        )
+    given = {"--kind": kind, "--from": rows, "--from-config": from_config}
+    made_of = [option for option, value in given.items() if value is not None]
+    if len(made_of) > 1:
+        raise InputError(f"{' and '.join(made_of)}: each brings a manifest of its own", "give one of them")
+    if rows is None and (base_model or column):
+        raise InputError(f"{'--base-model' if base_model else '--column'} goes with --from ROWS")
     home = _home(name, folder)
-    if from_config:
+    if rows is not None:
+        init_from_rows(console, home, rows, base_model, column or (), offline=offline)
+    elif from_config:
         _of_config(console, from_config, name, home)
     else:
         _starter(console, name, home, kind or "json")

@@ -50,7 +50,7 @@ def _show(console: Console, validate: Validation, *, write: bool) -> None:
     if validate.plan and not console.quiet:
         from expert_cli.config.effects import effects_table
 
-        console.table(*effects_table(validate.plan.effects, short=False))
+        console.table(*effects_table(validate.plan.effects, validate.plan.defaults, short=False))
     for warning in validate.warnings:
         console.warning(warning)
     for fault in validate.errors:

@@ -107,8 +107,6 @@ def _of_adapter(config: Settings[TrainingConfig], base: Settings[Base]) -> Itera
     if kind in ("ia3", "lokr") and quantization in QUANTIZED:
         hint = f'{QUANTIZED_TABLE}; for {base["name"]} write "quantization": "bf16"'
         yield "adapter_type", f"{kind} does not go with quantization {quantization}", hint
-    if written.rank is None and kind != "ia3":
-        yield "rank", f"is missing: a {kind} adapter needs a rank", "8 to 32 is usual"
     if kind == "ia3" and isinstance(written.target_modules, list):
         strays = [name for name in written.feedforward_modules or () if name not in written.target_modules]
         if strays:

@@ -233,9 +233,10 @@ def _share(data: Data, held_out: Sources, *, evaluates: bool) -> float:
     if held_out:
         data.leave("the validation rows are named", "validation_split")
         return 0.0
-    return float(
-        data.put("validation_split", data["validation_split"] if evaluates or data.written.validation_split else 0.0)
-    )
+    if not (evaluates or data.written.validation_split):
+        data.leave("nothing asks for an evaluation", "validation_split")
+        return 0.0
+    return float(data.use("validation_split"))
 
 
 def _mapping(data: Data) -> ColumnMapping:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from expert_cli.config.merged import OF_ADAPTERS, Merged
-from expert_cli.config.settings import Outcomes
+from expert_cli.config.settings import Outcomes, Unwritten
 from expert_cli.manifest.json_parser import JSON_SCHEMA, JsonText, Path_, dotted
 from expert_cli.manifest.key import CARD, Outcome, Status, adjusted, declared, informational, not_used
 from expert_cli.manifest.keys.dataset import Filters
@@ -43,10 +43,11 @@ class Decided(Merged):
 
     outcomes: by path; ("config", KEY) speaks for the layer that KEY's value comes from, which `origins` names; ("base", KEY) is
     of the base model, ("dataset", ...), ("evaluation", ...), ("decoding", ...), ("rft", ...), ("grpo", ...) of the blocks of
-    these names.
+    these names. unwritten: by the same paths, what stands for keys that are not written.
     """
 
     outcomes: Outcomes
+    unwritten: Mapping[Path_, Unwritten]
 
 
 def effects(text: JsonText, decided: Decided) -> list[Effect]:
@@ -56,6 +57,20 @@ def effects(text: JsonText, decided: Decided) -> list[Effect]:
         Effect(dotted(path), value, **vars(_outcome(path, value, decided, is_v1=is_v1)))
         for path, value in leaves(text.value)
     ]
+
+
+def defaults(decided: Decided) -> list[Effect]:
+    """Return one row for every key that is not written and for which a value stands that does something in this run."""
+    of_base = decided.entry if decided.index is not None else ("base_models",)
+    places: dict[Any, Path_] = {"base": of_base, "evaluation": ("evaluation",)}
+    rows = []
+    for path, default in decided.unwritten.items():
+        outcome = decided.outcomes[path]
+        if outcome.status != "not_used":
+            key = dotted((*places.get(path[0], ("training", path[0])), *path[1:]))
+            told = replace(outcome, reason=outcome.reason or default.why)
+            rows.append(Effect(key, default.value, **vars(told)))
+    return rows
 
 
 def leaves(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
@@ -150,19 +165,32 @@ def _dataset_outcome(rest: Path_, value: Any, outcomes: Outcomes) -> Outcome:
     return _told(outcomes, ("dataset", *rest)) or CARD
 
 
-def effects_table(effects: Sequence[Effect], *, short: bool) -> tuple[str, list[str], list[list[str]]]:
+def effects_table(
+    effects: Sequence[Effect], defaults: Sequence[Effect], *, short: bool
+) -> tuple[str, list[str], list[list[str]]]:
     """Return title, heads and rows for a person; short: only keys of `training.config` that do not simply apply."""
     counts: Counter[str] = Counter(effect.status for effect in effects)
     names = ("applied", "adjusted", "informational", "not_used")
     title = "effects of the manifest: " + ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in names)
-    rows = [
-        [
-            effect.key,
-            shortened(json.dumps(effect.value, ensure_ascii=False), 32),
-            effect.status.replace("_", " "),
-            f"{effect.effect} ({effect.reason})" if effect.effect and effect.reason else effect.effect or effect.reason,
-        ]
-        for effect in effects
-        if not short or (effect.status in ("adjusted", "not_used") and ".config." in effect.key)
-    ]
+    if short:
+        shown = [row for row in effects if row.status in ("adjusted", "not_used") and ".config." in row.key]
+        rows = [_cells(row, row.status.replace("_", " ")) for row in shown]
+    else:
+        title += f"; {len(defaults)} defaults of keys that are not written"
+        rows = [_cells(row, row.status.replace("_", " ")) for row in effects]
+        rows += [_cells(row, "default") for row in defaults]
     return title, ["key", "value", "status", "effect and reason"], rows
+
+
+def defaults_line(defaults: Sequence[Effect]) -> str:
+    """Return the numbers among the defaults of `training.config` that are not 0, in a line; "" where there are none."""
+    of_config = [row for row in defaults if row.key.startswith("training.config.")]
+    numbers = [row for row in of_config if isinstance(row.value, (int, float)) and row.value and row.value is not True]
+    told = ", ".join(f"{row.key.rpartition('.')[2]} {row.value:g}" for row in numbers)
+    return told and f"not written, so by default: {told} (all of them, and why: expert-cli validate)"
+
+
+def _cells(row: Effect, status: str) -> list[str]:
+    value = shortened(json.dumps(row.value, ensure_ascii=False), 32)
+    told = f"{row.effect} ({row.reason})" if row.effect and row.reason else row.effect or row.reason
+    return [row.key, value, status, told]

@@ -10,7 +10,7 @@ from typing import cast, get_args
 from expert_cli.config.adapter_origin import AdapterOrigin, find_adapter
 from expert_cli.config.conflicts import contradictions, doubts
 from expert_cli.config.data_sources import missing_tests
-from expert_cli.config.effects import Decided, Effect, effects, effects_table
+from expert_cli.config.effects import Decided, Effect, defaults, defaults_line, effects, effects_table
 from expert_cli.config.init_adapter import require_alike
 from expert_cli.config.resolve import Overrides, decide, require_data
 from expert_cli.config.run_config import RunConfig
@@ -43,9 +43,14 @@ class Plan:
         """What became of every key, as planned."""
         return tuple(effects(self.loaded.text, self.decided))
 
-    def effects_after(self, used: Outcomes) -> tuple[Effect, ...]:
-        """Return what became of every key in the run as it was: `used` is what its parts tell, by path as in `decided`."""
-        return tuple(effects(self.loaded.text, replace(self.decided, outcomes={**self.decided.outcomes, **used})))
+    @cached_property
+    def defaults(self) -> tuple[Effect, ...]:
+        """What stands for keys that are not written, as planned."""
+        return tuple(defaults(self.decided))
+
+    def after(self, used: Outcomes) -> Plan:
+        """Return the plan as the run was: `used` is what its parts tell of keys, by path as in `decided`."""
+        return replace(self, decided=replace(self.decided, outcomes={**self.decided.outcomes, **used}))
 
 
 def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
@@ -71,7 +76,9 @@ def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Rep
     require_alike(plan.run)
     for warning in plan.warnings:
         report.warning(str(warning))
-    report.info_table(*effects_table(plan.effects, short=True))
+    report.info_table(*effects_table(plan.effects, plan.defaults, short=True))
+    if line := defaults_line(plan.defaults):
+        report.info(line)
     report.info("loading the training libraries")
     prepare_process()
     return plan

@@ -183,16 +183,17 @@ def decide(
         leave_rows(data, evaluation)
         run = replace(run, grpo=rewarded)
     blocks: dict[str, Settings[Any]] = {
-        "config": config,
         "base": of_base,
         "dataset": data,
-        "evaluation": evaluation,
+        "config": config,
         "decoding": answering,
         "rft": learning,
         "grpo": rewarding,
+        "evaluation": evaluation,
     }
     outcomes = {(block, *path): told for block, keys in blocks.items() for path, told in keys.outcomes.items()}
-    return run, Decided(**vars(merged), outcomes=outcomes)
+    unwritten = {(block, *path): told for block, keys in blocks.items() for path, told in keys.unwritten().items()}
+    return run, Decided(**vars(merged), outcomes=outcomes, unwritten=unwritten)
 
 
 def _began_by_best_fit(output: Path, resume: str) -> bool:

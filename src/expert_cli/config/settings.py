@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -20,6 +20,14 @@ Outcomes = Mapping[Path_, Outcome]
 """What became of keys, by their path in a block; a path speaks for all below it."""
 
 
+@dataclass(frozen=True)
+class Unwritten:
+    """What stands for a key that is not written, and why."""
+
+    value: Any
+    why: str
+
+
 class Settings(Generic[Block]):
     """One block as it was written, and what became of each of its keys.
 
@@ -33,6 +41,8 @@ class Settings(Generic[Block]):
         self.written = written
         always = {name: declared(type(written), name).always for name in type(written).model_fields}
         self.outcomes: dict[Path_, Outcome] = {(name,): outcome for name, outcome in always.items() if outcome}
+        self._decided: dict[str, Any] = {}
+        self._nested: dict[Path_, Unwritten] = {}
 
     def __getitem__(self, key: str) -> Any:
         """Return the value of a key, or what stands for it where it is not written."""
@@ -50,15 +60,31 @@ class Settings(Generic[Block]):
         """
         effect = effect or declared(type(self.written), key).effect_of(value, self)
         self.outcomes[(key,)] = adjusted(effect, reason) if reason else applied(effect)
+        self._decided[key] = value
         return value
 
     def leave(self, reason: str, *keys: str) -> None:
         """Note that keys have no effect in this run."""
         self.outcomes |= {(key,): not_used(reason) for key in keys}
 
+    def unwritten(self) -> dict[Path_, Unwritten]:
+        """Return the keys that are not written, of those whose declaration says what is taken then and why."""
+        block = type(self.written)
+        keys = [key for key in block.model_fields if key in self._decided and getattr(self.written, key) is None]
+        told = {key: declared(block, key) for key in keys}
+        return {
+            (key,): Unwritten(self._as_written(key), its.why) for key, its in told.items() if its.why
+        } | self._nested
+
+    def _as_written(self, key: str) -> Any:
+        """Return what a key was decided to as it would be written, which is of the type of its default."""
+        default, decided = declared(type(self.written), key).default, self._decided[key]
+        return decided if default is None or type(decided) is type(default) else default
+
     def nest(self, path: Path_, inner: Settings[Any]) -> None:
         """Note what became of the keys of a block in this one, which stands at `path`."""
         self.outcomes |= {(*path, *key): outcome for key, outcome in inner.outcomes.items()}
+        self._nested |= {(*path, *key): default for key, default in inner.unwritten().items()}
 
     def block(self, kind: type[Part], **decided: Any) -> Part:
         """Return a block of the run: what was decided of it, and for its other fields the keys of the same names."""

@@ -43,6 +43,7 @@ class Validation:
             "valid": not self.errors,
             "errors": [asdict(fault) for fault in self.errors],
             "effects": [asdict(effect) for effect in self.plan.effects] if self.plan else [],
+            "defaults": [asdict(default) for default in self.plan.defaults] if self.plan else [],
             "warnings": self.warnings,
         }
         return document if self.fixes is None else {**document, "fixes": [fix.as_json() for fix in self.fixes]}
@@ -64,7 +65,7 @@ def validate(path: Path, facts: Machine, base_model: str | None) -> Validation:
                 errors += _faults(path, error)
     errors = list(dict.fromkeys(errors))  # what base models have in common is told once
     warnings = (
-        [*map(str, plan.warnings), *missing_data(plan.run), *missing_adapter(plan.run), *_needless_int4(plan, facts)]
+        [*map(str, plan.warnings), *missing_data(plan.run), *missing_adapter(plan.run), *needless_int4(plan, facts)]
         if plan
         else []
     )
@@ -81,7 +82,7 @@ def _faults(path: Path, error: ExpertError) -> list[ManifestIssue]:
     return [ManifestIssue(str(path), 1, 1, "", error.message, error.hint)]
 
 
-def _needless_int4(plan: Plan, facts: Machine) -> list[str]:
+def needless_int4(plan: Plan, facts: Machine) -> list[str]:
     """Return one sentence where 4-bit weights save no memory that is needed, by what is known without the model.
 
     A CPU unpacks them where there is room; of a GPU the model's name tells whether its weights in bf16 would be small.
@@ -93,14 +94,19 @@ def _needless_int4(plan: Plan, facts: Machine) -> list[str]:
         if run.compute.dequantized_copy == "never":
             return []
         return [f"int4: a CPU with room for it keeps these weights unpacked, in {run.compute.dtype}; {FOR_EVERY_BASE}"]
-    size = _SIZE.search(run.model.name)
-    bf16_bytes = 2 * float(size[1]) * (1e9 if size[2] in "bB" else 1e6) if size else 0.0
+    bf16_bytes = 2 * named_weights(run.model.name)
     if not 0 < bf16_bytes <= SMALL_SHARE * facts.gpus[0].memory_bytes:
         return []
     return [
         f"int4: in bf16 these weights take about {bf16_bytes / 1e9:.1f} GB of {facts.gpus[0].name}'s "
         f"{facts.gpus[0].memory_bytes / 1e9:.0f} GB; {FOR_EVERY_BASE}"
     ]
+
+
+def named_weights(model: str) -> float:
+    """Return the number of weights that a model's name tells, as Qwen3-0.6B does; 0 where it tells none."""
+    size = _SIZE.search(model)
+    return float(size[1]) * (1e9 if size[2] in "bB" else 1e6) if size else 0.0
 
 
 def fix_manifest(found: Validation, facts: Machine, base_model: str | None, *, write: bool) -> Validation:

@@ -50,13 +50,14 @@ class Key:
 
     default: what stands for the key where it is not written; None: nothing does, or what other keys and the machine say.
     effect: what a value does: a text for `str.format`, to which the value and all `keys` of the block are known, a text for
-    each value, or a function of it. off: the same of a value that is false, 0 or empty. always: what becomes of the key in
-    every run, whatever its value.
+    each value, or a function of it. off: the same of a value that is false, 0 or empty. why: the reason of the default, or
+    of what is decided where the key is not written. always: what becomes of the key in every run, whatever its value.
     """
 
     default: Any = None
     effect: str | Mapping[Any, str] | Callable[[Any], str] = ""
     off: str = ""
+    why: str = ""
     always: Outcome | None = None
 
     def effect_of(self, value: Any, keys: object) -> str:
@@ -68,14 +69,19 @@ class Key:
         return self.effect[value] if isinstance(self.effect, Mapping) else self.effect(value)
 
     def __call__(self, schema: dict[str, Any]) -> None:
-        """Put the default into the key's JSON Schema, which pydantic calls its `json_schema_extra` with."""
+        """Put the default and its reason into the key's JSON Schema, which pydantic calls its `json_schema_extra` with."""
         if self.default is not None:
             schema["default"] = self.default
+        if self.why:
+            schema["$comment"] = self.why
 
 
-def key(default: Any, effect: str | Mapping[Any, str] | Callable[[Any], str], *, off: str = "") -> Any:
-    """Return the field of a key that may be left out; not written, its value is None and `default` stands for it."""
-    return Field(default=None, json_schema_extra=Key(default, effect, off))
+def key(default: Any, effect: str | Mapping[Any, str] | Callable[[Any], str], *, off: str = "", why: str = "") -> Any:
+    """Return the field of a key that may be left out; not written, its value is None and `default` stands for it.
+
+    A default has its reason: `why`. A key without one may have it too: where it is not written, other keys decide.
+    """
+    return Field(default=None, json_schema_extra=Key(default, effect, off, why))
 
 
 def always(outcome: Outcome) -> Any:

@@ -86,12 +86,18 @@ class Base(Strict):
     """Short name for `--base-model`."""
     sha256: str | None = key(None, "the weights file is verified against it")
     """Hash of the weights file; verified when it is a hash."""
-    quantization: Quantization | None = key("int4", "how the base weights are held in memory")
+    quantization: Quantization | None = key(
+        "int4",
+        "how the base weights are held in memory",
+        why="a quarter of the memory, so that a larger model fits a GPU",
+    )
     """How the base weights are held in memory; int4 is NF4."""
     rope_scaling: str | dict[str, Any] | None = key(None, "passed to the model's configuration")
     """Position scaling, where it is a form that transformers knows; otherwise information."""
     prompt_template: Literal[TEMPLATES] | None = key(  # type: ignore[valid-type]
-        None, "how prompts are written; rows of whole documents stay as they are"
+        None,
+        "how prompts are written; rows of whole documents stay as they are",
+        why="the tokenizer's own chat template, which the model knows; alpaca where it has none",
     )
     """How prompts are written; the tokenizer's own chat template where it is not written."""
     adapters: list[Adapter] | None = None
@@ -145,8 +151,8 @@ class Training(Loose):
 
     dataset: Dataset
     """Which rows train the expert."""
-    config: TrainingConfig
-    """How it is trained."""
+    config: TrainingConfig = Field(default_factory=TrainingConfig)
+    """How it is trained; every key of it has a default."""
     decoding: Decoding | None = always(informational("for generation; no part of training"))
     """How answers are generated; training changes nothing by it."""
     rft: Rft | None = None
@@ -174,10 +180,13 @@ class EvaluationBlock(Loose):
 
     every_steps: Positive | None = key(None, "the expert answers cases during training, and the answers are run")
     """Steps between two evaluations in which the expert answers cases and the answers are run; none where not written."""
-    sample: Positive | None = key(24, "how many cases it answers then")
+    sample: Positive | None = key(24, "how many cases it answers then", why="few enough that training hardly waits")
     """How many of the cases in `tests/cases.jsonl` it answers, spread over the categories."""
     neutral_texts: NotNegative | None = key(
-        200, "what was forgotten is measured on {} neutral texts", off="what was forgotten is not measured"
+        200,
+        "what was forgotten is measured on {} neutral texts",
+        off="what was forgotten is not measured",
+        why="enough to tell a change of the loss from chance",
     )
     """On how many texts of Python's own reference what was forgotten is measured at a run's end; 0: on none."""
 

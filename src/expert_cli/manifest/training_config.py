@@ -29,9 +29,16 @@ class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, Adapte
         off="no system message, no default one either",
     )
     """System message of every prompt, in training and after it; "": none, not even the chat template's own."""
-    seed: Seed | None = key(42, "seed {} for data order, adapter and dropout")
+    seed: Seed | None = key(
+        42, "seed {} for data order, adapter and dropout", why="the same manifest gives the same adapter again"
+    )
     """Seed of everything random."""
-    completion_only_loss: bool | None = key(True, "only answers are trained", off="prompts are trained too")
+    completion_only_loss: bool | None = key(
+        True,
+        "only answers are trained",
+        off="prompts are trained too",
+        why="an expert answers; it need not write questions",
+    )
     """Train the answers only, or prompt and answer."""
     use_unsloth: bool | None = unused("the training step here is the tool's own; it needs no patched model")
     """Not used here."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import torch
 
 from expert_cli.config import recorded
-from expert_cli.config.effects import Effect
 from expert_cli.config.init_adapter import provenance
 from expert_cli.config.plan import Plan
 from expert_cli.data.store.build import TokenStore
@@ -63,14 +61,21 @@ def run_facts(plan: Plan, machine: Machine, source: LocalModel, command: str) ->
         "config": recorded.block(plan.run),
         "effects_of": "plan",
         "effects": [asdict(effect) for effect in plan.effects],
+        "defaults": [asdict(default) for default in plan.defaults],
         "init_adapter": provenance(plan.run),
         "model": {"name": source.name, "kind": source.kind, "sha256": source.sha256},
         "machine": asdict(machine),
     }
 
 
-def write_effects(paths: RunPaths, effects: Sequence[Effect], kernels: KernelPlan) -> None:
-    """Write what became of every key and kernel once more, now that the run has ended, in place of what was planned."""
+def write_effects(paths: RunPaths, plan: Plan, kernels: KernelPlan) -> None:
+    """Write what became of every key and kernel once more, now that the run has ended, in place of what was planned.
+
+    plan: as the run was.
+    """
     planned = read_json(paths.run_json)
-    rows = [asdict(effect) for effect in effects]
-    write_json(paths.run_json, {**planned, "effects_of": "run", "effects": rows, "kernels": kernels.as_json()})
+    rows = {
+        "effects": [asdict(effect) for effect in plan.effects],
+        "defaults": [asdict(default) for default in plan.defaults],
+    }
+    write_json(paths.run_json, {**planned, "effects_of": "run", **rows, "kernels": kernels.as_json()})

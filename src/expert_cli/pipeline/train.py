@@ -290,7 +290,7 @@ def _write_effects(
     plan: Plan, done: FitResult, kernels: KernelPlan, inputs: DataInputs, store: TokenStore, report: Reporter
 ) -> None:
     """Leave in run.json what became of every key in the run as it was, and say what came out another way than planned."""
-    rows = plan.effects_after(used_keys(plan, done.used, kernels, inputs, store))
-    for difference in effect_changes(plan.effects, rows):
+    now = plan.after(used_keys(plan, done.used, kernels, inputs, store))
+    for difference in effect_changes(plan.effects, now.effects):
         report.warning(difference)
-    write_effects(RunPaths(plan.run.output), rows, kernels)
+    write_effects(RunPaths(plan.run.output), now, kernels)

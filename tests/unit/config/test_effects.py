@@ -75,7 +75,7 @@ TELL_OF_THEIR_KEYS: dict[str, set[str]] = {
 """Blocks in a block, and old names: what becomes of them is what becomes of their keys."""
 REQUIRED = {
     "Manifest": {"name", "training"},
-    "Training": {"dataset", "config"},
+    "Training": {"dataset"},
     "Base": {"name"},
     "Task": {"train"},
     "Replay": {"path", "share"},
@@ -84,19 +84,24 @@ REQUIRED = {
 
 @pytest.mark.parametrize("block", ALL_BLOCKS, ids=[block.__name__ for block in ALL_BLOCKS])
 def test_every_key_is_declared_once_and_the_documents_have_it(block: type[BaseModel]) -> None:
-    """A key has an effect, a default unless it is required or nothing stands for it, and its line in the documents."""
+    """A key has an effect, a default with its reason unless it is required or nothing stands for it, and its line in the
+    documents.
+    """
     undeclared = TELL_OF_THEIR_KEYS.get(block.__name__, set())
     lines = (Path(__file__).parents[3] / "docs" / "EXPERT_FORMAT.md").read_text(encoding="utf-8").splitlines()
+    has_reasons = any(declared(block, name).why for name in block.model_fields)
     for name, field in block.model_fields.items():
         declaration = declared(block, name)
         assert (declaration == Key()) == (name in undeclared), name
         assert bool(declaration.effect or declaration.always) == (name not in undeclared), name
         assert field.is_required() == (name in REQUIRED.get(block.__name__, set())), name
         assert field.description, name
+        assert declaration.why or declaration.default is None, name
         outcome = declaration.always
         if outcome is None or outcome.status != "not_used":
             default = "" if declaration.default is None else f"| `{json.dumps(declaration.default)}` "
-            end = f"{default}| {' '.join(field.description.split())} |"
+            why = f" {declaration.why} |" if has_reasons else ""
+            end = f"{default}| {' '.join(field.description.split())} |{why}"
             assert [line for line in lines if line.startswith(f"| `{name}` |") and line.endswith(end)], name
 
 
@@ -135,6 +140,62 @@ def test_every_key_of_a_real_manifest_has_exactly_one_row(path: Path) -> None:
 
 def test_the_four_experts_are_here() -> None:
     assert [path.parent.name for path in EXPERTS] == ["expert-json", "expert-neo4j", "expert-sql", "expert-typescript"]
+
+
+THREE_KEYS = {
+    "name": "expert-small",
+    "base_models": [{"name": "org/a"}],
+    "training": {"dataset": {"path": "rows.jsonl"}},
+}
+NOT_IN_THIS_RUN = {
+    *("dataloader_pin_memory", "use_tf32", "on_oom"),  # of a GPU
+    *("dataloader_prefetch_factor", "group_by_length", "torch_compile_backend", "torch_compile_mode"),
+    *("save_steps", "metric_for_best_model", "memory_efficient_attention"),
+}
+"""Keys with a default that changes nothing where no other key asks for what it is about, on a CPU."""
+
+
+def test_every_default_that_does_something_is_told_with_its_reason(tmp_path: Path) -> None:
+    plan = make_plan(manifests.write(tmp_path, THREE_KEYS), CPU, Overrides())
+    told = {row.key: row for row in plan.defaults}
+    with_default = {name for name in TrainingConfig.model_fields if declared(TrainingConfig, name).default is not None}
+    of_config = {name.rpartition(".")[2] for name in told if name.startswith("training.config.")}
+    assert with_default - of_config == NOT_IN_THIS_RUN
+    assert of_config - with_default == {"alpha", "bf16", "save_strategy", "eval_strategy"}, "what other keys decide"
+    assert set(told) - {f"training.config.{name}" for name in of_config} == {
+        *("base_models[0].quantization", "base_models[0].prompt_template", "evaluation.neutral_texts"),
+    }
+    assert [told[f"training.config.{name}"].value for name in ("rank", "alpha", "packing")] == [16, 32.0, "random"]
+    assert all(row.status == "applied" and row.effect and row.reason for row in plan.defaults)
+    assert (plan.run.adapter.rank, plan.run.adapter.alpha, plan.run.data.max_seq_length) == (16, 32.0, 2048)
+
+
+def test_a_key_that_is_written_anywhere_is_no_default(tmp_path: Path) -> None:
+    entry = {"name": "org/a", "config": {"epochs": 2}, "adapters": [{"r": 8}], "quantization": "none"}
+    training = {**THREE_KEYS["training"], "config": {"seed": 1}, "rft": {"rounds": 1}}
+    path = manifests.write(tmp_path, {**THREE_KEYS, "base_models": [entry], "training": training})
+    told = {row.key: row.value for row in make_plan(path, CPU, Overrides(max_steps=3)).defaults}
+    assert not {f"training.config.{key}" for key in ("epochs", "rank", "seed", "max_steps")} & set(told)
+    assert told["training.config.alpha"] == 16.0
+    assert "base_models[0].quantization" not in told
+    assert not [key for key in told if key.startswith("training.rft.")], "no rounds in this run"
+
+
+def test_the_defaults_of_blocks_in_blocks_are_told_where_these_are_written(tmp_path: Path) -> None:
+    dataset = {"path": "rows.jsonl", "schema_prompt": {"tables": "all"}, "validation_split": 0.1}
+    path = manifests.write(tmp_path, {**THREE_KEYS, "training": {"dataset": dataset}})
+    told = {row.key: row.value for row in make_plan(path, CPU, Overrides()).defaults}
+    shown = {key.rpartition(".")[2]: value for key, value in told.items() if ".schema_prompt." in key}
+    assert shown == {
+        "style": "compact",
+        "types": True,
+        "keys": True,
+        "columns": 8,
+        "values": 2,
+        "examples": 0,
+        "gold_in_training": True,
+    }
+    assert "training.dataset.validation_split" not in told
 
 
 OPTIMIZED = {

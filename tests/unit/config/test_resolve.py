@@ -179,7 +179,6 @@ REFUSED = {
         "num_cycles",
     ),
     "best without evaluation": ({"load_best_model_at_end": True, "eval_strategy": "no"}, "none", "eval_strategy"),
-    "no rank": ({"rank": None}, "none", "needs a rank"),
     "both precisions": ({"fp16": True, "bf16": True}, "none", "fp16 and bf16 are both true"),
     "the best without evaluation": (
         {"early_stopping_patience": 2, "eval_strategy": "no"},

@@ -7,7 +7,7 @@ from typing import Any
 from expert_cli.config.defaults.training import Config
 from expert_cli.config.settings import Settings
 from expert_cli.manifest.key import declared
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, seconds_of
 from expert_cli.manifest.schema import EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import Strategy
@@ -59,9 +59,10 @@ def _saving(config: Config, asks_steps: bool) -> tuple[Strategy, float]:
     strategy: Strategy = written.save_strategy or ("steps" if asks_steps else "no")
     better = ", and one after each better evaluation" if written.load_best_model_at_end else ""
     config.put("save_strategy", strategy, better and f'checkpoints: "{strategy}"{better}')
-    by_time = "0s" if (written.save_strategy or asks_steps) and not written.save_every else config["save_every"]
-    seconds = float(by_time[:-1]) * {"s": 1, "m": 60, "h": 3600}[by_time[-1]]
-    return strategy, config.put("save_every", seconds)
+    if (written.save_strategy or asks_steps) and not written.save_every:
+        config.leave(f'not written, and the strategy is "{strategy}"', "save_every")
+        return strategy, 0.0
+    return strategy, seconds_of(config.use("save_every"))
 
 
 def _steps(config: Config, save: Strategy, evaluate: Strategy) -> tuple[int, int]:

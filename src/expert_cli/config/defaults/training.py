@@ -53,10 +53,11 @@ def _rope(base: Settings[Base]) -> tuple[tuple[str, float | str], ...]:
 def adapter(config: Config, folders: Sequence[Path] = (Path(),)) -> AdapterConfig:
     """Return the adapter that is trained. folders: where a relative `init_adapter` is looked for, in this order."""
     config.use("method")
-    rank, modules = config.use("rank") or 0, config.use("target_modules")
+    kind, modules = config.use("adapter_type"), config.use("target_modules")
+    rank = config.written.rank or 0 if kind == "ia3" else config.use("rank")
     decided = config.block(
         AdapterConfig,
-        type=config.use("adapter_type"),
+        type=kind,
         rank=rank,
         alpha=config.put("alpha", config.written.alpha or 2.0 * rank),
         target_modules=(modules,) if isinstance(modules, str) else tuple(modules),

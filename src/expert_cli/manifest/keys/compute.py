@@ -44,44 +44,70 @@ _ON_OOM = {
 class ComputeKeys(Strict):
     """What may be written of how a step is computed."""
 
-    device: DeviceChoice | None = key("auto", "trains on {}")
+    device: DeviceChoice | None = key("auto", "trains on {}", why="a GPU is faster where there is one")
     """Where to train: on NVIDIA's (cuda), AMD's (rocm), Intel's (xpu) or Apple's GPU (mps), or the CPU. auto: on a GPU, if
     there is one; on Apple's only if asked for."""
     fp16: bool | None = key(None, "trains in {}")
     """Train in half precision (GPU)."""
-    bf16: bool | None = key(None, "trains in {}")
+    bf16: bool | None = key(None, "trains in {}", why="what this machine does well; fp32's range at half its memory")
     """Train in bfloat16, or where the machine has none, in fp16 on a GPU and in fp32 on a CPU: emulated, a step takes 20 times
     as long. Neither written: what the machine does well; both false: fp32."""
-    use_tf32: bool | None = key(False, "matrix products and cuDNN may use TF32", off="TF32 stays off")
+    use_tf32: bool | None = key(
+        False,
+        "matrix products and cuDNN may use TF32",
+        off="TF32 stays off",
+        why="in bf16 hardly a product is left that it could speed up",
+    )
     """TF32 in fp32 matrix products, where the GPU has it."""
-    use_sdpa: bool | None = key(True, ATTENTION)
+    use_sdpa: bool | None = key(
+        True, ATTENTION, why="PyTorch has it for every device; it needs no scores of tokens x tokens in memory"
+    )
     """PyTorch's fused attention."""
-    flash_attention_2: bool | None = key(False, {**ATTENTION, "fused": "flash-attn is not asked for"})
+    flash_attention_2: bool | None = key(
+        False,
+        {**ATTENTION, "fused": "flash-attn is not asked for"},
+        why="it is a package of its own, which few machines have",
+    )
     """The flash-attn package's attention, where it is installed and there is a GPU; on Hopper version 3 first."""
-    memory_efficient_attention: bool | None = key(False, ATTENTION)
+    memory_efficient_attention: bool | None = key(False, ATTENTION, why="`use_sdpa` has it")
     """Attention that keeps no full score matrix; part of `use_sdpa`."""
-    gradient_checkpointing: bool | Literal["selective"] | None = key(False, CHECKPOINTING)
+    gradient_checkpointing: bool | Literal["selective"] | None = key(
+        False, CHECKPOINTING, why="it costs a third of the speed; `on_oom` makes room first"
+    )
     """Recompute activations in the backward pass: true, false, or "selective" (every second layer)."""
     gradient_checkpointing_kwargs: dict[str, bool] | None = key(None, "use_reentrant: true", off="use_reentrant: false")
     """Settings of it; `use_reentrant` is the only one."""
     activation_checkpointing: Literal["attention_only"] | None = key(None, CHECKPOINTING)
     """Recompute the attention blocks only; narrows `gradient_checkpointing: true`."""
-    torch_compile: bool | None = key(False, "every decoder layer is compiled", off="nothing is compiled")
+    torch_compile: bool | None = key(
+        False,
+        "every decoder layer is compiled",
+        off="nothing is compiled",
+        why="the first steps take minutes, which a short training does not earn back",
+    )
     """Compile every decoder layer."""
-    torch_compile_backend: Text | None = key("inductor", "compiler back end")
+    torch_compile_backend: Text | None = key("inductor", "compiler back end", why="PyTorch's own")
     """Compiler back end."""
-    torch_compile_mode: Mode | None = key("default", "what the compiler optimizes for")
+    torch_compile_mode: Mode | None = key(
+        "default", "what the compiler optimizes for", why="the others compile longer and record CUDA graphs"
+    )
     """What the compiler optimizes for."""
     use_cuda_graphs: bool | None = unused("no graphs are recorded: the documents of a batch differ from step to step")
     """Replay recorded GPU work; needs batches of one fixed shape."""
     cuda_graph_warmup_steps: NotNegative | None = unused("no graphs are recorded")
     """Steps before the recording."""
-    fused_kernels: Literal["auto", "off"] | None = key("auto", _FUSED)
+    fused_kernels: Literal["auto", "off"] | None = key(
+        "auto", _FUSED, why="the same numbers to rounding, sooner and in less memory"
+    )
     """On a GPU norms, rotary embeddings and activations by Liger's kernels where they are installed, else by torch.compile;
     plain LoRA in one step with its layer."""
-    dequantized_copy: Literal["auto", "always", "never"] | None = key("auto", _COPIES)
+    dequantized_copy: Literal["auto", "always", "never"] | None = key(
+        "auto", _COPIES, why="a step need not unpack the weights again where there is room for them"
+    )
     """Unpack 4-bit weights once instead of at every step; auto: where memory allows."""
-    on_oom: Literal["fit", "error"] | None = key("fit", _ON_OOM)
+    on_oom: Literal["fit", "error"] | None = key(
+        "fit", _ON_OOM, why="the run goes on, with the same rows in every optimizer step"
+    )
     """Fit the micro-batch to the GPU, at the same effective batch: smaller ones for its memory, larger ones where it idles."""
 
 

@@ -65,7 +65,9 @@ class Task(Strict):
     """File of its validation rows."""
     test: Text | None = always(UNTOUCHED)
     """File of its test rows."""
-    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] | None = key(1.0, "{:g} times its rows")
+    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] | None = key(
+        1.0, "{:g} times its rows", why="each row once"
+    )
     """0.4 takes 40 % of the rows, 2.0 takes every row twice."""
     format: Text | None = always(FORMAT)
     """Format of the files; read from their names."""
@@ -87,7 +89,7 @@ class Filters(Loose):
 
     deduplicate: bool | Literal["row", "answer"] | None = key(None, _DEDUPLICATE)
     """Leave out rows that stand twice (true or "row"), or those whose answer stood before ("answer"). The first one stays."""
-    min_length: NotNegative | None = key(0, _OUTSIDE)
+    min_length: NotNegative | None = key(0, _OUTSIDE, why="a short answer may be the right one")
     """Shortest row, in characters of prompt and answer."""
     max_length: Positive | None = key(None, _OUTSIDE)
     """Longest row, in characters of prompt and answer."""
@@ -120,7 +122,9 @@ class Dataset(Loose):
     test_path: Text | Sources | None = always(UNTOUCHED)
     """Rows that neither training nor evaluation during training touches."""
     validation_split: Annotated[float, Field(gt=0, lt=1)] | None = key(
-        0.05, "share of the training rows split off for evaluation, by seed"
+        0.05,
+        "share of the training rows split off for evaluation, by seed",
+        why="enough rows for a steady loss, few enough that training does not miss them",
     )
     """Share of the training rows that is split off for evaluation, by seed, where it is asked for or rows are evaluated."""
     streaming: bool | None = unused("rows are always read as a stream, and the store is built in shards")

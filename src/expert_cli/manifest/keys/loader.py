@@ -31,20 +31,36 @@ _ALIKE = "rows of similar length share a batch, by seed: they are often alike ot
 class LoaderKeys(Strict):
     """What may be written of packs and batches."""
 
-    max_seq_length: Annotated[int, Field(ge=8, le=2**24)] | None = key(2048, "a row holds {} tokens")
+    max_seq_length: Annotated[int, Field(ge=8, le=2**24)] | None = key(
+        2048,
+        "a row holds {} tokens",
+        why="holds the usual question and answer whole, and its activations fit a small GPU; shorter rows share it",
+    )
     """Longest document in tokens."""
-    packing: bool | Literal["random", "best_fit", "concat"] | None = key("random", PACKINGS)
+    packing: bool | Literal["random", "best_fit", "concat"] | None = key(
+        "random", PACKINGS, why="no time goes to padding, and documents meet by chance, as in batches without packing"
+    )
     """Fill each row with several documents that do not see each other: "random" (the same as true) draws them anew for every
     epoch, "best_fit" puts documents of like length together, "concat" cuts them; false: one document a row."""
-    overflow: Overflow | None = key("truncate", "documents longer than max_seq_length: {}")
+    overflow: Overflow | None = key(
+        "truncate",
+        "documents longer than max_seq_length: {}",
+        why="the answer is what is learned: of the prompt both ends stay, and how many were cut is told",
+    )
     """What becomes of a document longer than `max_seq_length`: truncate (the middle of its prompt), drop, split, error."""
-    group_by_length: bool | None = key(False, _ALIKE, off="rows are shuffled")
+    group_by_length: bool | None = key(
+        False, _ALIKE, off="rows are shuffled", why="rows of one length are often alike otherwise, too"
+    )
     """Batches of rows of similar length."""
-    dataloader_num_workers: Annotated[int, Field(ge=0, le=1024)] | None = key(0, "{} processes prepare batches")
+    dataloader_num_workers: Annotated[int, Field(ge=0, le=1024)] | None = key(
+        0, "{} processes prepare batches", why="tokenized rows are read in microseconds; a step never waits for them"
+    )
     """Processes that prepare batches; 0 prepares them in the training process."""
-    dataloader_pin_memory: bool | None = key(True, "page-locked batches", off="ordinary memory")
+    dataloader_pin_memory: bool | None = key(
+        True, "page-locked batches", off="ordinary memory", why="the copy to the GPU runs beside the step"
+    )
     """Page-locked batches for a faster copy to the GPU, where there is one."""
-    dataloader_prefetch_factor: Positive | None = key(2, "batches prepared ahead by each worker")
+    dataloader_prefetch_factor: Positive | None = key(2, "batches prepared ahead by each worker", why="PyTorch's own")
     """Batches each worker prepares ahead."""
     dataloader_persistent_workers: bool | None = unused("the same workers serve the whole run, whatever this says")
     """Keep the workers between epochs."""

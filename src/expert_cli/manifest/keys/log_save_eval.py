@@ -15,33 +15,49 @@ EXECUTION_ACCURACY = "execution_accuracy"
 """The metric of answers that are run, as against the loss of validation rows."""
 
 
+def seconds_of(time: str) -> float:
+    """Return the seconds of a time as it is written: "30s", "5m", "1h"."""
+    return float(time[:-1]) * {"s": 1, "m": 60, "h": 3600}[time[-1]]
+
+
 class LogSaveEvalKeys(Strict):
     """What may be written of logs, checkpoints and evaluations."""
 
-    logging_steps: Positive | None = key(10, "a log line every {} steps")
+    logging_steps: Positive | None = key(
+        10, "a log line every {} steps", why="often enough to see where the loss goes, rare enough to read"
+    )
     """Steps between two log lines."""
-    save_strategy: Strategy | None = key(None, 'checkpoints: "{}"')
+    save_strategy: Strategy | None = key(
+        None, 'checkpoints: "{}"', why="by time (`save_every`): steps take from milliseconds to minutes"
+    )
     """When checkpoints are written; by time (`save_every`) where it is not written."""
-    save_steps: Positive | None = key(500, "a checkpoint every {} steps")
+    save_steps: Positive | None = key(500, "a checkpoint every {} steps", why="transformers' own")
     """Steps between two checkpoints."""
     save_every: Annotated[str, Field(pattern=TIME)] | None = key(
-        "5m", "a checkpoint every {:g} s of training, at a step's end"
+        "5m",
+        lambda time: f"a checkpoint every {seconds_of(time):g} s of training, at a step's end",
+        why="a crash costs 5 minutes at most; an adapter's checkpoint takes about a second",
     )
     """Time between two checkpoints ("30s", "5m", "1h"); the default stands where nothing else says when to save."""
     save_total_limit: Positive | None = key(None, "the newest {} checkpoints are kept", off="every checkpoint is kept")
     """Checkpoints that are kept, at least 2; null keeps all."""
     evaluation_strategy: Strategy | None = None
     """Old name of `eval_strategy`."""
-    eval_strategy: Strategy | None = key(None, 'evaluation: "{}"')
+    eval_strategy: Strategy | None = key(
+        None, 'evaluation: "{}"', why="every row trains where nothing asks for an evaluation"
+    )
     """When the validation rows are evaluated; "no" where nothing asks for it."""
     eval_steps: Positive | None = key(None, "an evaluation every {} steps")
     """Steps between two evaluations; `save_steps` where it is not written."""
     load_best_model_at_end: bool | None = key(
-        False, "the best checkpoint becomes the adapter", off="the last step becomes the adapter"
+        False,
+        "the best checkpoint becomes the adapter",
+        off="the last step becomes the adapter",
+        why="a schedule that ends near 0 ends with the best step, but where rows are learned by heart",
     )
     """End with the best step by `metric_for_best_model`, which is saved when it is evaluated, instead of the last one."""
     metric_for_best_model: Literal["eval_loss", "loss", "execution_accuracy"] | None = key(
-        EVAL_LOSS, "the best model is chosen by {}"
+        EVAL_LOSS, "the best model is chosen by {}", why="it needs rows and no test cases"
     )
     """What "best" means. execution_accuracy needs `evaluation.every_steps`."""
     greater_is_better: bool | None = key(None, "larger is better", off="smaller is better")

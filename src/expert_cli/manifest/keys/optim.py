@@ -60,33 +60,65 @@ def _optimizer(name: str) -> str:
 class OptimKeys(Strict):
     """What may be written of the length of training and of the optimizer."""
 
-    epochs: Epochs | None = key(1.0, "{:g} passes over the data")
+    epochs: Epochs | None = key(
+        1.0,
+        "{:g} passes over the data",
+        why="no row is learned by heart; a few hundred rows need 3 or more (`init --from`)",
+    )
     """Passes over the data, fractions allowed."""
     num_epochs: Epochs | None = None
     """Old name of `epochs`."""
     max_steps: Positive | None = key(None, "{} optimizer steps")
     """Optimizer steps; decides instead of `epochs`."""
-    learning_rate: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] | None = key(2e-4, "peak learning rate")
+    learning_rate: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] | None = key(
+        2e-4,
+        "peak learning rate",
+        why="QLoRA's for models of some billion weights; below 0.5 billion 1e-3 to 2e-3 learn faster",
+    )
     """Peak learning rate. Above 1 it is warned of."""
     lr_scheduler: Literal[tuple(SCHEDULERS)] | None = key(  # type: ignore[valid-type]
-        "cosine", "how the learning rate runs"
+        "cosine",
+        "how the learning rate runs",
+        why="it ends near 0, so that the last rows do not count more than the others",
     )
     """How the learning rate runs."""
     lr_scheduler_kwargs: dict[str, int | float | bool] | None = key(None, "passed to the scheduler")
     """Settings of the scheduler, such as `num_cycles`."""
-    warmup_steps: NotNegative | None = key(0, "the learning rate rises for {} steps", off="no warm-up")
+    warmup_steps: NotNegative | None = key(
+        0,
+        "the learning rate rises for {} steps",
+        off="no warm-up",
+        why="a new adapter begins at 0, and its gradients begin small by themselves",
+    )
     """Steps in which the learning rate rises from 0; 0 means "not set" beside a `warmup_ratio`."""
-    warmup_ratio: Share | None = key(0.0, "the learning rate rises over {:.0%} of all steps")
+    warmup_ratio: Share | None = key(
+        0.0, "the learning rate rises over {:.0%} of all steps", off="no warm-up", why="as `warmup_steps`"
+    )
     """The same as a share of all steps; `warmup_steps` > 0 wins."""
-    weight_decay: NotNegativeNumber | None = key(0.0, "decoupled weight decay")
+    weight_decay: NotNegativeNumber | None = key(
+        0.0,
+        "decoupled weight decay",
+        why="the adapter's low rank bounds it already; in one pass nothing is learned by heart",
+    )
     """Decoupled weight decay."""
-    max_grad_norm: NotNegativeNumber | None = key(1.0, "gradient clipping", off="gradients are not clipped")
+    max_grad_norm: NotNegativeNumber | None = key(
+        1.0,
+        "gradient clipping",
+        off="gradients are not clipped",
+        why="transformers' own: one odd batch cannot undo the training",
+    )
     """Gradients are scaled down to this norm (0: never)."""
-    batch_size: Positive | None = key(1, _ROWS)
+    batch_size: Positive | None = key(
+        1, _ROWS, why="a packed row holds many documents: 2048 tokens are a batch of 16 documents of 128 tokens"
+    )
     """Rows a device and micro-step."""
-    gradient_accumulation_steps: Positive | None = key(1, _ROWS)
+    gradient_accumulation_steps: Positive | None = key(
+        1, _ROWS, why="LoRA learns better by more steps than by larger ones"
+    )
     """Micro-steps an optimizer step."""
-    optim: Literal[OPTIMIZERS] | None = key("adamw_torch_fused", _optimizer)  # type: ignore[valid-type]
+    optim: Literal[OPTIMIZERS] | None = key(  # type: ignore[valid-type]
+        "adamw_torch_fused", _optimizer, why="the fastest one, exact, and an adapter's states are small"
+    )
     """Optimizer."""
     neftune_noise_alpha: PositiveNumber | None = key(None, "noise on the embeddings")
     """Noise on the embeddings (NEFTune)."""

@@ -36,33 +36,48 @@ class _Keys(Strict):
 
     prompts: Text | None = key(None, "answers are drawn to these prompts and run")
     """File of prompts in the form of [test cases](#test-cases), relative to the manifest, then to the project root."""
-    rounds: Annotated[int, Field(gt=0, le=100)] | None = key(2, "{} rounds at most")
+    rounds: Annotated[int, Field(gt=0, le=100)] | None = key(
+        2, "{} rounds at most", why="the second shows whether more would gain; one without gain ends the run"
+    )
     """Rounds at most."""
-    samples: Annotated[int, Field(gt=0, le=1000)] | None = key(8, "{} answers are drawn to each prompt")
+    samples: Annotated[int, Field(gt=0, le=1000)] | None = key(
+        8,
+        "{} answers are drawn to each prompt",
+        why="finds a right answer to most prompts that the expert can answer at all",
+    )
     """Answers that are drawn to each prompt in a round."""
-    temperature: Annotated[float, Field(gt=0, le=10)] | None = key(0.8, "answers are drawn at temperature {:g}")
+    temperature: Annotated[float, Field(gt=0, le=10)] | None = key(
+        0.8, "answers are drawn at temperature {:g}", why="answers differ, and most stay sound"
+    )
     """Temperature at which they are drawn; `top_p`, `top_k`, `min_p` and the grammar are those of `training.decoding`."""
     keep: Annotated[int, Field(ge=0, le=1000)] | None = key(
         2,
         "up to {} different right answers a prompt are trained",
         off="no answer that was drawn is trained: answers tell which prompts are trained with the expected one",
+        why="prompts that are easy do not crowd out the others",
     )
     """Different right answers that are trained of each prompt, at most; those that were drawn first. 0: only expected ones."""
-    gold: Gold | None = key("failed", _GOLD)
+    gold: Gold | None = key(
+        "failed", _GOLD, why="what the expert cannot answer yet is learned from the expected answer"
+    )
     """Which prompts are trained with their expected answer: those whose answers are all wrong (`failed`), all, none."""
     replay: Annotated[float, Field(ge=0, le=1)] | None = key(
         1.0,
         "{:g} times the rows of training.dataset are trained in every round",
         off="a round trains its answers alone",
+        why="what the rows taught is not forgotten for what the prompts ask",
     )
     """Share of the rows of `training.dataset` that every round trains beside the answers, drawn by the seed."""
     stop_without_gain: bool | None = key(
         True,
         "a round is kept where the 95 % interval of its gain is above 0; the first that is not ends the run",
         off="all rounds are made, the one with the best accuracy is the result",
+        why="what may be chance is not kept, and costs no further round",
     )
     """End with the first round whose gain on held-back prompts is not certain."""
-    held_back: Annotated[OfPrompts | Text, Field(union_mode="left_to_right")] | None = key(0.15, _judge)
+    held_back: Annotated[OfPrompts | Text, Field(union_mode="left_to_right")] | None = key(
+        0.15, _judge, why="enough prompts to judge by, and most of them train"
+    )
     """What judges the rounds: a share of the databases (or other files; of the categories, where prompts name no file), or a
     file of [test cases](#test-cases) on others, found like `prompts`."""
     limit: Positive | None = key(None, "at most {} prompts are sampled in a round, drawn by the seed")
@@ -71,7 +86,7 @@ class _Keys(Strict):
 
 _START = Field(
     default=None,
-    json_schema_extra=Key("base", _FROM),
+    json_schema_extra=Key("base", _FROM, why="rounds do not pile up each other's errors"),
     description="Where a round's training begins: a new adapter on the base model, or the adapter that drew its answers.",
 )
 _NAMED: Any = {"from": (Start | None, _START)}

@@ -1,0 +1,278 @@
+"""Rows -> a manifest that suits them: what `init --from` looks at, and what it decides by it.
+
+Decided is what the defaults of a manifest's keys cannot know, since they are the same for all rows: the length of a row,
+passes, rows of a step, what is held back for evaluation. Everything else stays a default.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expert_cli.config.data_sources import missing, parse_source
+from expert_cli.config.plan import Plan, make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.config.run_config import SourceSpec
+from expert_cli.config.validate import named_weights, needless_int4
+from expert_cli.data.packing.plan import LengthRow, length_table, recommend
+from expert_cli.data.rows.columnar import RowReport
+from expert_cli.data.rows.kinds import kind_of
+from expert_cli.data.rows.selection import RowSelection, batches, select_rows
+from expert_cli.data.sources.data_rows import locate_data
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.starter import SMOLLM2
+from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
+from expert_cli.utils.files import write_text
+from expert_cli.utils.reporter import NullReporter, Reporter
+
+LARGE_BASE = "Qwen/Qwen3-0.6B"
+"""Taken where there is a GPU; elsewhere the one of the package index, which two CPU cores train."""
+BYTES_PER_TOKEN = 3.5
+"""Of UTF-8: English has about 4, code and other languages about 3."""
+LONGEST = 4096
+"""Tokens of a row at most: activations grow with it, and documents beyond it are rare; those are shortened, and counted."""
+PASSES = ((500, 5), (5_000, 3), (20_000, 2))
+"""Passes over fewer rows than that; 1 over more. Few rows need them to be learned at all; the best one is kept."""
+DOCUMENTS_A_STEP = 16
+FEWEST_STEPS = 100
+"""Rather fewer documents a step than fewer steps: an optimizer needs some to get anywhere."""
+FEWEST_ROWS_TO_SPLIT = 200
+"""Of fewer, what is held back would be missed, and too little to judge by."""
+HELD_BACK = (0.05, 20, 500)
+"""Share of the rows, but at least and at most so many rows: a steadier loss than that of 500 tells nothing more."""
+SMALL_MODEL = 0.5e9
+"""Weights below which the default learning rate is too low: see its reason."""
+SMALL_RATE = 1e-3
+Counted = Literal["tokenizer", "estimate"]
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Tokens of every document that trains, int64 [documents]; `trained` of them. by: what counted them."""
+
+    tokens: NDArray[np.int64]
+    prompts: NDArray[np.int64]
+    trained: NDArray[np.int64]
+    by: Counted
+    reason: str = ""
+
+    def at(self, percent: float) -> int:
+        """Return the length that so many percent of the documents do not exceed."""
+        return int(np.percentile(self.tokens, percent, method="higher"))
+
+
+@dataclass(frozen=True)
+class RowsManifest:
+    """What was seen of rows, and what was made of it. size: what the row length comes to. steps: about so many in all."""
+
+    manifest: Path
+    written: Mapping[str, Any]
+    rows: str
+    kind: str
+    report: RowReport
+    lengths: Lengths
+    size: LengthRow
+    steps: int
+
+    @property
+    def dataset(self) -> Mapping[str, Any]:
+        """`training.dataset` as it was written."""
+        block: Mapping[str, Any] = self.written["training"]["dataset"]
+        return block
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """`training.config` as it was written."""
+        block: Mapping[str, Any] = self.written["training"]["config"]
+        return block
+
+    @property
+    def good(self) -> int:
+        """How many rows can be used, of those that were read."""
+        report = self.report
+        return report.read - sum(report.dropped.values()) - sum(report.filtered.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `init --from --json` prints of it."""
+        lengths = self.lengths
+        return {
+            "manifest": str(self.manifest),
+            "rows": self.rows,
+            "found": {
+                "form": self.kind,
+                "columns": self.report.mapping,
+                "not_read": self.report.unread(),
+                "read": self.report.read,
+                "good": self.good,
+                "length": {"p50": lengths.at(50), "p99": lengths.at(99), "max": lengths.at(100), "by": lengths.by},
+                "max_seq_length": self.size.max_seq_length,
+                "truncated_rows": self.size.truncated_rows,
+                "epochs": self.config["epochs"],
+                "steps": self.steps,
+                "validation_split": self.dataset.get("validation_split"),
+                "validation_path": self.dataset.get("validation_path"),
+            },
+        }
+
+
+def write_manifest_of_rows(
+    home: Path,
+    source: str,
+    machine: Machine,
+    report: Reporter,
+    *,
+    base_model: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    offline: bool = False,
+) -> RowsManifest:
+    """Look at the rows of `source` (as `training.dataset.path` has it, from here) and write `home`/manifest.json for them.
+
+    Where the base model's tokenizer is on this machine, the token store is built for the lengths, and training begins with
+    it. columns: which is what, by role, where the names do not tell. Raises InputError, ManifestError, EnvironmentProblem.
+    """
+    path = home / "manifest.json"
+    base: dict[str, Any] = {"name": base_model or (str(SMOLLM2["name"]) if machine.device == "cpu" else LARGE_BASE)}
+    spec = _spec(source)
+    dataset: dict[str, Any] = {"path": source if spec.kind == "hub" else _named(spec.path, source)}
+    if columns:
+        dataset["field_mapping"] = dict(columns)
+    written: dict[str, Any] = {"name": home.name, "base_models": [base], "training": {"dataset": dataset, "config": {}}}
+
+    def planned() -> Plan:
+        write_text(path, manifest_text(written))
+        return make_plan(path, machine, Overrides(offline=offline))
+
+    plan = planned()
+    if needless_int4(plan, machine):
+        base["quantization"] = "none"
+    selection = _selected(plan)
+    rows = sum(map(len, selection.train))
+    held_back = _held_back(plan, dataset["path"], rows)
+    dataset |= held_back
+    lengths = _lengths(planned(), selection, report)
+    written["training"]["config"], size, steps = settings_for(lengths, base["name"], evaluates=bool(held_back))
+    if spec.kind != "hub":  # in the end as the manifest finds it, wherever the project is moved to
+        place = _from_home(Path(spec.path), home)
+        dataset |= {key: _named(place, dataset[key]) for key in ("path", "validation_path") if key in dataset}
+    planned()
+    kind = kind_of(selection.train[0].columns).kind
+    return RowsManifest(path, written, dataset["path"], kind, selection.train_report, lengths, size, steps)
+
+
+def manifest_text(written: Mapping[str, Any]) -> str:
+    """Return the JSON text of a manifest, a line for each key of `training.config` and for every other block."""
+    training = written["training"]
+    lines = [f'  "name": {_json(written["name"])}', f'  "base_models": {_json(written["base_models"])}']
+    blocks = [f'    "dataset": {_json(training["dataset"])}']
+    if training["config"]:
+        keys = ",\n".join(f"      {_json(key)}: {_json(value)}" for key, value in training["config"].items())
+        blocks.append(f'    "config": {{\n{keys}\n    }}')
+    lines.append('  "training": {\n' + ",\n".join(blocks) + "\n  }")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _spec(source: str) -> SourceSpec:
+    spec = parse_source(source, (Path.cwd(),))
+    if spec.tried:
+        raise InputError(missing(spec), "give a file or folder of rows, or the id of a hub data set")
+    return spec
+
+
+def _named(place: str, source: str) -> str:
+    """Return a source with another place in it; its split and slice stay."""
+    _, colons, rest = source.partition("::")
+    return f"{place}{colons}{rest}"
+
+
+def _from_home(place: Path, home: Path) -> str:
+    """Return a place as a manifest in `home` names it: relative to it where both are of one project."""
+    here = home.absolute()
+    return Path(os.path.relpath(place, here)).as_posix() if here.parent in place.parents else str(place)
+
+
+def _selected(plan: Plan) -> RowSelection:
+    """Return all rows that can be used, none held back."""
+    located = locate_data(plan.run.data, NullReporter())
+    try:
+        return select_rows(plan.run.data, located, NullReporter())
+    except InputError as error:
+        if "field_mapping" not in error.hint:
+            raise
+        hint = "Say which column is what: --column instruction=NAME --column response=NAME (or text=, messages=)."
+        raise InputError(error.message, hint) from error
+
+
+def _held_back(plan: Plan, path: str, rows: int) -> dict[str, Any]:
+    """Return the keys that say what evaluates: the source's own validation split, or a share of its rows, or nothing."""
+    (spec,) = plan.run.data.train
+    if spec.kind != "file" and "::" not in path:
+        data = replace(plan.run.data, train=(replace(spec, split="validation"),))
+        try:
+            locate_data(data, NullReporter())
+        except (InputError, EnvironmentProblem):
+            pass
+        else:
+            return {"validation_path": f"{path}::validation"}
+    if rows < FEWEST_ROWS_TO_SPLIT:
+        return {}
+    share, least, most = HELD_BACK
+    return {"validation_split": float(f"{min(max(share * rows, least), most) / rows:.2g}")}
+
+
+def _lengths(plan: Plan, selection: RowSelection, report: Reporter) -> Lengths:
+    """Return the lengths by the base model's tokenizer where that is on this machine, else by the rows' bytes."""
+    run = replace(plan.run, data=replace(plan.run.data, offline=True))
+    try:
+        inputs = resolve_inputs(run, NullReporter())
+    except EnvironmentProblem as problem:
+        return _estimated(selection, problem.message)
+    documents = store_for(run, inputs, report).training()
+    return Lengths(documents.lengths, documents.prompt_lengths, documents.trained_lengths, "tokenizer")
+
+
+def _estimated(selection: RowSelection, reason: str) -> Lengths:
+    tokens: list[int] = []
+    trained: list[int] = []
+    for rows in batches(selection.train):
+        for row in range(len(rows)):
+            whole = sum(len(text.encode("utf-8", "replace")) for text in rows.content(row))
+            tokens.append(max(round(whole / BYTES_PER_TOKEN), 2))
+            answer = round(len(rows.answer(row).encode("utf-8", "replace")) / BYTES_PER_TOKEN)
+            trained.append(min(max(answer, 1), tokens[-1]))
+    sizes, answers = np.array(tokens, np.int64), np.array(trained, np.int64)
+    return Lengths(sizes, sizes - answers, answers, "estimate", reason)
+
+
+def settings_for(lengths: Lengths, base: str, *, evaluates: bool) -> tuple[dict[str, Any], LengthRow, int]:
+    """Return `training.config`, what its row length comes to, and about how many steps it makes."""
+    wanted = recommend(lengths.tokens, lengths.prompts, lengths.trained, 1 << 24)
+    capacity = min(wanted, LONGEST)
+    size = next(row for row in length_table(lengths.tokens, capacity) if row.max_seq_length == capacity)
+    rows, packs = len(lengths.tokens), size.sequences
+    epochs = next((passes for below, passes in PASSES if rows < below), 1)
+    together = min(round(DOCUMENTS_A_STEP * packs / rows), packs * epochs // FEWEST_STEPS)
+    accumulation = max(together, 1)
+    config: dict[str, Any] = {"max_seq_length": capacity, "epochs": epochs}
+    if (
+        accumulation > 1
+    ):  # not batch_size: on a GPU micro-steps that leave it idle are merged, elsewhere memory is scarce
+        config["gradient_accumulation_steps"] = accumulation
+    if base == SMOLLM2["name"] or 0 < named_weights(base) < SMALL_MODEL:
+        config["learning_rate"] = SMALL_RATE
+    if evaluates:
+        config["eval_strategy"] = "epoch"
+    if evaluates and epochs > 1:
+        config["load_best_model_at_end"] = True
+    return config, size, -(-packs // accumulation) * epochs

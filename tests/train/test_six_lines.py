@@ -1,0 +1,68 @@
+"""A manifest that names nothing but the expert, its base model and its rows trains, and so does the one that init writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from expert_cli.manifest.key import declared
+from expert_cli.manifest.training_config import TrainingConfig
+from expert_cli.pipeline.rows_manifest import write_manifest_of_rows
+from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.reporter import NullReporter
+from tests import manifests, tiny
+from tests.train.projects import ROWS, here, train
+
+WITHOUT_TEXTS = ("evaluation.neutral_texts=0",)
+"""Two hundred take longer than these runs."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+def write_rows(path: Path, times: int = 1) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS * times), encoding="utf-8")
+
+
+def test_three_keys_train_by_the_defaults(tmp_path: Path, model: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl")
+    manifest = {
+        "name": "expert-sums",
+        "base_models": [{"name": str(model)}],
+        "training": {"dataset": {"path": "rows.jsonl"}},
+    }
+    result = train(manifests.write(tmp_path, manifest), settings=WITHOUT_TEXTS)
+    paths = RunPaths(result.output)
+    adapter = json.loads((paths.adapter / "adapter_config.json").read_text(encoding="utf-8"))
+    assert (adapter["r"], adapter["lora_alpha"], adapter["lora_dropout"]) == (16, 32.0, 0.0)
+    assert result.document["epochs"] == 1.0
+    recorded = json.loads(paths.run_json.read_text(encoding="utf-8"))
+    assert recorded["effects_of"] == "run"
+    assert [row["key"] for row in recorded["effects"]] == [
+        *("name", "base_models[0].name", "training.dataset.path", "evaluation.neutral_texts"),
+    ]
+    told = {row["key"].removeprefix("training.config."): row for row in recorded["defaults"]}
+    assert told["rank"]["effect"] == "matrices of rank 16", "as the run was, not as it was planned"
+    assert told["rank"]["reason"] == declared(TrainingConfig, "rank").why
+    assert {name: told[name]["value"] for name in ("epochs", "batch_size", "learning_rate", "max_seq_length")} == {
+        "epochs": 1.0,
+        "batch_size": 1,
+        "learning_rate": 2e-4,
+        "max_seq_length": 2048,
+    }
+
+
+def test_what_init_writes_for_rows_trains_from_the_store_that_it_left(tmp_path: Path, model: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", times=4)
+    found = write_manifest_of_rows(
+        tmp_path / "sums", str(tmp_path / "rows.jsonl"), here(), NullReporter(), base_model=str(model)
+    )
+    result = train(found.manifest, settings=WITHOUT_TEXTS)
+    assert result.document["store"]["status"] == "hit"
+    assert result.document["steps"] == pytest.approx(found.steps, rel=0.1)
+    assert result.document["epochs"] == found.config["epochs"] == 5
+    assert 0 < result.document["eval_loss"] < result.document["loss"]["first"], "the held-back rows are evaluated"

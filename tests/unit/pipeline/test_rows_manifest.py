@@ -1,0 +1,58 @@
+"""What rows of some number and length come to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from expert_cli.manifest.starter import SMOLLM2
+from expert_cli.pipeline.rows_manifest import Lengths, manifest_text, settings_for
+
+CASES: dict[str, tuple[int, int, dict[str, Any], int]] = {
+    # documents, tokens of each; the settings that they come to, steps in all
+    "few and short": (100, 64, {"max_seq_length": 512, "epochs": 5}, 65),
+    "some": (1_000, 128, {"max_seq_length": 512, "epochs": 3, "gradient_accumulation_steps": 4}, 189),
+    "many": (10_000, 128, {"max_seq_length": 512, "epochs": 2, "gradient_accumulation_steps": 4}, 1_250),
+    "very many": (40_000, 500, {"max_seq_length": 512, "epochs": 1, "gradient_accumulation_steps": 16}, 2_500),
+    "rather more steps": (120, 500, {"max_seq_length": 512, "epochs": 5, "gradient_accumulation_steps": 6}, 100),
+    "longer than is bearable": (
+        1_000,
+        9_000,
+        {"max_seq_length": 4096, "epochs": 3, "gradient_accumulation_steps": 16},
+        189,
+    ),
+}
+
+
+@pytest.mark.parametrize(("documents", "tokens", "settings", "steps"), CASES.values(), ids=CASES.keys())
+def test_what_rows_come_to(documents: int, tokens: int, settings: dict[str, Any], steps: int) -> None:
+    sizes = np.full(documents, tokens, np.int64)
+    lengths = Lengths(sizes, sizes // 2, sizes - sizes // 2, "tokenizer")
+    found, size, planned = settings_for(lengths, "org/some-3B", evaluates=False)
+    assert (found, planned) == (settings, steps)
+    assert size.max_seq_length == settings["max_seq_length"]
+    assert size.truncated_rows == (documents if tokens > settings["max_seq_length"] else 0)
+
+
+def test_a_small_model_learns_faster_and_what_is_held_back_judges() -> None:
+    sizes = np.full(1_000, 100, np.int64)
+    lengths = Lengths(sizes, sizes // 2, sizes // 2, "estimate")
+    small = settings_for(lengths, str(SMOLLM2["name"]), evaluates=True)[0]
+    assert (small["learning_rate"], small["eval_strategy"], small["load_best_model_at_end"]) == (1e-3, "epoch", True)
+    large = settings_for(lengths, "Qwen/Qwen3-0.6B", evaluates=False)[0]
+    assert {"learning_rate", "eval_strategy", "load_best_model_at_end"}.isdisjoint(large)
+    once = Lengths(*(np.full(50_000, size, np.int64) for size in (100, 50, 50)), "estimate")
+    assert "load_best_model_at_end" not in settings_for(once, "org/some-3B", evaluates=True)[0], (
+        "one pass has no best one"
+    )
+
+
+def test_the_text_of_a_manifest_is_short() -> None:
+    dataset = {"path": "rows.jsonl"}
+    written = {"name": "é", "base_models": [{"name": "org/a"}], "training": {"dataset": dataset, "config": {}}}
+    assert manifest_text(written) == (
+        '{\n  "name": "é",\n  "base_models": [{"name": "org/a"}],\n'
+        '  "training": {\n    "dataset": {"path": "rows.jsonl"}\n  }\n}\n'
+    )
