@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from expert_cli.config.effects import Effect
+from expert_cli.config.effects import Effect, defaults_line
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware.machine import FLASH_ATTENTION, Machine
@@ -168,6 +168,16 @@ def test_every_default_that_does_something_is_told_with_its_reason(tmp_path: Pat
     assert [told[f"training.config.{name}"].value for name in ("rank", "alpha", "packing")] == [16, 32.0, "random"]
     assert all(row.status == "applied" and row.effect and row.reason for row in plan.defaults)
     assert (plan.run.adapter.rank, plan.run.adapter.alpha, plan.run.data.max_seq_length) == (16, 32.0, 2048)
+
+
+def test_a_line_names_the_numbers_among_the_defaults(tmp_path: Path) -> None:
+    written = {**THREE_KEYS["training"], "config": {"epochs": 2, "save_steps": 5, "logging_steps": 1}}
+    plan = make_plan(manifests.write(tmp_path, {**THREE_KEYS, "training": written}), CPU, Overrides())
+    assert defaults_line(plan.defaults) == (
+        "not written, so by default: rank 16, alpha 32, learning_rate 0.0002, max_grad_norm 1, batch_size 1, "
+        "gradient_accumulation_steps 1, max_seq_length 2048, seed 42 (all of them, and why: expert-cli validate)"
+    )
+    assert defaults_line([row for row in plan.defaults if row.key == "training.config.packing"]) == ""
 
 
 def test_a_key_that_is_written_anywhere_is_no_default(tmp_path: Path) -> None:

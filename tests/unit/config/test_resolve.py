@@ -168,6 +168,14 @@ def test_output_lies_beside_the_manifest_under_one_normalized_name(tmp_path: Pat
     assert resolved(tmp_path, overrides=Overrides(output=tmp_path / "x")).output == tmp_path / "x"
 
 
+def test_the_rank_that_is_not_written(tmp_path: Path) -> None:
+    """As runs of ia3 were recorded when no other adapter could do without a rank: they go on."""
+    unwritten = {"rank": None, "alpha": None}
+    lora, ia3 = (resolved(tmp_path, adapter_type=kind, **unwritten).adapter for kind in ("lora", "ia3"))
+    assert [(adapter.rank, adapter.alpha) for adapter in (lora, ia3)] == [(16, 32.0), (0, 0.0)]
+    assert resolved(tmp_path, adapter_type="ia3").adapter.rank == 4
+
+
 REFUSED = {
     "ia3 on 4 bit": ({"adapter_type": "ia3"}, "int4", "ia3 does not go with quantization int4"),
     "lokr on 8 bit": ({"adapter_type": "lokr"}, "int8", "lokr does not go with quantization int8"),
