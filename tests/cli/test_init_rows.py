@@ -153,7 +153,7 @@ def test_rows_of_elsewhere_are_named_by_their_whole_path(cli: Cli, tmp_path: Pat
 
 
 REFUSED = {
-    "a kind, too": (("--from", "rows.csv", "--kind", "sql"), "--kind brings rows of its own"),
+    "a kind, too": (("--from", "rows.csv", "--kind", "sql"), "--kind and --from: each brings a manifest of its own"),
     "a base model without rows": (("--base-model", "org/a"), "--base-model goes with --from ROWS"),
     "a column without rows": (("--column", "text=a"), "--column goes with --from ROWS"),
     "no such role": (
