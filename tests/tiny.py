@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
@@ -137,3 +138,12 @@ def tiny_model_folder(
     model.to(dtype).save_pretrained(path)
     tiny_tokenizer(vocab_size, chat_template=chat_template).save_pretrained(path)
     return path
+
+
+def untrained_tokens(folder: Path, *, rows: slice = slice(1, 3), value: float = 0.02) -> Path:
+    """Give the rows of <|im_start|> and <|im_end|> of a model's folder one value, as in a base model that never saw them."""
+    weights = load_file(folder / "model.safetensors")
+    for name in {"model.embed_tokens.weight", "lm_head.weight"} & weights.keys():
+        weights[name][rows] = value
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder

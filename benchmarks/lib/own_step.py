@@ -145,7 +145,7 @@ def our_model(job: Job) -> tuple[Any, Any]:
 
     DEVICES[job.run.compute.device].set_flags(tf32=job.run.compute.tf32)
     set_seed(job.run.seed)
-    made: tuple[Any, Any] = pipeline._model(job.inputs.source, job.run, machine.inspect(), job.data, NullReporter())
+    made: tuple[Any, Any] = pipeline._model(job.inputs, job.run, machine.inspect(), job.data, None, NullReporter())
     return made
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from peft import PeftModel
 from peft.tuners.tuners_utils import BaseTunerLayer
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.adapter import AdapterConfig
@@ -62,17 +62,31 @@ class Shape:
 
 def meta_model(folder: Path, adapter: AdapterConfig, *, dtype: torch.dtype, attention: str | None) -> PeftModel:
     """Return the model of a folder with its adapter, all on the meta device. Raises InputError as training would."""
+    return meta_adapter(meta_base(folder, dtype=dtype, attention=attention), adapter)
+
+
+def meta_base(folder: Path, *, dtype: torch.dtype, attention: str | None) -> PreTrainedModel:
+    """Return the base model of a folder, frozen, on the meta device. Raises InputError as training would."""
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     if not attention_layers(config.get_text_config()):
         attention = None
     try:
         with torch.device("meta"):
-            base = AutoModelForCausalLM.from_config(
+            base: PreTrainedModel = AutoModelForCausalLM.from_config(
                 config, dtype=dtype, attn_implementation=attention, trust_remote_code=False
             )
-            return add_adapter(base.requires_grad_(False), replace(adapter, init_adapter=None))
     except ValueError as error:
         raise InputError(f"{folder}: cannot be read as a language model: {str(error).splitlines()[0]}") from error
+    base.requires_grad_(False)
+    return base
+
+
+def meta_adapter(
+    base: PreTrainedModel, adapter: AdapterConfig, token_rows: Mapping[str, Sequence[int]] | None = None
+) -> PeftModel:
+    """Return a model on the meta device with its adapter there, too. Raises what `add_adapter` raises."""
+    with torch.device("meta"):
+        return add_adapter(base, replace(adapter, init_adapter=None), token_rows)
 
 
 def shape_of(model: PeftModel) -> Shape:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import psutil
@@ -23,7 +24,7 @@ from expert_cli.estimate.memory import (
     growth_bytes,
     step_settings,
 )
-from expert_cli.estimate.model_shape import Shape, meta_model, shape_of
+from expert_cli.estimate.model_shape import Shape, meta_adapter, meta_base, shape_of
 from expert_cli.estimate.prices import Price, rented
 from expert_cli.estimate.probe import STEPS, ProbeResult, probe
 from expert_cli.estimate.rounds import RoundsEstimate, estimate_rounds, sampling_bytes
@@ -36,7 +37,9 @@ from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.cpu_trials import with_trials
 from expert_cli.model.kernels.select import Kernel, free_bytes
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
+from expert_cli.model.untrained_rows import stored_weights
 from expert_cli.pipeline.pretokenize import store_for, training_inputs
+from expert_cli.pipeline.token_rows import choose_token_rows, outcomes_of
 from expert_cli.training.micro_batch import merged_words
 from expert_cli.utils.reporter import Reporter
 
@@ -104,7 +107,10 @@ def estimate_run(
     store = store_for(run, inputs, report, locked=locked, trusting=trusting)
     work = work_of(run, store)
     dtype = weights_dtype(run.model.quantization, DTYPES[run.compute.dtype])
-    model = meta_model(inputs.source.folder, run.adapter, dtype=dtype, attention=loaded_with(run.compute.attention))
+    folder = inputs.source.folder
+    base = meta_base(folder, dtype=dtype, attention=loaded_with(run.compute.attention))
+    rows = choose_token_rows(base, run, inputs.renderer, weights_of=partial(stored_weights, folder))
+    model = meta_adapter(base, run.adapter, rows.indices)
     shape = shape_of(model)
     if device != "cpu":
         run = merged_run(run, machine, model, shape, work, MEMORY_ERROR_PCT["gpu"])
@@ -143,8 +149,11 @@ def estimate_run(
         cost=price.cost(seconds) if price else None,
         price=price,
         cards=fit_gpus(there, other, model, shape, work, MEMORY_ERROR_PCT["gpu"]),
-        advice=[*int4, *filter(None, [few_steps(work.schedule), _merging(plan.run.optim, run.optim)])],
-        effects=plan.effects,
+        advice=[
+            *int4,
+            *filter(None, [rows.missing, rows.line, few_steps(work.schedule), _merging(plan.run.optim, run.optim)]),
+        ],
+        effects=plan.effects_after(outcomes_of(run, rows.tokens)),
         kernels=setting.kernels.lines,
         rft=_rounds(plan, shape, store.stats["train"], speed.value, seconds, memory["process"]),
     )

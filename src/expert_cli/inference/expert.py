@@ -24,6 +24,7 @@ from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.base_model import load_base_of, locate_base, prompt_template
 from expert_cli.inference.grammar.vocabulary import Vocabulary
 from expert_cli.model.kernels.dequantize import dequantize_linears
+from expert_cli.model.kernels.token_rows import spare_copies
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
@@ -32,20 +33,42 @@ from expert_cli.utils.text import first_line
 
 
 class PromptRenderer:
-    """Writes prompts down as ids, and answers as text; `stop_token_ids`: what an answer stops at."""
+    """Writes prompts down as ids, and answers as text.
+
+    end_ids: what closes a trained answer. stop_token_ids: what an answer stops at, the tokenizer's own end token, too.
+    """
 
     def __init__(self, tokenizer: TokenizerInfo, template: Template) -> None:
         """Take the tokenizer and the template of training."""
         self.tokenizer = tokenizer
         self.template = template
         self._encoder = Encoder(tokenizer.backend)
-        end = self._encoder.ids((Segment(template.end_token, control=True, trained=True),))
-        self.stop_token_ids = frozenset((*end, tokenizer.eos_id))
+        self.end_ids = frozenset(self._encoder.ids((Segment(template.end_token, control=True, trained=True),)))
+        self.stop_token_ids = self.end_ids | {tokenizer.eos_id}
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The tokens' bytes, which grammars are asked about."""
         return Vocabulary(self.tokenizer.backend, self.stop_token_ids)
+
+    @cached_property
+    def marker_ids(self) -> frozenset[int]:
+        """The control tokens of a prompt."""
+        return frozenset(self.encode_prompt("a")) & self.tokenizer.backend.get_added_tokens_decoder().keys()
+
+    def token_id(self, token: str) -> int:
+        """Return the id of a token as the tokenizer spells it. Raises InputError where it has no such token."""
+        number: int | None = self.tokenizer.backend.token_to_id(token)
+        if number is None:
+            raise InputError(
+                f"{json.dumps(token, ensure_ascii=False)} is no token of the base model's tokenizer",
+                "name tokens as its tokenizer.json spells them",
+            )
+        return number
+
+    def spelled(self, ids: Sequence[int]) -> list[str]:
+        """Return tokens as the tokenizer spells them."""
+        return [str(self.tokenizer.backend.id_to_token(number)) for number in ids]
 
     def encode_prompt(self, instruction: str, input_: str = "") -> list[int]:
         """Return what the answer to a row follows."""
@@ -137,6 +160,7 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
     for parameter in model.parameters():
         if parameter.dtype == torch.float32 and weights != torch.float32:
             parameter.data = parameter.data.to(weights)
+    spare_copies(model)
     model.eval()
     return model
 

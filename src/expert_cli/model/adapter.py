@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,19 @@ from expert_cli.model.kernels.recurrence import read_as_weights, recurrent_layer
 from expert_cli.utils.text import change, first_line
 
 
-def add_adapter(model: PreTrainedModel, adapter: AdapterConfig) -> PeftModel:
+def add_adapter(
+    model: PreTrainedModel, adapter: AdapterConfig, token_rows: Mapping[str, Sequence[int]] | None = None
+) -> PeftModel:
     """Return the model with an adapter whose tensors are fp32, fresh or those of `init_adapter`; only they require gradients.
 
+    token_rows: rows of embedding and head that are trained, too, by the module's name; they begin as the base model has them.
     fp32 matters: DoRA's magnitudes are near 1, and in bf16 a usual step rounds to no change at all. Random tensors come
     from torch's global generator. Raises InputError for target modules that the model does not have, or that peft refuses,
     and for an `init_adapter` with other tensors than these.
     """
     targets = _targets(model, adapter.target_modules)
     try:
-        adapted = get_peft_model(model, _config(adapter, targets), autocast_adapter_dtype=True)
+        adapted = get_peft_model(model, _config(adapter, targets, token_rows), autocast_adapter_dtype=True)
     except ValueError as error:
         words = f"{model.config.model_type} takes no {adapter.type} adapter on these layers: {first_line(error)}"
         raise InputError(words, 'name other target_modules, or write "adapter_type": "lora"') from error
@@ -120,7 +123,7 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
     return list(wanted)
 
 
-def _config(adapter: AdapterConfig, targets: list[str]) -> PeftConfig:
+def _config(adapter: AdapterConfig, targets: list[str], token_rows: Mapping[str, Sequence[int]] | None) -> PeftConfig:
     alpha: Any = adapter.alpha  # peft computes with any number, and declares int
     common: dict[str, Any] = {"task_type": TaskType.CAUSAL_LM, "target_modules": targets}
     if adapter.type == "ia3":
@@ -133,6 +136,7 @@ def _config(adapter: AdapterConfig, targets: list[str]) -> PeftConfig:
         lora_dropout=adapter.dropout,
         use_dora=adapter.type == "dora",
         use_rslora=adapter.type == "rslora",
+        trainable_token_indices={name: list(rows) for name, rows in (token_rows or {}).items()} or None,
         **common,
     )
 

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from expert_cli.model.kernels.token_rows import base_layer
+
 PEAK_TFLOPS: Mapping[str, float] = {
     "H200": 989.0,
     "H100": 989.0,
@@ -73,7 +75,7 @@ def flops(model: Any, lengths: NDArray[np.int64], *, recomputed: bool) -> Flops:
     attention = s_eff * head_widths(config)[0] * attention_layers(config)
     forward = 2 * linear + 2 * adapter + 2 * attention
     per_token = 4 * linear + 6 * adapter + 6 * attention + (forward if recomputed else 0)
-    return Flops(float(per_token), float(4 * model.get_output_embeddings().weight.numel()))
+    return Flops(float(per_token), float(4 * base_layer(model.get_output_embeddings()).weight.numel()))
 
 
 def frozen_linears(model: Any) -> list[torch.nn.Linear]:
@@ -81,7 +83,7 @@ def frozen_linears(model: Any) -> list[torch.nn.Linear]:
 
     Their weights are counted by in_features x out_features: packed 4-bit tensors hold two in a byte.
     """
-    head = model.get_output_embeddings()
+    head = base_layer(model.get_output_embeddings())
     linear = [module for module in model.modules() if isinstance(module, torch.nn.Linear) and module is not head]
     return [layer for layer in linear if not any(p.requires_grad for p in layer.parameters())]
 

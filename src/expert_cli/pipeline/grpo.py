@@ -45,6 +45,7 @@ from expert_cli.pipeline.grpo_callback import GrpoCallback
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.run_json import run_facts
+from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.train import begin_run
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.paths import RunPaths
@@ -100,8 +101,11 @@ def train_grpo(
     write_json(paths.run_json, _run_json(plan, machine, source, renderer, cases, status))
     set_seed(run.seed)
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
-    model = add_adapter(load_base_of(run, source.folder), run.adapter)
+    base = load_base_of(run, source.folder)
+    rows = choose_token_rows(base, run, renderer)
+    model = add_adapter(base, run.adapter, rows.indices)
     report.info(f"model     {source.name}: a {run.adapter.type} adapter, {asked.samples} answers to a prompt")
+    rows.tell(report)
     callback = _fit(model, plan, cases, renderer, writer, options, status, report)
     sha256 = save_adapter(model, source, renderer, plan, None, paths)
     found = _document(run, callback, len(cases), sha256, time.monotonic() - started)

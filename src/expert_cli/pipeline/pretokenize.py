@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.token_store import lies_in
 from expert_cli.data.templates.template import SCHEMA_COLUMNS
 from expert_cli.inference.base_model import locate_base, prompt_template
+from expert_cli.inference.expert import PromptRenderer
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.paths import is_inside
@@ -46,6 +47,11 @@ class DataInputs(StoreInputs):
 
     tokenizer: TokenizerInfo
     source: LocalModel
+
+    @cached_property
+    def renderer(self) -> PromptRenderer:
+        """What writes prompts down as the rows are."""
+        return PromptRenderer(self.tokenizer, self.template)
 
 
 def resolve_inputs(run: RunConfig, report: Reporter) -> DataInputs:

@@ -41,7 +41,6 @@ from expert_cli.model.kernels.select import (
     with_graphs,
 )
 from expert_cli.model.loading.quantize import DTYPES
-from expert_cli.model.loading.sources import LocalModel
 from expert_cli.pipeline.ending import finish, recorded
 from expert_cli.pipeline.forgetting import choose_texts, measure, missed
 from expert_cli.pipeline.options import RunOptions
@@ -49,12 +48,13 @@ from expert_cli.pipeline.pretokenize import DataInputs, describe, staged_store, 
 from expert_cli.pipeline.result import RunResult, document, finished
 from expert_cli.pipeline.run_json import write_effects, write_run_json
 from expert_cli.pipeline.samples import ask, choose, samples
+from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.used_keys import effect_changes, used_keys
 from expert_cli.runs.lock import contents, run_lock
 from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.checkpointing.resume import find_checkpoint
+from expert_cli.training.checkpointing.resume import Resumed, find_checkpoint
 from expert_cli.training.checkpointing.resume_compatibility import identity, require_same, tried
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
 from expert_cli.training.result import FitResult
@@ -119,7 +119,7 @@ def _train(
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)
     resume_context = _resume_context(run, inputs, key, machine, job.num_processes, options, report, status)
-    renderer = PromptRenderer(inputs.tokenizer, inputs.template)
+    renderer = inputs.renderer
     run_answers = _run_answers(renderer, plan, report, options)
     texts = choose_texts(run, options.max_forget, report)
     if job.is_main_process:
@@ -129,7 +129,7 @@ def _train(
     data = _data(store, inputs, run, report)
     set_seed(run.seed)
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
-    model, kernels = _model(inputs.source, run, machine, data, report)
+    model, kernels = _model(inputs, run, machine, data, resume_context.resumed, report)
     if job.is_main_process:
         write_run_json(paths, plan, machine, inputs, store, kernels, resume_context)
     questions = choose(plan, inputs, report, options) if job.is_main_process else []
@@ -267,20 +267,22 @@ def _packs(store: TokenStore, split: str, run: RunConfig, report: Reporter) -> P
 
 
 def _model(
-    source: LocalModel, run: RunConfig, machine: Machine, data: TrainingData, report: Reporter
+    inputs: DataInputs, run: RunConfig, machine: Machine, data: TrainingData, resumed: Resumed | None, report: Reporter
 ) -> tuple[PeftModel, KernelPlan]:
     """Load the base model, prove that packed documents do not see each other, and put on it what the manifest asks."""
-    base = load_base_of(run, source.folder)
+    base = load_base_of(run, inputs.source.folder)
     kernels = apply_kernels(kernel_plan(run.compute, run.model, machine), base, run.compute, machine)
     autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
     one_document = run.loader.packing == "off" and (kernels.layout == "padded" or run.optim.batch_size == 1)
     isolation.prove(base, kernels.layout, kernels.attention, data.longest, one_document=one_document, autocast=autocast)
-    model = add_adapter(base, run.adapter)
+    rows = choose_token_rows(base, run, inputs.renderer, resumed.parts.adapter_config if resumed else None)
+    model = add_adapter(base, run.adapter, rows.indices)
     kernels = apply_adapter_kernels(kernels, model, run.compute)
     enable_activation_checkpointing(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
     compile_layers(base, run.compute)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    report.info(f"model     {source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
+    report.info(f"model     {inputs.source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
+    rows.tell(report)
     for name, kernel in kernels.lines.items():
         report.info(f"{name:9} {kernel.used}: {kernel.reason}")
     return model, kernels

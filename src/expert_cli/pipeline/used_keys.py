@@ -23,6 +23,7 @@ from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.pipeline.pretokenize import DataInputs
+from expert_cli.pipeline.token_rows import outcomes_of
 from expert_cli.training.micro_batch import MERGED
 from expert_cli.training.used import Used
 from expert_cli.utils.redaction import redact
@@ -43,6 +44,8 @@ def used_keys(plan: Plan, used: Used, kernels: KernelPlan, inputs: DataInputs, s
     }
     now: dict[Path_, Outcome] = {("config", key): outcome for key, outcome in told.items()}
     now |= {("dataset", *path): outcome for path, outcome in _rows(plan, inputs, store).items()}
+    tokens = used.adapter.tokens
+    now |= outcomes_of(plan.run, inputs.renderer.spelled(tokens) if tokens else ())
     if used.answered:
         now["evaluation", "every_steps"] = applied(f"answers were run {used.answered} times")
     return now

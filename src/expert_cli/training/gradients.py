@@ -45,6 +45,7 @@ class Gradients:
         """Take each tensor's norm of one more step, on the CPU, [tensors]; after 3 steps return the layers without gradients.
 
         LoRA's A has none in the first step, when B is zero; a layer whose A and B both have none is cut off from the loss.
+        Single rows of an embedding (`trainable_tokens_delta`) have none where no document of these steps holds the token.
         """
         moved = norms != 0
         self._moved = moved if self._moved is None else self._moved | moved
@@ -53,7 +54,7 @@ class Gradients:
             return []
         alive = {layer for layer, moved in zip(self._layer_of, self._moved.tolist(), strict=True) if moved}
         self._moved, self._steps = None, 0
-        return [layer for layer in dict.fromkeys(self._layer_of) if layer not in alive]
+        return [layer for layer in dict.fromkeys(self._layer_of) if layer not in alive and not _is_token_rows(layer)]
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint must hold."""
@@ -63,3 +64,7 @@ class Gradients:
         """Take back what `state` gave."""
         self._moved = state["moved"]
         self._steps = int(state["steps"])
+
+
+def _is_token_rows(layer: str) -> bool:
+    return "trainable_tokens_delta" in layer

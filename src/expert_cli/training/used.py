@@ -17,7 +17,10 @@ from expert_cli.training.trainer import ExpertTrainer
 
 @dataclass(frozen=True)
 class UsedAdapter:
-    """The adapter on the model: kind, numbers (0 where the kind has none) and the last name parts of its layers."""
+    """The adapter on the model: kind, numbers (0 where the kind has none) and the last name parts of its layers.
+
+    tokens: those whose rows of embedding or head were trained.
+    """
 
     kind: str
     rank: int
@@ -25,6 +28,7 @@ class UsedAdapter:
     dropout: float
     modules: tuple[str, ...]
     feedforward: tuple[str, ...]
+    tokens: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,7 @@ def _adapter(model: PeftModel) -> UsedAdapter:
     kind = config.peft_type.value.lower()
     if kind == "lora":
         kind = "dora" if config.use_dora else "rslora" if config.use_rslora else "lora"
+    token_rows = getattr(config, "trainable_token_indices", None) or {}
     modules = {name.rsplit(".", 1)[-1] for name in tuner.targeted_module_names}
     return UsedAdapter(
         kind=kind,
@@ -129,6 +134,7 @@ def _adapter(model: PeftModel) -> UsedAdapter:
         dropout=getattr(config, "lora_dropout", getattr(config, "rank_dropout", 0.0)),
         modules=tuple(sorted(modules)),
         feedforward=tuple(sorted(getattr(config, "feedforward_modules", None) or ())),
+        tokens=tuple(sorted({row for rows in token_rows.values() for row in rows})),
     )
 
 

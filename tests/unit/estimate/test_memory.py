@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from expert_cli.config.resolve import resolve
 from expert_cli.estimate.memory import StepSettings, activation_bytes, components, growth_bytes, head_bytes
-from expert_cli.estimate.model_shape import linear_weights, meta_model, shape_of, stored_bytes
+from expert_cli.estimate.model_shape import linear_weights, meta_adapter, meta_base, meta_model, shape_of, stored_bytes
 from expert_cli.estimate.probe import ProbeResult
 from expert_cli.estimate.run_estimate import _peak, needless_int4
 from expert_cli.estimate.throughput import Figure
@@ -127,6 +127,14 @@ def test_the_adapter_has_as_many_parameters(folder: Path, kind: Any) -> None:
     base = load_base(folder, quantization="none", dtype=torch.float32, device="cpu", attention="sdpa", rope_scaling={})
     real = sum(p.numel() for p in add_adapter(base, adapter).parameters() if p.requires_grad)
     assert shape_of(meta_model(folder, adapter, dtype=torch.float32, attention="sdpa")).adapter_parameters == real
+
+
+def test_trained_rows_of_tokens_are_parameters_too(folder: Path) -> None:
+    base = meta_base(folder, dtype=torch.float32, attention="sdpa")
+    without = shape_of(meta_model(folder, LORA, dtype=torch.float32, attention="sdpa"))
+    shape = shape_of(meta_adapter(base, LORA, {"model.embed_tokens": [1, 2]}))
+    assert shape.adapter_parameters == without.adapter_parameters + 2 * shape.hidden
+    assert (shape.linear, shape.other) == (without.linear, without.other)
 
 
 def test_adamw_keeps_as_many_bytes(folder: Path) -> None:

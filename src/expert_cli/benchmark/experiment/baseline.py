@@ -48,6 +48,7 @@ from expert_cli.inference.base_model import load_base_of
 from expert_cli.manifest.types import Dtype
 from expert_cli.model.adapter import add_adapter
 from expert_cli.pipeline.pretokenize import DataInputs, describe, store_for, training_inputs
+from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import write_json
 from expert_cli.utils.reporter import NullReporter
@@ -137,7 +138,8 @@ def _model(run: RunConfig, inputs: DataInputs) -> Any:
     """Load the base and put a fresh adapter on it, at the same place in the random numbers as the tool does."""
     set_seed(run.seed)
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
-    model = add_adapter(load_base_of(run, inputs.source.folder), run.adapter)
+    base = load_base_of(run, inputs.source.folder)
+    model = add_adapter(base, run.adapter, choose_token_rows(base, run, inputs.renderer).indices)
     set_seed(run.seed)
     return model
 

@@ -11,7 +11,7 @@ from expert_cli.config.run_config import ModelConfig
 from expert_cli.config.settings import Settings
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.manifest.key import informational
-from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.manifest.keys.adapter import NO_TOKEN_ROWS, TAKE_TOKEN_ROWS, AdapterConfig
 from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.manifest.keys.loader import OVERFLOWS, LoaderConfig, Overflow, Packing
 from expert_cli.manifest.keys.optim import OptimConfig
@@ -55,6 +55,7 @@ def adapter(config: Config, folders: Sequence[Path] = (Path(),)) -> AdapterConfi
     config.use("method")
     kind, modules = config.use("adapter_type"), config.use("target_modules")
     rank = config.written.rank or 0 if kind == "ia3" else config.use("rank")
+    rows = config.use("trainable_token_indices")
     decided = config.block(
         AdapterConfig,
         type=kind,
@@ -63,7 +64,10 @@ def adapter(config: Config, folders: Sequence[Path] = (Path(),)) -> AdapterConfi
         target_modules=(modules,) if isinstance(modules, str) else tuple(modules),
         feedforward_modules=tuple(config.use("feedforward_modules") or ()),
         init_adapter=_init_adapter(config, folders),
+        trainable_token_indices=rows if isinstance(rows, str) else tuple(rows),
     )
+    if decided.type not in TAKE_TOKEN_ROWS:
+        config.leave(NO_TOKEN_ROWS, "trainable_token_indices")
     if decided.type == "ia3":
         config.leave("ia3 has no such setting", "rank", "alpha", "dropout")
     else:

@@ -12,6 +12,14 @@ from expert_cli.manifest.key import key
 from expert_cli.manifest.types import AdapterType, Modules, PositiveNumber, Share, Strict, Text
 
 
+def _trained_rows(tokens: str | list[str]) -> str:
+    words = {
+        "auto": "rows of the template's control tokens that the base model never trained are trained",
+        "never": "embedding and head stay as they are",
+    }
+    return words[tokens] if isinstance(tokens, str) else f"the rows of {' '.join(tokens)} are trained"
+
+
 class AdapterKeys(Strict):
     """What may be written of the adapter."""
 
@@ -56,13 +64,29 @@ class AdapterKeys(Strict):
         None, "IA3 scales these at their input"
     )
     """ia3: which of `target_modules` are feed-forward layers (scaled at their input)."""
+    trainable_token_indices: Literal["auto", "never"] | Annotated[list[Text], Field(min_length=1)] | None = key(
+        "auto",
+        _trained_rows,
+        why="an answer that cannot end is of no use, and where every row is trained already nothing changes",
+    )
+    """Tokens whose rows of embedding and head are trained beside the adapter: lora, dora and rslora. An answer cannot end
+    with a token whose row the base model never trained: "auto" looks, and trains such rows of the prompt template's control
+    tokens; a list names tokens as the tokenizer spells them; "never" trains none."""
     init_adapter: Text | None = key(None, "training goes on from {}", off="training starts from a fresh adapter")
     """Run directory or adapter folder to train on from (relative to the manifest, then to the project root), as `--from`."""
 
 
+TAKE_TOKEN_ROWS: tuple[AdapterType, ...] = ("lora", "dora", "rslora")
+"""Adapters beside which PEFT trains rows of tokens."""
+NO_TOKEN_ROWS = f"only {', '.join(TAKE_TOKEN_ROWS)} have it"
+
+
 @dataclass(frozen=True)
 class AdapterConfig:
-    """What is trained on top of the base model. init_adapter: the folder it starts from, None for fresh tensors."""
+    """What is trained on top of the base model. init_adapter: the folder it starts from, None for fresh tensors.
+
+    trainable_token_indices: "auto", "never", or tokens.
+    """
 
     type: AdapterType
     rank: int
@@ -71,3 +95,4 @@ class AdapterConfig:
     target_modules: tuple[str, ...]
     feedforward_modules: tuple[str, ...]
     init_adapter: Path | None = None
+    trainable_token_indices: str | tuple[str, ...] = "auto"  # noqa: S105  no secret

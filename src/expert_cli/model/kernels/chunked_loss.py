@@ -4,8 +4,8 @@
 
 With a vocabulary of 150,000 the logits of 8,000 tokens take 5 GB in fp32, twice over with their gradient. Here they exist
 a chunk at a time: each chunk's gradient with respect to the hidden states is made in the forward pass (as in Liger's fused
-linear cross-entropy, arXiv:2410.10989), which needs the head to be frozen. torch's own F.linear_cross_entropy sums in
-bf16: 9.875 for 10.430.
+linear cross-entropy, arXiv:2410.10989), which needs the head to be frozen but for single rows of tokens (`token_rows.py`).
+torch's own F.linear_cross_entropy sums in bf16: 9.875 for 10.430.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from expert_cli.model.kernels import recurrence
 from expert_cli.model.kernels.attention import varlen_kwargs
+from expert_cli.model.kernels.token_rows import TokenRows, active_rows, base_layer
 
 CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 1 << 30, "xpu": 1 << 30, "mps": 64 << 20}
 """fp32 logits of a chunk. On a CPU: what its caches hold, and what the allocator gives again without asking the system for
@@ -71,13 +72,14 @@ class CausalLoss(torch.nn.Module):
                 logits = self.base(**inputs).logits.flatten(0, 1)[target_positions]
                 return cross_entropy(logits.float(), targets, reduction="sum")
             hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_positions]
-        return head_loss(hidden, self.base.get_output_embeddings(), targets)
+        head = self.base.get_output_embeddings()
+        return head_loss(hidden, base_layer(head), targets, rows=active_rows(head))
 
 
 def can_skip_logits(model: PeftModel) -> str:
     """Return why the loss needs the model's own logits, or "" where head and cross-entropy are all there is to them."""
     base: Any = model.get_base_model()
-    head = base.get_output_embeddings()
+    head = base_layer(base.get_output_embeddings())
     config = base.config.get_text_config()
     if type(head) is not torch.nn.Linear or any(p.requires_grad for p in head.parameters()):
         return "the head itself is trained, quantized or unusual"
@@ -89,13 +91,20 @@ def can_skip_logits(model: PeftModel) -> str:
     return f"this architecture changes its logits ({', '.join(changes)})" if changes else ""
 
 
-def head_loss(hidden: torch.Tensor, head: torch.nn.Linear, targets: torch.Tensor, chunk_bytes: int = 0) -> torch.Tensor:
+def head_loss(
+    hidden: torch.Tensor,
+    head: torch.nn.Linear,
+    targets: torch.Tensor,
+    chunk_bytes: int = 0,
+    rows: TokenRows | None = None,
+) -> torch.Tensor:
     """Return the summed cross-entropy, fp32 [], of `targets` int64 [n] under the frozen `head`; hidden [n, H].
 
-    chunk_bytes: fp32 logits of a chunk; 0: by the device.
+    chunk_bytes: fp32 logits of a chunk; 0: by the device. rows: trained ones that stand in for the head's own.
     """
-    rows = chunk_rows(head.weight.shape[0], chunk_bytes or CHUNK_BYTES.get(hidden.device.type, 64 << 20))
-    loss: torch.Tensor = _HeadLoss.apply(hidden, head.weight, head.bias, targets, *rows)  # type: ignore[no-untyped-call]
+    sizes = chunk_rows(head.weight.shape[0], chunk_bytes or CHUNK_BYTES.get(hidden.device.type, 64 << 20))
+    ids, values = rows or (None, None)
+    loss: torch.Tensor = _HeadLoss.apply(hidden, values, ids, head, targets, *sizes)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -106,51 +115,75 @@ def chunk_rows(vocabulary: int, chunk_bytes: int) -> tuple[int, int]:
 
 
 class _HeadLoss(torch.autograd.Function):
-    """Cross-entropy of linear logits; the gradient with respect to `hidden` is made in the forward pass."""
+    """Cross-entropy of linear logits; the gradients with respect to `hidden` and `values` are made in the forward pass."""
 
     @staticmethod
     def forward(
         ctx: Any,
         hidden: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None,
+        values: torch.Tensor | None,
+        ids: torch.Tensor | None,
+        head: torch.nn.Linear,
         targets: torch.Tensor,
         rows: int,
         softmax_rows: int,
     ) -> torch.Tensor:
+        """Values [k, H]: the rows `ids` int64 [k] of the head, trained; None: none is."""
         total = hidden.new_zeros((), dtype=torch.float32)
         gradient = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        own = None if values is None or ids is None else _OwnRows(ids, values.to(head.weight.dtype), values)
         for first in range(0, len(targets), rows):
             part = slice(first, first + rows)
             slopes = None if gradient is None else gradient[part]
-            total -= _chunk(hidden[part], weight, bias, targets[part, None], softmax_rows, slopes)
-        ctx.save_for_backward(gradient)
+            total -= _chunk(hidden[part], head, targets[part, None], softmax_rows, slopes, own)
+        ctx.save_for_backward(gradient, None if own is None else own.gradient)
         return total
 
     @staticmethod
     def backward(ctx: Any, *outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (gradient,) = ctx.saved_tensors
         # fp16's loss scaling comes in through `outputs`: multiplied in fp32, so that nothing underflows first
-        return (gradient.float() * outputs[0]).to(gradient.dtype), *[None] * 5
+        of = [None if one is None else (one.float() * outputs[0]).to(one.dtype) for one in ctx.saved_tensors]
+        return (*of, *[None] * 5)
+
+
+class _OwnRows:
+    """Trained rows of the head, narrowed as it is, and their gradient, fp32 [k, H]."""
+
+    def __init__(self, ids: torch.Tensor, narrow: torch.Tensor, values: torch.Tensor) -> None:
+        self.ids, self.narrow = ids, narrow
+        self.gradient = torch.zeros_like(values)
+
+    def take_slopes(self, slopes: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        """Take their columns out of `slopes` [n, V], add up their gradient, and return that of `hidden` through them."""
+        of_rows = slopes[:, self.ids]
+        slopes.index_fill_(1, self.ids, 0)
+        self.gradient += of_rows.t() @ hidden
+        return of_rows @ self.narrow
 
 
 def _chunk(
     hidden: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
+    head: torch.nn.Linear,
     targets: torch.Tensor,
     softmax_rows: int,
     gradient: torch.Tensor | None,
+    own: _OwnRows | None,
 ) -> torch.Tensor:
     """Return the summed log-probabilities of `targets` int64 [n, 1], fp32 []; the loss's gradient is left in `gradient` [n, H].
 
     A function, so that nothing of a chunk is alive when the next one begins.
     """
-    logits = linear(hidden.to(weight.dtype), weight, bias)
+    hidden = hidden.to(head.weight.dtype)
+    logits = linear(hidden, head.weight, head.bias)
+    if own:
+        logits.index_copy_(1, own.ids, linear(hidden, own.narrow).to(logits.dtype))
     pairs = zip(torch.split(logits, softmax_rows), torch.split(targets, softmax_rows), strict=True)
     chosen = torch.cat([_chosen(*pair, sloped=gradient is not None) for pair in pairs])
     if gradient is not None:
-        gradient.copy_(logits @ weight)
+        through = own.take_slopes(logits, hidden) if own else None
+        gradient.copy_(logits @ head.weight)
+        if through is not None:
+            gradient.add_(through)
     return chosen.sum()
 
 

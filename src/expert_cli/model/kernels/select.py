@@ -19,6 +19,7 @@ from expert_cli.model.kernels.compiled_layers import require_compiler
 from expert_cli.model.kernels.cpu_attention import LONGEST
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
 from expert_cli.model.kernels.fused_lora import fuse
+from expert_cli.model.kernels.token_rows import spare_copies
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.utils.text import plural
 
@@ -131,6 +132,7 @@ def predict_kernels(
 
 def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
     """Return the plan with what the model with its adapter can take: LoRA layers are fused, the loss's way is chosen."""
+    spare_copies(model)
     if compute.fuses_lora and (count := fuse(model)):
         plan = _with_lora(plan, f"{count} LoRA products are computed with their layers", compute)
     reason = can_skip_logits(model)

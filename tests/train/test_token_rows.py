@@ -1,0 +1,178 @@
+"""An expert of a base model that never trained its end token ends its answers: the row is trained, saved, merged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from expert_cli.artifacts.export import export_expert
+from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
+from expert_cli.config.plan import make_plan, trained_adapter
+from expert_cli.config.resolve import Overrides
+from expert_cli.errors import InputError
+from expert_cli.estimate.run_estimate import estimate_run
+from expert_cli.inference.expert import open_expert
+from expert_cli.inference.generate import generate
+from expert_cli.inference.generation_config import GenerationConfig
+from expert_cli.inference.request import Request
+from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.reporter import NullReporter
+from tests import manifests, tiny
+from tests.train.projects import SEVEN, Told, here, project, train
+from tests.train.test_export import PROMPTS, answer
+from tests.train.test_resume import RESUME, Crash, CrashingAt
+
+KEY = "trainable_token_indices"
+LEARNS: dict[str, Any] = {"max_steps": 40, "learning_rate": 0.01}
+MATRICES = {"tied": ["model.embed_tokens"], "untied": ["model.embed_tokens", "lm_head"]}
+
+
+@pytest.fixture(scope="module", params=MATRICES)
+def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base model whose rows of <|im_start|> and <|im_end|> are all the same number."""
+    folder = tmp_path_factory.mktemp("models") / f"tiny-{request.param}"
+    shape = {"tie_word_embeddings": request.param == "tied", "initializer_range": 0.1, "head_dim": 128}
+    return tiny.untrained_tokens(tiny.tiny_model_folder(folder, "qwen3", **shape))
+
+
+@pytest.fixture(scope="module")
+def expert(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(project(tmp_path_factory.mktemp("expert"), base, SEVEN, **LEARNS)).output
+
+
+def config_of(output: Path) -> dict[str, Any]:
+    return json.loads((RunPaths(output).adapter / CONFIG).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def answers(output: Path) -> list[tuple[str, str]]:
+    """Return what an expert answers and why each answer ends."""
+    trained = trained_adapter(output, None, None, offline=True)
+    opened = open_expert(trained.plan.run, trained.origin, NullReporter())
+    requests = [Request(opened.renderer.encode_prompt(*prompt)) for prompt in PROMPTS]
+    written = generate(opened.model, requests, GenerationConfig(12, batch_size=8), opened.renderer)
+    return [(opened.renderer.decode(one.ids), one.stop) for (one,) in written]
+
+
+def effects(output: Path) -> dict[str, str]:
+    rows = json.loads(RunPaths(output).run_json.read_text(encoding="utf-8"))["effects"]
+    return {row["key"].rpartition(".")[2]: row["effect"] for row in rows if row["key"].endswith((KEY, "].name"))}
+
+
+def with_quantization(manifest: Path, quantization: str) -> Path:
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["base_models"][0]["quantization"] = quantization
+    return manifests.write(manifest.parent, written)
+
+
+def test_its_answers_end_and_without_the_rows_they_do_not(tmp_path: Path, base: Path, expert: Path) -> None:
+    names = MATRICES[base.name.removeprefix("tiny-")]
+    assert config_of(expert)[KEY] == {name: [2] if name == "lm_head" else [1, 2] for name in names}
+    assert answers(expert) == [("7", "end")] * len(PROMPTS)
+    trained = "the rows of <|im_start|> <|im_end|> are trained beside the adapter"
+    assert effects(expert) == {"name": f"the base model; {trained}"}
+    told = Told()
+    never = train(project(tmp_path, base, SEVEN, **LEARNS, **{KEY: "never"}), report=told).output
+    assert {stop for _, stop in answers(never)} == {"length"}
+    assert config_of(never)[KEY] is None
+    assert effects(never) == {"name": "the base model", KEY: "no row of embedding and head is trained"}
+    (warning,) = [line for line in told.warnings if "<|im_end|>" in line]
+    assert warning == (
+        f"answers will not end: the base model never trained <|im_end|>, and {KEY} leaves it so; leave {KEY} out"
+    )
+
+
+def test_a_base_model_in_four_bits_and_in_bf16_learns_them(tmp_path: Path, base: Path) -> None:
+    manifest = with_quantization(project(tmp_path, base, SEVEN, **LEARNS, bf16=True, adapter_type="dora"), "int4")
+    assert answers(train(manifest).output) == [("7", "end")] * len(PROMPTS)
+
+
+@pytest.mark.parametrize("kind", ["ia3", "lokr"])
+def test_an_adapter_beside_which_there_are_none_is_told_of(tmp_path: Path, base: Path, kind: str) -> None:
+    told = Told()
+    train(project(tmp_path, base, SEVEN, max_steps=1, adapter_type=kind), report=told)
+    (warning,) = [line for line in told.warnings if "<|im_end|>" in line]
+    assert warning.endswith(f'and {KEY}: only lora, dora, rslora have it; write "adapter_type": "lora"')
+
+
+def test_merged_as_gguf_and_in_plain_peft_it_ends_too(tmp_path: Path, base: Path, expert: Path) -> None:
+    trained = trained_adapter(expert, None, None, offline=True)
+    done = export_expert(trained, tmp_path / "out", PROMPTS, NullReporter(), merge=True, gguf="f16")
+    assert {form: one.same for form, one in done.agreement.items()} == {"merged": 8, "gguf": 8}
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert answer(AutoModelForCausalLM.from_pretrained(tmp_path / "out"), tokenizer) == "7"
+    plain = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), RunPaths(expert).adapter)
+    assert answer(plain, tokenizer, eos_token_id=2) == "7"
+    merged = load_file(tmp_path / "out" / "model.safetensors")
+    for name, rows in load_file(RunPaths(expert).adapter / WEIGHTS).items():
+        if "trainable_tokens" in name:
+            matrix = merged[
+                name.removeprefix("base_model.model.").replace("token_adapter.trainable_tokens_delta", "weight")
+            ]
+            assert torch.equal(matrix[[2] if "lm_head" in name else [1, 2]], rows.bfloat16())
+
+
+def test_it_goes_on_bit_for_bit(tmp_path: Path, base: Path) -> None:
+    manifest = project(tmp_path, base, save_steps=1, logging_steps=1)
+    straight = train(manifest, output=tmp_path / "a")
+    with pytest.raises(Crash):
+        train(manifest, RESUME, CrashingAt(3), output=tmp_path / "b")
+    resumed = train(manifest, RESUME, output=tmp_path / "b")
+    assert resumed.document["resumed_from"].endswith("checkpoint-2")
+    assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
+
+
+def test_training_on_from_an_adapter_trains_the_rows_that_it_has(tmp_path: Path, base: Path, expert: Path) -> None:
+    manifest = project(tmp_path, base, SEVEN, max_steps=1, warmup_steps=1)  # its first step has rate 0
+    on = train(manifest, output=tmp_path / "on", init_adapter=expert).output
+    old, new = (load_file(RunPaths(output).adapter / WEIGHTS) for output in (expert, on))
+    assert old.keys() == new.keys()
+    assert all(torch.equal(old[name], new[name]) for name in old)
+    without = train(project(tmp_path / "w", base, SEVEN, max_steps=1, **{KEY: "never"})).output
+    told = Told()
+    still = train(manifest, output=tmp_path / "still", init_adapter=without, report=told).output
+    assert config_of(still)[KEY] is None
+    assert any("this adapter cannot train its row" in line for line in told.warnings)
+    for wanted in ("never", ["7"]):
+        other = project(tmp_path / "o", base, SEVEN, max_steps=1, **{KEY: wanted})
+        with pytest.raises(InputError, match=r"has trained the rows of <\|im_start\|> <\|im_end\|>"):
+            train(other, output=tmp_path / "p", init_adapter=expert, options=RESUME)
+
+
+def test_named_tokens_are_trained_and_others_refused(tmp_path: Path, base: Path) -> None:
+    output = train(project(tmp_path / "a", base, SEVEN, max_steps=1, **{KEY: ["7", "<|im_end|>"]})).output
+    assert {tuple(rows) for rows in config_of(output)[KEY].values()} == {(2, tiny.tiny_backend().token_to_id("7"))}
+    assert effects(output)[KEY] == "the rows of <|im_end|> 7 are trained beside the adapter"
+    with pytest.raises(InputError, match=r'"<\|eot_id\|>" is no token of the base model'):
+        train(project(tmp_path / "b", base, SEVEN, max_steps=1, **{KEY: ["<|eot_id|>"]}))
+
+
+def test_the_plan_tells_of_them(tmp_path: Path, base: Path) -> None:
+    plan = make_plan(project(tmp_path, base, SEVEN, **{KEY: "auto"}), here(), Overrides())
+    found = estimate_run(plan, here(), Overrides(), NullReporter())
+    where = " and ".join(MATRICES[base.name.removeprefix("tiny-")])
+    line = f"<|im_start|> <|im_end|>: never trained in the base model; their rows of {where} are trained beside the adapter"
+    assert line in found.advice
+    told = {row.key: row.effect for row in found.effects}
+    trained = "the rows of <|im_start|> <|im_end|> are trained beside the adapter"
+    assert told[f"training.config.{KEY}"] == trained
+    assert told["base_models[0].name"] == f"the base model; {trained}"
+
+
+def test_a_trained_base_model_is_left_as_it_is(tmp_path: Path) -> None:
+    model = tiny.tiny_model_folder(tmp_path / "model")
+    told = Told()
+    runs = [
+        train(project(tmp_path / way, model, max_steps=2, **{KEY: way}), report=told).output
+        for way in ("auto", "never")
+    ]
+    first, second = (RunPaths(output).adapter / WEIGHTS for output in runs)
+    assert first.read_bytes() == second.read_bytes()
+    assert config_of(runs[0])[KEY] is None
+    assert not [line for line in told.warnings if "im_end" in line]
