@@ -71,6 +71,14 @@ def dead_after(gradients: Gradients, model: torch.nn.Module, *, cut: str = "", l
     return gradients.dead_layers(norms[1:])
 
 
+def test_rows_of_tokens_that_no_document_has_are_not_dead() -> None:
+    config = LoraConfig(r=2, target_modules=["q_proj"], trainable_token_indices={"model.embed_tokens": [1]})
+    model = get_peft_model(tiny.tiny_model(tie_word_embeddings=False), config)
+    gradients = Gradients(model.named_parameters())
+    assert [dead_after(gradients, model) for _ in range(3)] == [[], [], []]
+    assert len(gradients.parameters) == 5
+
+
 def test_layers_without_any_gradient_are_found_after_three_steps() -> None:
     model = adapted()
     gradients = Gradients(model.named_parameters())
