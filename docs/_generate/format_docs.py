@@ -59,7 +59,11 @@ BLOCKS = (
         "`training.dataset.field_mapping`",
         "Which column is what. A mapping that names less is completed by the usual names.",
     ),
-    ("Task", "`training.dataset.tasks.NAME`", "One task of a data set of `type` multi_task."),
+    (
+        "Task",
+        "`training.dataset.tasks.NAME`",
+        "One task of a data set of `type` multi_task. [Several sources](#several-sources) has an example.",
+    ),
     (
         "Replay",
         "`training.dataset.replay`",

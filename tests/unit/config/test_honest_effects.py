@@ -357,6 +357,7 @@ CONTEXTS: dict[str, Change] = {
     "ia3": config(
         adapter_type="ia3", feedforward_modules=["up_proj"], target_modules=["up_proj"], neftune_noise_alpha=5
     ),
+    "drawn tasks": data(tasks={"a": {"train": "rows.jsonl", "weight": 0.5, "max_rows": 3, "repeat": 2}}),
     "tasks": tasks(type="multi_task", validation_split=0.1, streaming=True, test_path="t.jsonl"),
     "filters": data(filters={"min_length": 1}, validation={"max_length": 9}, validation_path="v.jsonl", text_field="a"),
     "answers that were run": rft(

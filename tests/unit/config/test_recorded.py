@@ -13,7 +13,7 @@ from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
 from expert_cli.hardware import machine
-from expert_cli.manifest.keys.dataset import FieldMapping, Replay
+from expert_cli.manifest.keys.dataset import FieldMapping, Replay, Task
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptKeys
 from expert_cli.manifest.training_config import TrainingConfig
 from tests import manifests
@@ -54,6 +54,7 @@ LATER = {
     "database",
     *Replay.model_fields,
     *FieldMapping.model_fields,
+    *Task.model_fields,
 }
 """Names of keys that came later."""
 SETTINGS = ("model", "adapter", "optim", "loader", "compute")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from expert_cli.errors import InputError
 
 
-def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> list[int]:
+def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> NDArray[np.int32]:
     """Return how often each row is taken: 0.4 a seeded 40 % of them once, 2.0 all twice, 1.5 all once and half again.
 
     A weight above 0 takes at least one row; `salt` tells sources apart, so that equal ones are sampled differently.
@@ -22,7 +22,7 @@ def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> list[int]:
     extra = round((weight - whole) * rows)
     if whole == 0 and weight > 0 and rows:
         extra = max(extra, 1)
-    copies = [whole] * rows
+    copies = np.full(rows, whole, np.int32)
     for row in sorted(range(rows), key=lambda row: _rank(seed, f"{salt}:{row}"))[:extra] if extra else ():
         copies[row] += 1
     return copies

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from expert_cli.config.run_config import DataConfig
+from expert_cli.config.run_config import DataConfig, SourceSpec
 from expert_cli.data.formats.raw_row import ColumnFilter
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.block_check import Checked, check_block
@@ -183,16 +183,20 @@ def _select_from(
         kept = np.concatenate(scan.kept)
         copies = np.zeros(len(kept), np.int32)
         good = int(kept.sum())
-        weight = (
-            _replayed(located, good, sum(map(len, selected)), reporter) if located.spec.share else located.spec.weight
-        )
-        copies[kept] = repeat_counts(good, weight, data.seed, str(number))
+        others = sum(map(len, selected))
+        weight = _replayed(located, good, others, reporter) if located.spec.share else _weight(located.spec, good)
+        copies[kept] = repeat_counts(good, weight, data.seed, str(number)) * np.int32(located.spec.repeat)
         selected.append(SelectedSource(located, scan.columns, scan.start, copies, scan.rows, data.schema_prompt))
         if ranked:
             ranks += np.frombuffer(scan.ranks, "V16")[copies[kept] > 0].tobytes()
         _tell(located, good, scan.report, reporter)
         total.add(scan.report)
     return tuple(selected), total, ranks
+
+
+def _weight(spec: SourceSpec, rows: int) -> float:
+    """Return the weight of a source of so many good rows that draws no more than `max_rows`."""
+    return spec.weight if spec.max_rows is None else min(spec.weight, spec.max_rows / max(1, rows))
 
 
 def _replayed(located: Located, rows: int, others: int, reporter: Reporter) -> float:

@@ -96,9 +96,10 @@ def _content(sources: Sequence[Located], hash_cache: FileHashCache) -> str:
 def _rows(source: Located, data: DataConfig) -> list[Any]:
     """Which rows of a source are taken; the seed counts only where a weight or a share draws rows."""
     spec = source.spec
-    drawn = spec.share or spec.weight != int(spec.weight)
-    share = [spec.share] if spec.share else []  # no part of the keys of stores without it
-    return [spec.split, spec.weight, data.seed if drawn else None, *share]
+    drawn = spec.share or spec.max_rows or spec.weight != int(spec.weight)
+    share = [spec.share] if spec.share else []  # what is not written is no part of the key, as in stores from before it
+    most = [{"max_rows": spec.max_rows, "repeat": spec.repeat}] if spec.max_rows or spec.repeat > 1 else []
+    return [spec.split, spec.weight, data.seed if drawn else None, *share, *most]
 
 
 class HashedTokenizer(Protocol):

@@ -68,7 +68,13 @@ class Task(Strict):
     weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] | None = key(
         1.0, "{:g} times its rows", why="each row once"
     )
-    """0.4 takes 40 % of the rows, 2.0 takes every row twice."""
+    """0.4 takes 40 % of the rows, drawn by the seed; 2.0 takes every row twice."""
+    max_rows: Positive | None = key(None, "at most so many of its rows are drawn, by the seed, whatever its weight")
+    """At most so many rows are drawn of it, by the seed, whatever `weight` asks for."""
+    repeat: Annotated[int, Field(ge=1, le=1000)] | None = key(
+        1, "every drawn row stands so often in an epoch", why="each row once"
+    )
+    """How often every drawn row stands in an epoch: 3 with a weight of 0.4 is the same 40 % of the rows three times."""
     format: Text | None = always(FORMAT)
     """Format of the files; read from their names."""
 

@@ -1,10 +1,11 @@
-"""Rows of an earlier training are trained again: so many that they are their share, drawn by the seed, none twice."""
+"""How many rows of a source are drawn, and how often each stands: by share, by weight, by cap, by repeat."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,13 +54,61 @@ def test_where_there_are_fewer_all_are_trained_again_and_that_is_told(tmp_path: 
     assert not [line for line in exact.lines if "replay.share" in line]
 
 
-def test_share_and_seed_are_in_the_key_of_the_store(tmp_path: Path) -> None:
-    def key(data: DataConfig) -> str:
-        made_by = {"tokenizer": "t", "template": "t", "masking": "1"}
-        located = locate_data(data, NullReporter())
-        return store_key(data, located, FileHashCache(tmp_path / ".none"), **made_by).sha256
+def key(data: DataConfig) -> str:
+    made_by = {"tokenizer": "t", "template": "t", "masking": "1"}
+    return store_key(data, locate_data(data, NullReporter()), FileHashCache(Path(".none")), **made_by).sha256
 
+
+def test_share_and_seed_are_in_the_key_of_the_store(tmp_path: Path) -> None:
     data = data_of(tmp_path, 0.2)
     others = [data_of(tmp_path, 0.3), data_of(tmp_path, 0.2, seed=7), replace(data, train=data.train[:1])]
     assert len({key(one) for one in (data, *others)}) == 4
     assert key(data) == key(data_of(tmp_path, 0.2))
+
+
+@pytest.mark.parametrize(
+    ("drawn", "rows", "times"),
+    [
+        ({"max_rows": 7}, 7, 1),
+        ({"max_rows": 100}, 40, 1),
+        ({"weight": 0.5, "max_rows": 7}, 7, 1),
+        ({"weight": 0.1, "max_rows": 7}, 4, 1),
+        ({"weight": 2.0, "max_rows": 7}, 7, 1),
+        ({"weight": 2.0, "max_rows": 40}, 40, 1),
+        ({"repeat": 3}, 40, 3),
+        ({"weight": 0.1, "repeat": 3}, 4, 3),
+        ({"max_rows": 7, "repeat": 2}, 7, 2),
+    ],
+    ids=str,
+)
+def test_a_source_is_drawn_up_to_its_cap_and_repeated(
+    tmp_path: Path, drawn: dict[str, Any], rows: int, times: int
+) -> None:
+    many = rows_of(tmp_path / "many.jsonl", 40, "m")
+    data = DataConfig((replace(many, **drawn),), (), 0.0, ColumnMapping(), RowFilters(), True, 64, 42, True)
+    found = answers(data)
+    assert len(set(found)) == rows
+    assert [found.count(answer) for answer in set(found)] == [times] * rows
+    assert found == answers(data)
+    other = replace(data, seed=7)
+    assert (found != answers(other)) == (rows < 40)
+    assert rows == 40 or key(data) != key(other)
+
+
+def test_cap_and_repeat_are_in_the_key_where_they_are_written(tmp_path: Path) -> None:
+    many = rows_of(tmp_path / "many.jsonl", 40, "m")
+    data = DataConfig((many,), (), 0.0, ColumnMapping(), RowFilters(), True, 64, 42, True)
+    drawn: list[dict[str, Any]] = [{}, {"max_rows": 7}, {"max_rows": 8}, {"repeat": 2}, {"max_rows": 7, "repeat": 2}]
+    assert len({key(replace(data, train=(replace(many, **one),))) for one in drawn}) == 5
+    made_by = {"tokenizer": "t", "template": "t", "masking": "1"}
+    parts = store_key(data, locate_data(data, NullReporter()), FileHashCache(Path(".none")), **made_by).parts
+    assert dict(parts)["train rows"] == '[["train", 1.0, null]]'
+
+
+def test_a_row_that_evaluates_is_no_row_of_a_repeated_source(tmp_path: Path) -> None:
+    many = replace(rows_of(tmp_path / "many.jsonl", 40, "m"), max_rows=20, repeat=3)
+    data = DataConfig((many,), (), 0.25, ColumnMapping(), RowFilters(), True, 64, 42, True)
+    read = read_training_rows(data, NullReporter())
+    assert read.validation is not None
+    assert (len(read.validation), len(read.train)) == (5, 45)
+    assert not set(read.validation.response) & set(read.train.response)
