@@ -67,8 +67,8 @@ def make_job(manifest: Path, steps: int, way: str) -> Job:
     from expert_cli.config.resolve import Overrides
     from expert_cli.data.packing.batches import PackedBatchSampler, orders_of, schedule_of
     from expert_cli.hardware import machine
-    from expert_cli.pipeline import train as pipeline
     from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
+    from expert_cli.pipeline.training_data import training_data
     from expert_cli.utils.reporter import NullReporter
 
     facts = machine.inspect()
@@ -76,7 +76,7 @@ def make_job(manifest: Path, steps: int, way: str) -> Job:
     output = manifest.parent / f"run-{way}-{os.getpid()}"
     run = make_plan(manifest, facts, Overrides(max_steps=steps + watched, output=output, offline=True)).run
     inputs = resolve_inputs(run, NullReporter())
-    data = pipeline._data(store_for(run, inputs, NullReporter()), inputs, run, NullReporter())
+    data = training_data(store_for(run, inputs, NullReporter()), inputs, run, NullReporter())
     batches = PackedBatchSampler(schedule_of(run, data.train, 1), orders_of(run, data.train))
     return Job(run, inputs, data, batches, make_meter(steps, on_gpu=run.compute.device == "cuda"))
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from expert_cli.artifacts.report_data import RunData, accuracies, figures, matrices, read_run
 from expert_cli.errors import InputError
+from expert_cli.manifest.keys.log_save_eval import eval_loss_of
 from expert_cli.runs.metrics import (
     BASES,
     base_title,
@@ -43,6 +44,8 @@ CHARACTERS = 600
 """Of one answer, or one cell of a table, that are shown."""
 POINTS = 3000
 """Points of one chart, over all runs: with nine charts some 450 kB."""
+MAX_SETS = 6
+"""Tasks whose evaluation loss has a chart; all are in the table."""
 CHARTS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
     # title, unit, keys of the metric, from zero
     ("Loss", "", ("loss",), False),
@@ -141,7 +144,9 @@ def _charts(runs: Sequence[RunData]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the charts that have anything to show, and the titles of the others."""
     charts: list[dict[str, Any]] = []
     absent: list[str] = []
-    for title, unit, keys, zero in CHARTS:
+    of_sets = dict.fromkeys(name for run in runs for name in run.eval_sets)
+    sets = [(f"Evaluation loss: {name}", "", (eval_loss_of(name),), False) for name in [*of_sets][:MAX_SETS]]
+    for title, unit, keys, zero in (*CHARTS[:2], *sets, *CHARTS[2:]):
         series = []
         for run in runs:
             steps, values = run.series(keys, POINTS // len(runs))

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from expert_cli.manifest.keys.log_save_eval import eval_loss_of
 from expert_cli.runs.metrics import (
     BASES,
     SHARES,
@@ -83,6 +84,17 @@ class RunData:
             return first, last
         logged = numbers(self.lines, "loss")
         return (logged[0], logged[-1]) if logged else None
+
+    @cached_property
+    def eval_sets(self) -> dict[str, tuple[float, float]]:
+        """The evaluation loss of each task that has one, at first and at last, by the task's name."""
+        found: dict[str, tuple[float, float]] = {}
+        for metric in dict.fromkeys(name for line in self.lines for name in line):
+            name = metric.removeprefix("eval_").removesuffix("_loss")
+            losses = numbers(self.lines, metric)
+            if losses and metric == eval_loss_of(name):
+                found[name] = (losses[0], losses[-1])
+        return found
 
     @cached_property
     def shares(self) -> dict[str, float]:

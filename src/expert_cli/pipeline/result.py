@@ -83,7 +83,8 @@ class RunResult:
             ends = f"{rewards['first']:.3f} -> {rewards['last']:.3f}"
             lines.append(f"reward    {ends} ({done['grpo']['reward']}), means as above")
         if done["eval_loss"] is not None:
-            lines.append(f"evaluation loss {done['eval_loss']:.3f}")
+            of_sets = ", ".join(f"{name} {loss:.3f}" for name, loss in done.get("eval_losses", {}).items())
+            lines.append(f"evaluation loss {done['eval_loss']:.3f}" + (f" ({of_sets})" if of_sets else ""))
         forgotten = forgotten_in_words(done.get("forgetting"))
         lines += [f"forgotten {forgotten}"] if forgotten else []
         lines += _sample_lines([SampleAnswer(**sample) for sample in done.get("samples", ())])
@@ -128,6 +129,7 @@ def document(
         "epochs": done.epochs,
         "loss": {"first": done.first_loss, "last": done.last_loss, "first_mean": first, "last_mean": last},
         "eval_loss": done.eval_loss,
+        **({"eval_losses": dict(done.eval_losses)} if done.eval_losses else {}),
         "tokens": {"real": done.real_tokens, "trained": done.trained_tokens, "padded": done.padded_tokens},
         "tokens_per_s": done.here.tokens_per_s,
         "mfu": done.mfu,

@@ -17,14 +17,13 @@ from transformers import set_seed
 from expert_cli.artifacts.adapter import save_adapter
 from expert_cli.config.plan import Plan, require_free
 from expert_cli.config.run_config import AUTO, RunConfig
-from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
-from expert_cli.inference.base_model import load_base_of, require_positions
+from expert_cli.inference.base_model import load_base_of
 from expert_cli.inference.expert import PromptRenderer
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model import isolation
@@ -49,6 +48,7 @@ from expert_cli.pipeline.result import RunResult, document, finished
 from expert_cli.pipeline.run_json import write_effects, write_run_json
 from expert_cli.pipeline.samples import ask, choose, samples
 from expert_cli.pipeline.token_rows import choose_token_rows
+from expert_cli.pipeline.training_data import training_data
 from expert_cli.pipeline.used_keys import effect_changes, used_keys
 from expert_cli.runs.lock import contents, run_lock
 from expert_cli.runs.log import Logged, RunLog
@@ -126,7 +126,7 @@ def _train(
         begin_run(run, report, options, status, log)
     with rank0_first():
         store = _store(run, inputs, key, options, report)
-    data = _data(store, inputs, run, report)
+    data = training_data(store, inputs, run, report)
     set_seed(run.seed)
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
     model, kernels = _model(inputs, run, machine, data, resume_context.resumed, report)
@@ -235,35 +235,6 @@ def _store(run: RunConfig, inputs: DataInputs, key: StoreKey, options: RunOption
         raise InputError("the data changed while the run began", "wait until it is written, then start again")
     report.info(f"store     {store.status}: {store.home}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
     return staged_store(store, options.stage, report) if options.stage is not None else store
-
-
-def _data(store: TokenStore, inputs: DataInputs, run: RunConfig, report: Reporter) -> TrainingData:
-    train_set = _packs(store, "train", run, report)
-    held_out = _packs(store, "validation", run, report) if run.watch.eval_strategy != "no" else None
-    if train_set is None:
-        raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
-    for packed in (train_set, held_out):
-        if packed is not None:
-            require_positions(run, inputs.source.folder, int(packed.document_lengths.max(initial=0)))
-    return TrainingData(train_set, held_out, inputs.tokenizer.pad_id)
-
-
-def _packs(store: TokenStore, split: str, run: RunConfig, report: Reporter) -> PackedDataset | None:
-    documents = store.split(split)
-    if documents is None:
-        return None
-    data = PackedDataset(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
-    told, fitted = store.stats[split], data.packs.fitted
-    report.info(
-        f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "
-        f"{len(data):,} packs of {run.data.max_seq_length}, {data.packs.of(0).fill():.1%} full"
-    )
-    if fitted is not None and fitted.rows:
-        report.warning(
-            f"{fitted.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
-            f"{fitted.tokens:,} tokens left out (overflow: {run.loader.overflow})"
-        )
-    return data
 
 
 def _model(

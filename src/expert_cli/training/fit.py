@@ -49,21 +49,20 @@ from expert_cli.utils.text import plural
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The packs that train and those that evaluate, and the id that fills up rows.
+    """The packs that train, the sets of those that evaluate by name ("" = of none), and the id that fills up rows.
 
     run_answers: lets the model as it is answer cases, and returns the share that is right; None: not asked for.
     """
 
     train: PackedDataset
-    validation: PackedDataset | None
+    validation: Mapping[str, PackedDataset]
     pad_id: int
     run_answers: Callable[[], float] | None = None
 
     @property
     def longest(self) -> int:
         """Tokens of the longest document, of those that evaluate too."""
-        sets = [packs for packs in (self.train, self.validation) if packs is not None]
-        return max(int(packs.document_lengths.max()) for packs in sets)
+        return max(int(packs.document_lengths.max()) for packs in (self.train, *self.validation.values()))
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def _trainer(
 ) -> ExpertTrainer:
     """Return a trainer that is ready. plugged: what is called while it trains."""
     arguments = training_arguments(run, paths.checkpoints)
-    if data.validation is None:
+    if not data.validation:
         arguments.eval_strategy = "no"  # the Trainer refuses another
     schedule = schedule_of(run, data.train, arguments.world_size)
     longest = run.data.max_seq_length if kernels.fixed_shape else 0
@@ -139,7 +138,7 @@ def _trainer(
         model=CausalLoss(model, full_logits=kernels.full_logits),
         args=arguments,
         train_dataset=data.train,
-        eval_dataset=data.validation,
+        eval_dataset=dict(data.validation) or None,
         data_collator=Collator(data.pad_id, kernels.layout, longest=longest),
         run_answers=data.run_answers,
         **plugged,
@@ -265,6 +264,7 @@ def _result(
         epochs=trainer.batches.schedule.epoch_of(progress.schedule_step),
         losses=tuple(progress.losses),
         eval_loss=progress.evaluations[-1][1] if progress.evaluations else None,
+        eval_losses=dict(progress.set_losses),
         real_tokens=progress.real,
         trained_tokens=progress.trained,
         padded_tokens=progress.padded,

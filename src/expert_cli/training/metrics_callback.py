@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, is_eval_loss
 from expert_cli.model.flops import Flops
 from expert_cli.training.result import Done
 from expert_cli.training.state import TrainingState
@@ -18,7 +18,7 @@ from expert_cli.training.step_timer import StepTimer
 from expert_cli.utils.reporter import Bar
 
 MB = 2**20
-LOGGED = ("loss", "grad_norm", "learning_rate", "eval_loss", EXECUTION_ACCURACY, "epoch")
+LOGGED = ("loss", "grad_norm", "learning_rate", EXECUTION_ACCURACY, "epoch")
 
 
 class MetricsCallback(TrainerCallback):
@@ -107,11 +107,11 @@ class MetricsCallback(TrainerCallback):
         """Append a line to metrics.jsonl. What was evaluated by now is in the seconds of a checkpoint that follows."""
         self.progress.seconds = self.seconds
         logs = {} if logs is None else logs
-        logged = {name: value for name, value in logs.items() if name in LOGGED}
+        logged = {name: value for name, value in logs.items() if name in LOGGED or is_eval_loss(name)}
         if "loss" in logged:
             self._measured = self._measure()
             logs |= _flat(self._measured)
-        if not {"loss", "eval_loss", EXECUTION_ACCURACY} & set(logged) or not state.is_world_process_zero:
+        if not {"loss", EVAL_LOSS, EXECUTION_ACCURACY} & set(logged) or not state.is_world_process_zero:
             return
         line: dict[str, Any] = {
             "step": state.global_step,

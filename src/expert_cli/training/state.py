@@ -20,9 +20,9 @@ class Position:
 class TrainingState:
     """Optimizer steps done, the loss of each (mean per trained token), tokens and evaluations so far.
 
-    evaluations: losses of the validation rows, by step. best: the best evaluation, at `best_step` (0: none yet); `stale`:
-    evaluations since then. seconds: time of the loop. skipped: steps of the schedule that were left out, because a callback
-    ended their epoch.
+    evaluations: losses of the validation rows, by step. set_losses: the last one of each named set of them. best: the best
+    evaluation, at `best_step` (0: none yet); `stale`: evaluations since then. seconds: time of the loop. skipped: steps of the
+    schedule that were left out, because a callback ended their epoch.
     """
 
     step: int = 0
@@ -36,6 +36,7 @@ class TrainingState:
     stale: int = 0
     seconds: float = 0.0
     skipped: int = 0
+    set_losses: dict[str, float] = field(default_factory=dict)
 
     @property
     def schedule_step(self) -> int:
@@ -59,7 +60,7 @@ class TrainingState:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainingState:
-        """Return what `as_json` gave. Checkpoints of earlier versions have no "skipped"."""
+        """Return what `as_json` gave. Checkpoints of earlier versions have no "skipped" and no "set_losses"."""
         known = {name: values[name] for name in vars(cls()) if name in values}
         evaluations = [(int(step), float(value)) for step, value in known["evaluations"]]
         return cls(**{**known, "losses": list(known["losses"]), "evaluations": evaluations})

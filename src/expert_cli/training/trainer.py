@@ -15,8 +15,10 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset
 
 from expert_cli.data.packing.batches import Batch, Collator, once_in_turn
+from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.order import mixed
 from expert_cli.errors import TrainingFailed
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.training.gradients import Gradients
 from expert_cli.training.health import TrainingHealth
@@ -206,27 +208,38 @@ class ExpertTrainer(TrainingLoop):
         )
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Return and log the loss per trained token of the validation packs; {} without any."""
+        """Return and log the loss per trained token of the validation packs, and that of each named set; {} without any."""
         if self.eval_dataset is None:
             return {}
         self.health.flush()
+        sets = self.eval_dataset if isinstance(self.eval_dataset, dict) else {"": self.eval_dataset}
+        self._prepared.eval()
+        sums = {name: self._loss_and_tokens(packs) for name, packs in sets.items()}
+        self._prepared.train()
+        found = _mean_loss(sum(sums.values()))
+        self.progress.set_losses = {name: _mean_loss(its) for name, its in sums.items() if name}
+        self.progress.evaluations.append((self.progress.step, found))
+        of_sets = {eval_loss_of(name): loss for name, loss in self.progress.set_losses.items()}
+        return self.log_evaluation({EVAL_LOSS: found, **of_sets})
+
+    def _loss_and_tokens(self, packs: PackedDataset) -> torch.Tensor:
+        """Return the sum of the losses of some packs and their trained tokens, of all processes together, fp64 [2]."""
         schedule = self.batches.schedule
         # Not args.eval_batch_size: it is that of all GPUs that this process can see, and is not smaller after an adjustment.
-        share = once_in_turn(schedule, len(self.eval_dataset), self.args.process_index)
-        loader = self.callback_handler.eval_dataloader = self.loader(self.eval_dataset, share)
+        share = once_in_turn(schedule, len(packs), self.args.process_index)
+        loader = self.callback_handler.eval_dataloader = self.loader(packs, share)
         sums = torch.zeros(2, device=self.args.device, dtype=torch.float64)
-        self._prepared.eval()
         with torch.no_grad():
             for batch in loader:
                 inputs = self._on_device(batch)
                 sums += torch.stack([self._prepared(**inputs).double(), sums.new_tensor(len(inputs["targets"]))])
                 self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
-        self._prepared.train()
-        if schedule.processes > 1:
-            sums = self.accelerator.reduce(sums, "sum")
-        found = float(sums[0] / sums[1].clamp(min=1.0))
-        self.progress.evaluations.append((self.progress.step, found))
-        return self.log_evaluation({"eval_loss": found})
+        return self.accelerator.reduce(sums, "sum") if schedule.processes > 1 else sums
+
+
+def _mean_loss(sums: Any) -> float:
+    """Return the loss per trained token, of its sum and their number, [2]."""
+    return float(sums[0] / sums[1].clamp(min=1.0))
 
 
 def _seed_of(seed: int, step: int, rank: int) -> int:

@@ -182,8 +182,8 @@ class TrainingLoop(Trainer, ABC):
             self.control = self.callback_handler.on_save(self.args, self.state, self.control)
 
     def log_evaluation(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Log an evaluation, and judge by it if its metric chooses the best step."""
-        ((metric, value),) = metrics.items()
+        """Log an evaluation, and judge by its first metric if this chooses the best step."""
+        metric, value = next(iter(metrics.items()))
         self.log(metrics)
         if (metric == EXECUTION_ACCURACY) == (self.watch.metric_for_best_model == EXECUTION_ACCURACY):
             self.progress.judge(value, greater_is_better=self.watch.greater_is_better)

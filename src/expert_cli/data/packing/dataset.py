@@ -36,17 +36,26 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     """
 
     def __init__(
-        self, documents: Documents, capacity: int, packing: Packing, overflow: Overflow, seed: int = 0
+        self,
+        documents: Documents,
+        capacity: int,
+        packing: Packing,
+        overflow: Overflow,
+        seed: int = 0,
+        rows: range | None = None,
     ) -> None:
         """Decide from the lengths alone what is cut and which documents share a sequence; only masks are read, if needed.
 
-        seed: with the epoch, decides random packs. Raises InputError: overflow "error" with a document that is too long, or
-        nothing is left.
+        seed: with the epoch, decides random packs. rows: the documents that are packed; None: all. Raises InputError: overflow
+        "error" with a document that is too long, or nothing is left.
         """
-        too_long = packing != "concat" and bool((documents.lengths > capacity).any())
-        prompts = documents.prompt_lengths if too_long else np.zeros_like(documents.lengths)
+        part = slice(None) if rows is None else slice(rows.start, rows.stop)
+        lengths = documents.lengths[part]
+        too_long = packing != "concat" and bool((lengths > capacity).any())
+        prompts = documents.prompt_lengths[part] if too_long else np.zeros_like(lengths)
         self.documents = documents
-        self.packs = EpochPacks(documents.lengths, prompts, capacity, packing, overflow, seed)
+        self.packs = EpochPacks(lengths, prompts, capacity, packing, overflow, seed)
+        self._first = part.start or 0
         # Whether a piece that ends before its document does is truncated in the middle, not cut off.
         self.shortens = packing != "concat" and overflow == "truncate"
 
@@ -83,7 +92,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         }
 
     def _tokens(self, document: int, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        ids, trained = self.documents.document(document)
+        ids, trained = self.documents.document(self._first + document)
         if self.shortens and stop < len(ids):
             return truncate_middle(ids, trained, stop)
         return ids[start:stop], trained[start:stop]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.rows.cache import Unchanged
@@ -129,6 +130,7 @@ class _Build:
         self.encoder = Encoder(inputs.tokenizer.backend, cache=cache_folder() / "engines")
         self.report = report
         self.forms: dict[Split, dict[str, int]] = {"train": {}, "validation": {}}
+        self.by_source: dict[Split, NDArray[np.int64]] = {}
 
     @cached_property
     def selection(self) -> RowSelection:
@@ -150,14 +152,26 @@ class _Build:
         return sum(map(len, self.selection.sources(split)))
 
     def shards(self, split: Split, skip: int) -> Iterator[Encoded]:
-        """Yield the shards of a split from number `skip` on."""
+        """Yield the shards of a split from number `skip` on.
+
+        Documents that evaluate are counted by source, so that each task has its own loss: all of them are encoded, those of
+        an interrupted build, too.
+        """
         stream = DocumentStream(self.selection, self.template, self.encoder, self.forms[split])
+        ends = np.cumsum([len(source) for source in self.selection.sources(split)])
+        counted = split == "validation" and len(ends) > 1
+        first = 0 if counted else skip
+        by_source = np.zeros(len(ends), np.int64)
         with self.report.progress(f"tokenizing {split}", self.rows(split), "rows") as bar:
             done = 0
-            for chunk in stream.chunks(split, skip=skip):
-                yield chunk
+            for number, chunk in enumerate(stream.chunks(split, skip=first), first):
+                if number >= skip:
+                    yield chunk
+                by_source += np.bincount(np.searchsorted(ends, done + chunk.kept, "right"), minlength=len(ends))
                 done += chunk.rows
                 bar.update(stream.read_over + done)
+        if counted:
+            self.by_source[split] = by_source
         if stream.forms:
             self.report.info(f"{split}: whole texts by form: {describe_forms(stream.forms)}")
 
@@ -181,6 +195,8 @@ class _Build:
             )
             for split in self.splits
         }
+        for split, counts in self.by_source.items():
+            stats[split]["sources"] = counts.tolist()
         if any(source.spec.share for source in self.located.train):
             stats["train"]["replayed"] = self.selection.replayed
         return stats

@@ -62,7 +62,7 @@ class Task(Strict):
     train: Text = Field(json_schema_extra=Key(effect="training rows of this task"))
     """File of its training rows."""
     valid: Text | None = key(None, "rows that evaluation uses of this task")
-    """File of its validation rows."""
+    """File of its validation rows; where several tasks have some, each has an evaluation loss of its own."""
     test: Text | None = always(UNTOUCHED)
     """File of its test rows."""
     weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] | None = key(

@@ -20,6 +20,16 @@ def seconds_of(time: str) -> float:
     return float(time[:-1]) * {"s": 1, "m": 60, "h": 3600}[time[-1]]
 
 
+def eval_loss_of(name: str) -> str:
+    """Return what the loss on the validation rows of one task is called, as transformers' Trainer names it."""
+    return f"eval_{name}_loss"
+
+
+def is_eval_loss(metric: str) -> bool:
+    """Whether a metric is the loss on validation rows: all of them, or those of one task."""
+    return metric.startswith("eval_") and metric.endswith("_loss")
+
+
 class LogSaveEvalKeys(Strict):
     """What may be written of logs, checkpoints and evaluations."""
 

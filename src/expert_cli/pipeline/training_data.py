@@ -1,0 +1,73 @@
+"""A token store becomes packs: those that train, and those that evaluate, a set for each task that has validation rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from expert_cli.config.run_config import RunConfig, SourceSpec
+from expert_cli.data.packing.dataset import PackedDataset
+from expert_cli.data.store.build import TokenStore
+from expert_cli.data.store.documents import Documents
+from expert_cli.errors import InputError
+from expert_cli.inference.base_model import require_positions
+from expert_cli.pipeline.pretokenize import DataInputs
+from expert_cli.training.fit import TrainingData
+from expert_cli.utils.reporter import Reporter
+
+
+def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report: Reporter) -> TrainingData:
+    """Return the packs of a store, and tell of them. Raises InputError: no training rows, documents that are too long."""
+    documents = store.split("train")
+    if documents is None:
+        raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
+    train_set = _packs(store, "train", documents, run, report)
+    held_out = store.split("validation") if run.watch.eval_strategy != "no" else None
+    sets: dict[str, PackedDataset] = {}
+    if held_out is not None:
+        whole = _packs(store, "validation", held_out, run, report)
+        sources, counts = run.data.validation or run.data.train, store.stats["validation"].get("sources", ())
+        if not counts and len({source.task for source in sources}) > 1:
+            report.warning(
+                "the token store does not say which validation rows are of which task, so all of them have one evaluation "
+                "loss; pretokenize --force builds one that does"
+            )
+        parts = validation_sets(counts, sources)
+        sets = {name: _packed(held_out, run, rows) for name, rows in parts.items()} if parts else {"": whole}
+    for packed in (train_set, *sets.values()):
+        require_positions(run, inputs.source.folder, int(packed.document_lengths.max(initial=0)))
+    return TrainingData(train_set, sets, inputs.tokenizer.pad_id)
+
+
+def validation_sets(counts: Sequence[int], sources: Sequence[SourceSpec]) -> Mapping[str, range]:
+    """Return which validation documents are of which task; {} where they are of one, or the store does not tell.
+
+    counts: the documents of each source, in order, as stats.json has them; stores of earlier versions have none.
+    """
+    sets: dict[str, range] = {}
+    start = 0
+    for count, spec in zip(counts, sources, strict=False):
+        if count:
+            before = sets.get(spec.task, range(start, start))  # only sources in a row have a name in common
+            sets[spec.task] = range(before.start, start + count)
+        start += count
+    return sets if len(sets) > 1 else {}
+
+
+def _packed(documents: Documents, run: RunConfig, rows: range | None = None) -> PackedDataset:
+    loader = run.loader
+    return PackedDataset(documents, run.data.max_seq_length, loader.packing, loader.overflow, run.seed, rows)
+
+
+def _packs(store: TokenStore, split: str, documents: Documents, run: RunConfig, report: Reporter) -> PackedDataset:
+    data = _packed(documents, run)
+    told, fitted = store.stats[split], data.packs.fitted
+    report.info(
+        f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "
+        f"{len(data):,} packs of {run.data.max_seq_length}, {data.packs.of(0).fill():.1%} full"
+    )
+    if fitted is not None and fitted.rows:
+        report.warning(
+            f"{fitted.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
+            f"{fitted.tokens:,} tokens left out (overflow: {run.loader.overflow})"
+        )
+    return data

@@ -1,0 +1,113 @@
+"""Several sources in one run: what is drawn of each trains, and each set of validation rows has a loss of its own."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import datasets
+
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.config.run_config import SourceSpec
+from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
+from expert_cli.pipeline.training_data import training_data, validation_sets
+from expert_cli.runs.paths import RunPaths
+from expert_cli.training.state import TrainingState
+from expert_cli.utils.reporter import NullReporter
+from tests import manifests, tiny
+from tests.train.projects import ROWS, SEVEN, Told, here, project, train
+
+
+def write(path: Path, rows: list[dict[str, str]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path.name
+
+
+def of_tasks(folder: Path, tasks: dict[str, dict[str, Any]], **config: Any) -> Path:
+    """Write a project whose rows come from tasks, each given with its rows; return its manifest."""
+    manifest = project(folder, tiny.tiny_model_folder(folder / "tiny-llama"), **config)
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    for name, task in tasks.items():
+        task |= {key: write(folder / f"{name}-{key}.jsonl", task[key]) for key in ("train", "valid") if key in task}
+    written["training"]["dataset"] = {"type": "multi_task", "tasks": tasks}
+    return manifests.write(folder, written)
+
+
+EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "max_steps": 4}
+
+
+def test_each_set_of_validation_rows_has_its_loss(tmp_path: Path) -> None:
+    """All but few rows answer 7: the loss on such rows falls below that on sums, and both make the loss of all."""
+    sevens: dict[str, Any] = {"train": SEVEN[:24], "valid": SEVEN[24:], "repeat": 2}
+    manifest = of_tasks(
+        tmp_path / "one",
+        {"sums": {"train": ROWS[:32], "valid": ROWS[32:36], "max_rows": 8}, "sevens": sevens},
+        **EVALUATED,
+    )
+    done = train(manifest)
+    paths, report = RunPaths(done.output), done.document
+    logged = [json.loads(line) for line in paths.metrics.read_text(encoding="utf-8").splitlines()]
+    evaluations = [line for line in logged if "eval_loss" in line]
+    assert [line["step"] for line in evaluations] == [2, 4]
+    assert evaluations[-1]["eval_sevens_loss"] < evaluations[-1]["eval_sums_loss"]
+    last = {"sums": evaluations[-1]["eval_sums_loss"], "sevens": evaluations[-1]["eval_sevens_loss"]}
+    assert report["eval_losses"] == last == json.loads(paths.report_json.read_text(encoding="utf-8"))["eval_losses"]
+    record = json.loads(paths.run_json.read_text(encoding="utf-8"))
+    assert record["data"]["train"]["rows"] == 8 + 2 * 24
+    assert record["data"]["validation"]["sources"] == [4, 8]
+    store = datasets.load_from_disk(record["store"]["path"])
+    held_out = store["validation"]["completion_mask"]
+    trained = [sum(map(sum, part)) for part in (held_out[:4], held_out[4:])]
+    mean = (trained[0] * last["sums"] + trained[1] * last["sevens"]) / sum(trained)
+    assert math.isclose(report["eval_loss"], mean, rel_tol=1e-6)
+    page = paths.report_html.read_text(encoding="utf-8")
+    assert "Evaluation loss: sevens" in page
+    assert (
+        f'<td class="name">sums</td><td>{evaluations[0]["eval_sums_loss"]:.3f}</td><td>{last["sums"]:.3f}</td>' in page
+    )
+    assert f"(sums {last['sums']:.3f}, sevens {last['sevens']:.3f})" in done.summary()
+
+
+def test_rows_split_off_keep_their_task(tmp_path: Path) -> None:
+    tasks: dict[str, Any] = {"sums": {"train": ROWS}, "sevens": {"train": SEVEN}}
+    manifest = of_tasks(tmp_path / "one", tasks, **EVALUATED)
+    whole = train(manifest)
+    sources = json.loads(RunPaths(whole.output).run_json.read_text(encoding="utf-8"))["data"]["validation"]["sources"]
+    assert (len(sources), sum(sources)) == (2, 5)
+    named = {name for name, rows in zip(tasks, sources, strict=True) if rows}
+    assert set(whole.document["eval_losses"]) == named == {"sums", "sevens"}
+
+
+def test_a_store_that_does_not_tell_its_sources_has_one_loss_and_says_so(tmp_path: Path) -> None:
+    tasks: dict[str, Any] = {"sums": {"train": ROWS, "valid": ROWS[:2]}, "sevens": {"train": SEVEN, "valid": SEVEN[:2]}}
+    manifest = of_tasks(tmp_path / "one", tasks, **EVALUATED)
+    plan = make_plan(manifest, here(), Overrides())
+    inputs = resolve_inputs(plan.run, NullReporter())
+    store = store_for(plan.run, inputs, NullReporter())
+    assert set(training_data(store, inputs, plan.run, NullReporter()).validation) == {"sums", "sevens"}
+    del store.stats["validation"]["sources"]
+    told = Told()
+    assert set(training_data(store, inputs, plan.run, told).validation) == {""}
+    assert "one evaluation loss; pretokenize --force" in told.warnings[-1]
+
+
+def test_a_checkpoint_keeps_the_losses_of_the_sets() -> None:
+    state = TrainingState(step=2, evaluations=[(2, 1.5)], set_losses={"sums": 1.0, "sevens": 2.0})
+    assert TrainingState.from_json(json.loads(json.dumps(state.as_json()))) == state
+
+
+def test_one_set_has_no_name(tmp_path: Path) -> None:
+    manifest = of_tasks(tmp_path / "one", {"sums": {"train": ROWS[:32], "valid": ROWS[32:36]}}, **EVALUATED)
+    done = train(manifest)
+    assert "eval_losses" not in done.document
+    assert "eval_sums_loss" not in RunPaths(done.output).metrics.read_text(encoding="utf-8")
+
+
+def test_sets_are_the_documents_of_their_sources_in_order() -> None:
+    a, b, none = (SourceSpec("file", "x", task=task) for task in ("a", "b", ""))
+    assert validation_sets([3, 2], [a, b]) == {"a": range(3), "b": range(3, 5)}
+    assert validation_sets([3, 0, 2], [a, b, none]) == {"a": range(3), "": range(3, 5)}
+    assert validation_sets([3, 2], [none, none]) == validation_sets([3, 0], [a, b]) == validation_sets([], [a, b]) == {}
