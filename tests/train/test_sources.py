@@ -15,7 +15,6 @@ from expert_cli.config.run_config import SourceSpec
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.pipeline.training_data import training_data, validation_sets
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.state import TrainingState
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.train.projects import ROWS, SEVEN, Told, here, project, train
@@ -92,11 +91,6 @@ def test_a_store_that_does_not_tell_its_sources_has_one_loss_and_says_so(tmp_pat
     told = Told()
     assert set(training_data(store, inputs, plan.run, told).validation) == {""}
     assert "one evaluation loss; pretokenize --force" in told.warnings[-1]
-
-
-def test_a_checkpoint_keeps_the_losses_of_the_sets() -> None:
-    state = TrainingState(step=2, evaluations=[(2, 1.5)], set_losses={"sums": 1.0, "sevens": 2.0})
-    assert TrainingState.from_json(json.loads(json.dumps(state.as_json()))) == state
 
 
 def test_one_set_has_no_name(tmp_path: Path) -> None:

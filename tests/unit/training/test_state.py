@@ -7,14 +7,14 @@ from dataclasses import asdict, replace
 
 from expert_cli.training.state import TrainingState
 
-FULL = TrainingState(7, [2.5, 0.1], 100, 40, 12, [(4, 0.75)], 0.75, 4, 3, 9.5, 2)
+FULL = TrainingState(7, [2.5, 0.1], 100, 40, 12, [(4, 0.75)], 0.75, 4, 3, 9.5, 2, {"sums": 1.5})
 
 
 def test_checkpoints_have_these_keys() -> None:
     document = FULL.as_json()
     assert list(document) == [
         "step", "losses", "real", "trained", "padded", "evaluations", "best", "best_step", "stale", "seconds",
-        "skipped",
+        "skipped", "set_losses",
     ]  # fmt: skip
     assert list(document.values()) == list(asdict(FULL).values())
 
@@ -22,6 +22,11 @@ def test_checkpoints_have_these_keys() -> None:
 def test_a_checkpoint_of_before_steps_could_be_skipped_has_skipped_none() -> None:
     document = {name: value for name, value in FULL.as_json().items() if name != "skipped"}
     assert TrainingState.from_json(document) == replace(FULL, skipped=0)
+
+
+def test_a_checkpoint_of_before_sets_had_losses_has_none() -> None:
+    document = {name: value for name, value in FULL.as_json().items() if name != "set_losses"}
+    assert TrainingState.from_json(document) == replace(FULL, set_losses={})
 
 
 def test_there_and_back() -> None:
