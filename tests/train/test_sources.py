@@ -105,3 +105,16 @@ def test_sets_are_the_documents_of_their_sources_in_order() -> None:
     assert validation_sets([3, 2], [a, b]) == {"a": range(3), "b": range(3, 5)}
     assert validation_sets([3, 0, 2], [a, b, none]) == {"a": range(3), "": range(3, 5)}
     assert validation_sets([3, 2], [none, none]) == validation_sets([3, 0], [a, b]) == validation_sets([], [a, b]) == {}
+
+
+def test_the_packs_of_a_set_hold_its_documents(tmp_path: Path) -> None:
+    rows = {"sums": {"train": ROWS, "valid": ROWS[:3]}, "sevens": {"train": SEVEN, "valid": SEVEN[:2]}}
+    plan = make_plan(of_tasks(tmp_path / "one", rows, **EVALUATED), here(), Overrides())
+    inputs = resolve_inputs(plan.run, NullReporter())
+    store = store_for(plan.run, inputs, NullReporter())
+    ids = datasets.load_from_disk(str(store.home))["validation"]["input_ids"]
+    sets = training_data(store, inputs, plan.run, NullReporter()).validation
+    for name, its in {"sums": ids[:3], "sevens": ids[3:]}.items():
+        packs = sets[name]
+        held = [token for pack in range(len(packs)) for token in packs[0, pack]["input_ids"].tolist()]
+        assert sorted(held) == sorted(token for document in its for token in document)
