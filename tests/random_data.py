@@ -7,6 +7,7 @@ import io
 import json
 import os
 import random
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -110,8 +111,13 @@ def _file(path: Path, kind: str, faults: int, chance: random.Random) -> Path:
     if suffix in (".parquet", ".arrow"):
         _write_table(path, kind, rows, faults, chance)
     else:
-        tables = {".csv": partial(_csv_bytes, ","), ".tsv": partial(_csv_bytes, "\t")}
-        writer = {**tables, ".json": _json_bytes, ".txt": _text_bytes}.get(suffix, _line_bytes)
+        writers: dict[str, Callable[[list[dict[str, Any]], int, random.Random], bytes]] = {
+            ".csv": partial(_csv_bytes, ","),
+            ".tsv": partial(_csv_bytes, "\t"),
+            ".json": _json_bytes,
+            ".txt": _text_bytes,
+        }
+        writer = writers.get(suffix, _line_bytes)
         content = writer(rows, faults, chance)
         if faults and chance.random() < 0.1:
             content = content.decode("utf-8", "replace").encode("utf-16")

@@ -153,7 +153,7 @@ def estimate_run(
             *int4,
             *filter(None, [rows.missing, rows.line, few_steps(work.schedule), _merging(plan.run.optim, run.optim)]),
         ],
-        effects=plan.effects_after(outcomes_of(run, rows.tokens)),
+        effects=plan.after(outcomes_of(run, rows.tokens)).effects,
         kernels=setting.kernels.lines,
         rft=_rounds(plan, shape, store.stats["train"], speed.value, seconds, memory["process"]),
     )

@@ -78,7 +78,7 @@ SELECT name FROM author WHERE name = "New York" AND name IN ("a", 'b') AND born 
 SELECT "zip code", `order`, [select], place."select" FROM "place"
 SELECT T1.aid, writes.pid FROM writes AS T1 JOIN writes ON T1.aid = writes.aid
 SELECT role FROM CAST AS T1 WHERE T1.aid = 1
-SELECT title FROM author AS a JOIN writes AS b ON a.aid = b.aid AND b.pid > 1 AND born IN (1, 2) JOIN paper ON paper.pid = b.pid OR 1
+SELECT title FROM author a JOIN writes b ON a.aid = b.aid AND b.pid > 1 AND born IN (1, 2) JOIN paper p ON p.pid = b.pid OR 1
 SELECT author.rowid FROM author WHERE rowid > 1 ORDER BY rowid
 SELECT title FROM paper LIMIT 2 - (SELECT COUNT(*) FROM paper) % 2 OFFSET 1
 SELECT TRUE, NULL, current_date, strftime('%Y', 'now'), 1.5e3 WHERE 1
