@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pytest
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
@@ -118,3 +119,21 @@ def test_the_packs_of_a_set_hold_its_documents(tmp_path: Path) -> None:
         packs = sets[name]
         held = [token for pack in range(len(packs)) for token in packs[0, pack]["input_ids"].tolist()]
         assert sorted(held) == sorted(token for document in its for token in document)
+
+
+@pytest.mark.parametrize("order", [("plain", "told"), ("told", "plain")])
+def test_pairs_stand_beside_pairs_with_a_system_message(tmp_path: Path, order: tuple[str, str]) -> None:
+    """Each row is what it is alone, and the store has the key of those that have more."""
+    rows = {"plain": ROWS[:2], "told": [{**row, "system": "Add."} for row in ROWS[2:4]]}
+
+    def documents(name: str, *tasks: str) -> tuple[list[list[int]], str]:
+        manifest = of_tasks(tmp_path / name, {task: {"train": rows[task]} for task in tasks})
+        run = make_plan(manifest, here(), Overrides()).run
+        inputs = resolve_inputs(run, NullReporter())
+        stored = datasets.load_from_disk(str(store_for(run, inputs, NullReporter()).home))
+        return list(stored["train"]["input_ids"]), inputs.template.masking(inputs.kind)
+
+    together, masking = documents("both", *order)
+    alone = {task: documents(task, task) for task in order}
+    assert together == alone[order[0]][0] + alone[order[1]][0]
+    assert masking == alone["told"][1] != alone["plain"][1]

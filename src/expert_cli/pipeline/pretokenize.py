@@ -14,6 +14,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.plan import LengthRow, length_table, recommend
+from expert_cli.data.rows.pairs import HistoryRows, PairRows
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.sources.data_rows import input_column, locate_data
 from expert_cli.data.sources.folder import require_apart
@@ -65,10 +66,16 @@ def resolve_inputs(run: RunConfig, report: Reporter) -> DataInputs:
         report.warning(
             "system_prompt: rows of whole documents are trained as they are; it stands in later prompts alone"
         )
-    inputs = DataInputs(
-        located, tokenizer, prompt_template(run, tokenizer, ""), rows.kind, file_hashes(run.store), source
-    )
+    kind = _kind(rows.kind, run, located)
+    inputs = DataInputs(located, tokenizer, prompt_template(run, tokenizer, ""), kind, file_hashes(run.store), source)
     return _headed(inputs, run) if inputs.template.heads_input and "input" in rows.roles else inputs
+
+
+def _kind(first: str, run: RunConfig, located: LocatedData) -> str:
+    """Return the kind that names the store's masking rule: pairs have that of a history where some source has one."""
+    others = (*located.train[1:], *located.validation) if first == PairRows.kind else ()
+    kinds = {first, *(first_rows(run.data, [other]).kind for other in others)}
+    return HistoryRows.kind if HistoryRows.kind in kinds else first
 
 
 def training_inputs(run: RunConfig, report: Reporter) -> DataInputs:

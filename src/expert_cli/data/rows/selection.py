@@ -172,13 +172,12 @@ def _select_from(
     for number, located in enumerate(sources):
         scan = scan_of(located, seen=seen, ranked=ranked, room=room)
         room -= scan.rows.size
-        kind = kind_of(scan.columns).kind
-        first = kind_of(selected[0].columns).kind if selected else kind
-        if kind != first:
+        kind = kind_of(scan.columns)
+        first = kind_of(selected[0].columns) if selected else kind
+        if kind.answer_role != first.answer_role:
             raise InputError(
-                f"{located}: rows are {kind} ({scan.report.mapping}), those of {sources[0]} are {first}",
-                f"Train on rows of one kind: {', '.join(KINDS)}. "
-                '"field_mapping" with instruction and response reads pairs without the columns beside them.',
+                f"{located}: rows are {kind.kind} ({scan.report.mapping}), those of {sources[0]} are {first.kind}",
+                f"Train on rows of one kind: {', '.join(KINDS)}.",
             )
         kept = np.concatenate(scan.kept)
         copies = np.zeros(len(kept), np.int32)
