@@ -27,7 +27,7 @@ class Checker(Protocol):
 
 MOST_BLANKS = 24
 """White space in a row, which no grammar bounds: a model that is led astray would write it until it is ended as one that goes
-round in circles, after 32 tokens (`ending.py`).
+round in circles, after 32 tokens (`inference/ending.py`).
 """
 
 
