@@ -72,9 +72,8 @@ class Settings(Generic[Block]):
         block = type(self.written)
         keys = [key for key in block.model_fields if key in self._decided and getattr(self.written, key) is None]
         told = {key: declared(block, key) for key in keys}
-        return {
-            (key,): Unwritten(self._as_written(key), its.why) for key, its in told.items() if its.why
-        } | self._nested
+        nested = {path: default for path, default in self._nested.items() if path in self.outcomes}
+        return {(key,): Unwritten(self._as_written(key), its.why) for key, its in told.items() if its.why} | nested
 
     def _as_written(self, key: str) -> Any:
         """Return what a key was decided to as it would be written, which is of the type of its default."""

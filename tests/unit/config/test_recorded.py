@@ -55,6 +55,7 @@ LATER = {
     *Replay.model_fields,
     *FieldMapping.model_fields,
     *Task.model_fields,
+    "revision",
 }
 """Names of keys that came later."""
 SETTINGS = ("model", "adapter", "optim", "loader", "compute")

@@ -236,7 +236,7 @@ def _tell(located: Located, rows: int, report: RowReport, reporter: Reporter) ->
     if telling:
         reporter.warning(
             f"{located}: {', '.join(telling)}: not trained beside question and answer; "
-            'rows of "messages" have a system message, earlier turns and tools'
+            '"field_mapping" names columns of a system message, history and tools'
         )
     if report.dropped:
         bad = sum(report.dropped.values())

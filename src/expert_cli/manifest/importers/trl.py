@@ -57,9 +57,13 @@ def _flash(draft: Draft, key: str, value: Any) -> None:
     draft.put(key, "config", "flash_attention_2", value is True)
 
 
+_USUAL_TEXT = ("text",)
+"""What TRL calls the column where nothing else is said."""
+
+
 def _text_field(draft: Draft, key: str, value: Any) -> None:
     """Say which column holds whole texts; "text" is its usual name, and TRL leaves it unread beside conversations."""
-    if value == "text":
+    if value in _USUAL_TEXT:
         draft.agree(key)
     else:
         to("text_field", text, "dataset")(draft, key, value)

@@ -12,8 +12,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from peft.tuners.trainable_tokens.layer import TrainableTokensLayer
-from peft.utils.other import TrainableTokensWrapper
 from torch.nn.functional import embedding, linear
 
 
@@ -26,11 +24,16 @@ class TokenRows(NamedTuple):
 
 def base_layer(layer: Any) -> Any:
     """Return the frozen embedding or head itself, without the trained rows around it."""
+    from peft.utils.other import TrainableTokensWrapper  # PEFT loads bitsandbytes; reading documents needs neither
+
     return layer.original_module if isinstance(layer, TrainableTokensWrapper) else layer
 
 
 def active_rows(layer: Any) -> TokenRows | None:
     """Return the trained rows that an embedding or head computes with; None: it has none, or they are off or merged."""
+    from peft.tuners.trainable_tokens.layer import TrainableTokensLayer
+    from peft.utils.other import TrainableTokensWrapper
+
     if isinstance(layer, TrainableTokensWrapper):
         layer = layer.token_adapter
     if not isinstance(layer, TrainableTokensLayer) or layer.disable_adapters or layer.merged:
@@ -44,6 +47,8 @@ def active_rows(layer: Any) -> TokenRows | None:
 
 def spare_copies(model: torch.nn.Module) -> None:
     """Let every embedding and head of `model` with trained rows compute so."""
+    from peft.tuners.trainable_tokens.layer import TrainableTokensLayer
+
     layers: list[Any] = [layer for layer in model.modules() if isinstance(layer, TrainableTokensLayer)]
     for layer in layers:
         layer.forward = partial(_forward, layer, layer.forward)

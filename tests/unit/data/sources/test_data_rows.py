@@ -87,9 +87,9 @@ def test_rows_carry_text_origin_mapping_and_files(tmp_path: Path) -> None:
     [
         ({"source": "s"}, "; not read: source", ""),
         (
-            {"source": "s", "history": [], "system": "x"},
-            "; not read: source, history, system",
-            "history, system: not trained",
+            {"source": "s", "system_prompt": "x"},
+            "; not read: source, system_prompt",
+            "system_prompt: not trained",
         ),
     ],
 )
