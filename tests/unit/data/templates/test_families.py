@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.compare_templates import compared
+from benchmarks.compare_templates import SANITIZES, compared
 from benchmarks.lib.conversations import FAMILIES, Family
 
-HERE = [family for family in FAMILIES if family.jinja()]
+THINKS_ITSELF = () if SANITIZES else ("gpt-oss",)
+"""Its template calls reasoning "thinking"; older versions of transformers leave a row's reasoning_content out there."""
+HERE = [family for family in FAMILIES if family.jinja() and family.name not in THINKS_ITSELF]
 
 
 def test_these_families_are_compared() -> None:
