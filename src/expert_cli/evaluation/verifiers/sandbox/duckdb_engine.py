@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import threading
 import time
@@ -53,11 +52,6 @@ class DuckDBEngine:
 
     def __init__(self, database: Path) -> None:
         """Copy the tables. Raises InputError."""
-        for module in (
-            "pytz",
-            "_strptime",
-        ):  # wanted for times with a zone and to_date, when no file can be opened any more
-            importlib.import_module(module)
         self._connection = duckdb.connect(":memory:")
         self._names, self._schema = count(), "main"
         source = open_copy(database)
@@ -72,6 +66,7 @@ class DuckDBEngine:
         self._dividing_intervals = self._connection.cursor()
         for key, value in _SETTINGS.items():
             self._connection.execute(f"SET {key} = {value!r}")
+        self._connection.execute(_IMPORTING).fetchall()
 
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[DuckDBEngine, DuckDBEngine]:
         """Return another content of the same tables, in a schema of its own, and it once more, rows the other way round."""
@@ -167,6 +162,8 @@ _UNKNOWN_NAME = re.compile(
     r"|Binder Error: (?:Referenced (?:table|column) .* not found|Table .* does not have a column named"
     r"|Column .* does not exist on (?:left|right) side of join)"
 )
+_IMPORTING = "SELECT to_timestamp(0), to_date('2001', 'YYYY'), time '10:00', interval 1 day, 1.5, uuid()"
+"""Asked while files can be opened: DuckDB (from 2.0.1 on by zoneinfo, before by pytz) and to_date import what they need."""
 _MACROS = Path(__file__).with_name("postgresql.sql")
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
 

@@ -36,7 +36,8 @@ CREATE MACRO format(a, b) AS printf(a, b::VARCHAR), (a, b, c) AS printf(a, b::VA
   (a, b, c, d) AS printf(a, b::VARCHAR, c::VARCHAR, d::VARCHAR);
 CREATE MACRO quote_literal(a) AS '''' || replace(a::VARCHAR, '''', '''''') || '''';
 
--- Numbers.
+-- Numbers. Columns of NUMERIC are DOUBLE here; to places they are rounded by their decimal digits, as a numeric is.
+CREATE MACRO round(a) AS system.main.round(a), (a, b) AS postgresql_round(a::VARCHAR, b::VARCHAR);
 CREATE MACRO "|/"(a) AS sqrt(a);
 CREATE MACRO div(a, b) AS trunc(a / b::DOUBLE);
 CREATE MACRO width_bucket(a, b, c, d) AS

@@ -1,11 +1,11 @@
-"""Functions of PostgreSQL that DuckDB has no expression for: templates of to_char and to_date, groups of patterns."""
+"""Functions of PostgreSQL that DuckDB has no expression for: templates of to_char and to_date, groups of patterns, round."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from datetime import datetime
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import wraps
 
 _DATES = ("DATE", "TIMESTAMP", "TIME")
@@ -151,6 +151,14 @@ def time(value: str, template: str) -> str:
     return datetime.strptime(value.strip(), form.strip()).isoformat(" ")
 
 
+def rounded(value: str, places: str) -> float:
+    """Round a number to decimal places (below 0: before the point), half away from zero."""
+    number = Decimal(value)
+    if not number.is_finite():
+        return float(number)
+    return float(number.quantize(Decimal(1).scaleb(-int(places)), ROUND_HALF_UP, Context(prec=400)))
+
+
 def initcap(value: str) -> str:
     """Begin every word of letters and digits with a capital."""
     return re.sub(r"[^\W_]+", lambda match: match[0].capitalize(), value)
@@ -188,6 +196,7 @@ def _of_null(function: Callable[..., object]) -> Callable[..., object]:
 FUNCTIONS: dict[str, tuple[Callable[..., object], int, str]] = {
     "postgresql_to_char": (_of_null(to_char), 3, "VARCHAR"),
     "postgresql_time": (_of_null(time), 2, "VARCHAR"),
+    "postgresql_round": (_of_null(rounded), 2, "DOUBLE"),
     "postgresql_initcap": (_of_null(initcap), 1, "VARCHAR"),
     "postgresql_similar": (_of_null(similar), 1, "VARCHAR"),
     "postgresql_regexp": (_of_null(regexp), 3, "VARCHAR[][]"),

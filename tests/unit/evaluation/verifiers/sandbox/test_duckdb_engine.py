@@ -51,6 +51,12 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         pytest.param(
             "SELECT to_date('06 May 2021', 'DD Mon YYYY')", "SELECT DATE '2021-05-06'", "correct", id="to_date"
         ),
+        pytest.param(
+            "SELECT round(pay * 0.27, 2), round(1.005, 2), round(0.25, id), round(pay, -1) FROM people WHERE id = 1",
+            "SELECT 2.84, 1.01, 0.3, 10.0",
+            "correct",
+            id="a numeric is rounded by its digits",
+        ),
         pytest.param("SELECT id / 2 FROM people", "SELECT 0 UNION SELECT 1", "correct", id="whole division"),
         pytest.param(
             "SELECT name FROM people ORDER BY pay DESC", "SELECT 'Bob' UNION ALL SELECT 'Ada'", "correct", id="NULL"
