@@ -25,7 +25,7 @@ class StopRequest:
     """While it is entered, signals ask the run to stop instead of ending it.
 
     Signal handlers belong to the main thread; entered in another one, only the file is looked for. Processes forked
-    meanwhile (data workers) leave Ctrl-C, which a terminal sends to them too, to this one.
+    meanwhile leave Ctrl-C, which a terminal sends to them too, to this one; data workers SIGTERM as well (`leave_signals`).
     """
 
     def __init__(self, run_folder: Path) -> None:
@@ -111,6 +111,10 @@ def _end(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def leave_ctrl_c(worker: int) -> None:  # noqa: ARG001  torch's signature
-    """Leave Ctrl-C to the main process: a terminal sends it to workers as well, which would die with a traceback."""
+def leave_signals(worker: int) -> None:  # noqa: ARG001  torch's signature
+    """Leave Ctrl-C and the first SIGTERM to the main process, which would fail for want of a worker that died of it.
+
+    A terminal sends Ctrl-C to all processes of a run; torchrun and SLURM send SIGTERM so.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, _: signal.signal(number, signal.SIG_DFL))
