@@ -16,6 +16,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from expert_cli.errors import CTRL_C, TERMINATED
+from expert_cli.utils.distributed import broadcast_rank0, gather_rank0
 
 STOP_FILE = "STOP"
 LOOK_EVERY_S = 1.0
@@ -47,6 +48,12 @@ class StopRequest:
                 with suppress(OSError):  # one that cannot be removed stops the run that goes on as well, and is named
                     self._file.unlink()
         return bool(self.exit_code)
+
+    def agree(self) -> None:
+        """Take over what the first process that was asked to stop was asked by: all have stopped. All must call this."""
+        asked = gather_rank0((self.exit_code, self.reason, self.by_signal))
+        first = broadcast_rank0(lambda: next((one for one in asked if one[0]), asked[0]))
+        self.exit_code, self.reason, self.by_signal = first
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
