@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from tests import tiny
 from tests.forked_cli import Forked
 from tests.train.projects import project, train
+from tests.train.test_stop import wait_for_steps
 
 TOGETHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 TORCHRUN = [*TOGETHER, "-m", "expert_cli"]
@@ -111,6 +113,24 @@ def together(folder: Path, program: str) -> list[Any]:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, env=env)
         assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads((folder / rank).read_text(encoding="utf-8")) for rank in "01"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Forked")
+def test_a_signal_to_one_process_interrupts_the_job(tmp_path: Path, model: Path) -> None:
+    """The first one, which says how the run ended, was asked nothing itself."""
+    manifest = project(tmp_path / "p", model, max_steps=2000, logging_steps=1, batch_size=1)
+    words = ["train", "--manifest", str(manifest), "--output", str(tmp_path / "run"), "--offline"]
+    job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **job}
+    first, second = (Forked(words, tmp_path, env=env | {"RANK": rank, "LOCAL_RANK": rank}) for rank in "01")
+    wait_for_steps(first, tmp_path / "run", 3)
+    second.send_signal(signal.SIGTERM)
+    told = [process.communicate(timeout=240)[1] for process in (first, second)]
+    assert [first.returncode, second.returncode] == [143, 143], "".join(told)[-3000:]
+    status = json.loads((tmp_path / "run" / "status.json").read_text(encoding="utf-8"))
+    assert (status["state"], status["exit_code"]) == ("interrupted", 143)
+    assert status["reason"].startswith(f"stopped by SIGTERM after step {status['step']} of 2000; checkpoint-")
+    assert not (tmp_path / "run" / "COMPLETE").exists()
 
 
 EXCHANGED = """

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from expert_cli.training.signals import STOP_FILE
@@ -77,6 +78,22 @@ def test_a_stopped_run_is_saved_and_says_how_to_go_on(tmp_path: Path, model: Pat
     command = next(line for line in told.splitlines() if "go on: " in line).split("go on: ")[1]
     assert shlex.split(command)[:2] == ["expert-cli", "train"]
     assert command.endswith("--resume auto")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="torchrun and SLURM signal all processes of a run there")
+def test_a_signal_to_its_data_workers_too_stops_a_run_that_saves(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, max_steps=STEPS, logging_steps=1, batch_size=1, dataloader_num_workers=2)
+    process = started(manifest, tmp_path / "run")
+    wait_for_steps(process, tmp_path / "run", 3)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert len(workers) >= 2
+    for one in (*workers, process):
+        one.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=600)
+    assert process.returncode == 143, told
+    assert list((tmp_path / "run" / "checkpoints").glob("checkpoint-*"))
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert alive == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")

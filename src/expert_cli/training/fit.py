@@ -226,6 +226,7 @@ def _watched(
             _train(trainer, paths, resume_context)
         finally:
             resume_context.status.step = trainer.progress.step
+    stop.agree()
     if stop.exit_code and trainer.progress.schedule_step < steps:
         step = trainer.progress.step
         done = f"stopped by {stop.reason} after step {step} of {steps}; checkpoint-{step} is written"

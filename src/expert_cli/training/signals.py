@@ -16,6 +16,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from expert_cli.errors import CTRL_C, TERMINATED
+from expert_cli.utils.distributed import broadcast_rank0, gather_rank0
 
 STOP_FILE = "STOP"
 LOOK_EVERY_S = 1.0
@@ -25,7 +26,7 @@ class StopRequest:
     """While it is entered, signals ask the run to stop instead of ending it.
 
     Signal handlers belong to the main thread; entered in another one, only the file is looked for. Processes forked
-    meanwhile (data workers) leave Ctrl-C, which a terminal sends to them too, to this one.
+    meanwhile leave Ctrl-C, which a terminal sends to them too, to this one; data workers SIGTERM as well (`leave_signals`).
     """
 
     def __init__(self, run_folder: Path) -> None:
@@ -47,6 +48,12 @@ class StopRequest:
                 with suppress(OSError):  # one that cannot be removed stops the run that goes on as well, and is named
                     self._file.unlink()
         return bool(self.exit_code)
+
+    def agree(self) -> None:
+        """Take over what the first process that was asked to stop was asked by: all have stopped. All must call this."""
+        asked = gather_rank0((self.exit_code, self.reason, self.by_signal))
+        first = broadcast_rank0(lambda: next((one for one in asked if one[0]), asked[0]))
+        self.exit_code, self.reason, self.by_signal = first
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
@@ -111,6 +118,10 @@ def _end(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def leave_ctrl_c(worker: int) -> None:  # noqa: ARG001  torch's signature
-    """Leave Ctrl-C to the main process: a terminal sends it to workers as well, which would die with a traceback."""
+def leave_signals(worker: int) -> None:  # noqa: ARG001  torch's signature
+    """Leave Ctrl-C and the first SIGTERM to the main process, which would fail for want of a worker that died of it.
+
+    A terminal sends Ctrl-C to all processes of a run; torchrun and SLURM send SIGTERM so.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, _: signal.signal(number, signal.SIG_DFL))

@@ -23,7 +23,7 @@ from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.training.gradients import Gradients
 from expert_cli.training.health import TrainingHealth
 from expert_cli.training.lr_schedulers import one_cycle
-from expert_cli.training.signals import leave_ctrl_c
+from expert_cli.training.signals import leave_signals
 from expert_cli.training.training_loop import TrainingLoop
 from expert_cli.utils.distributed import all_reduce_sum
 
@@ -100,7 +100,7 @@ class ExpertTrainer(TrainingLoop):
             num_workers=workers,
             pin_memory=self.args.dataloader_pin_memory and self.timer.device.pins_memory,
             prefetch_factor=self.args.dataloader_prefetch_factor if workers else None,
-            worker_init_fn=leave_ctrl_c,
+            worker_init_fn=leave_signals,
         )
 
     def train_step(self, batches: Iterator[Batch]) -> None:
