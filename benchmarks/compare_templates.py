@@ -85,10 +85,11 @@ class Tally:
 
 @dataclass
 class Comparison:
-    """One family's template, ours and transformers'."""
+    """One family's template, ours and transformers'. thinking: `enable_thinking`, which both are given."""
 
     family: Family
     jinja: str
+    thinking: bool = False
     tally: Tally = field(default_factory=Tally)
 
     @cached_property
@@ -116,7 +117,11 @@ class Comparison:
 
         control = control_tokens(self.family, self.jinja)
         return make_template(
-            "", own=ChatTemplate(self.jinja, render, self.family.bos), control_tokens=control, eos_token=self.family.eos
+            "",
+            own=ChatTemplate(self.jinja, render, self.family.bos),
+            control_tokens=control,
+            eos_token=self.family.eos,
+            chat_template_kwargs={"enable_thinking": True} if self.thinking else {},
         )
 
     def rendered(
@@ -130,7 +135,7 @@ class Comparison:
                 chat_template=jinja or self.jinja,
                 tokenize=False,
                 add_generation_prompt=generate,
-                enable_thinking=False,
+                enable_thinking=self.thinking,
             )
         )
 
@@ -170,7 +175,7 @@ class Comparison:
             turns_of(row),
             tools=row.get("tools"),
             chat_template=self.jinja,
-            enable_thinking=False,
+            enable_thinking=self.thinking,
             sanitize_control_tokens=True,
         )
         expected = encoding["input_ids"]
@@ -205,7 +210,7 @@ class Comparison:
             tools=row.get("tools"),
             chat_template=marked,
             return_assistant_tokens_mask=True,
-            enable_thinking=False,
+            enable_thinking=self.thinking,
             **tokens,
         )
         (text,), (found,) = rendered
@@ -288,12 +293,15 @@ class _Then(dt.datetime):
         return cls(DATE.year, DATE.month, DATE.day, tzinfo=tz)
 
 
-def compared(family: Family, count: int, llama_cpp: Path | None) -> Tally | None:
-    """Return what became of so many conversations of a family, drawn alike each time; None without its template."""
+def compared(family: Family, count: int, llama_cpp: Path | None, *, thinking: bool = False) -> Tally | None:
+    """Return what became of so many conversations of a family, drawn alike each time; None without its template.
+
+    thinking: the template is given `enable_thinking` true.
+    """
     jinja = family.jinja(llama_cpp)
     if not jinja:
         return None
-    comparison = Comparison(family, jinja)
+    comparison = Comparison(family, jinja, thinking)
 
     @settings(
         max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)

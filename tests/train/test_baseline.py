@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
-from expert_cli.data.templates.template import OWN
+from expert_cli.data.templates.chat_template import OWN
 from expert_cli.errors import InputError
 from expert_cli.evaluation import answer
 from expert_cli.evaluation.baseline import NEW_TOKENS

@@ -64,6 +64,8 @@ def test_a_run_says_how_its_expert_is_asked(expert: Path) -> None:
         "template": "alpaca",
         "template_fingerprint": by(expert).origin.template,
         "system_prompt": "Be brief.",
+        "chat_template": "",
+        "chat_template_kwargs": {},
         "input_separator": "\n\n### Input:\n",
         "end_tokens": {"<|im_end|>": 2},
         "decoding": {

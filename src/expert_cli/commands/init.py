@@ -123,6 +123,8 @@ def _of_config(console: Console, file: Path, name: str, home: Path) -> None:
     imported, path = import_config(file, name, home), home / "manifest.json"
     with _making(home):
         write_text(path, manifest_text(imported))
+        for beside, text in imported.files.items():
+            write_text(home / beside, text)
     checked = api.validate(path)
     told = [*checked.warnings, *map(str, checked.errors)]
     if console.as_json:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from expert_cli.config.run_config import SourceSpec
+from expert_cli.config.run_config import ModelConfig, SourceSpec
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.types import Dtype
@@ -24,6 +24,10 @@ EXPERT_CONFIG = "expert.json"
 """How the expert is asked: `inference/expert_config.py`."""
 
 
+PROMPTING = ("system_prompt", "chat_template", "chat_template_kwargs")
+"""What of a run's model says how prompts are written, beside `prompt_template`."""
+
+
 class TrainedRows(NamedTuple):
     """Where training rows came from, and which share of them was set apart by `seed`."""
 
@@ -36,8 +40,9 @@ class TrainedRows(NamedTuple):
 class AdapterOrigin:
     """An adapter folder and its making; "" and None for what nothing tells (an adapter outside of a run directory).
 
-    template: the fingerprint of the prompt template. system_prompt: None = not written. quantization: of the base model that
-    an exported adapter is for. store: the token store of its rows. manifest: the file it was trained from, which may be gone.
+    template: the fingerprint of the prompt template. system_prompt: None = not written. chat_template,
+    chat_template_kwargs: the manifest's own, as `ModelConfig` has them. quantization: of the base model that an exported
+    adapter is for. store: the token store of its rows. manifest: the file it was trained from, which may be gone.
     dtype: what training computed in. rows: where its training rows came from; None where nothing tells. expert_config: the
     file that says how it is asked; for a checkpoint, that of its run's adapter. schema_prompt: what training showed of
     databases; None = nothing.
@@ -56,6 +61,8 @@ class AdapterOrigin:
     rows: TrainedRows | None = None
     expert_config: Path | None = None
     schema_prompt: SchemaPromptConfig | None = None
+    chat_template: str = ""
+    chat_template_kwargs: tuple[tuple[str, Any], ...] = ()
 
     def require_base(self, name: str, sha256: str) -> None:
         """Raise InputError where the adapter was trained on another base model; what nothing tells is not compared."""
@@ -69,6 +76,12 @@ class AdapterOrigin:
     def knows_system_prompt(self) -> bool:
         """Whether anything tells the system prompt of training."""
         return self.run is not None or self.expert_config is not None
+
+    def prompting(self, model: ModelConfig) -> ModelConfig:
+        """Return a run's model, prompted as in training, where anything tells how."""
+        if not self.knows_system_prompt:
+            return model
+        return replace(model, **{name: getattr(self, name) for name in PROMPTING})
 
 
 def find_adapter(folder: Path) -> AdapterOrigin:
@@ -95,6 +108,8 @@ def find_adapter(folder: Path) -> AdapterOrigin:
         base_sha256=str(part(recorded, "model").get("sha256", told.get("sha256", ""))),
         template=str(part(recorded, "identity").get("template", told.get("template", ""))),
         system_prompt=prompting.get("system_prompt"),
+        chat_template=str(prompting.get("chat_template") or ""),
+        chat_template_kwargs=_pairs(prompting.get("chat_template_kwargs")),
         manifest=Path(manifest) if manifest else None,
         dtype=next((dtype for dtype in get_args(Dtype) if dtype == computed_in), None),
         quantization=str(told.get("quantization", "")),
@@ -103,6 +118,12 @@ def find_adapter(folder: Path) -> AdapterOrigin:
         expert_config=asked,
         schema_prompt=_shown((prompting if asked else part(recorded, "config", "data")).get("schema_prompt")),
     )
+
+
+def _pairs(recorded: object) -> tuple[tuple[str, Any], ...]:
+    """Return what a chat template was given, as expert.json (an object) or run.json (a list of pairs) has it."""
+    pairs = recorded.items() if isinstance(recorded, dict) else recorded if isinstance(recorded, list) else ()
+    return tuple((str(name), value) for name, value in pairs)
 
 
 def _shown(recorded: object) -> SchemaPromptConfig | None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
+from expert_cli.config.chat_template import read_chat_template
 from expert_cli.config.defaults.decoding import schema_fault, unknown_grammar
 from expert_cli.config.defaults.grpo import METHOD as GRPO
 from expert_cli.config.defaults.rft import METHOD as RFT
 from expert_cli.config.merged import Merged, adapter_block
+from expert_cli.config.places import place_of
 from expert_cli.config.run_config import OF_TURNS, QUANTIZED
 from expert_cli.config.settings import Settings
-from expert_cli.errors import ManifestIssue
+from expert_cli.errors import InputError, ManifestIssue
 from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.keys.dataset import Dataset, Filters
 from expert_cli.manifest.keys.grpo import Grpo
@@ -57,6 +59,8 @@ def conflicts(
         *_of_precision(config.written),
         *_of_schedule(config),
         *_of_saving(config.written, evaluation),
+        *_of_turns(config.written),
+        *_of_template(config.written, base, (loaded.path.parent.resolve(), project_root(loaded.path))),
     )
     faults = [merged.fault(*words) for words in found]
     faults += [loaded.text.fault((*entry, "rope_scaling"), words) for words in _of_rope(base.written)]
@@ -158,6 +162,29 @@ def _of_store(config: TrainingConfig, root: Path) -> Iterator[Clash]:
 def _of_precision(config: TrainingConfig) -> Iterator[Clash]:
     if config.fp16 and config.bf16:
         yield "fp16", "fp16 and bf16 are both true", "keep bf16, unless the GPU lacks it"
+
+
+def _of_turns(config: TrainingConfig) -> Iterator[Clash]:
+    """What says which turns are trained says nothing where everything is."""
+    named = [key for key in ("roles_to_train", "mask_history") if getattr(config, key)]
+    if named and config.completion_only_loss is False:
+        yield named[0], "does not go with completion_only_loss false: everything is trained", "remove one of the two"
+
+
+def _of_template(config: TrainingConfig, base: Settings[Base], folders: Sequence[Path]) -> Iterator[Clash]:
+    """A run's own chat template is there, and the only one."""
+    if config.chat_template_path is None:
+        return
+    if base["prompt_template"]:
+        yield (
+            "chat_template_path",
+            f"does not go with prompt_template {base['prompt_template']}",
+            "remove one of the two",
+        )
+    try:
+        read_chat_template(place_of(config.chat_template_path, folders))
+    except InputError as error:
+        yield "chat_template_path", error.message, error.hint
 
 
 def _of_rope(base: Base) -> Iterator[str]:

@@ -148,7 +148,7 @@ def decide(
         raise ManifestError(loaded.path, faults)
     device = _device(config, merged, machine)
     output = (overrides.output or folder / "weights" / slug(base.name)).resolve()
-    to_train, to_load, stepping = adapter(config, folders), model(of_base, config), optim(config)
+    to_train, to_load, stepping = adapter(config, folders), model(of_base, config, folders), optim(config)
     if lack := DEVICES[device].refuses(machine, to_load.quantization, stepping.optim):
         raise EnvironmentProblem(f"device {device}: {lack[0]}", lack[1])
     learning = Settings(loaded.manifest.training.rft or Rft())
@@ -166,6 +166,8 @@ def decide(
             DataConfig,
             **vars(resolve_sources(loaded, data, root, overrides.dataset, overrides.validation, evaluates=evaluates)),
             completion_only=config.use("completion_only_loss"),
+            roles_to_train=tuple(config.use("roles_to_train")),
+            mask_history=config.use("mask_history"),
             offline=overrides.offline,
         ),
         adapter=to_train,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.keys.compute import ComputeConfig
@@ -105,7 +105,8 @@ class RowFilters:
 class DataConfig:
     """Which rows train and which evaluate. `validation_share` > 0 splits rows off `train` by `seed`.
 
-    schema_prompt: what questions are shown of their databases; None: their input as it is.
+    roles_to_train, mask_history: what of conversations is trained, as the keys of these names say. schema_prompt: what
+    questions are shown of their databases; None: their input as it is.
     """
 
     train: tuple[SourceSpec, ...]
@@ -118,6 +119,8 @@ class DataConfig:
     seed: int
     offline: bool
     schema_prompt: SchemaPromptConfig | None = None
+    roles_to_train: tuple[str, ...] = ("assistant",)
+    mask_history: bool = False
 
     @property
     def as_asked(self) -> DataConfig:
@@ -130,6 +133,7 @@ class DataConfig:
 class ModelConfig:
     """The base model as named, how it is stored, and the prompt template ("" = the tokenizer's own, else alpaca).
 
+    `chat_template`: jinja text in place of both, "" = none; `chat_template_kwargs`: (name, value) pairs that it is given.
     `system_prompt`: the system message of every prompt; "" = none; None = what the template puts by itself, if anything.
     `rope_scaling`: (name, value) pairs in a form that transformers knows; empty = the model's own.
     """
@@ -140,6 +144,8 @@ class ModelConfig:
     template: str
     system_prompt: str | None
     rope_scaling: tuple[tuple[str, float | str], ...]
+    chat_template: str = ""
+    chat_template_kwargs: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

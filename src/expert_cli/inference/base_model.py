@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.templates.chat_template import ChatTemplate, name_of
 from expert_cli.data.templates.template import Template, make_template
+from expert_cli.data.templates.trained import TrainedTurns
 from expert_cli.data.tokenize.encoder import control_tokens, leading_token
 from expert_cli.errors import InputError
 from expert_cli.model.kernels.attention_backends import loaded_with
@@ -66,16 +67,19 @@ def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
 
 def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str) -> Template:
     """Return how a run writes its rows down; alpaca heads the input by what its column is called."""
-    own = None
-    if tokenizer.has_chat_template:
-        own = ChatTemplate(tokenizer.hf.get_chat_template(), tokenizer.render, tokenizer.hf.bos_token or "")
+    model, own, bos_token = run.model, None, tokenizer.hf.bos_token or ""
+    if model.chat_template:
+        own = ChatTemplate(model.chat_template, tokenizer.render, bos_token, name_of(model.chat_template))
+    elif tokenizer.has_chat_template:
+        own = ChatTemplate(tokenizer.hf.get_chat_template(), tokenizer.render, bos_token)
     return make_template(
-        run.model.template,
+        model.template,
         own=own,
         control_tokens=control_tokens(tokenizer.backend),
         eos_token=tokenizer.eos_token,
         bos_token=leading_token(tokenizer.backend),
-        system_prompt=run.model.system_prompt,
-        completion_only=run.data.completion_only,
+        system_prompt=model.system_prompt,
+        chat_template_kwargs=dict(model.chat_template_kwargs),
+        trained=TrainedTurns.of(run.data),
         input_column=input_column,
     )

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import PeftModel
 from safetensors import SafetensorError
 
-from expert_cli.config.adapter_origin import AdapterOrigin
+from expert_cli.config.adapter_origin import PROMPTING, AdapterOrigin
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.templates.segment import Document, Segment
@@ -114,11 +115,13 @@ def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter) -> Expe
     origin.require_base(source.name, source.sha256)
     tokenizer = load_tokenizer(source.folder)
     renderer = PromptRenderer(tokenizer, trained_template(run, tokenizer, origin))
-    if origin.knows_system_prompt and origin.system_prompt != run.model.system_prompt:
-        report.warning(
-            f"system_prompt is {_quoted(run.model.system_prompt)} in the manifest; "
-            f"{_quoted(origin.system_prompt)}, with which the adapter was trained, is used"
-        )
+    asked = origin.prompting(run.model)
+    for name in PROMPTING:
+        written, used = getattr(run.model, name), getattr(asked, name)
+        if used != written:
+            report.warning(
+                f"{name} is {_quoted(written)} in the manifest; {_quoted(used)}, with which the adapter was trained, is used"
+            )
     report.info(f"loading {source.name} with {origin.adapter}")
     return Expert(load_adapted(run, source, origin.adapter), source, renderer)
 
@@ -126,10 +129,12 @@ def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter) -> Expe
 def base_renderer(run: RunConfig, origin: AdapterOrigin, tokenizer: TokenizerInfo) -> PromptRenderer:
     """Return what asks the base model alone: its own chat template (alpaca where it has none), whatever training used.
 
-    A system prompt of the training is said to the base model too. Raises InputError for a template that cannot be used.
+    A system prompt of the training is said to the base model too, and its template is given the same. Raises InputError for a
+    template that cannot be used.
     """
-    system_prompt = origin.system_prompt if origin.knows_system_prompt else run.model.system_prompt
-    own = replace(run, model=replace(run.model, template="", system_prompt=system_prompt))
+    asked = origin.prompting(run.model)
+    given = () if asked.chat_template else asked.chat_template_kwargs
+    own = replace(run, model=replace(asked, template="", chat_template="", chat_template_kwargs=given))
     return PromptRenderer(tokenizer, prompt_template(own, tokenizer, run.data.mapping.input or "input"))
 
 
@@ -170,8 +175,7 @@ def trained_template(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOr
 
     Raises InputError if the manifest now names another prompt template.
     """
-    if origin.knows_system_prompt:
-        run = replace(run, model=replace(run.model, system_prompt=origin.system_prompt))
+    run = replace(run, model=origin.prompting(run.model))
     written = [prompt_template(run, tokenizer, name) for name in (run.data.mapping.input or "input", "context")]
     for template in written:
         if origin.template in ("", template.fingerprint):
@@ -183,5 +187,7 @@ def trained_template(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOr
     )
 
 
-def _quoted(text: str | None) -> str:
-    return "not written" if text is None else json.dumps(text[:60], ensure_ascii=False)
+def _quoted(value: Any) -> str:
+    if value in (None, ()):
+        return "not written"
+    return json.dumps(value[:60] if isinstance(value, str) else dict(value), ensure_ascii=False)

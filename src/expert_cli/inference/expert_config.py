@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -69,7 +69,8 @@ class ExpertConfig:
     """How an expert is asked, as its expert.json says.
 
     template: its name; the template itself is the chat template of the tokenizer beside it. system_prompt: as written, None =
-    not written. input_separator: stands between a row's prompt and its input in the user's turn. end_tokens: token -> id, that
+    not written. chat_template, chat_template_kwargs: the manifest's own, before the run's template was made of them; "" and {}:
+    none. input_separator: stands between a row's prompt and its input in the user's turn. end_tokens: token -> id, that
     of training first. schema_prompt: what a question is shown of its database, which stands in the place of the input; None:
     the input is as it is given.
     """
@@ -84,6 +85,8 @@ class ExpertConfig:
     end_tokens: Mapping[str, int]
     decoding: DecodingConfig
     schema_prompt: SchemaPromptConfig | None = None
+    chat_template: str = ""
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     schema_version: Literal[1] = 1
 
     def as_json(self) -> dict[str, Any]:
@@ -118,6 +121,8 @@ def expert_config(
         dict(sorted(ends.items(), key=lambda end: end[0] != template.end_token)),
         decoding,
         replace(schema_prompt, databases="") if schema_prompt else None,
+        template.given,
+        dict(template.chat_template_kwargs),
     )
 
 

@@ -24,7 +24,8 @@ _ELSEWHERE = {
     "flash_attention_2": "flash_attention flash_attn",
     "optim": "optimizer",
     "dataloader_num_workers": "num_workers",
-    "completion_only_loss": "train_on_inputs",
+    "completion_only_loss": "train_on_inputs train_on_prompt assistant_only_loss",
+    "chat_template_path": "chat_template_jinja",
     "adapter_type": "peft_type use_dora use_rslora",
     "quantization": "load_in_4bit load_in_8bit",
     "text_field": "dataset_text_field",
@@ -46,6 +47,7 @@ OTHER_TOOLS = {name: ours for ours, names in _ELSEWHERE.items() for name in name
 """What other trainers call a thing, and its name here."""
 BY_HAND = {
     "train_on_inputs": "it means the opposite",
+    "train_on_prompt": "it means the opposite",
     "load_in_4bit": 'true is written "int4" there',
     "load_in_8bit": 'true is written "int8" there',
     "use_dora": 'true is written "dora" there',

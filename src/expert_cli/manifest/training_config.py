@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
 
 from expert_cli.manifest.key import key, unused
 from expert_cli.manifest.keys.adapter import AdapterKeys
@@ -12,6 +14,8 @@ from expert_cli.manifest.keys.loader import LoaderKeys
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalKeys
 from expert_cli.manifest.keys.optim import OptimKeys
 from expert_cli.manifest.types import NotNegative, Seed, Text
+
+TurnRole = Literal["system", "developer", "user", "assistant", "tool"]
 
 
 class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, AdapterKeys):
@@ -29,6 +33,19 @@ class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, Adapte
         off="no system message, no default one either",
     )
     """System message of every prompt, in training and after it; "": none, not even the chat template's own."""
+    chat_template_path: Text | None = key(
+        None,
+        "{} writes rows and prompts; rows of whole documents stay as they are",
+        off="prompt_template, else the tokenizer's own chat template, writes rows and prompts",
+    )
+    """File of a chat template in jinja that writes rows and prompts, relative to the manifest, then to the project root."""
+    chat_template_kwargs: dict[str, Any] | None = key(
+        None,
+        lambda given: f"the chat template is given {', '.join(f'{name} {value!r}' for name, value in given.items())}",
+        off="the chat template is given nothing but enable_thinking false, where it reads that",
+    )
+    """What the chat template is given beside messages, in rows and prompts: `{"enable_thinking": true}`; a row's column of this
+    name goes before it."""
     seed: Seed | None = key(
         42, "seed {} for data order, adapter and dropout", why="the same manifest gives the same adapter again"
     )
@@ -40,6 +57,19 @@ class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, Adapte
         why="an expert answers; it need not write questions",
     )
     """Train the answers only, or prompt and answer."""
+    roles_to_train: Annotated[list[TurnRole], Field(min_length=1)] | None = key(
+        ["assistant"],
+        lambda roles: f"turns of {', '.join(roles)} are trained, unless they say otherwise",
+        why="an expert writes what the assistant says; others speak for themselves",
+    )
+    """Whose turns of a conversation are trained that do not say it themselves."""
+    mask_history: bool | None = key(
+        False,
+        "of a row's trained turns the last alone",
+        off="every trained turn of a row",
+        why="each answer of a conversation is an example",
+    )
+    """Train of every row the last of its trained turns alone."""
     use_unsloth: bool | None = unused("the training step here is the tool's own; it needs no patched model")
     """Not used here."""
     memory_clear_every: NotNegative | None = unused(

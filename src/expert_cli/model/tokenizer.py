@@ -53,10 +53,14 @@ class TokenizerInfo:
         /,
         *,
         tools: Sequence[Any] = (),
+        **kwargs: Any,
     ) -> str:
-        """Do so in another template (jinja text), which decides on the thinking. Raises whatever the template raises."""
+        """Do so in another template (jinja text), which decides on the thinking. Raises whatever the template raises.
+
+        kwargs: what else it is given.
+        """
         names = self.hf.special_tokens_map
-        return render_jinja(chat_template, messages, add_generation_prompt, tools=tools, variables=names)
+        return render_jinja(chat_template, messages, add_generation_prompt, tools=tools, variables=names, **kwargs)
 
 
 def load_tokenizer(folder: Path) -> TokenizerInfo:

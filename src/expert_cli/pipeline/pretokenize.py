@@ -9,12 +9,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from expert_cli.config.adapter_origin import PROMPTING
 from expert_cli.config.init_adapter import init_origin, require_same_base
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.plan import LengthRow, length_table, recommend
-from expert_cli.data.rows.pairs import HistoryRows, PairRows
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.sources.data_rows import input_column, locate_data
 from expert_cli.data.sources.folder import require_apart
@@ -62,20 +62,14 @@ def resolve_inputs(run: RunConfig, report: Reporter) -> DataInputs:
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
     rows = first_rows(run.data, located.train)
-    if rows.is_whole_text and run.model.system_prompt is not None:
-        report.warning(
-            "system_prompt: rows of whole documents are trained as they are; it stands in later prompts alone"
-        )
-    kind = _kind(rows.kind, run, located)
-    inputs = DataInputs(located, tokenizer, prompt_template(run, tokenizer, ""), kind, file_hashes(run.store), source)
+    of_prompts = [name for name in PROMPTING if getattr(run.model, name) not in (None, "", ())]
+    of_prompts += ["system_prompt"] if run.model.system_prompt == "" else []
+    if rows.is_whole_text and of_prompts:
+        names = ", ".join(of_prompts)
+        report.warning(f"{names}: rows of whole documents are trained as they are; it stands in later prompts alone")
+    template = prompt_template(run, tokenizer, "")
+    inputs = DataInputs(located, tokenizer, template, rows.kind, file_hashes(run.store), source)
     return _headed(inputs, run) if inputs.template.heads_input and "input" in rows.roles else inputs
-
-
-def _kind(first: str, run: RunConfig, located: LocatedData) -> str:
-    """Return the kind that names the store's masking rule: pairs have that of a history where some source has one."""
-    others = (*located.train[1:], *located.validation) if first == PairRows.kind else ()
-    kinds = {first, *(first_rows(run.data, [other]).kind for other in others)}
-    return HistoryRows.kind if HistoryRows.kind in kinds else first
 
 
 def training_inputs(run: RunConfig, report: Reporter) -> DataInputs:

@@ -21,7 +21,9 @@ SLACK_SECONDS = 60.0
 RenderChat = Callable[[Sequence[Mapping[str, Any]], bool], str]
 """(messages, add_generation_prompt) -> text."""
 RenderJinja = Callable[..., str]
-"""(jinja text, messages, add_generation_prompt) -> text; tools=[...] where there are some."""
+"""(jinja text, messages, add_generation_prompt) -> text; tools=[...] and what else it is given, where there is some."""
+GIVEN = frozenset(("messages", "tools", "documents", "add_generation_prompt", "strftime_now", "variables"))
+"""What a template is given by these names already."""
 
 
 @dataclass
@@ -54,15 +56,18 @@ def render_jinja(
     *,
     tools: Sequence[Any] = (),
     variables: Mapping[str, Any] | None = None,
+    **kwargs: Any,
 ) -> str:
     """Render a template as transformers would, in a sandbox with limits of size and time, for each and for all it renders.
 
-    variables: what else the template may read, such as a tokenizer's `bos_token`. Raises whatever the template raises.
+    variables: what else the template may read, such as a tokenizer's `bos_token`. kwargs: what a row gives it. Raises whatever
+    the template raises.
     """
     from expert_cli.utils import jinja_sandbox  # the light side does without jinja2
 
     settings = {
         **(variables or {}),
+        **kwargs,
         "messages": messages,
         "tools": list(tools) or None,
         "documents": None,

@@ -250,7 +250,7 @@ def test_an_empty_config_of_a_base_model_is_one_row(tmp_path: Path, block: objec
 
 
 ALTERNATIVES: tuple[Any, ...] = (
-    *(True, False, 3, 512, 0.25, 0.75, "x", "7s", ["q_proj"], {"num_cycles": 2.0}, {"use_reentrant": True}),
+    *(True, False, 3, 512, 0.25, 0.75, "x", "7s", ["q_proj"], ["tool"], {"num_cycles": 2.0}, {"use_reentrant": True}),
     *dict.fromkeys(
         option
         for field in TrainingConfig.model_fields.values()

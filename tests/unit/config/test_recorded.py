@@ -56,6 +56,7 @@ LATER = {
     *FieldMapping.model_fields,
     *Task.model_fields,
     "revision",
+    "chat_template",
 }
 """Names of keys that came later."""
 SETTINGS = ("model", "adapter", "optim", "loader", "compute")

@@ -16,6 +16,7 @@ METHOD = "grpo"
 UNUSED = {
     "answers are drawn and trained as they come, rows of no store": (
         *("max_seq_length", "packing", "overflow", "group_by_length", "completion_only_loss", "pretokenized_cache"),
+        *("roles_to_train", "mask_history"),
     ),
     "the mean reward of a step's answers is logged; evaluate judges the adapter": (
         *("eval_strategy", "eval_steps", "metric_for_best_model", "greater_is_better", "early_stopping_patience"),

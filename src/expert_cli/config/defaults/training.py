@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from expert_cli.config.chat_template import read_chat_template
 from expert_cli.config.places import place_of
 from expert_cli.config.run_config import ModelConfig
 from expert_cli.config.settings import Settings
@@ -21,8 +22,9 @@ from expert_cli.manifest.training_config import TrainingConfig
 Config = Settings[TrainingConfig]
 
 
-def model(base: Settings[Base], config: Config) -> ModelConfig:
-    """Return the base model to load."""
+def model(base: Settings[Base], config: Config, folders: Sequence[Path] = (Path(),)) -> ModelConfig:
+    """Return the base model to load. folders: where a relative `chat_template_path` is looked for, in this order."""
+    written = config.use("chat_template_path")
     base.use("alias")
     return base.block(
         ModelConfig,
@@ -30,6 +32,8 @@ def model(base: Settings[Base], config: Config) -> ModelConfig:
         template=base.use("prompt_template") or "",
         system_prompt=config.use("system_prompt"),
         rope_scaling=_rope(base),
+        chat_template=read_chat_template(place_of(written, folders)) if written else "",
+        chat_template_kwargs=tuple(sorted((config.use("chat_template_kwargs") or {}).items())),
     )
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:  # what a kind of rows is read from, and what writes it down
     from expert_cli.data.templates.template import Template
 
 _MOST_EXAMPLES = 5
+TOOLS, KWARGS = "tools", "chat_template_kwargs"
+BESIDE = (TOOLS, KWARGS)
+"""What a row has for its chat template beside turns."""
 Shown = Callable[[str, str, str, str], str]
 """What a row is shown of its database, from its name, the row's input, question and answer. Raises InputError."""
 
@@ -29,14 +32,15 @@ Shown = Callable[[str, str, str, str], str]
 class Message:
     """One turn of a conversation; role is "system", "developer", "user", "assistant" or "tool".
 
-    trained: False for an answer that carries no loss. fields: what else the turn has that chat templates read
-    (reasoning_content, tool_calls, tool_call_id, name), as JSON, "" = nothing. A first turn of the role "tools" is none of
-    the conversation: its content is the JSON list of the tools that the assistant may call.
+    trained: whether it carries loss, as the row says; None: the row does not say. fields: what else the turn has that chat
+    templates read (reasoning_content, tool_calls, tool_call_id, name), as JSON, "" = nothing. First turns of the roles in
+    BESIDE are none of the conversation: their content is JSON, the list of tools, the object of what else the chat template
+    is given.
     """
 
     role: str
     content: str
-    trained: bool = True
+    trained: bool | None = None
     fields: str = ""
 
 
@@ -56,6 +60,8 @@ class Rows(ABC):
     kind: its name. roles: the columns that it reads, as `Columns` calls them; answer_role: the one that every row has.
     is_whole_text: whether a row is written in a template already. several_answers: whether one may have several answers.
     row_forms: rows as files hold them, by what they are called.
+    later_roles: those whose columns rows of this kind came to read under the same rule: a store whose build did not know them
+    and left such a column unread is built anew.
     masking_rule: which tokens of a row are trained, and what stands around it; rendered_rule: the same for a template that
     looks into rows, opens answers otherwise than the first rule took it, or whose tokenizer has markers that the first rule
     knew only as special tokens. Part of a store's key: raise both whenever a row becomes other tokens or another mask.
@@ -68,6 +74,7 @@ class Rows(ABC):
     kind: ClassVar[str]
     roles: ClassVar[tuple[str, ...]]
     answer_role: ClassVar[str]
+    later_roles: ClassVar[tuple[str, ...]] = ()
     is_whole_text: ClassVar[bool]
     several_answers: ClassVar[bool] = False
     row_forms: ClassVar[Mapping[str, Form]]

@@ -25,6 +25,8 @@ USUAL_NAMES = {
     "system": ("system",),
     "history": ("history",),
     "parallel_tool_calls": ("parallel_tool_calls",),
+    "chat_template_kwargs": ("chat_template_kwargs",),
+    "segments": ("segments",),
     "weight": ("weight",),
     "train": ("train",),
 }
@@ -57,6 +59,8 @@ class Columns:
 
     tools, system, history: what a conversation has beside its messages or its last question and answer: the tools that may be
     called, its system message, earlier questions and answers. parallel_tool_calls: whether a turn may call several.
+    chat_template_kwargs: what the chat template is given for this row. segments: pieces of a document that say whether they are
+    trained.
     weight, train: whether a row is trained, which rows of every kind may say. database: names the database of a pair.
     turns: no column; what is called how in the turns of one.
     """
@@ -70,6 +74,8 @@ class Columns:
     system: str = ""
     history: str = ""
     parallel_tool_calls: str = ""
+    chat_template_kwargs: str = ""
+    segments: str = ""
     weight: str = ""
     train: str = ""
     database: str = ""

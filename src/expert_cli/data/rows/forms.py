@@ -85,10 +85,6 @@ PAIR_FORMS: Mapping[str, Form] = MappingProxyType(
         "question and answer": Form({"question": "How many?", "context": "4 boats", "answer": "Four."}),
         "prompt and completion": Form({"prompt": "How many?", "completion": "Four."}),
         "prompt and completion of messages": Form({"prompt": [_ASKED], "completion": [_ANSWER]}),
-    }
-)
-HISTORY_FORMS: Mapping[str, Form] = MappingProxyType(
-    {
         "Alpaca with system and history": Form(
             {
                 "instruction": "How many?",
@@ -105,5 +101,12 @@ HISTORY_FORMS: Mapping[str, Form] = MappingProxyType(
                 "tools": _TOOLS,
             }
         ),
+    }
+)
+SEGMENT_FORMS: Mapping[str, Form] = MappingProxyType(
+    {
+        "axolotl, input_output": Form(
+            {"segments": [{"label": False, "text": "How many?"}, {"label": True, "text": "Four."}]}
+        )
     }
 )

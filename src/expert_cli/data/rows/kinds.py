@@ -15,7 +15,8 @@ from expert_cli.data.rows.columnar import Example, Message, Rows
 from expert_cli.data.rows.columns import FLAGS, ColumnNames, Columns
 from expert_cli.data.rows.forms import Form
 from expert_cli.data.rows.messages import MessageRows
-from expert_cli.data.rows.pairs import HistoryRows, PairRows
+from expert_cli.data.rows.pairs import PairRows
+from expert_cli.data.rows.segments import SegmentRows
 from expert_cli.data.rows.validation import answer_of, answers_of
 from expert_cli.errors import InputError
 
@@ -65,7 +66,7 @@ class TextRows(Rows):
 
 
 KINDS: Mapping[str, type[Rows]] = MappingProxyType(
-    {rows.kind: rows for rows in (MessageRows, TextRows, HistoryRows, PairRows)}
+    {rows.kind: rows for rows in (MessageRows, TextRows, SegmentRows, PairRows)}
 )
 """The kinds by name. Columns are theirs of which the first one says so; the last one says what is missing."""
 

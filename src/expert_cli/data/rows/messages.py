@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from sys import getsizeof
-from typing import TYPE_CHECKING, ClassVar
+from types import NoneType
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from expert_cli.data.rows.columnar import Example, Message, Rows
+from expert_cli.data.rows.columnar import BESIDE, KWARGS, TOOLS, Example, Message, Rows
 from expert_cli.data.rows.columns import ColumnNames, Columns, mapping_text
 from expert_cli.data.rows.forms import MESSAGE_FORMS, Form
 from expert_cli.data.rows.turn import has_name, parsed, read_turns, written
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _TURN_BYTES = 200
 """What a turn takes in memory beside its text."""
-_BEFORE = ("system", "developer", "tools")
+_BEFORE = ("system", "developer", *BESIDE)
 """The roles that ask nothing."""
 Conversation = tuple[Message, ...]
 
@@ -32,7 +33,8 @@ class MessageRows(Rows):
     """Conversations: a tuple of messages each, which ends with an assistant turn."""
 
     kind = "messages"
-    roles = ("messages", "tools", "system", "parallel_tool_calls")
+    roles = ("messages", "tools", "system", "parallel_tool_calls", KWARGS)
+    later_roles = (KWARGS,)
     answer_role = "messages"
     masking_rule = rendered_rule = "5"
     several_answers = True
@@ -50,9 +52,9 @@ class MessageRows(Rows):
                 f'{names.where}: rows hold both a conversation ("{column}") and a pair ("{instruction}", "{response}")',
                 f'Write "field_mapping": {json.dumps({"messages": column})} or {mapping_text(instruction, response)}.',
             )
-        beside = {role: names.named_or_usual(role) for role in ("tools", "system")}
-        parallel = names.usual("parallel_tool_calls")
-        return Columns(messages=column, parallel_tool_calls=parallel, turns=names.turns(), **beside) if column else None
+        beside: dict[str, Any] = {role: names.named_or_usual(role) for role in ("tools", "system")}
+        beside |= {role: names.usual(role) for role in ("parallel_tool_calls", KWARGS)}
+        return Columns(messages=column, turns=names.turns(), **beside) if column else None
 
     def append(self, fields: Mapping[str, object], columns: Columns) -> None:
         """Take the turns up to the last one of the assistant, which is the answer."""
@@ -101,7 +103,7 @@ def said_in(turns: Conversation) -> tuple[str, ...]:
     """Return all that a conversation says, and which turns are not trained: two that say the same are repeats."""
     plain = (part for turn in turns for part in (turn.role, turn.content))
     more = (turn.fields for turn in turns if turn.fields)
-    untrained = (f"{number} is not trained" for number, turn in enumerate(turns) if not turn.trained)
+    untrained = (f"{number} is not trained" for number, turn in enumerate(turns) if turn.trained is False)
     return (*plain, *more, *untrained)
 
 
@@ -122,7 +124,7 @@ def up_to_answer(messages: Sequence[Message]) -> Conversation:
     answers = [number for number, message in enumerate(messages) if message.role == "assistant"]
     if not answers:
         raise BadRow("no assistant turn")
-    if not any(messages[number].trained for number in answers):
+    if all(messages[number].trained is False for number in answers) and not any(turn.trained for turn in messages):
         raise BadRow("no assistant turn is to be trained")
     last = messages[answers[-1]]
     if not last.content.strip() and "tool_calls" not in last.fields:
@@ -131,18 +133,30 @@ def up_to_answer(messages: Sequence[Message]) -> Conversation:
 
 
 def beside(fields: Mapping[str, object], columns: Columns, messages: Sequence[Message]) -> Iterator[Message]:
-    """Yield the tools that may be called and the system message, where they stand in columns of their own. Raises BadRow."""
+    """Yield tools, arguments of the chat template and the system message that stand in columns of their own. Raises BadRow."""
     tools = fields.get(columns.tools) if columns.tools else None
     if isinstance(tools, str):
         tools = parsed(tools, columns.tools) if tools.strip() else None
     if tools:
         if not isinstance(tools, list) or not all(map(has_name, tools)):
             raise BadRow(f'"{columns.tools}" is not a list of tools with names')
-        yield Message("tools", written(tools, columns.tools))
+        yield Message(TOOLS, written(tools, columns.tools))
+    if given := _kwargs(fields, columns.chat_template_kwargs):
+        yield Message(KWARGS, written(given, columns.chat_template_kwargs))
     if columns.system and fields.get(columns.system) not in (None, ""):
         if messages and messages[0].role == "system":
             raise BadRow(f'"{columns.system}" and the first message are both a system message')
         yield Message("system", text_of(fields, columns.system))
+
+
+def _kwargs(fields: Mapping[str, object], column: str) -> dict[str, object]:
+    """What a row gives its chat template; a field of Parquet that a row does not have is null there."""
+    given = fields.get(column) if column else None
+    if isinstance(given, str):
+        given = parsed(given, column) if given.strip() else None
+    if not isinstance(given, (dict, NoneType)):
+        raise BadRow(f'"{column}" is {type_name(given)}, not an object')
+    return {name: value for name, value in (given or {}).items() if value is not None}
 
 
 def _require_single_calls(fields: Mapping[str, object], columns: Columns, messages: Sequence[Message]) -> None:

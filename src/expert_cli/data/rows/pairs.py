@@ -1,4 +1,4 @@
-"""Rows of a question and its answer, of what stands before them in columns of their own, and of prompts that are messages."""
+"""Rows of a question and its answer, with what stands before them in columns of their own, and of prompts that are messages."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from expert_cli.data.rows.columnar import Example, Message, Rows, Shown
+from expert_cli.data.rows.columnar import KWARGS, Example, Message, Rows, Shown
 from expert_cli.data.rows.columns import ColumnNames, Columns
-from expert_cli.data.rows.forms import HISTORY_FORMS, PAIR_FORMS, Form
+from expert_cli.data.rows.forms import PAIR_FORMS, Form
 from expert_cli.data.rows.messages import Conversation, beside, length_of, memory_of, said_in, up_to_answer
 from expert_cli.data.rows.turn import read_turns
 from expert_cli.data.rows.validation import BadRow, answer_of, answers_of, text_of, texts_of, type_name
@@ -20,20 +20,24 @@ if TYPE_CHECKING:
     from expert_cli.data.templates.segment import Document
     from expert_cli.data.templates.template import Template
 
+_BESIDE = ("system", "history", "tools", KWARGS)
+"""What a pair may have beside question and answer."""
+
 
 @dataclass
 class PairRows(Rows):
     """A question, what stands below it ("" = nothing), and the answer. database: of each its name, "" = none; [] = of all.
 
-    talks: the conversation that ends with question and answer, where there is more to it than these; () = there is not; [] =
-    of all.
+    A system message, earlier questions and answers, tools and arguments of the chat template may stand before them. talks: the
+    conversation that ends with question and answer, where there is more to it than these; () = there is not; [] = of all.
     """
 
     kind = "pair"
-    roles: ClassVar[tuple[str, ...]] = ("instruction", "input", "response")
+    roles: ClassVar[tuple[str, ...]] = ("instruction", "input", "response", *_BESIDE)
     answer_role = "response"
     masking_rule = "1"
     rendered_rule = "3"
+    later_roles = _BESIDE
     is_whole_text = False
     row_forms: ClassVar[Mapping[str, Form]] = PAIR_FORMS
 
@@ -46,17 +50,21 @@ class PairRows(Rows):
     @classmethod
     def choose(cls, names: ColumnNames) -> Columns | None:
         instruction, response = names.mapped("instruction"), names.mapped("response")
-        database, turns = names.mapped("database"), names.turns()
+        find = names.mapped if instruction and response else names.named_or_usual
+        more: dict[str, Any] = {role: find(role) for role in _BESIDE[:-1]}
+        more |= {"database": names.mapped("database"), "turns": names.turns(), _BESIDE[-1]: names.usual(_BESIDE[-1])}
         if instruction and response:
-            return Columns(instruction, names.mapped("input"), response, database=database, turns=turns)
+            return Columns(instruction, names.mapped("input"), response, **more)
         response = response or _only_response(names, instruction)
         instruction = instruction or names.usual("instruction", other_than=response)
         if not instruction:
             raise names.unclear(f'no column is recognized as the instruction beside "{response}"', "", response)
-        return Columns(instruction, names.named_or_usual("input"), response, database=database, turns=turns)
+        return Columns(instruction, names.named_or_usual("input"), response, **more)
 
     @classmethod
     def of_texts(cls, texts: Texts, columns: Columns) -> Rows | None:
+        if any(getattr(columns, role) for role in _BESIDE):
+            return None
         answers = answers_of(texts.get(columns.response))
         questions = None if answers is None else texts_of(texts.get(columns.instruction))
         if answers is None or questions is None:
@@ -76,7 +84,7 @@ class PairRows(Rows):
         response = answer_of(fields, columns.response)
         named = bool(columns.database) and fields.get(columns.database) is not None
         database = text_of(fields, columns.database) if named else ""
-        before = tuple(self.before(fields, columns))
+        before = (*beside(fields, columns, ()), *_history(fields, columns))
         self.instruction.append(instruction)
         self.input.append(given)
         self.response.append(response)
@@ -84,10 +92,6 @@ class PairRows(Rows):
             self.database.append(database)
         asked = (Message("user", instruction), Message("assistant", response))
         self.talks.append((*before, *asked) if before else ())
-
-    def before(self, fields: Mapping[str, object], columns: Columns) -> Iterable[Message]:  # noqa: ARG002
-        """Return what stands before the question. Raises BadRow."""
-        return ()
 
     def _append_messages(self, fields: Mapping[str, object], columns: Columns) -> None:
         """Take a prompt and a completion that are messages, as TRL has them: of these the completion's answers are trained."""
@@ -98,7 +102,7 @@ class PairRows(Rows):
         prompt = self._turns_of(fields, columns.instruction, "user", columns)
         completion = self._turns_of(fields, columns.response, "assistant", columns)
         answers = up_to_answer(completion)
-        asked = (replace(turn, trained=turn.role != "assistant") for turn in prompt)
+        asked = (replace(turn, trained=False if turn.role == "assistant" else turn.trained) for turn in prompt)
         turns = (*beside(fields, columns, prompt), *asked, *answers)
         self.instruction.append(turns[-2].content if len(turns) > 1 else "")
         self.input.append("")
@@ -110,6 +114,9 @@ class PairRows(Rows):
         if not isinstance(fields.get(key), list):
             return [Message(role, text_of(fields, key))]
         return read_turns(fields.get(key), key, columns.turns, self.ignored)
+
+    def columns(self) -> list[list[str]]:
+        return [self.instruction, self.input, self.response]
 
     def content(self, row: int) -> tuple[str, ...]:
         return (*super().content(row), *said_in(self._talk(row)))
@@ -176,46 +183,16 @@ class PairRows(Rows):
         return (*talk[:-2], replace(talk[-2], content=asked), talk[-1])
 
 
-@dataclass
-class HistoryRows(PairRows):
-    """Pairs with a system message, earlier questions and answers, or tools in columns of their own."""
-
-    kind = "history"
-    roles = ("instruction", "input", "response", "system", "history", "tools")
-    masking_rule = "history 1"
-    rendered_rule = "history 1"
-    several_answers = True
-    row_forms: ClassVar[Mapping[str, Form]] = HISTORY_FORMS
-
-    @classmethod
-    def choose(cls, names: ColumnNames) -> Columns | None:
-        all_named = names.mapping.instruction and names.mapping.response
-        find = names.mapped if all_named else names.named_or_usual
-        more: dict[str, Any] = {role: find(role) for role in ("system", "history", "tools")}
-        pair = super().choose(names) if any(more.values()) else None
-        return replace(pair, **more) if pair else None
-
-    @classmethod
-    def has(cls, columns: Columns) -> bool:
-        return super().has(columns) and bool(columns.system or columns.history or columns.tools)
-
-    @classmethod
-    def of_texts(cls, texts: Texts, columns: Columns) -> Rows | None:  # noqa: ARG003
-        return None
-
-    def columns(self) -> list[list[str]]:
-        return [self.instruction, self.input, self.response]
-
-    def before(self, fields: Mapping[str, object], columns: Columns) -> Iterable[Message]:
-        yield from beside(fields, columns, ())
-        history = fields.get(columns.history) if columns.history else None
-        if history not in (None, "") and not isinstance(history, list):
-            raise BadRow(f'"{columns.history}" is {type_name(history)}, not a list of [question, answer]')
-        for said in history or ():
-            if not isinstance(said, list) or len(said) != 2:
-                raise BadRow(f'"{columns.history}" is not a list of [question, answer]')
-            for role, text in zip(("user", "assistant"), said, strict=True):
-                yield Message(role, text_of({columns.history: text}, columns.history))
+def _history(fields: Mapping[str, object], columns: Columns) -> Iterable[Message]:
+    """Yield earlier questions and answers. Raises BadRow."""
+    history = fields.get(columns.history) if columns.history else None
+    if history not in (None, "") and not isinstance(history, list):
+        raise BadRow(f'"{columns.history}" is {type_name(history)}, not a list of [question, answer]')
+    for said in history or ():
+        if not isinstance(said, list) or len(said) != 2:
+            raise BadRow(f'"{columns.history}" is not a list of [question, answer]')
+        for role, text in zip(("user", "assistant"), said, strict=True):
+            yield Message(role, text_of({columns.history: text}, columns.history))
 
 
 def _are_messages(value: object) -> bool:

@@ -29,7 +29,7 @@ ROLES: Mapping[str, str] = MappingProxyType(
 )
 """The roles of a conversation, OpenAI's, ShareGPT's and LLaMA-Factory's, and what they are here."""
 _WEIGHTS: Mapping[str, bool] = {"weight": True, "train": True, "loss": True, "loss_mask": True, "masked": False}
-"""Whether an answer is trained, as OpenAI, axolotl and others write it, and whether 1 or true says that it is."""
+"""Whether a turn is trained, as OpenAI, axolotl and others write it, and whether 1 or true says that it is."""
 REASONING = ("reasoning_content", "thinking", "reasoning")
 _CARRIED: Mapping[str, tuple[type, str]] = {
     **dict.fromkeys(REASONING, (str, "assistant")),
@@ -98,7 +98,7 @@ def _message(turn: object, names: TurnNames, ignored: set[str]) -> Message:
     more = _beside_what_is_said(turn, names, role, (role_key, content_key))
     content = _content(turn.get(content_key), more)
     carried = _carried(more, role)
-    trained = _is_trained(more, role)
+    trained = _is_trained(more)
     ignored.update(
         name for name, value in more.items() if name not in (*carried, *_WEIGHTS) and value not in ("", [], {})
     )
@@ -192,12 +192,9 @@ def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
     return {name: more[name] for name, (_, of) in _CARRIED.items() if role == of and more.get(name)}
 
 
-def _is_trained(more: Mapping[str, object], role: str) -> bool:
-    """Whether a turn carries loss, as its weight or another of these fields says."""
+def _is_trained(more: Mapping[str, object]) -> bool | None:
+    """Whether a turn carries loss, as its weight or another of these fields says; None where none does."""
     said = {
         name: flag_of(more[name], f'a message\'s "{name}"') == kept for name, kept in _WEIGHTS.items() if name in more
     }
-    for name, trained in said.items():
-        if trained and role != "assistant":
-            raise BadRow(f'a message of the role "{role}" has "{name}": {more[name]!r}, but only answers are trained')
-    return all(said.values())
+    return all(said.values()) if said else None

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.rows.cache import Unchanged
 from expert_cli.data.rows.columnar import RowReport
-from expert_cli.data.rows.columns import COLUMN_RULE
+from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES
+from expert_cli.data.rows.kinds import kind_named
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.rows.selection import RowSelection, Split, select_rows
 from expert_cli.data.store.documents import Documents, data_files
 from expert_cli.data.store.files import FileHashCache
-from expert_cli.data.store.inspect import StoreState, has_stores, inspect_store, read_stats, store_kind
+from expert_cli.data.store.inspect import StoreState, has_stores, inspect_store, left_unread, read_stats, store_kind
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.token_store import Contents, build
 from expert_cli.data.templates.template import input_heading
@@ -75,6 +76,9 @@ def store_state(
     state = inspect_store(folder, key, inputs.hashes, hash_all=verify)
     if folder.is_dir():
         inputs.hashes.save()
+    home = folder / key.sha256[:12]
+    if state.state == "hit" and (column := left_unread(read_stats(home), kind_named(inputs.kind))):
+        state = StoreState("stale", f'{home} was built before the column "{column}" was read')
     return key, state
 
 
@@ -115,7 +119,7 @@ def tokenize(
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
     build_ = begun or _Build(data, inputs, report)
     contents = Contents(build_.splits, build_.shards, build_.stats, files.require, expert)
-    home = build(folder, key, contents, inputs.hashes, report, force=force)
+    home = build(folder, key, contents, inputs.hashes, report, force=force or state.state == "stale")
     status = "built" if state.state == "missing" else "rebuilt"
     return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())
 
@@ -229,6 +233,7 @@ def _split_stats(
         "forms": dict(forms),
         "encoder": encoder,
         "rule_of_columns": COLUMN_RULE,
+        "known_columns": [*USUAL_NAMES],
     }
 
 

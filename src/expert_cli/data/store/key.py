@@ -23,6 +23,7 @@ from expert_cli.data.schema_prompt.rank import SCHEMA_PROMPT_RULE
 from expert_cli.data.sources.hub import refuse_damaged
 from expert_cli.data.store.files import FORMAT, FileHashCache
 from expert_cli.data.templates.template import Template
+from expert_cli.data.templates.trained import TrainedTurns
 from expert_cli.utils.redaction import redacted
 from expert_cli.utils.text import change
 
@@ -72,7 +73,7 @@ def store_key(
         "tokenizer": tokenizer,
         "template": template,
         "mapping": json.dumps(mapping),
-        "masking": f"{masking}, {'answers' if data.completion_only else 'everything'}",
+        "masking": f"{masking}, {TrainedTurns.of(data)}",
     }
     if data.schema_prompt:
         files = [[path.name, hash_cache.sha256(path)] for path in data.schema_prompt.files()]

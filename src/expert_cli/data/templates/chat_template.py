@@ -3,7 +3,7 @@
 What a run trains with is rendered from the text that it leaves beside its adapter, so the two cannot differ. The changes
 stand around the template, never in it:
 
-    {%- if enable_thinking is not defined %}{%- set enable_thinking = false %}{%- endif %}    what training rendered with
+    {%- if enable_thinking is not defined %}{%- set enable_thinking = false %}{%- endif %}    chat_template_kwargs
     {%- macro strftime_now(format) %}...                                         the day that training rendered with
     {%- if messages[0]['role'] != 'system' %}                                    system_prompt: a text
     {%- set messages = [{'role': 'system', 'content': "Be brief."}] + messages %}
@@ -13,14 +13,27 @@ stand around the template, never in it:
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import starmap
+from types import MappingProxyType
 from typing import Any
 
 from expert_cli.errors import InputError
-from expert_cli.utils.chat_rendering import DATE, RenderJinja, render_jinja, render_safely
+from expert_cli.utils.chat_rendering import DATE, GIVEN, RenderJinja, render_jinja, render_safely
+
+OWN = "the tokenizer's own chat template"
+"""The name of a template that the base model brings along."""
+
+
+def name_of(jinja: str) -> str:
+    """Return the name of a template that the manifest brings along, which is another one for another text."""
+    return f"chat_template_path {hashlib.sha256(jinja.encode()).hexdigest()[:16]}"
+
 
 AS_ANSWERED = "{#- opened as answered #}"
 """Marks a template whose generation prompt was cut: see `_opened_as_answered`."""
@@ -33,18 +46,27 @@ _DATES = re.compile(r"""strftime_now\s*\(\s*(['"])(.*?)\1\s*\)""")
 class ChatTemplate:
     """A chat template's text and what renders it, with the names of the special tokens of the tokenizer that it came with.
 
-    bos_token: what that tokenizer calls the beginning of a text, "" = nothing; the template may put it, or not.
+    bos_token: what that tokenizer calls the beginning of a text, "" = nothing; the template may put it, or not. name: what
+    tells it from others.
     """
 
     jinja: str
     render: RenderJinja = render_jinja
     bos_token: str = ""
+    name: str = OWN
 
     def __call__(
-        self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool, tools: Sequence[Any] = ()
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool,
+        tools: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] = MappingProxyType({}),
     ) -> str:
-        """Return a conversation ({"role", "content"} each, and what else the template reads) as text."""
-        more: dict[str, Any] = {"tools": tools} if tools else {}
+        """Return a conversation ({"role", "content"} each, and what else the template reads) as text.
+
+        kwargs: what else the template is given.
+        """
+        more: dict[str, Any] = {"tools": tools, **kwargs} if tools else {**kwargs}
         return self.render(self.jinja, messages, add_generation_prompt, **more)
 
     def after(self, *lines: str) -> ChatTemplate:
@@ -57,25 +79,32 @@ class ChatTemplate:
 
 
 def as_trained(
-    template: ChatTemplate, *, system_prompt: str | None, control_tokens: Collection[str], bos_token: str
+    template: ChatTemplate,
+    *,
+    system_prompt: str | None,
+    kwargs: Mapping[str, Any],
+    control_tokens: Collection[str],
+    bos_token: str,
 ) -> ChatTemplate:
     """Return the template that a run trains with, which needs no argument and no system message from its caller.
 
     system_prompt: the system message of conversations that have none; "": none, not even the template's default; None: as
-    the template has it. bos_token: what the tokenizer puts before a text; it stands there where the template puts none.
-    Raises InputError: a system prompt with a control token in it, a template that takes no system message or always puts one.
+    the template has it. kwargs: what it is given where its caller gives nothing. bos_token: what the tokenizer puts before a
+    text; it stands there where the template puts none.
+    Raises InputError: a system prompt or an argument with a control token in it, an argument that the template does not read, a
+    template that takes no system message or always puts one.
     """
-    found = next((token for token in control_tokens if token in (system_prompt or "")), "")
-    if found:
-        raise InputError(f"system_prompt holds the control token {found}", "Take it out: the template puts its own.")
+    for key, said in (("system_prompt", system_prompt or ""), ("chat_template_kwargs", literal(kwargs))):
+        if found := next((token for token in control_tokens if token in said), ""):
+            raise InputError(f"{key} holds the control token {found}", "Take it out: the template puts its own.")
+    require_read(template.jinja, kwargs)
+    template = template.after(*starmap(_default, kwargs.items()))
     if system_prompt:
         template = _saying(template, system_prompt)
     elif system_prompt is not None:
         template = _without_default(template, bos_token)
-    if "enable_thinking" in template.jinja:
-        template = template.after(
-            "{%- if enable_thinking is not defined %}{%- set enable_thinking = false %}{%- endif %}"
-        )
+    if "enable_thinking" in template.jinja and "enable_thinking" not in kwargs:
+        template = template.after(_default("enable_thinking", False))
     if "strftime_now" in template.jinja:
         template = template.after(_one_day(template.jinja))
     template = _opened_as_answered(template)
@@ -110,9 +139,37 @@ def _opened_as_answered(template: ChatTemplate) -> ChatTemplate:
     )
 
 
-def literal(value: str | Mapping[str, str]) -> str:
-    """Return a text, or texts by name, as jinja spells them in an expression."""
-    return json.dumps(value, ensure_ascii=False)
+def _default(name: str, value: object) -> str:
+    return f"{{%- if {name} is not defined %}}{{%- set {name} = {literal(value)} %}}{{%- endif %}}"
+
+
+def require_read(jinja: str, names: Iterable[str]) -> None:
+    """Raise InputError if a template is to be given something that it does not read, or that is given to it anyway."""
+    for name in names:
+        if name in GIVEN or not name.isidentifier() or name not in _variables(jinja):
+            known = ", ".join(sorted(_variables(jinja) - GIVEN)) or "nothing"
+            raise InputError(
+                f"chat_template_kwargs: the chat template reads no {json.dumps(name, ensure_ascii=False)}; it reads {known}",
+                "Leave it out, or use a chat template that reads it.",
+            )
+
+
+@lru_cache
+def _variables(jinja: str) -> frozenset[str]:
+    from jinja2 import meta  # the light side does without it
+
+    from expert_cli.utils.jinja_sandbox import parse_template
+
+    return frozenset(meta.find_undeclared_variables(parse_template(jinja)))
+
+
+def literal(value: object) -> str:
+    """Return a value of JSON as jinja spells it in an expression."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{literal(name)}: {literal(inner)}' for name, inner in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(literal, value))}]"
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _saying(template: ChatTemplate, text: str) -> ChatTemplate:

@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import pairwise, repeat
+from operator import itemgetter
 from typing import NamedTuple
 
+from expert_cli.data.rows.columnar import Message
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Document, Segment
 from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS, any_of
+from expert_cli.data.templates.trained import TrainedTurns
 from expert_cli.data.templates.watched import Watched, watched_by
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import render_safely
@@ -86,7 +89,7 @@ class CompiledTemplate:
 
 @dataclass(frozen=True)
 class TemplateCompiler:
-    """Compiles a template; `chat` is the template as it is trained with, the tokens are the tokenizer's.
+    """Compiles a template; `chat` is the template as it is trained with, the tokens are the tokenizer's, trained: which turns.
 
     reads: the fields of conversations that the template was seen to read.
     """
@@ -95,7 +98,7 @@ class TemplateCompiler:
     control_tokens: frozenset[str]
     eos_token: str
     bos_token: str
-    completion_only: bool
+    trained: TrainedTurns
     reads: set[str] = field(default_factory=set, repr=False, compare=False)
 
     @cached_property
@@ -109,13 +112,13 @@ class TemplateCompiler:
         chat = self.chat.thinking()
         return self if chat == self.chat else replace(self, chat=chat)
 
-    def compile(self, roles: tuple[str, ...], untrained: frozenset[int] = frozenset()) -> CompiledTemplate:
-        """Return the template compiled for `roles`, the last of which is the answer's; `untrained`: answers without loss.
+    def compile(self, roles: tuple[str, ...], trained: tuple[bool, ...] = ()) -> CompiledTemplate:
+        """Return the template compiled for `roles`, the last of which is the answer's; `trained`: which are, () = by role.
 
         The document is what the template renders for the whole conversation, up to the end token of the last answer. An
         answer begins where the generation prompt ends, so what the template puts between the two is the answer's; where
-        the generation prompt is no beginning of the document, with the content. Raises InputError if the template refuses
-        the roles or does not show every message exactly once.
+        the generation prompt is no beginning of the document, with the content, as another's turn does. Raises InputError if
+        the template refuses the roles or does not show every message exactly once.
         """
         messages = [{"role": role, "content": f"\t{_place(i)}\t"} for i, role in enumerate(roles)]
         trims: dict[int, Callable[[str], str]] = {}
@@ -127,11 +130,13 @@ class TemplateCompiler:
         text = full[: end.end()] if end else full.rstrip() + self.eos_token
         closing = text[text.index(_place(last)) + len(_place(last)) :]
         gap = text[len(asked) : text.index(_place(last))] if text.startswith(asked) else ""
+        trained = trained or self.trained.of_turns([Message(role, "") for role in roles])
         spans = [
-            (i not in untrained, *self._span(text, messages, i, gap, end_token))
+            (trained[i], *self._span(text, messages, i, gap, end_token))
             for i, role in enumerate(roles)
-            if role == "assistant"
+            if role == "assistant" or trained[i]
         ]
+        spans.sort(key=itemgetter(1))
         whole = self._cut(text, spans)
         prompt = self._cut(asked, [span for span in spans if span[2] <= len(asked)])
         as_before = text.startswith(asked) and not gap.strip(" ") and (bool(end) or closing == end_token)
@@ -157,12 +162,14 @@ class TemplateCompiler:
     def _span(
         self, text: str, messages: list[dict[str, str]], number: int, gap: str, end_token: str
     ) -> tuple[int, int]:
-        """Where an answer begins and ends, its end token included."""
+        """Where a turn begins and ends, its end token included: an answer behind its prompt, another's with its content."""
         place = text.index(_place(number))
         stop = place + len(_place(number))
         closing = self.control.search(text, stop)
         if closing and closing[0] in {end_token, *self._ends} and not _PLACE.search(text, stop, closing.start()):
             stop = closing.end()
+        if messages[number]["role"] != "assistant":
+            return place, stop
         try:
             asked = self.opened(_PROBE.sub(_place(r"\2"), render_safely(self.chat, messages[:number], True)))
         except InputError:
@@ -193,8 +200,8 @@ class TemplateCompiler:
         return tuple(piece for part, trained in self.stretches(text, spans) for piece in self._pieces(part, trained))
 
     def stretches(self, text: str, spans: Sequence[tuple[bool, int, int]]) -> Iterator[tuple[str, bool]]:
-        """Yield what stands between answers, and these, with whether it is trained; spans: the same, start and stop of each."""
-        everything = not self.completion_only
+        """Yield what stands between turns, and these, with whether it is trained; spans: the same, start and stop of each."""
+        everything = not self.trained.completion_only
         cuts = [0, *(border for _, *borders in spans for border in borders), len(text)]
         trained = [everything, *(flag for answer, *_ in spans for flag in (answer, everything))]
         for (start, stop), flag in zip(pairwise(cuts), trained, strict=True):

@@ -8,24 +8,27 @@ A row of ChatML, as it leaves here (C = the template's, control tokens count; U 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
+from typing import Any
 
 from expert_cli.data.rows.columnar import Message, Rows
 from expert_cli.data.rows.kinds import kind_named
 from expert_cli.data.templates.builtin import ALPACA, STYLES, BuiltinTemplate
-from expert_cli.data.templates.chat_template import AS_ANSWERED, ChatTemplate, as_trained
-from expert_cli.data.templates.conversation import THINKING, asking, needs_template, whole_document
+from expert_cli.data.templates.chat_template import AS_ANSWERED, OWN, ChatTemplate, as_trained
+from expert_cli.data.templates.conversation import asking, needs_template, whole_document
 from expert_cli.data.templates.loss_mask import TemplateCompiler
 from expert_cli.data.templates.segment import Document
+from expert_cli.data.templates.spans import THINKING
 from expert_cli.data.templates.text_forms import LATER_MARKERS
+from expert_cli.data.templates.trained import ANSWERS, BY_DEFAULT, TrainedTurns
 from expert_cli.data.templates.whole_text import TextReader
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import DATE, render_safely
 
-OWN = "the tokenizer's own chat template"
-"""The name of a template that the base model brings along."""
 _PAIR = ("user", "assistant")
 SCHEMA_COLUMNS = ("schema", "context")
 """Columns that alpaca heads "### Schema:"; an input from any other is headed "### Input:"."""
@@ -37,7 +40,8 @@ class Template:
 
     `name` says which template it is; `end_token` closes every trained answer and is what generation must stop at (it
     need not be the tokenizer's eos token). `chat_template`: the jinja text that writes the same for other programs.
-    `system_prompt`: as written, None = not written. Built by `make_template`.
+    `system_prompt`: as written, None = not written; `chat_template_kwargs`: as written. `given`:
+    the manifest's own template as it came, "" = none. Built by `make_template`.
     """
 
     name: str
@@ -45,13 +49,19 @@ class Template:
     input_separator: str
     chat_template: str
     system_prompt: str | None
+    chat_template_kwargs: Mapping[str, Any]
+    given: str
     compiler: TemplateCompiler
 
     @property
     def fingerprint(self) -> str:
-        """What tells this template from another one for the same tokenizer: its name, end token, joint, system prompt."""
-        plain = f"{self.name}, {self.end_token!r}, {self.input_separator!r}"
-        return plain if self.system_prompt is None else f"{plain}, system {self.system_prompt!r}"
+        """What tells this template from another one for the same tokenizer: its name, end token, joint, what it is given."""
+        parts = [self.name, repr(self.end_token), repr(self.input_separator)]
+        if self.system_prompt is not None:
+            parts.append(f"system {self.system_prompt!r}")
+        if self.chat_template_kwargs:
+            parts.append(f"kwargs {json.dumps(self.chat_template_kwargs, sort_keys=True)}")
+        return ", ".join(parts)
 
     @property
     def thought(self) -> bool:
@@ -81,10 +91,10 @@ class Template:
     def documents(self, rows: Rows, *, forms: dict[str, int] | None = None) -> list[Document]:
         """Return one document a row; each ends with an end token.
 
-        Instruction and input make one user turn. In conversations every assistant turn is trained that does not say
-        otherwise. Whole texts: their control tokens are trusted, the assistant turns of a known form are trained, otherwise
-        everything; how many rows have which form ("chatml", ..., "plain") is added to `forms`. Without `completion_only`
-        everything is trained. Raises InputError if the template refuses a row, or does not show all of it.
+        Instruction and input make one user turn. Of conversations those turns are trained that the run trains by role
+        and place, unless they say otherwise. Whole texts: their control tokens are trusted, the assistant turns of a known form
+        are trained, otherwise everything; how many rows have which form ("chatml", ..., "plain") is added to `forms`. Raises
+        InputError if the template refuses a row, or does not show all of it.
         """
         return rows.documents(self, {} if forms is None else forms)
 
@@ -118,7 +128,12 @@ class Template:
 
     @cached_property
     def texts(self) -> TextReader:
-        """Reads whole documents."""
+        """Reads whole documents. Raises InputError: other turns than answers are to be trained, which are not found in them."""
+        if self.compiler.trained.roles != ANSWERS:
+            raise InputError(
+                f"roles_to_train is {', '.join(self.compiler.trained.roles)}, but of whole texts the answers alone are found",
+                'Leave roles_to_train out, or give rows of "messages".',
+            )
         return TextReader(self.compiler, self.end_token)
 
     def pair(self, asked: str, answer: str, origin: str) -> Document:
@@ -143,11 +158,6 @@ class Template:
                 f"{origin}: the conversation ends with {roles[-1] if roles else 'nothing'}, not with an assistant turn",
                 "Remove what follows the last answer, or the whole row.",
             )
-        if not self.compiler.completion_only and any(not m.trained and m.role != "assistant" for m in messages):
-            raise InputError(
-                f"{origin}: a turn that is no answer is not to be trained, but completion_only_loss is false",
-                "Leave completion_only_loss out, or weight and train of that turn.",
-            )
         try:
             return self._written(messages)
         except InputError as error:
@@ -156,8 +166,8 @@ class Template:
     def _written(self, messages: tuple[Message, ...]) -> Document:
         if needs_template(messages):
             return whole_document(self.compiler, messages)
-        untrained = frozenset(n for n, m in enumerate(messages) if not m.trained and m.role == "assistant")
-        compiled = self.compiler.compiled(tuple(m.role for m in messages), untrained)
+        trained = self.compiler.trained.of_turns(messages)
+        compiled = self.compiler.compiled(tuple(m.role for m in messages), trained)
         if self._goes_through_template(messages):
             return whole_document(self.compiler, messages)
         return compiled.fill([m.content for m in messages], with_answer=True)
@@ -172,7 +182,7 @@ class Template:
             return False
 
 
-def make_template(
+def make_template(  # noqa: PLR0913  what a template is made of, each by its name
     name: str,
     *,
     own: ChatTemplate | None,
@@ -180,7 +190,8 @@ def make_template(
     eos_token: str,
     bos_token: str = "",
     system_prompt: str | None = None,
-    completion_only: bool = True,
+    chat_template_kwargs: Mapping[str, Any] = MappingProxyType({}),
+    trained: TrainedTurns = BY_DEFAULT,
     input_column: str = "",
 ) -> Template:
     """Choose the prompt template that `name` means for this tokenizer.
@@ -188,12 +199,13 @@ def make_template(
     name: "" = the tokenizer's own chat template (`own`), else alpaca. A named chat template gives way to the tokenizer's
     own if that writes a user turn in the same form.
     control_tokens: the tokenizer's, as spelled. bos_token: what the tokenizer itself puts before a text ("" = nothing);
-    it stands there exactly once. `tokenize/encoder.py` asks a tokenizer for both. system_prompt: as `as_trained` takes it.
+    it stands there exactly once. `tokenize/encoder.py` asks a tokenizer for both. system_prompt, chat_template_kwargs: as
+    `as_trained` takes them.
     input_column: alpaca heads a column called schema or context "### Schema:".
     Raises InputError: an unknown name; control tokens that the tokenizer lacks (an end token spelled in plain tokens
     would be learned as text, and nothing would stop generation); no end token; a chat template that loses text, or cannot
     do what the system prompt asks.
-    completion_only off: everything is trained, prompts too.
+    trained: which turns are.
     """
     control = frozenset(control_tokens)
     if name and name not in STYLES:
@@ -206,16 +218,21 @@ def make_template(
     style = STYLES[name or "alpaca"]
     input_separator = "\n\n"
     if own and (not name or _speaks(own, style)):
-        title, chat = OWN, own
+        title, chat = own.name, own
     else:
         title, chat = name or "alpaca", style.chat_template(eos_token)
         _require_control_tokens(title, style, control)
         if style is ALPACA:
             input_separator = input_heading(input_column)
-    chat = as_trained(chat, system_prompt=system_prompt, control_tokens=control, bos_token=bos_token)
-    compiler = TemplateCompiler(chat, control, eos_token, bos_token, completion_only)
+    chat = as_trained(
+        chat, system_prompt=system_prompt, kwargs=chat_template_kwargs, control_tokens=control, bos_token=bos_token
+    )
+    compiler = TemplateCompiler(chat, control, eos_token, bos_token, trained)
     pair = compiler.compiled(_PAIR)
-    return Template(title, pair.end_token, input_separator, chat.jinja, system_prompt, compiler)
+    given = own.jinja if own and own.name != OWN else ""
+    return Template(
+        title, pair.end_token, input_separator, chat.jinja, system_prompt, chat_template_kwargs, given, compiler
+    )
 
 
 def input_heading(column: str) -> str:

@@ -38,9 +38,11 @@ class TextReader:
         One of a known form without an answer trains nothing.
         """
         form, turns = self.find_assistant_spans(text)
+        if self.compiler.trained.last_alone:
+            turns = turns[-1:]
         forms[form] = forms.get(form, 0) + 1
         plain = form.startswith(PLAIN)
-        everything = not self.compiler.completion_only
+        everything = not self.compiler.trained.completion_only
         if everything or plain:
             turns = [(0, len(text))]
         pieces = (

@@ -14,11 +14,13 @@ from expert_cli.manifest.importers.rules import (
     lost,
     number,
     only,
+    own_template,
     refused,
     same,
     text,
     to,
     together,
+    values,
     whole,
 )
 from expert_cli.manifest.importers.transformers_keys import (
@@ -65,7 +67,7 @@ _PLUGINS = ("liger", "cut_cross_entropy", "spectrum")
 
 
 def _template(draft: Draft, key: str, value: Any) -> None:
-    if value == "tokenizer_default":
+    if value in ("tokenizer_default", "jinja"):
         draft.agree(key)
     else:
         to("prompt_template", chosen(_TEMPLATES, _OWN_TEMPLATE), "base")(draft, key, value)
@@ -189,8 +191,8 @@ KEYS: dict[str, Rule] = {
     ),
     "val_set_size": together,
     "chat_template": _template,
-    "chat_template_jinja": lost("the tokenizer's own chat template is used"),
-    "chat_template_kwargs": lost("the template gets enable_thinking false, and nothing else"),
+    "chat_template_jinja": own_template,
+    "chat_template_kwargs": to("chat_template_kwargs", values),
     "default_system_message": to("system_prompt", text),
     "train_on_inputs": _prompts,
     "eot_tokens": lost("the end of a turn is the template's, and it is trained"),

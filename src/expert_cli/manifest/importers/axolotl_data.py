@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from expert_cli.manifest.importers.draft import Draft
-from expert_cli.manifest.importers.rules import NOTHING, Rule, lost, only, refused, same
+from expert_cli.manifest.importers.rules import NOTHING, Rule, lost, own_template, refused, same, together
 from expert_cli.manifest.importers.sources import FILES, NO_ROWS, Source, write_sources
 
-Columns = Mapping[str, str]
+Columns = Mapping[str, Any]
 PREAMBLE = "Below is an instruction that describes a task. Write a response that appropriately completes the request."
 """What axolotl and LLaMA-Factory write before the instruction of Alpaca's form."""
 _QUESTION = {"instruction": "question", "response": "answer"}
@@ -27,55 +27,75 @@ _ALPACA: Mapping[str, Columns] = {
 """Forms of pairs that are written in Alpaca's template: their columns."""
 _CONVERSATIONS = ("chat_template", "sharegpt")
 _TEXTS = ("completion", "pretrain")
-_KNOWN_FIELDS = ({"role": "role", "content": "content"}, {"role": "from", "content": "value"})
-_ROLES = {"user": {"user", "human"}, "assistant": {"assistant", "gpt"}, "system": {"system"}, "tool": {"tool"}}
+_USUAL: Mapping[str, tuple[str, ...]] = {
+    "role": ("role", "from"),
+    "content": ("content", "value"),
+    "tools": ("tools",),
+    "system": ("system",),
+}
+"""What is recognized without a name."""
+_ROLES = {
+    "user": {"user", "human"},
+    "assistant": {"assistant", "gpt"},
+    "system": {"system"},
+    "tool": {"tool"},
+    "developer": {"developer"},
+}
 """The names of roles that are read here."""
 
 
 def _fields(draft: Draft, key: str, value: Any) -> None:
     told = value if isinstance(value, dict) else {}
-    if all(any(known.get(name) == column for known in _KNOWN_FIELDS) for name, column in told.items()):
-        draft.agree(key)
+    strange = {name: field for name, field in told.items() if name not in ("role", "content", field)}
+    if strange:
+        draft.lose(key, "field_mapping names the fields of a message's role and content", strange)
     else:
-        draft.lose(key, "a message has role and content, or from and value: rename its fields", value)
+        draft.agree(key)
 
 
 def _roles(draft: Draft, key: str, value: Any) -> None:
     told = value if isinstance(value, dict) else {}
-    strange = {name for role, names in told.items() for name in names if name not in _ROLES.get(role, ())}
-    if strange:
-        draft.lose(key, f"the roles that are read do not have {', '.join(sorted(strange))}", value)
+    if strange := sorted(set(told) - set(_ROLES)):
+        draft.lose(key, f"there are no turns of {', '.join(strange)} here", value)
     else:
         draft.agree(key)
 
 
+def _trained_roles(draft: Draft, key: str, value: Any) -> None:
+    """Whose turns are trained, by their names here; one list for all rows."""
+    number = int(key.partition("[")[2].partition("]")[0])
+    entry = draft.values[key.partition("[")[0]][number]
+    own = entry.get("roles") or {}
+    named = {name: role for roles in (_ROLES, own) for role, names in roles.items() for name in names}
+    trained = sorted({named.get(str(name), str(name)) for name in (value if isinstance(value, list) else [value])})
+    before = draft.blocks["config"].get("roles_to_train")
+    if trained == ["assistant"] and before is None:
+        draft.agree(key)
+    elif before not in (None, trained):
+        draft.lose(key, f"one list of roles is for all rows, here {', '.join(before)}", value)
+    else:
+        draft.put(key, "config", "roles_to_train", trained)
+
+
 _ENTRY: dict[str, Rule] = {
     **dict.fromkeys(("path", "type", "split", "name", "data_files", "field", "field_messages"), lambda *_: None),
+    **dict.fromkeys(("message_field_role", "message_field_content", "field_tools", "field_system"), together),
     "ds_type": lost("the suffix of a file says its format"),
     "conversation": lost("prompt_template or the tokenizer's own template writes the conversation"),
     "chat_template": same(
-        "tokenizer_default", otherwise="one template writes all rows: prompt_template, or the tokenizer's own"
+        "tokenizer_default", "jinja", otherwise="one template writes all rows: prompt_template, or the tokenizer's own"
     ),
-    "chat_template_jinja": lost("the tokenizer's own chat template is used"),
+    "chat_template_jinja": own_template,
     "message_property_mappings": _fields,
-    "message_field_role": same("role", "from", otherwise="a message has role and content, or from and value"),
-    "message_field_content": same("content", "value", otherwise="a message has role and content, or from and value"),
     "message_field_training": same(
         "train", "weight", otherwise="a turn says by train, weight, loss or masked whether it is trained"
     ),
     "message_field_training_detail": lost("a turn is trained whole, or not"),
-    "field_tools": same("tools", otherwise='the tools of a row stand in its column "tools"'),
-    "field_system": same("system", otherwise='the system message of a row stands in its column "system"'),
     "field_thinking": same(
         "reasoning_content", "thinking", "reasoning", otherwise="reasoning stands in reasoning_content"
     ),
     "roles": _roles,
-    "roles_to_train": only(
-        ["assistant"],
-        ["gpt"],
-        ["assistant", "gpt"],
-        otherwise="the turns of the assistant are trained, no other role's",
-    ),
+    "roles_to_train": _trained_roles,
     "train_on_eos": same("turn", "all", otherwise="every answer's end token is trained"),
     "train_on_eot": same("turn", "all", otherwise="every answer's end token is trained"),
     "drop_system_message": lost("a row's system message is kept"),
@@ -139,14 +159,24 @@ def _form(draft: Draft, key: str, told: Mapping[str, Any]) -> Columns:
         return _ALPACA[kind]
     if kind.partition(".")[0] in _CONVERSATIONS:
         column = told.get("field_messages") or ("messages" if kind == "chat_template" else "conversations")
-        return {"messages": str(column)}
+        return {"messages": str(column), **_turns(told)}
     if kind in _TEXTS:
         return {"text": str(told.get("field") or "text")}
-    if kind == "input_output":
-        draft.refuse(key, "segments that each say whether they are trained are not read", form)
-    else:
+    if kind != "input_output":  # whose column is recognized
         draft.lose(key, "this form is not known here: name the columns in training.dataset.field_mapping", form)
     return {}
+
+
+def _turns(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a field_mapping says of the turns of conversations, where their fields and roles have no usual name."""
+    mapped = told.get("message_property_mappings") or {}
+    named = {name: told.get(f"message_field_{name}") or mapped.get(name) for name in ("role", "content")}
+    named |= {name: told.get(f"field_{name}") for name in ("tools", "system")}
+    written = {role: names for role, names in (told.get("roles") or {}).items() if role in _ROLES}
+    own = {role: [name for name in names if name not in _ROLES[role]] for role, names in written.items()}
+    roles = {role: names for role, names in own.items() if names}
+    fields = {name: str(field) for name, field in named.items() if field and field not in _USUAL[name]}
+    return {**fields, **({"roles": roles} if roles else {})}
 
 
 def _kind(told: Mapping[str, Any]) -> str:

@@ -36,7 +36,7 @@ class Draft:
 
     written: the file's keys. values: the same, with what the program does where the file does not say. folder: where the
     file lies. home: where the manifest will lie. carried: each key of theirs with its names here; none: it says what happens
-    here anyway. refused: what would train something else.
+    here anyway. refused: what would train something else. files: texts that go beside the manifest, by their names.
     """
 
     written: Mapping[str, Any]
@@ -47,6 +47,7 @@ class Draft:
     carried: dict[str, list[str]] = field(default_factory=dict)
     not_carried: list[NotCarried] = field(default_factory=list)
     refused: list[NotCarried] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
 
     def put(self, key: str, block: Block, name: str, value: Any) -> None:
         """Write a key of the manifest for one of theirs; one whose value does not fit is not carried."""

@@ -17,15 +17,16 @@ _LARGEST = 10_000_000
 """Bytes of a dataset_info.json that is read: LLaMA-Factory's own has 25,000."""
 _ONLINE = "ONLINE"
 _MEDIA = ("images", "videos", "audios")
-_TAGS: dict[str, tuple[str, ...]] = {
-    "role_tag": ("role", "from"),
-    "content_tag": ("content", "value"),
-    "user_tag": ("user", "human"),
-    "assistant_tag": ("assistant", "gpt"),
-    "system_tag": ("system",),
-    "observation_tag": ("tool",),
+_TAGS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "role_tag": ("role", ("role", "from")),
+    "content_tag": ("content", ("content", "value")),
+    "user_tag": ("user", ("user", "human")),
+    "assistant_tag": ("assistant", ("assistant", "gpt")),
+    "system_tag": ("system", ("system",)),
+    "observation_tag": ("tool", ("tool", "observation")),
+    "function_tag": ("function_call", ("function_call",)),
 }
-"""What the fields and roles of messages are called here."""
+"""What the fields and roles of messages are called here, and by which names they are recognized."""
 
 
 def read_data(draft: Draft) -> None:
@@ -85,26 +86,26 @@ def _source(draft: Draft, key: str, name: str, known: Mapping[str, Any], place: 
         where = draft.path(str(lies)) if lies.exists() else f"datasets/{Path(file).name or name}"
         if not lies.exists():
             draft.lose(key, f"{file} does not lie beside {INFO}: put it at {where}", name)
-    _tags(draft, key, name, told.get("tags") or {})
-    return Source(key, where, part or split, str(told.get("subset") or ""), 1.0, _columns(draft, key, name, told))
+    return Source(key, where, part or split, str(told.get("subset") or ""), 1.0, _columns(draft, told))
 
 
-def _columns(draft: Draft, key: str, name: str, told: Mapping[str, Any]) -> dict[str, str]:
+def _columns(draft: Draft, told: Mapping[str, Any]) -> dict[str, Any]:
     columns = told.get("columns") or {}
     if draft.values.get("stage") == "pt":
         return {"text": str(columns.get("prompt") or "text")}
-    for role in ("system", "tools"):
-        if columns.get(role) not in (None, role):
-            draft.lose(key, f'the {role} of a row stand in its column "{role}", not in {columns[role]}', name)
+    beside = {role: str(columns[role]) for role in ("system", "tools") if columns.get(role) not in (None, role)}
     if told.get("formatting", "alpaca") != "alpaca":
-        return {"messages": str(columns.get("messages") or "conversations")}
-    if columns.get("history"):
-        draft.lose(key, "turns before the question, its column history, are not read", name)
-    roles = {"instruction": "prompt", "input": "query", "response": "response"}
-    return {role: str(columns[theirs]) for role, theirs in roles.items() if columns.get(theirs)}
+        return {"messages": str(columns.get("messages") or "conversations"), **beside, **_tags(told.get("tags") or {})}
+    roles = {"instruction": "prompt", "input": "query", "response": "response", "history": "history"}
+    named = {role: str(columns[theirs]) for role, theirs in roles.items() if columns.get(theirs)}
+    if {"instruction", "response"} <= named.keys():  # where these are named nothing is recognized beside them
+        beside = {role: str(columns[role]) for role in ("system", "tools") if columns.get(role)}
+    return {**named, **beside}
 
 
-def _tags(draft: Draft, key: str, name: str, tags: Mapping[str, Any]) -> None:
-    for tag, value in tags.items():
-        if value not in _TAGS.get(tag, (value,)):
-            draft.lose(key, f"{tag} {value}: {' or '.join(_TAGS[tag])} is read here", name)
+def _tags(tags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a field_mapping says of turns, where their fields and roles have no usual name."""
+    odd = {_TAGS[tag][0]: str(value) for tag, value in tags.items() if tag in _TAGS and value not in _TAGS[tag][1]}
+    fields: dict[str, Any] = {name: odd[name] for name in ("role", "content") if name in odd}
+    roles = {role: [name] for role, name in odd.items() if role not in fields}
+    return {**fields, **({"roles": roles} if roles else {})}

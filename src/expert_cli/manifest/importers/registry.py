@@ -28,7 +28,7 @@ class Imported:
     """What became of a configuration: the manifest, and every key of the file.
 
     carried: each key with its names here; with none, it says what happens here anyway. defaults: the same of keys that the
-    file does not have, for which the manifest says what the program does.
+    file does not have, for which the manifest says what the program does. files: texts beside the manifest, by their names.
     """
 
     program: str
@@ -36,6 +36,7 @@ class Imported:
     carried: Mapping[str, Sequence[str]]
     defaults: Mapping[str, Sequence[str]]
     not_carried: Sequence[NotCarried]
+    files: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
         """Return what `init --json` tells of it."""
@@ -77,7 +78,7 @@ def carry_over(told: Mapping[Any, Any], file: Path, name: str, home: Path) -> Im
         if key not in carried and (unsaid := [name for name in names if name not in said])
     }
     manifest = _manifest(draft, program, file, name, defaults)
-    return Imported(program.name, manifest, carried, defaults, draft.not_carried)
+    return Imported(program.name, manifest, carried, defaults, draft.not_carried, draft.files)
 
 
 def which_program(file: Path, written: Mapping[str, Any]) -> Program:

@@ -10,6 +10,7 @@ from expert_cli.manifest.importers.draft import Block, Draft
 
 Rule = Callable[[Draft, str, Any], None]
 Convert = Callable[[Any], Any]
+OWN_TEMPLATE = "chat_template.jinja"
 NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 """Values that ask for nothing."""
 
@@ -113,6 +114,29 @@ def numbers(value: Any) -> dict[str, float]:
     if not isinstance(value, dict):
         raise ValueError("here it is an object")  # noqa: TRY004
     return {str(name): one if isinstance(one, bool) else number(one) for name, one in value.items()}
+
+
+def values(value: Any) -> dict[str, Any]:
+    """Return named values of any kind."""
+    if not isinstance(value, dict):
+        raise ValueError("here it is an object")  # noqa: TRY004
+    return {str(name): one for name, one in value.items()}
+
+
+def own_template(draft: Draft, key: str, value: Any) -> None:
+    """A chat template in jinja: its text, which becomes a file beside the manifest, or the path of a file of it."""
+    written = str(value)
+    if "{" in written:
+        draft.files[OWN_TEMPLATE] = written
+    elif not written.endswith((".jinja", ".j2")):
+        draft.lose(key, "a chat template is a file of jinja here, not another model's tokenizer", value)
+        return
+    path = OWN_TEMPLATE if "{" in written else draft.path(written)
+    if draft.blocks["config"].get("chat_template_path", path) != path:
+        draft.lose(key, "one template writes all rows", value)
+        return
+    draft.put(key, "config", "chat_template_path", path)
+    draft.blocks["base"].pop("prompt_template", None)
 
 
 def chosen(words: Mapping[str, str], otherwise: str) -> Convert:

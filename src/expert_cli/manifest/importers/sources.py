@@ -23,7 +23,7 @@ class Source:
     split: str = ""
     config: str = ""
     weight: float = 1.0
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Return it as a manifest writes it: path, path::split or path::split::config."""

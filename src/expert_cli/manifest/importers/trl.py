@@ -13,11 +13,13 @@ from expert_cli.manifest.importers.rules import (
     lost,
     number,
     only,
+    own_template,
     refused,
     same,
     text,
     to,
     together,
+    values,
     whole,
 )
 from expert_cli.manifest.importers.sources import NO_ROWS, Source, write_sources
@@ -192,10 +194,9 @@ _KEYS: dict[str, Rule] = {
     "dataset_batch_size": lost(CORES),
     "dataset_kwargs": lost("rows are read by their form"),
     "shuffle_dataset": same(True, otherwise="rows come in an order that the seed draws"),
-    "chat_template": lost("the tokenizer's own chat template is used; write prompt_template for one of the known ones"),
-    "chat_template_path": lost(
-        "the tokenizer's own chat template is used; write prompt_template for one of the known ones"
-    ),
+    "chat_template": own_template,
+    "chat_template_path": own_template,
+    "chat_template_kwargs": to("chat_template_kwargs", values),
     "eos_token": lost(TOKENS),
     "pad_token": lost(PADDING),
     "max_length": to("max_seq_length", whole),

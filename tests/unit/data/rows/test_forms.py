@@ -81,7 +81,7 @@ MEANT: dict[str, tuple[list[dict[str, Any]], Any, list[str]]] = {
     "prompt and completion of messages, with tools": ([ASKED, CALL], TOOLS, [CALLED]),
 }
 """The conversation that the example of a form means, its tools, and what is trained."""
-PLAIN = {"document"}
+PLAIN = {"document", "axolotl, input_output"}
 
 
 def test_every_form_is_held_against_what_it_means() -> None:

@@ -100,6 +100,22 @@ def test_a_form_becomes_a_document_and_an_example_before_a_question(kind: type[R
 
 
 @EACH
+def test_a_system_prompt_stands_before_each_form_that_has_none_of_its_own(kind: type[Rows], form: Form) -> None:
+    """Whole documents stay as they are."""
+    own = ChatTemplate(CALLING)
+    asked = template_for(tiny_backend(), "", own=own, eos_token=CONTROL_TOKENS[0], system_prompt="Be brief.")
+    rows = kind()
+    validate_row(rows, form.row, columns_of(form), "x:1")
+    (document,), (without,) = asked.documents(rows), TEMPLATE.documents(rows)
+    system = "<|im_start|>system\n"
+    text, plain = ("".join(piece.text for piece in pieces) for pieces in (document, without))
+    if kind.is_whole_text or system in plain:
+        assert text == plain
+    else:
+        assert text == plain.replace("<|im_start|>", f"{system}Be brief.<|im_end|>\n<|im_start|>", 1)
+
+
+@EACH
 def test_a_form_is_stored(kind: type[Rows], form: Form, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text((json.dumps(form.row) + "\n") * 3, encoding="utf-8")
@@ -132,7 +148,7 @@ def test_a_kind_that_there_is_not_is_an_error_that_names_those_there_are() -> No
         choose_columns(["text", "answer"], ColumnMapping(text="text", response="answer"), "x")
     assert (
         caught.value.hint
-        == "Keep one of: text; " + "; ".join(" and ".join(KINDS[name].roles) for name in ("history", "pair")) + "."
+        == "Keep one of: text; " + "; ".join(" and ".join(KINDS[name].roles) for name in ("pair",)) + "."
     )
 
 

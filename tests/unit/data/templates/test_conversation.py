@@ -21,6 +21,7 @@ from expert_cli.data.rows.validation import validate_row
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template
+from expert_cli.data.templates.trained import TrainedTurns
 from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError
 from expert_cli.model.tokenizer import load_tokenizer
@@ -248,8 +249,8 @@ def test_a_turn_that_is_no_answer_cannot_be_left_out_of_everything() -> None:
     found = document(CHATML, turns)
     assert trained(found) == ["B<|im_end|>"]
     with pytest.raises(InputError, match="a turn that is no answer is not to be trained"):
-        document(CHATML, turns, options={"completion_only": False})
-    everything = document(CHATML, [user("q"), *turns[1:]], options={"completion_only": False})
+        document(CHATML, turns, options={"trained": TrainedTurns(completion_only=False)})
+    everything = document(CHATML, [user("q"), *turns[1:]], options={"trained": TrainedTurns(completion_only=False)})
     assert "A<|im_end|>" not in "".join(trained(everything))
     assert len(trained(everything)) == 2
 
@@ -547,3 +548,94 @@ def test_qwen3s_own_tokenizer(qwen3_tokenizer: Path) -> None:
         assert info.backend.decode(whole[len(encoded.ids) :]) == "\n"
         decoded = info.backend.decode(encoded.ids[encoded.trained], skip_special_tokens=False)
         assert decoded == "".join(expected)
+
+
+GIVEN: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[str]]] = {
+    "thinking on": ([user("q"), said("A")], {"enable_thinking": True}, ["<think>\n\n</think>\n\nA<|im_end|>"]),
+    "thinking off": ([user("q"), said("A")], {"enable_thinking": False}, ["A<|im_end|>"]),
+    "an answer that thinks": (
+        [user("q"), said("A", reasoning_content="R")],
+        {"enable_thinking": True},
+        [f"{THOUGHT}<|im_end|>"],
+    ),
+    "several turns": (
+        [user("q"), said("A"), user("r"), said(THOUGHT)],
+        {"enable_thinking": True},
+        ["A<|im_end|>", f"{THOUGHT}<|im_end|>"],
+    ),
+    "nothing": ([user("q"), said("A")], {"enable_thinking": None}, ["A<|im_end|>"]),
+}
+
+
+@pytest.mark.parametrize("by_row", [True, False], ids=["of the row", "of the manifest"])
+@pytest.mark.parametrize(("turns", "given_", "expected"), GIVEN.values(), ids=GIVEN)
+def test_a_template_is_given_what_row_or_manifest_give_it(
+    turns: list[dict[str, Any]], given_: dict[str, Any], expected: list[str], by_row: bool
+) -> None:
+    """The text is that of apply_chat_template with the same arguments; a row's go before the manifest's."""
+    kwargs = {name: value for name, value in given_.items() if value is not None}
+    columns = {"chat_template_kwargs": given_} if by_row else {}
+    against = {"enable_thinking": not kwargs["enable_thinking"]} if by_row and kwargs else {}
+    found = document(QWEN3, turns, options={"chat_template_kwargs": against if by_row else kwargs}, **columns)
+    whole = rendered(QWEN3, turns, False, **{"enable_thinking": False, **kwargs})
+    assert text(found) + "\n" == whole
+    assert trained(found) == expected
+
+
+@pytest.mark.parametrize("thinks", [True, False])
+def test_later_prompts_are_given_what_training_was_given(thinks: bool) -> None:
+    template = made(QWEN3, chat_template_kwargs={"enable_thinking": thinks})
+    asked = rendered(QWEN3, [user("q")], True, enable_thinking=thinks)
+    assert text(template.prompt("q")) == asked == rendered(template.chat_template, [user("q")], True)
+    assert template.fingerprint.endswith(f'kwargs {{"enable_thinking": {str(thinks).lower()}}}')
+
+
+GREETED = "{{ greeting.words[0] + greeting.end if greeting else 'none' }}" + CHATML
+
+
+def test_values_of_every_kind_reach_the_template() -> None:
+    given_ = {"greeting": {"words": ['Say "ü\\n"', 1.5, None, True], "end": "\n"}}
+    template = made(GREETED, chat_template_kwargs=given_)
+    assert text(template.prompt("q")) == rendered(GREETED, [user("q")], True, **given_)
+    (by_row,) = made(GREETED).documents(row([user("q"), said("A")], chat_template_kwargs=given_))
+    assert text(by_row) + "\n" == rendered(GREETED, [user("q"), said("A")], False, **given_)
+
+
+UNREAD = {
+    "a name that the template does not read": ({"think": True}, 'reads no "think"; it reads'),
+    "what it is given anyway": ({"messages": []}, 'reads no "messages"'),
+    "no name": ({"a b": 1}, 'reads no "a b"'),
+}
+
+
+@pytest.mark.parametrize(("given_", "message"), UNREAD.values(), ids=UNREAD)
+def test_what_a_template_does_not_read_is_refused(given_: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        made(QWEN3, chat_template_kwargs=given_)
+    rows = row([user("q"), said("A")], chat_template_kwargs=given_)
+    assert message in made(QWEN3).refused(rows)[0]
+
+
+def test_a_control_token_in_what_a_template_is_given_is_refused_of_the_manifest_and_text_of_a_row() -> None:
+    given_ = {"greeting": {"words": [END], "end": "!"}}
+    with pytest.raises(InputError, match=r"chat_template_kwargs holds the control token <\|im_end\|>"):
+        made(GREETED, chat_template_kwargs=given_)
+    (found,) = made(GREETED).documents(row([user("q"), said("A")], chat_template_kwargs=given_))
+    assert next(piece.text for piece in found if not piece.control) == f"{END}!"
+
+
+def test_pairs_are_given_what_their_row_gives() -> None:
+    rows = PairRows()
+    columns = Columns("prompt", "", "completion", chat_template_kwargs="chat_template_kwargs")
+    for given_ in ({"enable_thinking": True}, '{"enable_thinking": true}', None, ""):
+        fields = {"prompt": "q", "completion": "A", "chat_template_kwargs": given_}
+        assert not validate_row(rows, fields, columns, "x:1")
+    assert validate_row(rows, {"prompt": "q", "completion": "A", "chat_template_kwargs": [1]}, columns, "x:2") == (
+        '"chat_template_kwargs" is a list, not an object'
+    )
+    documents = made(QWEN3).documents(rows)
+    thinking, plain = (rendered(QWEN3, [user("q")], True, enable_thinking=flag) for flag in (True, False))
+    assert [text(found) for found in documents] == [
+        *2 * [f"{thinking}<think>\n\n</think>\n\nA<|im_end|>"],
+        *2 * [f"{plain}A<|im_end|>"],
+    ]

@@ -24,3 +24,17 @@ def test_text_ids_and_masks_are_those_of_transformers(family: Family) -> None:
     assert tally
     assert tally.counts["text compared"] > 2
     assert tally.examples == {}
+
+
+@pytest.mark.parametrize(
+    "family", [family for family in HERE if "enable_thinking" in family.jinja()], ids=lambda family: family.name
+)
+def test_they_are_with_thinking_too(family: Family) -> None:
+    tally = compared(family, 12, None, thinking=True)
+    assert tally
+    assert tally.counts["text compared"] > 2
+    assert tally.examples == {}
+
+
+def test_some_families_are_compared_with_thinking() -> None:
+    assert {"Qwen3", "GLM 4.5"} <= {family.name for family in HERE if "enable_thinking" in family.jinja()}

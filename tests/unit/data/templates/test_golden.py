@@ -24,12 +24,14 @@ from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES, Columns
 from expert_cli.data.rows.kinds import KINDS, TextRows, choose_columns, kind_of
 from expert_cli.data.rows.messages import MessageRows
-from expert_cli.data.rows.pairs import HistoryRows, PairRows
+from expert_cli.data.rows.pairs import PairRows
+from expert_cli.data.rows.segments import SegmentRows
 from expert_cli.data.rows.validation import WeightValues, validate_row
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.template import Template
 from expert_cli.data.templates.text_forms import MARKERS
+from expert_cli.data.templates.trained import TrainedTurns
 from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import render_jinja
@@ -42,7 +44,7 @@ KEPT = Path(__file__).parents[3] / "golden" / "documents.json"
 KEPT_COLUMNS = KEPT.with_name("columns.json")
 NAMES = (
     *("instruction", "prompt", "text", "input", "schema", "response", "answer", "messages", "conversations"),
-    *("tools", "system", "weight", "Train"),
+    *("tools", "system", "weight", "Train", "segments", "chat_template_kwargs"),
 )
 """One column of every role at least, and two where the order of a role's names decides."""
 WEIGHTS = ((), (None,), (1, 0), (True, False), ("1", "0.0", ""), (72.5,), (1, 0.5), ("72.5",), (0, 72.5), (2, "false"))
@@ -131,7 +133,9 @@ def templates() -> Iterator[tuple[str, Tokenizer, Template]]:
     for tokenizer_name, tokenizer in TOKENIZERS.items():
         for name in STYLES if tokenizer_name == "bytes" else ("mistral", "alpaca", "phi"):
             yield f"{tokenizer_name}/{name}", tokenizer(), template_for(tokenizer(), name, own=None, eos_token=EOS)
-        everything = template_for(tokenizer(), "chatml", own=None, eos_token=EOS, completion_only=False)
+        everything = template_for(
+            tokenizer(), "chatml", own=None, eos_token=EOS, trained=TrainedTurns(completion_only=False)
+        )
         yield f"{tokenizer_name}/chatml, everything", tokenizer(), everything
     for name, jinja in PUBLISHED.items():
         own = ChatTemplate(jinja, render_jinja, "<s>")
@@ -160,11 +164,13 @@ def rows(template_name: str) -> Iterator[tuple[str, Rows]]:
         columns = Columns(messages="messages", **{key: key for key in fields if key != "messages"})
         assert not validate_row(found, {**fields, "messages": turns}, columns, "x:1")
         yield f"messages/{name}", found
-    for kind in (PairRows, HistoryRows):
+    for kind in (PairRows,):
         for name, form in kind.row_forms.items():
             formed, columns = kind(), choose_columns(list(form.row), ColumnMapping(), "x")
             assert not validate_row(formed, form.row, columns, "x:1")
             yield f"{kind.kind}/{name}", formed
+    pieces = [("<|im_start|>u", False), ("a<|im_end|>", True), ("", False), (" b", True)]
+    yield "segments/both", SegmentRows([tuple(pieces)], [""], origins=["x:1"])
     for name, text in TEXTS.items():
         yield f"text/{name}", TextRows(text=[text], origins=["x:1"])
 
@@ -175,7 +181,7 @@ def made() -> dict[str, list[str]]:
     for template_name, tokenizer, template in templates():
         encoder = Encoder(tokenizer)
         for row_name, row in rows(template_name):
-            if "system prompt" in template_name and row.kind == "text":
+            if "system prompt" in template_name and row.is_whole_text:
                 continue  # it has no part in them
             rule = template.masking(row.kind)
             try:

@@ -16,6 +16,7 @@ from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.templates.template import Template, make_template
+from expert_cli.data.templates.trained import TrainedTurns
 from expert_cli.errors import InputError
 from tests.tiny import CHATML, tiny_tokenizer
 
@@ -81,7 +82,7 @@ def test_a_row_in_chatml() -> None:
 
 def test_everything_is_trained_without_completion_only() -> None:
     rows = pair("q", "", "a")
-    whole = own(completion_only=False).documents(rows)[0]
+    whole = own(trained=TrainedTurns(completion_only=False)).documents(rows)[0]
     assert [s.text for s in whole] == [s.text for s in own().documents(rows)[0]]
     assert all(s.trained for s in whole)
 
@@ -384,7 +385,7 @@ def test_control_tokens_of_another_tokenizer_are_told(text: str, form: str) -> N
 
 def test_a_whole_text_is_trained_whole_without_completion_only() -> None:
     text = "<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nb<|im_end|>"
-    assert drawn(own(completion_only=False).documents(texts(text))[0]) == [f"C* {text}"]
+    assert drawn(own(trained=TrainedTurns(completion_only=False)).documents(texts(text))[0]) == [f"C* {text}"]
 
 
 def test_pairs_of_a_tokenizer_with_markers_that_the_first_rule_did_not_know_are_written_anew() -> None:

@@ -7,6 +7,7 @@ import pytest
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.loss_mask import TemplateCompiler
 from expert_cli.data.templates.text_forms import FORMS, MARKERS, TURN_ENDS
+from expert_cli.data.templates.trained import TrainedTurns
 from expert_cli.data.templates.whole_text import FOREIGN, TextReader, describe_forms, foreign_texts
 from tests.chat_texts import END, PUBLISHED, bare
 
@@ -32,7 +33,7 @@ CASES = [(form, name, marked) for form, texts in PUBLISHED.items() for name, mar
 
 
 def reader(control: frozenset[str] = CONTROL, **options: object) -> TextReader:
-    options = {"eos_token": EOS, "bos_token": "", "completion_only": True, **options}
+    options = {"eos_token": EOS, "bos_token": "", "trained": TrainedTurns(), **options}
     return TextReader(TemplateCompiler(ChatTemplate(""), control, **options), END)  # type: ignore[arg-type]
 
 
@@ -91,7 +92,7 @@ def test_an_end_that_the_tokenizer_does_not_have_is_told() -> None:
 def test_markers_of_no_known_form_are_named(text: str, form: str) -> None:
     tokens = ("<|role_start|>", "<|role_end|>", "<|turn_end|>", "[|user|]", "[|assistant|]", "<|bot_id|>", "<|robot|>")
     one = TextReader(
-        TemplateCompiler(ChatTemplate(""), frozenset((*CONTROL, *tokens, "[|endofturn|]")), EOS, "", True),
+        TemplateCompiler(ChatTemplate(""), frozenset((*CONTROL, *tokens, "[|endofturn|]")), EOS, "", TrainedTurns()),
         "[|endofturn|]",
     )
     forms: dict[str, int] = {}
@@ -118,4 +119,4 @@ def test_glm_is_known_by_what_its_tokenizer_opens_texts_with() -> None:
 
 def test_everything_is_trained_without_completion_only() -> None:
     text = "<|user|>\nq<|end|>\n<|assistant|>\na<|end|>\n<|user|>\nr"
-    assert trained(reader(completion_only=False), text) == (f"⟦{text}<END>⟧", "phi")
+    assert trained(reader(trained=TrainedTurns(completion_only=False)), text) == (f"⟦{text}<END>⟧", "phi")

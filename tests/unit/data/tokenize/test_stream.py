@@ -40,6 +40,7 @@ from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import StoreInputs
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.template import Template
+from expert_cli.data.templates.trained import TrainedTurns
 from expert_cli.data.tokenize import stream
 from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.data.tokenize.encoder import Encoder
@@ -58,7 +59,11 @@ TEMPLATES = {
     "chat": template_for(tiny_backend(), "", own=ChatTemplate(CHATML), eos_token=CONTROL_TOKENS[0]),
     "alpaca": template_for(tiny_backend(), "alpaca", own=None, eos_token=CONTROL_TOKENS[0]),
     "everything": template_for(
-        tiny_backend(), "", own=ChatTemplate(CHATML), eos_token=CONTROL_TOKENS[0], completion_only=False
+        tiny_backend(),
+        "",
+        own=ChatTemplate(CHATML),
+        eos_token=CONTROL_TOKENS[0],
+        trained=TrainedTurns(completion_only=False),
     ),
 }
 ENCODER = Encoder(tiny_backend())

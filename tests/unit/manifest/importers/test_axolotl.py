@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from expert_cli.errors import InputError
 from expert_cli.manifest.importers.axolotl_data import PREAMBLE
 from tests.unit.manifest.importers.configs import AXOLOTL, config_of, dataset_of, imported, reasons
 
@@ -191,8 +190,8 @@ def test_what_asks_for_nothing_is_not_told(tmp_path: Path, line: str) -> None:
 
 
 ENTRIES = {
-    "fields of messages": ("message_property_mappings: {role: speaker}", "rename its fields"),
-    "roles": ("roles: {assistant: [bot]}", "do not have bot"),
+    "fields of messages": ("message_property_mappings: {mood: tone}", "role and content"),
+    "roles": ("roles: {narrator: [voice]}", "no turns of narrator"),
     "end tokens": ("train_on_eos: none", "every answer's end token is trained"),
 }
 
@@ -205,6 +204,67 @@ def test_what_an_entry_says_of_messages_is_read_or_told(tmp_path: Path, line: st
     assert reasons(imported(tmp_path, AXOLOTL.replace("type: chat_template", f"type: chat_template\n    {good}"))) == {}
 
 
-def test_segments_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"datasets\[0\].type input_output: segments"):
-        imported(tmp_path, AXOLOTL.replace("type: chat_template", "type: input_output"))
+TURNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "fields": ("message_field_role: speaker\n    message_field_content: said", {"role": "speaker", "content": "said"}),
+    "fields, mapped": ("message_property_mappings: {role: speaker, content: value}", {"role": "speaker"}),
+    "columns": ("field_tools: functions\n    field_system: preamble", {"tools": "functions", "system": "preamble"}),
+    "roles": ("roles: {assistant: [gpt, bot], user: [client]}", {"roles": {"assistant": ["bot"], "user": ["client"]}}),
+}
+
+
+@pytest.mark.parametrize(("lines", "mapping"), TURNS.values(), ids=TURNS)
+def test_what_turns_are_called_becomes_their_mapping(tmp_path: Path, lines: str, mapping: dict[str, Any]) -> None:
+    made = imported(tmp_path, AXOLOTL.replace("type: chat_template", f"type: chat_template\n    {lines}"))
+    assert dataset_of(made)["field_mapping"] == {"messages": "messages", **mapping}
+    assert reasons(made) == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "roles"),
+    [
+        ("roles_to_train: [gpt]", None),
+        ("roles_to_train: [user, assistant]", ["assistant", "user"]),
+        (
+            "roles_to_train: [bot, observation]\n    roles: {tool: [observation], assistant: [bot]}",
+            ["assistant", "tool"],
+        ),
+    ],
+)
+def test_whose_turns_are_trained_is_carried_over(tmp_path: Path, lines: str, roles: list[str] | None) -> None:
+    made = imported(tmp_path, AXOLOTL.replace("type: chat_template", f"type: chat_template\n    {lines}"))
+    assert config_of(made).get("roles_to_train") == roles
+    assert reasons(made) == {}
+
+
+def test_one_list_of_roles_is_for_all_rows(tmp_path: Path) -> None:
+    rows = "type: chat_template\n    roles_to_train: [{}]\n  - path: corpora/more\n    {}"
+    lines = rows.format("user", "type: chat_template\n    roles_to_train: [tool]")
+    made = imported(tmp_path, AXOLOTL.replace("type: chat_template", lines))
+    assert config_of(made)["roles_to_train"] == ["user"]
+    assert "one list of roles is for all rows, here user" in reasons(made)["datasets[1].roles_to_train"]
+
+
+JINJA = "{% for m in messages %}{{ m.content }}{% endfor %}"
+
+
+@pytest.mark.parametrize("place", ["", "    "], ids=["of the file", "of its rows"])
+def test_a_template_as_text_becomes_a_file_beside_the_manifest(tmp_path: Path, place: str) -> None:
+    lines = f'{place}chat_template: jinja\n{place}chat_template_jinja: "{JINJA}"'
+    text = AXOLOTL.replace("type: chat_template", f"type: chat_template\n{lines}") if place else f"{AXOLOTL}\n{lines}"
+    made = imported(tmp_path, f"{text}\nchat_template_kwargs: {{enable_thinking: true}}")
+    assert made.files == {"chat_template.jinja": JINJA}
+    assert config_of(made)["chat_template_path"] == "chat_template.jinja"
+    assert config_of(made)["chat_template_kwargs"] == {"enable_thinking": True}
+    assert "prompt_template" not in made.manifest["base_models"][0]
+    assert reasons(made) == {}
+
+
+def test_a_template_in_a_file_is_named_from_the_manifest(tmp_path: Path) -> None:
+    (tmp_path / "own.jinja").write_text(JINJA, encoding="utf-8")
+    made = imported(tmp_path, f"{AXOLOTL}\nchat_template_jinja: own.jinja")
+    assert (made.files, config_of(made)["chat_template_path"]) == ({}, "../own.jinja")
+
+
+def test_segments_are_recognized_by_their_column(tmp_path: Path) -> None:
+    made = imported(tmp_path, AXOLOTL.replace("type: chat_template", "type: input_output"))
+    assert (dataset_of(made), reasons(made)) == ({"path": "corpora/tickets"}, {})

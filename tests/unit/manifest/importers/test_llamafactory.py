@@ -58,6 +58,30 @@ DATA: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"hf_hub_url": "c/t", "columns": {"prompt": "q", "response": "a"}},
         {"path": "c/t", "field_mapping": {"instruction": "q", "response": "a"}},
     ),
+    "what stands before pairs": (
+        {"hf_hub_url": "c/t", "columns": {"prompt": "q", "response": "a", "history": "h", "system": "system"}},
+        {"path": "c/t", "field_mapping": {"instruction": "q", "response": "a", "history": "h", "system": "system"}},
+    ),
+    "columns beside conversations": (
+        {"hf_hub_url": "c/t", "formatting": "sharegpt", "columns": {"system": "preamble", "tools": "tools"}},
+        {"path": "c/t", "field_mapping": {"messages": "conversations", "system": "preamble"}},
+    ),
+    "what turns are called": (
+        {
+            "hf_hub_url": "c/t",
+            "formatting": "openai",
+            "columns": {"messages": "messages"},
+            "tags": {"role_tag": "speaker", "content_tag": "content", "user_tag": "client", "function_tag": "call"},
+        },
+        {
+            "path": "c/t",
+            "field_mapping": {
+                "messages": "messages",
+                "role": "speaker",
+                "roles": {"user": ["client"], "function_call": ["call"]},
+            },
+        },
+    ),
 }
 
 
@@ -116,6 +140,9 @@ CONFIG: dict[str, tuple[str, dict[str, Any]]] = {
     "modules": ("lora_target: q_proj,v_proj", {"target_modules": ["q_proj", "v_proj"]}),
     "alpha": ("lora_alpha: 64", {"alpha": 64}),
     "rank, and alpha by it": ("lora_rank: 32", {"rank": 32, "alpha": 64}),
+    "the last answer alone": ("mask_history: true", {"mask_history": True}),
+    "every answer": ("mask_history: false", {"mask_history": False}),
+    "thinking": ("enable_thinking: true", {"chat_template_kwargs": {"enable_thinking": True}}),
     "prompts too": ("train_on_prompt: true", {"completion_only_loss": False}),
     "no checkpointing": ("disable_gradient_checkpointing: true", {"gradient_checkpointing": False}),
     "attention": ("flash_attn: fa2", {"flash_attention_2": True}),

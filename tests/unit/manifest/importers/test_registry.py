@@ -119,11 +119,6 @@ REFUSED = {
     "images, axolotl": (f"{AXOLOTL}\nprocessor_type: AutoProcessor", "processor_type AutoProcessor: images"),
     "images, LLaMA-Factory": (f"{LLAMAFACTORY}\nimage_max_pixels: 9", "image_max_pixels 9: images"),
     "another loss": (f"{TRL}\nloss_type: dft", "loss_type dft: the loss here"),
-    "other turns": (
-        f"{AXOLOTL.replace('type: chat_template', 'roles_to_train: [user]')}",
-        "datasets[0].roles_to_train",
-    ),
-    "the last answer alone": (f"{LLAMAFACTORY}\nmask_history: true", "mask_history True: all answers"),
     "no rows": (TRL.replace("dataset_name: corpora/tickets", ""), "dataset_name (not written): no data set"),
 }
 

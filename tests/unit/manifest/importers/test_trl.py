@@ -21,6 +21,15 @@ CONFIG: dict[str, tuple[str, dict[str, Any]]] = {
     "an old name": ("optim: adamw_hf", {"optim": "adamw_torch"}),
     "prompts too": ("completion_only_loss: false\nassistant_only_loss: false", {"completion_only_loss": False}),
     "where metrics go": ("report_to: [wandb, tensorboard]", {"report_to": ["wandb", "tensorboard"]}),
+    "what the template is given": (
+        "chat_template_kwargs: {enable_thinking: false}",
+        {"chat_template_kwargs": {"enable_thinking": False}},
+    ),
+    "a template in a file": ("chat_template_path: own.jinja", {"chat_template_path": "own.jinja"}),
+    "a template as text": (
+        'chat_template: "{{ messages[0].content }}"',
+        {"chat_template_path": "chat_template.jinja"},
+    ),
     "precision": ("fp16: true\nbf16: false", {"fp16": True, "bf16": False}),
 }
 
@@ -90,3 +99,9 @@ def test_a_number_of_rows_is_no_share(tmp_path: Path) -> None:
     made = imported(tmp_path, TRL.replace("dataset_name: corpora/tickets", lines))
     assert "is a share of the rows" in reasons(made)["dataset_mixture.test_split_size"]
     assert config_of(made)["eval_strategy"] == "epoch"
+
+
+def test_another_models_template_is_told(tmp_path: Path) -> None:
+    made = imported(tmp_path, f"{TRL}\nchat_template_path: Qwen/Qwen3-0.6B")
+    assert "chat_template_path" not in config_of(made)
+    assert "not another model's tokenizer" in reasons(made)["chat_template_path"]

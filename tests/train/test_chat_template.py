@@ -1,0 +1,143 @@
+"""A run's own chat template, and what it is given: in training, in later prompts, in what is left to others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer
+
+from expert_cli.config.plan import trained_adapter
+from expert_cli.data.store.documents import Documents
+from expert_cli.data.store.files import FINGERPRINT, STATS, read_fingerprint
+from expert_cli.errors import IntegrityError, ManifestError
+from expert_cli.inference.expert import base_renderer, open_expert
+from expert_cli.inference.expert_config import read_expert_config
+from expert_cli.pipeline.train import RunOptions
+from expert_cli.utils.files import sha256_of, write_sealed
+from expert_cli.utils.reporter import NullReporter
+from tests import manifests, tiny
+from tests.train.projects import Told, project, train
+
+ROWS = [{"instruction": f"Count to {n}.", "output": "7"} for n in range(4)]
+POLITE = "{{- 'Please, ' if polite else '' }}" + tiny.CHATML
+GIVEN = {"polite": True}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+def written(folder: Path, model: Path, jinja: str = POLITE, **config: Any) -> Path:
+    manifest = project(folder, model, ROWS, **{"max_steps": 2, "save_steps": 1, "logging_steps": 1, **config})
+    (manifest.parent / "own.jinja").write_text(jinja, encoding="utf-8")
+    return manifest
+
+
+OWN: dict[str, Any] = {"chat_template_path": "own.jinja", "chat_template_kwargs": GIVEN}
+
+
+def test_an_expert_is_asked_as_it_was_trained_here_and_elsewhere(tmp_path: Path, model: Path) -> None:
+    done = train(written(tmp_path, model, **OWN))
+    tokenizer = AutoTokenizer.from_pretrained(done.output / "adapter")
+    documents = Documents(Path(done.document["store"]["path"]) / "train")
+    trained = trained_adapter(done.output, None, None, offline=True)
+    renderer = open_expert(trained.plan.run, trained.origin, NullReporter()).renderer
+    ids, is_trained = documents.document(0)
+    asked = tokenizer.apply_chat_template([{"role": "user", "content": "Count to 0."}], add_generation_prompt=True)
+    assert asked["input_ids"] == ids[~is_trained].tolist() == renderer.encode_prompt("Count to 0.")
+    assert tokenizer.decode(ids).startswith("Please, <|im_start|>user\n")
+    config = read_expert_config(done.output / "adapter" / "expert.json")
+    assert (config.chat_template, config.chat_template_kwargs) == (POLITE, GIVEN)
+    assert list(config.example.ids) == renderer.encode_prompt(config.example.prompt, config.example.input)
+    base = base_renderer(trained.plan.run, trained.origin, renderer.tokenizer)
+    assert base.decode(base.encode_prompt("q")) == "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_whatever_the_manifest_says_now_the_adapters_own_template_is_used(tmp_path: Path, model: Path) -> None:
+    manifest = written(tmp_path, model, **OWN)
+    done = train(manifest)
+    project(tmp_path, model, ROWS)  # the manifest without both keys
+    report = Told()
+    trained = trained_adapter(done.output, manifest, None, offline=True)
+    renderer = open_expert(trained.plan.run, trained.origin, report).renderer
+    assert renderer.decode(renderer.encode_prompt("q")).startswith("Please, ")
+    assert [line.partition(" is ")[0] for line in report.warnings] == ["chat_template", "chat_template_kwargs"]
+    (done.output / "adapter" / "expert.json").unlink()  # as beside a checkpoint: run.json tells
+    trained = trained_adapter(done.output, manifest, None, offline=True)
+    renderer = open_expert(trained.plan.run, trained.origin, Told()).renderer
+    assert renderer.decode(renderer.encode_prompt("q")).startswith("Please, ")
+
+
+def test_another_template_is_another_run_and_another_store(tmp_path: Path, model: Path) -> None:
+    first = train(written(tmp_path, model, **OWN))
+    checkpoint = RunOptions(resume=str(first.output / "checkpoints" / "checkpoint-1"))
+    changed = written(tmp_path, model, POLITE.replace("Please", "Now"), **OWN)
+    with pytest.raises(IntegrityError, match=r"model\.chat_template: "):
+        train(changed, checkpoint)
+    other = train(changed, RunOptions(overwrite=True))
+    assert other.document["store"]["key"] != first.document["store"]["key"]
+    ruder = written(tmp_path, model, **{**OWN, "chat_template_kwargs": {"polite": False}})
+    with pytest.raises(IntegrityError, match=r"model\.chat_template_kwargs: "):
+        train(ruder, checkpoint)
+
+
+FAULTS = {
+    "no file": ("missing.jinja", {}, "missing.jinja cannot be read"),
+    "an empty file": ("empty.jinja", {}, "is empty"),
+    "two templates": ("own.jinja", {"prompt_template": "alpaca"}, "does not go with prompt_template alpaca"),
+}
+
+
+@pytest.mark.parametrize(("path", "base", "message"), FAULTS.values(), ids=FAULTS)
+def test_a_template_that_cannot_be_is_told_where_it_is_written(
+    tmp_path: Path, model: Path, path: str, base: dict[str, Any], message: str
+) -> None:
+    manifest = written(tmp_path, model, chat_template_path=path)
+    (manifest.parent / "empty.jinja").write_text("\n", encoding="utf-8")
+    text = json.loads(manifest.read_text(encoding="utf-8"))
+    text["base_models"][0] |= base
+    with pytest.raises(ManifestError) as caught:
+        train(manifests.write(tmp_path, text))
+    (fault,) = caught.value.faults
+    assert fault.key == "training.config.chat_template_path"
+    assert message in fault.message
+
+
+def test_the_last_answer_of_a_conversation_alone(tmp_path: Path, model: Path) -> None:
+    turns = [("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d")]
+    rows = [{"messages": [{"role": role, "content": text} for role, text in turns]}]
+    stores = []
+    for config, expected in (({}, "b<|im_end|>d<|im_end|>"), ({"mask_history": True}, "d<|im_end|>")):
+        manifest = project(tmp_path, model, rows, max_steps=1, **config)
+        done = train(manifest, RunOptions(overwrite=True))
+        ids, is_trained = Documents(Path(done.document["store"]["path"]) / "train").document(0)
+        assert tiny.tiny_backend().decode(ids[is_trained].tolist(), skip_special_tokens=False) == expected
+        stores.append(done.document["store"]["key"])
+    assert stores[0] != stores[1]
+
+
+def test_a_store_that_left_a_column_unread_is_built_anew_once(tmp_path: Path, model: Path) -> None:
+    thinking = tiny.CHATML + "{% if add_generation_prompt and enable_thinking %}{{ 'think' }}{% endif %}"
+    rows = [{"prompt": "q", "completion": "a"}] * 70 + [
+        {"prompt": "q", "completion": "a", "chat_template_kwargs": {"enable_thinking": False}}
+    ]
+    manifest = project(tmp_path, model, rows, max_steps=1, chat_template_path="own.jinja")
+    (manifest.parent / "own.jinja").write_text(thinking, encoding="utf-8")
+    store = Path(train(manifest).document["store"]["path"])
+    stats = json.loads((store / STATS).read_text(encoding="utf-8"))
+    assert train(manifest, RunOptions(overwrite=True)).document["store"]["status"] == "hit"
+    for split in stats.values():
+        split["known_columns"].remove("chat_template_kwargs")
+        split["ignored"] = ["Chat_Template_Kwargs"]
+    (store / STATS).write_text(json.dumps(stats), encoding="utf-8")
+    told = read_fingerprint(store)
+    told["files"][STATS] = {"bytes": (store / STATS).stat().st_size, "sha256": sha256_of(store / STATS)}
+    write_sealed(store / FINGERPRINT, told)
+    again = train(manifest, RunOptions(overwrite=True)).document["store"]
+    assert (again["status"], again["path"]) == ("rebuilt", str(store))
+    assert "before the column" in again["reason"]
+    assert train(manifest, RunOptions(overwrite=True)).document["store"]["status"] == "hit"
