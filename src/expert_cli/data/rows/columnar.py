@@ -29,15 +29,16 @@ Shown = Callable[[str, str, str, str], str]
 class Message:
     """One turn of a conversation; role is "system", "developer", "user", "assistant" or "tool".
 
-    trained: False for an answer that carries no loss. fields: what else the turn has that chat templates read
-    (reasoning_content, tool_calls, tool_call_id, name), as JSON, "" = nothing. A first turn of the role "tools" is none of
-    the conversation: its content is the JSON list of the tools that the assistant may call.
+    trained: False for an answer that carries no loss; reason: why, "" = nothing says. fields: what else the turn has that
+    chat templates read (reasoning_content, tool_calls, tool_call_id, name), as JSON, "" = nothing. A first turn of the role
+    "tools" is none of the conversation: its content is the JSON list of the tools that the assistant may call.
     """
 
     role: str
     content: str
     trained: bool = True
     fields: str = ""
+    reason: str = field(default="", compare=False)
 
 
 class Example(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from expert_cli.data import mask_reasons
 from expert_cli.data.rows.columnar import Example, Message, Rows, Shown
 from expert_cli.data.rows.columns import ColumnNames, Columns
 from expert_cli.data.rows.forms import HISTORY_FORMS, PAIR_FORMS, Form
@@ -98,7 +99,7 @@ class PairRows(Rows):
         prompt = self._turns_of(fields, columns.instruction, "user", columns)
         completion = self._turns_of(fields, columns.response, "assistant", columns)
         answers = up_to_answer(completion)
-        asked = (replace(turn, trained=turn.role != "assistant") for turn in prompt)
+        asked = (replace(t, trained=t.role != "assistant", reason=mask_reasons.IN_PROMPT) for t in prompt)
         turns = (*beside(fields, columns, prompt), *asked, *answers)
         self.instruction.append(turns[-2].content if len(turns) > 1 else "")
         self.input.append("")

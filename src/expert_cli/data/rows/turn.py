@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from expert_cli.data import mask_reasons
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.rows.columns import TurnNames
 from expert_cli.data.rows.validation import BadRow, encodes, flag_of, text_of, type_name
@@ -98,14 +99,15 @@ def _message(turn: object, names: TurnNames, ignored: set[str]) -> Message:
     more = _beside_what_is_said(turn, names, role, (role_key, content_key))
     content = _content(turn.get(content_key), more)
     carried = _carried(more, role)
-    trained = _is_trained(more, role)
+    untrained_by = _untrained_by(more, role)
     ignored.update(
         name for name, value in more.items() if name not in (*carried, *_WEIGHTS) and value not in ("", [], {})
     )
     if content is None and "tool_calls" not in carried:
         text_of(turn, content_key, "a message's content")  # says what is wrong with it
     content = "" if content is None else text_of({content_key: content}, content_key, "a message's content")
-    return Message(role, content, trained, written(carried, "a message") if carried else "")
+    reason = mask_reasons.not_trained_by(untrained_by) if untrained_by else ""
+    return Message(role, content, not untrained_by, written(carried, "a message") if carried else "", reason)
 
 
 def _keys(turn: Mapping[str, object], names: TurnNames) -> tuple[str, str]:
@@ -192,12 +194,12 @@ def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
     return {name: more[name] for name, (_, of) in _CARRIED.items() if role == of and more.get(name)}
 
 
-def _is_trained(more: Mapping[str, object], role: str) -> bool:
-    """Whether a turn carries loss, as its weight or another of these fields says."""
+def _untrained_by(more: Mapping[str, object], role: str) -> str:
+    """Which field of a turn, its weight or another of these, says that it carries no loss; "" if none does."""
     said = {
         name: flag_of(more[name], f'a message\'s "{name}"') == kept for name, kept in _WEIGHTS.items() if name in more
     }
     for name, trained in said.items():
         if trained and role != "assistant":
             raise BadRow(f'a message of the role "{role}" has "{name}": {more[name]!r}, but only answers are trained')
-    return all(said.values())
+    return next((name for name, trained in said.items() if not trained), "")

@@ -19,9 +19,10 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
+from expert_cli.data import mask_reasons
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.templates.loss_mask import TemplateCompiler
-from expert_cli.data.templates.segment import Document, Segment
+from expert_cli.data.templates.segment import Document, Segment, Span, with_reasons
 from expert_cli.data.templates.turns import (
     HIDDEN,
     call_arguments,
@@ -58,7 +59,7 @@ def whole_document(compiler: TemplateCompiler, messages: Sequence[Message]) -> D
         talk = replace(talk, turns=[parse_arguments(turn) for turn in talk.turns])
     talk.require_shown()
     spans, ended = talk.spans()
-    return tuple(talk.pieces(talk.text[: spans[-1][2]], spans, ended=ended))
+    return tuple(talk.pieces(talk.text[: spans[-1].stop], spans, ended=ended))
 
 
 def asking(compiler: TemplateCompiler, messages: Sequence[Message]) -> Document:
@@ -74,20 +75,20 @@ def _talk(compiler: TemplateCompiler, messages: Sequence[Message]) -> _Talk:
         tools = hide_control(json.loads(messages[0].content), compiler.control, hidden)
         messages = messages[1:]
     turns = [hide_control(template_turn(message), compiler.control, hidden) for message in messages]
-    return _Talk(compiler, tools, turns, [message.trained for message in messages], hidden)
+    return _Talk(compiler, tools, turns, [*messages], hidden)
 
 
 @dataclass(frozen=True)
 class _Talk:
     """One conversation on its way through a template.
 
-    trained: of each turn. hidden: what stands in the texts of tools and turns for private-use characters.
+    messages: each turn as the row has it. hidden: what stands in the texts of tools and turns for private-use characters.
     """
 
     compiler: TemplateCompiler
     tools: list[Any]
     turns: list[dict[str, Any]]
-    trained: list[bool]
+    messages: list[Message]
     hidden: list[str]
 
     @cached_property
@@ -141,26 +142,28 @@ class _Talk:
             raise InputError(f"the chat template does not show {field}", _HINT)
         self.compiler.reads.add(field)
 
-    def spans(self) -> tuple[list[tuple[bool, int, int]], bool]:
-        """Return for every answer whether it is trained, where it begins and ends; and whether a token ends the last.
+    def spans(self) -> tuple[list[Span], bool]:
+        """Return for every answer where it begins and ends; and whether a token ends the last.
 
         It ends with the last token that ends turns before the next turn says something: an answer may be several messages
         (Harmony), and the template's own words may spell what it says before it says that.
         """
         numbers = [number for number, turn in enumerate(self.turns) if turn["role"] == "assistant"]
-        starts: list[int] = []
+        starts: list[tuple[int, str]] = []
         for number in numbers:
-            starts.append(self._start(number, starts[-1] if starts else 0))
-        stops: list[int] = []
-        ended = False
-        for number, start, following in zip(numbers, starts, [*starts[1:], len(self.text)], strict=True):
+            starts.append(self._start(number, starts[-1][0] if starts else 0))
+        spans: list[Span] = []
+        limits = [*(start for start, _ in starts[1:]), len(self.text)]
+        for number, (start, begins), following in zip(numbers, starts, limits, strict=True):
             place = self._places.get(number + 1, -1) if number < numbers[-1] else -1
             limit = place if start <= place < following else following
             at = self._shown_until(number, start, limit)
             *_, closing = (None, *self.compiler.turn_ends.finditer(self.text, at, limit))
-            ended = closing is not None
-            stops.append(closing.end(1) if closing else self._unended(number, at))
-        return [(self.trained[n], a, b) for n, a, b in zip(numbers, starts, stops, strict=True)], ended
+            stop = closing.end(1) if closing else self._unended(number, at)
+            span = Span.answer(start, stop, begins, closing[1] if closing else "")
+            turn = self.messages[number]
+            spans.append(span if turn.trained else span.not_trained(turn.reason))
+        return spans, closing is not None
 
     @cached_property
     def _places(self) -> dict[int, int]:
@@ -202,12 +205,13 @@ class _Talk:
         tail = written.rpartition(f"\ue000{self._mark(number)}\ue001")[2]
         return place + len(tail) if place >= 0 and self.text.startswith(tail, place) else -1
 
-    def pieces(self, text: str, spans: Sequence[tuple[bool, int, int]], *, ended: bool) -> Iterator[Segment]:
+    def pieces(self, text: str, spans: Sequence[Span], *, ended: bool) -> Iterator[Segment]:
         """Yield the pieces of a text; ended: no end token is wanting."""
-        for part, trained in self.compiler.stretches(text, spans):
-            yield from self._stretch(part, trained)
+        for part, trained, begins, ends in self.compiler.stretches(text, spans):
+            yield from with_reasons(self._stretch(part, trained), begins, ends)
         if not ended:
-            yield Segment(self.compiler.eos_token, True, spans[-1][0])
+            trained, token = spans[-1].trained, self.compiler.eos_token
+            yield Segment(token, True, trained, mask_reasons.end_is_put(token) if trained else "")
 
     def _stretch(self, text: str, trained: bool) -> Iterator[Segment]:
         control = ""
@@ -222,28 +226,28 @@ class _Talk:
         if control:
             yield Segment(control, True, trained)
 
-    def _start(self, number: int, after: int) -> int:
-        """Where an answer begins: where its generation prompt ends, be it one that leaves the thinking to the model."""
+    def _start(self, number: int, after: int) -> tuple[int, str]:
+        """Where an answer begins, and why: where its generation prompt ends, or the one that leaves thinking to the model."""
         thinking = replace(self, compiler=self.compiler.thinking)
         asked = self.asked(number)
         if self.text.startswith(asked):
-            return len(asked)
+            return len(asked), mask_reasons.GENERATION_PROMPT
         asked = thinking.asked(number)
         if self.text.startswith(asked):
-            if self.trained[number] and number == len(self.turns) - 1:
+            if self.messages[number].trained and number == len(self.turns) - 1:
                 self.compiler.reads.add(THINKING)
-            return len(asked)
+            return len(asked), mask_reasons.THINKING_PROMPT
         # What comes before is written otherwise once more follows: earlier reasoning, the place of tools.
         for talk in (self, thinking) if number - 1 in self._places else ():
             start = self._after_place(number - 1, talk._marked([number - 1]).rendered(number, generate=True))
             if start >= after:
-                return start
+                return start, mask_reasons.QUESTION_ALONE
         after = max(after, self._places.get(number - 1, 0))
         said = (*self._said(number), *call_names(self.turns[number]), *call_arguments(self.turns[number]))
         found = [at for shown in said if shown and (at := self._in(shown, after)) >= 0]
         if not found:
             raise InputError(f"the chat template does not show the answer of turn {number + 1}", _HINT)
-        return min(found)
+        return min(found), mask_reasons.FIRST_SAID
 
     def _shown_until(self, number: int, start: int, limit: int) -> int:
         """Where at the earliest an answer has said everything, before `limit`.

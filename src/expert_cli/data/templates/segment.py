@@ -2,19 +2,63 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeVar
+
+from expert_cli.data import mask_reasons
 
 
 class Segment(NamedTuple):
     """One piece of a document.
 
     control: the template's own text, whose control tokens ("<|im_end|>") become control ids. Otherwise the text is the
-    user's: a control token's spelling in it stays plain text. trained: its tokens carry loss.
+    user's: a control token's spelling in it stays plain text. trained: its tokens carry loss. reason: why they do so, or not,
+    from here on; "": for the reason of the piece before.
     """
 
     text: str
     control: bool
     trained: bool
+    reason: str = ""
 
 
 Document = tuple[Segment, ...]
+
+
+class Span(NamedTuple):
+    """Where an answer begins and ends in the text of its conversation, its end token included, and whether it is trained.
+
+    begins, ends, after: why it begins there, why it ends with the token that it ends with ("" = with none), and what follows.
+    """
+
+    trained: bool
+    start: int
+    stop: int
+    begins: str
+    ends: str
+    after: str
+
+    @classmethod
+    def answer(cls, start: int, stop: int, begins: str, token: str) -> Span:
+        """Return an answer that is trained; token: the one that ends it, "" = none does."""
+        ends = mask_reasons.ends_with(token) if token else ""
+        return cls(True, start, stop, begins, ends, mask_reasons.AFTER_ANSWER if token else mask_reasons.UNENDED)
+
+    def not_trained(self, reason: str) -> Span:
+        """Return the same answer without loss; reason: why, "" = nothing says."""
+        return self._replace(
+            trained=False, begins=reason or mask_reasons.NOT_TRAINED, ends="", after=mask_reasons.PROMPT
+        )
+
+
+P = TypeVar("P", bound=NamedTuple)
+
+
+def with_reasons(pieces: Iterable[P], begins: str, ends: str) -> list[P]:
+    """Return the pieces of a stretch with why it begins, on the first, and why it ends, on the last, its end token."""
+    found: list[Any] = list(pieces)
+    for at, reason in ((0, begins), (-1, ends)):
+        if found and reason:
+            before = found[at].reason
+            found[at] = found[at]._replace(reason=f"{before}; {reason}" if before else reason)
+    return found

@@ -156,7 +156,8 @@ class Template:
     def _written(self, messages: tuple[Message, ...]) -> Document:
         if needs_template(messages):
             return whole_document(self.compiler, messages)
-        untrained = frozenset(n for n, m in enumerate(messages) if not m.trained and m.role == "assistant")
+        answers = ((n, m) for n, m in enumerate(messages) if m.role == "assistant")
+        untrained = frozenset((n, m.reason) for n, m in answers if not m.trained)
         compiled = self.compiler.compiled(tuple(m.role for m in messages), untrained)
         if self._goes_through_template(messages):
             return whole_document(self.compiler, messages)
