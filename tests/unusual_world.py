@@ -13,7 +13,9 @@ from benchmarks.lib.odd_manifests import MACHINE
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import ExpertError
-from expert_cli.pipeline.pretokenize import resolve_inputs, shown_documents, store_for
+from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
+from expert_cli.pipeline.shown_documents import ShownDocument, shown_documents
+from expert_cli.utils.reporter import NullReporter
 from tests import manifests
 from tests.dataset_world import Words
 
@@ -68,13 +70,15 @@ def prepare(folder: Path, model: Path, files: Mapping[str, Content], dataset: An
         words.lines += [*map(str, plan.warnings), *(f"{row.key}: {row.status}" for row in plan.effects)]
         inputs = resolve_inputs(plan.run, words)
         store = store_for(plan.run, inputs, words)
-        documents = [parts(shown) for shown in shown_documents(store, inputs, 10_000)]
+        shown = shown_documents(plan.run, store, inputs, 10_000, NullReporter())
+        documents = [parts(document) for document in shown.documents]
     except ExpertError as error:
         return Outcome([], "\n".join(words.lines), f"{error.message}\n{error.hint}")
     return Outcome(documents, "\n".join(words.lines))
 
 
-def parts(runs: list[tuple[str, bool]]) -> tuple[str, str]:
+def parts(document: ShownDocument) -> tuple[str, str]:
     """Return what is not trained of a document, and what is."""
-    one, other = ("".join(text for text, trained in runs if trained is kind) for kind in (False, True))
+    tokens = list(zip(document.tokens, document.trained, strict=True))
+    one, other = ("".join(token.text for token, trained in tokens if trained is kind) for kind in (False, True))
     return one, re.sub(r"<\|im_end\|>\n?|<\|endoftext\|>", "|", other).removesuffix("|")

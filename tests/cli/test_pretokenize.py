@@ -43,7 +43,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def project(folder: Path, model: Path, rows: list[dict[str, Any]] = ROWS, **config: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    manifest = manifests.small(max_seq_length=64, **config)
+    manifest = manifests.small(**{"max_seq_length": 64, **config})
     manifest["base_models"][0]["name"] = str(model)
     manifest["training"]["dataset"] = {"path": "train.jsonl"}
     return manifests.write(folder, manifest)
@@ -337,15 +337,6 @@ def test_a_store_that_cannot_be_written_is_used(tmp_path: Path, model: Path, mon
     done = CliRunner().invoke(app, ["pretokenize", "-m", str(manifest), "--force", "--json", "--quiet"])
     assert isinstance(done.exception, EnvironmentProblem)
     assert not list(store.parent.glob(".building-*"))
-
-
-def test_shown_documents_mark_what_is_trained(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model)
-    done = CliRunner().invoke(
-        app, ["pretokenize", "-m", str(manifest), "--show", "1", "--quiet"], catch_exceptions=False
-    )
-    assert "»yes <|im_end|>«" in done.stdout
-    assert "right size" in done.stdout
 
 
 def test_alpaca_heads_the_input_by_its_column_also_where_the_first_rows_lack_it(tmp_path: Path) -> None:

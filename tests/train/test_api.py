@@ -48,9 +48,10 @@ def test_train_returns_what_the_command_prints(tmp_path: Path, model: Path) -> N
     manifest = project(tmp_path, model)
     store = expert_cli.pretokenize(manifest, documents=2)
     assert exact(store.as_json()) | {"status": "hit", "reason": ""} == exact(
-        document("pretokenize", "-m", manifest)["stores"][0]
+        document("pretokenize", "-m", manifest, "--show", "2")["stores"][0]
     ) | {"reason": ""}
-    assert [runs[-1] for runs in store.documents] == [("2<|im_end|>", True), ("3<|im_end|>", True)]
+    runs = [[(run.text, run.state) for run in shown.runs()] for shown in store.documents]
+    assert [some[-2:] for some in runs] == [[(text, "trained"), ("<|im_end|>", "trained")] for text in ("2", "3")]
     explained = expert_cli.explain_store(manifest)
     assert explained.as_json() == document("pretokenize", "-m", manifest, "--explain")["stores"][0]
     estimate = expert_cli.estimate_run(manifest, max_steps=3, seed=1)

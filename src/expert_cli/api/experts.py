@@ -244,9 +244,10 @@ def _require_room(write_pairs: FilePath | None, samples: int | None = None) -> N
         raise InputError(
             "--write-pairs goes with --samples of 2 or more: a pair is a right and a wrong answer to one prompt"
         )
-    from expert_cli.evaluation.pairs import require_new_file
+    from expert_cli.evaluation.pairs import OPTION
+    from expert_cli.utils.files import require_new_file
 
-    require_new_file(Path(write_pairs))
+    require_new_file(OPTION, Path(write_pairs))
 
 
 def _require_company(against: FilePath | None, max_drop: float | None) -> None:

@@ -43,7 +43,7 @@ def pretokenize(
         base_model: The base model whose tokenizer is used, as `train` takes it.
         force: Build anew even if the store fits.
         verify: Hash every file of the store again.
-        documents: How many of the first documents the result holds, in runs of (text, trained).
+        documents: How many of the first documents the result shows, token by token, with the reason of every border.
         threads: Threads that tokenize; 0: one a core.
         stage: Copy the data to this folder (a faster disk) first.
         prune: Delete this expert's other stores, those of other base models too.
@@ -61,12 +61,15 @@ def pretokenize(
 
     overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
     run, inputs = _inputs(manifest, overrides, output, stage, threads, reporter, own_folder=own_folder)
-    from expert_cli.pipeline.pretokenize import describe, shown_documents, store_for
+    from expert_cli.pipeline.pretokenize import describe, store_for
+    from expert_cli.pipeline.shown_documents import shown_documents
 
     report = describe(run, store_for(run, inputs, reporter, verify=verify, force=force))
     if prune:
         remove_others(run.store, report.store.key.sha256, run.expert, reporter)
-    return replace(report, documents=tuple(shown_documents(report.store, inputs, documents)))
+    if not documents:
+        return report
+    return replace(report, shown=shown_documents(run, report.store, inputs, documents, reporter))
 
 
 @disk_errors()

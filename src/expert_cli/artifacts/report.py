@@ -12,11 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from expert_cli.artifacts.html_page import page_environment, page_part
 from expert_cli.artifacts.report_data import RunData, accuracies, figures, matrices, read_run
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.log_save_eval import eval_loss_of
@@ -70,8 +69,8 @@ def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
     runs = [read_run(folder) for folder in run_dirs]
     runs = [replace(run, name=name, color=color) for run, name, color in zip(runs, _names(runs), COLORS, strict=False)]
     charts, absent = _charts(runs)
-    parts = {name: _part(name.replace("_", ".")) for name in ("uplot_css", "report_css", "uplot_js", "report_js")}
-    template = _environment().from_string(_part("report.html.j2"))
+    parts = {name: page_part(name.replace("_", ".")) for name in ("uplot_css", "report_css", "uplot_js", "report_js")}
+    template = _environment().from_string(page_part("report.html.j2"))
     write_text(
         to, template.render(runs=runs, accuracies=accuracies(runs), charts=charts, absent=absent, bases=BASES, **parts)
     )
@@ -79,17 +78,8 @@ def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
 
 
 def _environment() -> jinja2.Environment:
-    """Return what renders the page: everything is escaped; what a run's files do not say, or say in another form, is empty."""
-    import jinja2
-    from markupsafe import Markup
-
-    def redacted(value: Any) -> Any:
-        """Cut secrets out of a text before it is escaped; the page's own parts are markup."""
-        return value if isinstance(value, (Markup, int, float)) else redact("" if value is None else str(value))
-
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.ChainableUndefined, trim_blocks=True, lstrip_blocks=True, finalize=redacted
-    )
+    """Return what renders the page; what a run's files do not say, or say in another form, is empty."""
+    environment = page_environment()
     environment.filters |= {
         "base_title": base_title,
         "shortened": lambda value: shortened("" if value is None else str(value), CHARACTERS),
@@ -122,11 +112,6 @@ def _pairs(value: Any) -> list[tuple[Any, Any]]:
     """Return the keys and values of an object, or the pairs of a list."""
     pairs = list(value.items()) if isinstance(value, Mapping) else value if isinstance(value, list) else []
     return [(pair[0], pair[1]) for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
-
-
-@cache
-def _part(name: str) -> str:
-    return files("expert_cli.artifacts").joinpath(f"page/{name}").read_text(encoding="utf-8")
 
 
 def _names(runs: Sequence[RunData]) -> list[str]:

@@ -11,9 +11,11 @@ from expert_cli import api
 from expert_cli.commands.options import BaseModel, Offline
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError, InputError
+from expert_cli.utils.files import require_new_file
 
 if TYPE_CHECKING:
     from expert_cli.pipeline.pretokenize import StoreReport
+    from expert_cli.pipeline.shown_documents import ShownDocuments
 
 
 def pretokenize(
@@ -34,7 +36,12 @@ def pretokenize(
     explain: Annotated[
         bool, typer.Option("--explain", help="Say hit, missing, stale or damaged, and what changed; build nothing.")
     ] = False,
-    show: Annotated[int, typer.Option(min=0, help="Print this many documents, trained tokens marked.")] = 0,
+    show: Annotated[
+        int, typer.Option(min=0, help="Show this many documents, which tokens of them are trained, and why.")
+    ] = 0,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --show: as a page for a browser, too, in a new file.")
+    ] = None,
     threads: Annotated[int, typer.Option(min=0, help="Threads that tokenize; 0: one a core.")] = 0,
     stage: Annotated[Path | None, typer.Option(help="Copy the data to this folder (a faster disk) first.")] = None,
     prune: Annotated[
@@ -53,13 +60,17 @@ def pretokenize(
         expert-cli pretokenize --all --base-model smollm2
 
         expert-cli pretokenize -m experts/expert-sql/manifest.json --explain
+
+        expert-cli pretokenize -m experts/expert-sql/manifest.json --show 5 --html trained.html
     """
+    _require_room(html, show=show, explain=explain)
     manifests = sorted(experts.glob("*/manifest.json")) if every else manifest or []
     if every and not manifests:
         raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
     if not manifests:
         raise typer.BadParameter("give --manifest PATH, or --all")
     rows: list[dict[str, object]] = []
+    reports: list[StoreReport] = []
     failed: list[tuple[Path, ExpertError]] = []
     where: dict[str, Any] = {
         "output": output,
@@ -84,6 +95,7 @@ def pretokenize(
                     path, **where, force=force, verify=verify, documents=show, threads=threads, prune=prune
                 )
                 rows.append(report.as_json())
+                reports.append(report)
                 _show_report(console, report)
         except ExpertError as error:
             if len(manifests) == 1:
@@ -92,12 +104,41 @@ def pretokenize(
                 console.trace()
             failed.append((path, error))
             console.info(f"failed    {path}")
-    if console.as_json:
-        console.document(
-            {"stores": rows}
-            | ({"failed": [{"manifest": str(path), **error.as_json()} for path, error in failed]} if failed else {})
-        )
+    if html and reports:
+        _write_page(html, reports, console)
+    _document(console, rows, failed, html if reports else None)
     _end(console, failed, len(manifests))
+
+
+def _document(
+    console: Console, rows: list[dict[str, object]], failed: list[tuple[Path, ExpertError]], html: Path | None
+) -> None:
+    if not console.as_json:
+        return
+    document: dict[str, object] = {"stores": rows}
+    if html:
+        document["html"] = str(html.resolve())
+    if failed:
+        document["failed"] = [{"manifest": str(path), **error.as_json()} for path, error in failed]
+    console.document(document)
+
+
+def _require_room(html: Path | None, *, show: int, explain: bool) -> None:
+    """Raise InputError before anything is tokenized."""
+    if html is None:
+        return
+    if explain or not show:
+        raise InputError("--html goes with --show N, and not with --explain", "--show says how many documents it shows")
+    require_new_file("--html", html)
+
+
+def _write_page(to: Path, reports: list[StoreReport], console: Console) -> None:
+    from expert_cli.artifacts.documents_page import write_documents
+    from expert_cli.utils.disk_errors import disk_errors
+
+    with disk_errors(f"{to} cannot be written", "give another file with --html"):
+        write_documents(reports, to)
+    console.info(f"page      {to}")
 
 
 def _end(console: Console, failed: list[tuple[Path, ExpertError]], count: int) -> None:
@@ -143,9 +184,23 @@ def _show_report(console: Console, report: StoreReport) -> None:
             for size in report.sizes
         ],
     )
-    for number, runs in enumerate(report.documents):
-        console.text(f"document {number}")
-        console.marked(runs)
+    if report.shown:
+        _show_documents(console, report.shown, row["trained_tokens"] / row["tokens"])
+
+
+def _show_documents(console: Console, shown: ShownDocuments, share: float) -> None:
+    console.text(
+        f"documents {len(shown.documents):,} of {shown.total:,}; {share:.1%} of all tokens are trained\n"
+        f"  manifest  {shown.manifest}\n"
+        f"  template  {shown.template}, tokenizer of {shown.base_model}"
+    )
+    for number, document in enumerate(shown.documents, 1):
+        left_out = document.kept.count(False)
+        more = f", {left_out:,} left out" if left_out else ""
+        console.heading(
+            f"document {number}, {document.where}: {len(document.tokens):,} tokens, {sum(document.trained):,} trained{more}"
+        )
+        console.tokens(document.runs())
 
 
 def _wasted(report: StoreReport) -> str:

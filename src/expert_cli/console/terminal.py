@@ -18,12 +18,15 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from expert_cli.console.tokens import colored_lines, plain_lines
 from expert_cli.utils.redaction import redacted
 from expert_cli.utils.reporter import Bar, NullBar, PlainBar
 from expert_cli.utils.text import aligned, clean, count, failure_lines, is_figures
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from expert_cli.utils.token_runs import TokenRun
 
 SCHEMA_VERSION = 1
 
@@ -166,12 +169,14 @@ class Console:
             else:
                 self._out.data(clean(line))
 
-    def marked(self, runs: Iterable[tuple[str, bool]]) -> None:
-        """Write text whose marked runs stand out: green on a terminal, between » and « elsewhere."""
-        if self._out.is_terminal:
-            self._out.print(Text.assemble(*((clean(text), "bold green" if mark else "dim") for text, mark in runs)))
-        else:
-            self.text("".join(f"»{text}«" if mark else text for text, mark in runs))
+    def tokens(self, runs: Iterable[TokenRun]) -> None:
+        """Write the tokens of a document to stdout, each run with its reasons: in colors on a terminal, with marks always."""
+        for run in runs:
+            if self._out.is_terminal:
+                for line in colored_lines(run, self._out):
+                    self._out.print(line, soft_wrap=True)
+            else:
+                self._out.data("\n".join(plain_lines(run)))
 
     def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
         """Write a result as a table."""

@@ -18,11 +18,11 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import Question
 from expert_cli.evaluation.grade import Evaluation, GradedAnswer
 from expert_cli.evaluation.verifiers.case import plain
-from expert_cli.utils.files import write_text
+from expert_cli.utils.files import require_new_file, write_text
 
 MOST_PAIRS = 4
 """Pairs of one prompt. K answers, half of them right, make K²/4: prompts that are won half the time would be all there is."""
-_OPTION = "--write-pairs"
+OPTION = "--write-pairs"
 
 
 @dataclass(frozen=True)
@@ -53,21 +53,15 @@ class Pairs:
         )
 
 
-def require_new_file(path: Path) -> None:
-    """Raise InputError where something lies at the place: pairs are training data, and never written over."""
-    if path.exists():
-        raise InputError(f"{_OPTION} {path}: something is there already", "give another name, or remove it")
-
-
 def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> Pairs:
     """Write the pairs of an evaluation with samples, case by case in its order; the same answers give the same file.
 
     input_separator: stands between a row's prompt and its input in the user's turn; None where nothing tells.
     Raises InputError where there are no samples, or prompts cannot be written down, and where the file is there.
     """
-    require_new_file(path)
+    require_new_file(OPTION, path)
     if not all(len(one.samples) > 1 for one in found.answers):
-        raise InputError(f"{_OPTION}: a pair needs several answers to a case", "draw them: --samples 8")
+        raise InputError(f"{OPTION}: a pair needs several answers to a case", "draw them: --samples 8")
     of_cases = [list(_pairs(one.samples)) for one in found.answers]
     rows = [
         json.dumps(_row(one, pair, input_separator), ensure_ascii=False)
@@ -109,6 +103,6 @@ def _user_turn(answer: GradedAnswer, asked: Question, input_separator: str | Non
     if input_separator is None:
         raise InputError(
             f"{answer.row.where}: the evaluation does not say how a prompt and its input were joined",
-            f"evaluate the adapter again: --adapter DIR --samples K {_OPTION} FILE",
+            f"evaluate the adapter again: --adapter DIR --samples K {OPTION} FILE",
         )
     return f"{asked.prompt}{input_separator}{asked.input}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
-from itertools import pairwise
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +34,9 @@ from expert_cli.inference.base_model import locate_base, prompt_template
 from expert_cli.inference.expert import PromptRenderer
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
+from expert_cli.pipeline.shown_documents import ShownDocument, ShownDocuments
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
-
-DocumentRuns = list[tuple[str, bool]]
-"""A document's text in runs, each as long as it can be, and whether it is trained."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +167,7 @@ def explain(run: RunConfig, inputs: DataInputs) -> StoreExplanation:
 class StoreReport:
     """What `pretokenize` tells of one store.
 
-    packing: what the run's length and packing make of it. documents: the first ones, each as runs of (text, trained).
+    packing: what the run's length and packing make of it. shown: its first documents, where they are asked for.
     """
 
     expert: str
@@ -178,7 +175,12 @@ class StoreReport:
     packing: LengthRow
     sizes: tuple[LengthRow, ...]
     recommended: int
-    documents: tuple[DocumentRuns, ...] = ()
+    shown: ShownDocuments | None = None
+
+    @property
+    def documents(self) -> tuple[ShownDocument, ...]:
+        """The documents that are shown; none where none were asked for."""
+        return self.shown.documents if self.shown else ()
 
     def as_json(self) -> dict[str, Any]:
         """Return a row under "stores" of `pretokenize --json` (docs/INTERFACE.md)."""
@@ -201,6 +203,7 @@ class StoreReport:
             "packing": asdict(self.packing),
             "right_size": [asdict(row) for row in self.sizes],
             "recommended_max_seq_length": self.recommended,
+            **({"documents": [document.as_json() for document in self.documents]} if self.shown else {}),
         }
 
 
@@ -216,15 +219,3 @@ def describe(run: RunConfig, store: TokenStore) -> StoreReport:
     return StoreReport(
         run.expert, store, packing, tuple(length_table(documents.lengths, present, recommended)), recommended
     )
-
-
-def shown_documents(store: TokenStore, inputs: DataInputs, count: int) -> list[DocumentRuns]:
-    """Return the first documents as runs of (text, trained)."""
-    documents = store.training()
-    decode = partial(inputs.tokenizer.backend.decode, skip_special_tokens=False)
-    shown = []
-    for number in range(min(count, len(documents))):
-        ids, trained = documents.document(number)
-        borders = [0, *(i for i in range(1, len(ids)) if trained[i] != trained[i - 1]), len(ids)]
-        shown.append([(decode(ids[a:b].tolist()), bool(trained[a])) for a, b in pairwise(borders)])
-    return shown

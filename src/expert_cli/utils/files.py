@@ -15,8 +15,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from expert_cli.errors import InputError
 from expert_cli.utils.filesystem import open_unnoticed
 from expert_cli.utils.redaction import redact, redacted
+
+
+def require_new_file(option: str, path: Path) -> None:
+    """Raise InputError where something lies at the place that an option names: it is never written over."""
+    if path.exists():
+        raise InputError(f"{option} {path}: something is there already", "give another name, or remove it")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -26,6 +26,11 @@ def redact(text: str) -> str:
     return _SECRET.sub("***", text)
 
 
+def secret_spans(text: str) -> list[tuple[int, int]]:
+    """Return where each of the secrets that `redact` replaces begins and ends."""
+    return [match.span() for match in _SECRET.finditer(text)]
+
+
 def redacted(value: Any) -> Any:
     """Return a value that JSON can hold with every secret in it replaced by ***, as plain dicts and lists.
 

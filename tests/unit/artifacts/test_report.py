@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from expert_cli.artifacts.report import CHARACTERS, MAX_RUNS, _part, write_report
+from expert_cli.artifacts.html_page import page_part
+from expert_cli.artifacts.report import CHARACTERS, MAX_RUNS, write_report
 from expert_cli.artifacts.report_data import read_run
 from expert_cli.errors import InputError
 from expert_cli.runs.metrics import SHARES as ALL_SHARES
@@ -438,13 +439,13 @@ def test_the_largest_report_is_small_and_loads_nothing(tmp_path: Path) -> None:
 
 def test_what_is_embedded_survives_the_removal_of_secrets() -> None:
     for name in ("uplot.js", "uplot.css", "report.js", "report.css"):
-        assert redact(_part(name)) == _part(name)
-        assert "</script" not in _part(name)
-        assert "</style" not in _part(name)
+        assert redact(page_part(name)) == page_part(name)
+        assert "</script" not in page_part(name)
+        assert "</style" not in page_part(name)
 
 
 def test_every_share_of_a_step_has_a_color() -> None:
-    assert [name for name in ALL_SHARES if not re.search(rf"--{name}: #[0-9a-f]{{6}};", _part("report.css"))] == []
+    assert [name for name in ALL_SHARES if not re.search(rf"--{name}: #[0-9a-f]{{6}};", page_part("report.css"))] == []
 
 
 def test_secrets_of_a_run_are_not_shown(tmp_path: Path) -> None:

@@ -91,8 +91,24 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             "position_ids": torch.from_numpy(np.concatenate(positions)),
         }
 
-    def _tokens(self, document: int, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    def pieces_of(self, document: int) -> list[tuple[NDArray[np.int32], NDArray[np.bool_]]] | None:
+        """Return which tokens of a document are left, piece by piece, by their numbers, and whether each is trained.
+
+        None with "concat", where every pack may cut it.
+        """
+        if self.packs.fitted is None:
+            return None
         ids, trained = self.documents.document(self._first + document)
+        numbers, fitted = np.arange(len(ids), dtype=np.int32), self.packs.fitted
+        pieces = range(*np.searchsorted(fitted.documents, [document, document + 1]).tolist())
+        return [self._piece(numbers, trained, int(fitted.starts[n]), int(fitted.stops[n])) for n in pieces]
+
+    def _tokens(self, document: int, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        return self._piece(*self.documents.document(self._first + document), start, stop)
+
+    def _piece(
+        self, ids: NDArray[np.int32], trained: NDArray[np.bool_], start: int, stop: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         if self.shortens and stop < len(ids):
             return truncate_middle(ids, trained, stop)
         return ids[start:stop], trained[start:stop]

@@ -33,15 +33,16 @@ class Message:
     """One turn of a conversation; role is "system", "developer", "user", "assistant" or "tool".
 
     trained: whether it carries loss, as the row says; None: the row does not say. fields: what else the turn has that chat
-    templates read (reasoning_content, tool_calls, tool_call_id, name), as JSON, "" = nothing. First turns of the roles in
-    BESIDE are none of the conversation: their content is JSON, the list of tools, the object of what else the chat template
-    is given.
+    templates read (reasoning_content, tool_calls, tool_call_id, name), as JSON, "" = nothing. reason: why it is not trained,
+    "" = nothing says. First turns of the roles in BESIDE are none of the conversation: their content is JSON, the list of
+    tools, the object of what else the chat template is given.
     """
 
     role: str
     content: str
     trained: bool | None = None
     fields: str = ""
+    reason: str = field(default="", compare=False)
 
 
 class Example(NamedTuple):

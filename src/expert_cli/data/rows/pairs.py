@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from expert_cli.data import mask_reasons
 from expert_cli.data.rows.columnar import KWARGS, Example, Message, Rows, Shown
 from expert_cli.data.rows.columns import ColumnNames, Columns
 from expert_cli.data.rows.forms import PAIR_FORMS, Form
@@ -102,7 +103,10 @@ class PairRows(Rows):
         prompt = self._turns_of(fields, columns.instruction, "user", columns)
         completion = self._turns_of(fields, columns.response, "assistant", columns)
         answers = up_to_answer(completion)
-        asked = (replace(turn, trained=False if turn.role == "assistant" else turn.trained) for turn in prompt)
+        asked = (
+            replace(turn, trained=False, reason=mask_reasons.IN_PROMPT) if turn.role == "assistant" else turn
+            for turn in prompt
+        )
         turns = (*beside(fields, columns, prompt), *asked, *answers)
         self.instruction.append(turns[-2].content if len(turns) > 1 else "")
         self.input.append("")

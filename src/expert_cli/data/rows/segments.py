@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from expert_cli.data import mask_reasons
 from expert_cli.data.rows.columnar import Example, Message, Rows
 from expert_cli.data.rows.columns import ColumnNames, Columns
 from expert_cli.data.rows.forms import SEGMENT_FORMS, Form
@@ -66,12 +67,22 @@ class SegmentRows(Rows):
         forms[self.kind] = forms.get(self.kind, 0) + len(self)
         everything = not template.compiler.trained.completion_only
         return [
-            tuple(Segment(text, True, trained or everything) for text, trained in pieces if text)
+            tuple(
+                Segment(text, True, trained or everything, _reason(trained, everything))
+                for text, trained in pieces
+                if text
+            )
             for pieces in self.segments
         ]
 
     def shot(self, row: int) -> Example | None:  # noqa: ARG002
         return None
+
+
+def _reason(trained: bool, everything: bool) -> str:
+    if everything:
+        return mask_reasons.EVERYTHING
+    return mask_reasons.TRAINED_SEGMENT if trained else mask_reasons.OTHER_SEGMENT
 
 
 def _piece(segment: object) -> tuple[str, bool]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from expert_cli.data import mask_reasons
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.rows.columns import TurnNames
 from expert_cli.data.rows.validation import BadRow, encodes, flag_of, text_of, type_name
@@ -98,14 +99,14 @@ def _message(turn: object, names: TurnNames, ignored: set[str]) -> Message:
     more = _beside_what_is_said(turn, names, role, (role_key, content_key))
     content = _content(turn.get(content_key), more)
     carried = _carried(more, role)
-    trained = _is_trained(more)
+    trained, reason = _is_trained(more)
     ignored.update(
         name for name, value in more.items() if name not in (*carried, *_WEIGHTS) and value not in ("", [], {})
     )
     if content is None and "tool_calls" not in carried:
         text_of(turn, content_key, "a message's content")  # says what is wrong with it
     content = "" if content is None else text_of({content_key: content}, content_key, "a message's content")
-    return Message(role, content, trained, written(carried, "a message") if carried else "")
+    return Message(role, content, trained, written(carried, "a message") if carried else "", reason)
 
 
 def _keys(turn: Mapping[str, object], names: TurnNames) -> tuple[str, str]:
@@ -192,9 +193,10 @@ def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
     return {name: more[name] for name, (_, of) in _CARRIED.items() if role == of and more.get(name)}
 
 
-def _is_trained(more: Mapping[str, object]) -> bool | None:
-    """Whether a turn carries loss, as its weight or another of these fields says; None where none does."""
+def _is_trained(more: Mapping[str, object]) -> tuple[bool | None, str]:
+    """Whether a turn carries loss, as its weight or another of these fields says, and why not; None where none says."""
     said = {
         name: flag_of(more[name], f'a message\'s "{name}"') == kept for name, kept in _WEIGHTS.items() if name in more
     }
-    return all(said.values()) if said else None
+    untrained = [name for name, trained in said.items() if not trained]
+    return (not untrained if said else None), mask_reasons.not_trained_by(untrained[0]) if untrained else ""

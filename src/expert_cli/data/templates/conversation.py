@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import itemgetter
+from operator import attrgetter
 
 from expert_cli.data.rows.columnar import BESIDE, KWARGS, TOOLS, Message
 from expert_cli.data.templates.chat_template import require_read
@@ -38,8 +38,8 @@ def whole_document(compiler: TemplateCompiler, messages: Sequence[Message]) -> D
         talk = replace(talk, turns=[parse_arguments(turn) for turn in talk.turns])
     talk.require_shown()
     answers, ended = Spans(talk).answers()
-    spans = sorted((*answers, *Spans(talk).others(answers)), key=itemgetter(1))
-    return tuple(talk.pieces(talk.text[: answers[-1][2]], spans, ended=ended))
+    spans = sorted((*answers, *Spans(talk).others(answers)), key=attrgetter("start"))
+    return tuple(talk.pieces(talk.text[: answers[-1].stop], spans, ended=ended))
 
 
 def asking(compiler: TemplateCompiler, messages: Sequence[Message]) -> Document:
@@ -57,6 +57,6 @@ def _talk(compiler: TemplateCompiler, messages: Sequence[Message]) -> Talk:
     }
     messages = [message for message in messages if message.role not in BESIDE]
     turns = [hide_control(template_turn(message), compiler.control, hidden) for message in messages]
-    trained = compiler.trained.of_turns(messages)
+    masks = compiler.trained.of_turns(messages)
     require_read(compiler.chat.jinja, beside.get(KWARGS, {}))
-    return Talk(compiler, beside.get(TOOLS, []), beside.get(KWARGS, {}), turns, trained, hidden)
+    return Talk(compiler, beside.get(TOOLS, []), beside.get(KWARGS, {}), turns, masks, hidden)

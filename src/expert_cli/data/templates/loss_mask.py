@@ -12,15 +12,16 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from itertools import pairwise, repeat
-from operator import itemgetter
+from itertools import repeat
+from operator import attrgetter
 from typing import NamedTuple
 
+from expert_cli.data import mask_reasons
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.templates.chat_template import ChatTemplate
-from expert_cli.data.templates.segment import Document, Segment
+from expert_cli.data.templates.segment import Document, Segment, Span, with_reasons
 from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS, any_of
-from expert_cli.data.templates.trained import TrainedTurns
+from expert_cli.data.templates.trained import TrainedTurns, TurnMask
 from expert_cli.data.templates.watched import Watched, watched_by
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import render_safely
@@ -35,10 +36,20 @@ _ANYTHING = "one \"two\" 'three' <b> & \\ {4} %s ~\n\tFive"
 
 
 class Slot(NamedTuple):
-    """A piece that rows fill in: constant text and the numbers of messages, in order."""
+    """A piece that rows fill in: constant text and the numbers of messages, in order. reason: as `Segment` has it."""
 
     parts: tuple[str | int, ...]
     trained: bool
+    reason: str = ""
+
+
+class Stretch(NamedTuple):
+    """What stands between answers, or one of these. begins, ends: the reasons at its first piece, and at its end token."""
+
+    text: str
+    trained: bool
+    begins: str
+    ends: str
 
 
 class PieceColumn(NamedTuple):
@@ -69,7 +80,12 @@ class CompiledTemplate:
         return tuple(
             piece
             if isinstance(piece, Segment)
-            else Segment("".join([p if isinstance(p, str) else contents[p] for p in piece.parts]), False, piece.trained)
+            else Segment(
+                "".join([p if isinstance(p, str) else contents[p] for p in piece.parts]),
+                False,
+                piece.trained,
+                piece.reason,
+            )
             for piece in (self.whole if with_answer else self.prompt)
         )
 
@@ -80,7 +96,7 @@ class CompiledTemplate:
             for number, column in enumerate(contents)
         ]
         return [
-            PieceColumn(*piece)
+            PieceColumn(*piece[:3])
             if isinstance(piece, Segment)
             else PieceColumn(_joined(piece.parts, stripped), False, piece.trained)
             for piece in self.whole
@@ -112,8 +128,8 @@ class TemplateCompiler:
         chat = self.chat.thinking()
         return self if chat == self.chat else replace(self, chat=chat)
 
-    def compile(self, roles: tuple[str, ...], trained: tuple[bool, ...] = ()) -> CompiledTemplate:
-        """Return the template compiled for `roles`, the last of which is the answer's; `trained`: which are, () = by role.
+    def compile(self, roles: tuple[str, ...], masks: tuple[TurnMask, ...] = ()) -> CompiledTemplate:
+        """Return the template compiled for `roles`, the last of which is the answer's; `masks`: of each, () = by role.
 
         The document is what the template renders for the whole conversation, up to the end token of the last answer. An
         answer begins where the generation prompt ends, so what the template puts between the two is the answer's; where
@@ -130,15 +146,17 @@ class TemplateCompiler:
         text = full[: end.end()] if end else full.rstrip() + self.eos_token
         closing = text[text.index(_place(last)) + len(_place(last)) :]
         gap = text[len(asked) : text.index(_place(last))] if text.startswith(asked) else ""
-        trained = trained or self.trained.of_turns([Message(role, "") for role in roles])
+        masks = masks or self.trained.of_turns([Message(role, "") for role in roles])
         spans = [
-            (trained[i], *self._span(text, messages, i, gap, end_token))
+            self._span(text, messages, i, gap, end_token, masks[i])
             for i, role in enumerate(roles)
-            if role == "assistant" or trained[i]
+            if role == "assistant" or masks[i].trained
         ]
-        spans.sort(key=itemgetter(1))
+        if not end and spans[-1].trained:
+            spans[-1] = spans[-1]._replace(ends=mask_reasons.end_is_put(end_token))
+        spans.sort(key=attrgetter("start"))
         whole = self._cut(text, spans)
-        prompt = self._cut(asked, [span for span in spans if span[2] <= len(asked)])
+        prompt = self._cut(asked, [span for span in spans if span.stop <= len(asked)])
         as_before = text.startswith(asked) and not gap.strip(" ") and (bool(end) or closing == end_token)
         return CompiledTemplate(prompt, whole, trims, end_token, as_before)
 
@@ -160,23 +178,32 @@ class TemplateCompiler:
         return self.opened(render_safely(self.chat, turns, False)).startswith(filled.removesuffix(compiled.end_token))
 
     def _span(
-        self, text: str, messages: list[dict[str, str]], number: int, gap: str, end_token: str
-    ) -> tuple[int, int]:
+        self, text: str, messages: list[dict[str, str]], number: int, gap: str, end_token: str, mask: TurnMask
+    ) -> Span:
         """Where a turn begins and ends, its end token included: an answer behind its prompt, another's with its content."""
         place = text.index(_place(number))
         stop = place + len(_place(number))
         closing = self.control.search(text, stop)
+        token = ""
         if closing and closing[0] in {end_token, *self._ends} and not _PLACE.search(text, stop, closing.start()):
-            stop = closing.end()
+            stop, token = closing.end(), closing[0]
+        start, begins = self._begins(text, messages, number, gap)
+        return Span.of_turn(messages[number]["role"], mask, start, stop, begins, token)
+
+    def _begins(self, text: str, messages: list[dict[str, str]], number: int, gap: str) -> tuple[int, str]:
+        """Where a turn begins, and why there, if it is an answer."""
+        place = text.index(_place(number))
         if messages[number]["role"] != "assistant":
-            return place, stop
+            return place, ""
         try:
             asked = self.opened(_PROBE.sub(_place(r"\2"), render_safely(self.chat, messages[:number], True)))
         except InputError:
             asked = text
         if text.startswith(asked) and len(asked) <= place:
-            return len(asked), stop
-        return place - len(gap) if text[:place].endswith(gap) else place, stop
+            return len(asked), mask_reasons.GENERATION_PROMPT
+        if gap and text[:place].endswith(gap):
+            return place - len(gap), mask_reasons.OPENING
+        return place, mask_reasons.CONTENT
 
     def _probe(self, messages: list[dict[str, str]], generate: bool, trims: dict[int, Callable[[str], str]]) -> str:
         """Render; check that every message is there exactly once and note in `trims` which ones are stripped."""
@@ -195,17 +222,23 @@ class TemplateCompiler:
         """Return a rendered text with what the tokenizer puts before each."""
         return text if text.startswith(self.bos_token) else self.bos_token + text
 
-    def _cut(self, text: str, spans: Sequence[tuple[bool, int, int]]) -> tuple[Segment | Slot, ...]:
+    def _cut(self, text: str, spans: Sequence[Span]) -> tuple[Segment | Slot, ...]:
         """Cut a conversation where its answers begin and end, and each stretch as `_pieces` does."""
-        return tuple(piece for part, trained in self.stretches(text, spans) for piece in self._pieces(part, trained))
+        return tuple(
+            piece
+            for part, trained, begins, ends in self.stretches(text, spans)
+            for piece in with_reasons(self._pieces(part, trained), begins, ends)
+        )
 
-    def stretches(self, text: str, spans: Sequence[tuple[bool, int, int]]) -> Iterator[tuple[str, bool]]:
-        """Yield what stands between turns, and these, with whether it is trained; spans: the same, start and stop of each."""
+    def stretches(self, text: str, spans: Sequence[Span]) -> Iterator[Stretch]:
+        """Yield what stands between turns, and these."""
         everything = not self.trained.completion_only
-        cuts = [0, *(border for _, *borders in spans for border in borders), len(text)]
-        trained = [everything, *(flag for answer, *_ in spans for flag in (answer, everything))]
-        for (start, stop), flag in zip(pairwise(cuts), trained, strict=True):
-            yield text[start:stop], flag
+        at, reason = 0, mask_reasons.PROMPT
+        for span in spans:
+            yield Stretch(text[at : span.start], everything, mask_reasons.EVERYTHING if everything else reason, "")
+            yield Stretch(text[span.start : span.stop], span.trained, span.begins, span.ends)
+            at, reason = span.stop, span.after
+        yield Stretch(text[at:], everything, mask_reasons.EVERYTHING if everything else reason, "")
 
     def _pieces(self, text: str, trained: bool) -> Iterator[Segment | Slot]:
         """Cut a stretch at its control tokens, keeping together what no row's text stands between."""

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from expert_cli.data import mask_reasons
+from expert_cli.data.templates.segment import Span
 from expert_cli.data.templates.talk import HINT, Talk
 from expert_cli.data.templates.turns import call_arguments, call_names
 from expert_cli.errors import InputError
 
 THINKING = "thinking"
 """Noted of a template that wrote an answer which is asked for only with thinking."""
-Span = tuple[bool, int, int]
-"""Whether a turn is trained, where it begins, where it ends."""
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,20 @@ class Spans:
         (Harmony), and the template's own words may spell what it says before it says that.
         """
         numbers = [number for number, turn in enumerate(self.talk.turns) if turn["role"] == "assistant"]
-        starts: list[int] = []
+        starts: list[tuple[int, str]] = []
         for number in numbers:
-            starts.append(self._start(number, starts[-1] if starts else 0))
-        stops: list[int] = []
-        ended = False
-        for number, start, following in zip(numbers, starts, [*starts[1:], len(self.talk.text)], strict=True):
+            starts.append(self._start(number, starts[-1][0] if starts else 0))
+        spans: list[Span] = []
+        limits = [*(start for start, _ in starts[1:]), len(self.talk.text)]
+        for number, (start, begins), following in zip(numbers, starts, limits, strict=True):
             place = self.talk.places.get(number + 1, -1) if number < numbers[-1] else -1
             limit = place if start <= place < following else following
             at = self._shown_until(number, start, limit)
             *_, closing = (None, *self.talk.compiler.turn_ends.finditer(self.talk.text, at, limit))
-            ended = closing is not None
-            stops.append(closing.end(1) if closing else self._unended(number, at))
-        return [(self.talk.trained[n], a, b) for n, a, b in zip(numbers, starts, stops, strict=True)], ended
+            stop = closing.end(1) if closing else self._unended(number, at)
+            token = closing[1] if closing else ""
+            spans.append(Span.of_turn("assistant", self.talk.masks[number], start, stop, begins, token))
+        return spans, closing is not None
 
     def others(self, answers: Sequence[Span]) -> Iterator[Span]:
         """Yield every other turn that is trained: what it says, with the token that ends it. answers: where these stand.
@@ -50,14 +51,15 @@ class Spans:
         Raises InputError: the template does not write it as it is.
         """
         for number, turn in enumerate(self.talk.turns):
-            if self.talk.trained[number] and turn["role"] != "assistant":
+            if self.talk.masks[number].trained and turn["role"] != "assistant":
                 start, stop = self._content(number)
-                starts = [at for _, at, _ in answers]
+                starts = [answer.start for answer in answers]
                 places = [at for other, at in self.talk.places.items() if other != number]
                 limit = min((at for at in (*starts, *places) if at >= stop), default=len(self.talk.text))
                 closing = self.talk.compiler.control.search(self.talk.text, stop, limit)
                 ended = closing and self.talk.compiler.turn_ends.fullmatch(closing[0])
-                yield True, start, closing.end() if closing and ended else stop
+                stop, token = (closing.end(), closing[0]) if closing and ended else (stop, "")
+                yield Span.of_turn(turn["role"], self.talk.masks[number], start, stop, "", token)
 
     def _content(self, number: int) -> tuple[int, int]:
         """Where a turn that is no answer says its content, as it is, stripped, or as JSON spells it."""
@@ -71,28 +73,28 @@ class Spans:
                     return start, start + len(shown)
         raise InputError(f"the chat template does not write turn {number + 1} as it is, so it cannot be trained", HINT)
 
-    def _start(self, number: int, after: int) -> int:
-        """Where an answer begins: where its generation prompt ends, be it one that leaves the thinking to the model."""
+    def _start(self, number: int, after: int) -> tuple[int, str]:
+        """Where an answer begins, and why: where its generation prompt ends, or the one that leaves thinking to the model."""
         thinking = replace(self.talk, compiler=self.talk.compiler.thinking)
         asked = self.talk.asked(number)
         if self.talk.text.startswith(asked):
-            return len(asked)
+            return len(asked), mask_reasons.GENERATION_PROMPT
         asked = thinking.asked(number)
         if self.talk.text.startswith(asked):
-            if self.talk.trained[number] and number == len(self.talk.turns) - 1:
+            if self.talk.masks[number].trained and number == len(self.talk.turns) - 1:
                 self.talk.compiler.reads.add(THINKING)
-            return len(asked)
+            return len(asked), mask_reasons.THINKING_PROMPT
         # What comes before is written otherwise once more follows: earlier reasoning, the place of tools.
         for talk in (self.talk, thinking) if number - 1 in self.talk.places else ():
             start = self.talk.after_place(number - 1, talk.marked([number - 1]).rendered(number, generate=True))
             if start >= after:
-                return start
+                return start, mask_reasons.QUESTION_ALONE
         after = max(after, self.talk.places.get(number - 1, 0))
         said = (*self._said(number), *call_names(self.talk.turns[number]), *call_arguments(self.talk.turns[number]))
         found = [at for shown in said if shown and (at := self.talk.find(shown, after)) >= 0]
         if not found:
             raise InputError(f"the chat template does not show the answer of turn {number + 1}", HINT)
-        return min(found)
+        return min(found), mask_reasons.FIRST_SAID
 
     def _shown_until(self, number: int, start: int, limit: int) -> int:
         """Where at the earliest an answer has said everything, before `limit`.

@@ -17,8 +17,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
+from expert_cli.data import mask_reasons
 from expert_cli.data.templates.loss_mask import TemplateCompiler
-from expert_cli.data.templates.segment import Segment
+from expert_cli.data.templates.segment import Segment, Span, TurnMask, with_reasons
 from expert_cli.data.templates.turns import HIDDEN, first_calls, tool_name
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import render_safely
@@ -30,7 +31,7 @@ HINT = 'Take it out of the rows, or use a base model or "prompt_template" that s
 class Talk:
     """One conversation on its way through a template.
 
-    kwargs: what the row gives the template beside these. trained: of each turn. hidden: what stands in the texts of tools and
+    kwargs: what the row gives the template beside these. masks: of each turn. hidden: what stands in the texts of tools and
     turns for private-use characters.
     """
 
@@ -38,7 +39,7 @@ class Talk:
     tools: list[Any]
     kwargs: dict[str, Any]
     turns: list[dict[str, Any]]
-    trained: Sequence[bool]
+    masks: Sequence[TurnMask]
     hidden: list[str]
 
     @cached_property
@@ -136,12 +137,13 @@ class Talk:
         tail = written.rpartition(f"\ue000{self._mark(number)}\ue001")[2]
         return place + len(tail) if place >= 0 and self.text.startswith(tail, place) else -1
 
-    def pieces(self, text: str, spans: Sequence[tuple[bool, int, int]], *, ended: bool) -> Iterator[Segment]:
+    def pieces(self, text: str, spans: Sequence[Span], *, ended: bool) -> Iterator[Segment]:
         """Yield the pieces of a text; ended: no end token is wanting."""
-        for part, trained in self.compiler.stretches(text, spans):
-            yield from self._stretch(part, trained)
+        for part, trained, begins, ends in self.compiler.stretches(text, spans):
+            yield from with_reasons(self._stretch(part, trained), begins, ends)
         if not ended:
-            yield Segment(self.compiler.eos_token, True, spans[-1][0])
+            trained, token = spans[-1].trained, self.compiler.eos_token
+            yield Segment(token, True, trained, mask_reasons.end_is_put(token) if trained else "")
 
     def _stretch(self, text: str, trained: bool) -> Iterator[Segment]:
         control = ""

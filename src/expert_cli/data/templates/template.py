@@ -166,8 +166,8 @@ class Template:
     def _written(self, messages: tuple[Message, ...]) -> Document:
         if needs_template(messages):
             return whole_document(self.compiler, messages)
-        trained = self.compiler.trained.of_turns(messages)
-        compiled = self.compiler.compiled(tuple(m.role for m in messages), trained)
+        masks = self.compiler.trained.of_turns(messages)
+        compiled = self.compiler.compiled(tuple(m.role for m in messages), masks)
         if self._goes_through_template(messages):
             return whole_document(self.compiler, messages)
         return compiled.fill([m.content for m in messages], with_answer=True)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from expert_cli.data import mask_reasons
 from expert_cli.data.templates.loss_mask import TemplateCompiler
 from expert_cli.data.templates.segment import Document, Segment
 from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS, Form, any_of
@@ -43,25 +44,26 @@ class TextReader:
         forms[form] = forms.get(form, 0) + 1
         plain = form.startswith(PLAIN)
         everything = not self.compiler.trained.completion_only
+        begins, before = mask_reasons.TURN_MARKER, mask_reasons.text_of_form(form)
         if everything or plain:
             turns = [(0, len(text))]
-        pieces = (
-            [] if text.startswith(self.compiler.bos_token) else [Segment(self.compiler.bos_token, True, everything)]
-        )
+            begins = mask_reasons.EVERYTHING if everything else mask_reasons.PLAIN_TEXT
+        bos, opening = self.compiler.bos_token, mask_reasons.BEGINNING_OF_TEXT
+        pieces = [] if text.startswith(bos) else [Segment(bos, True, everything, opening)]
         done = 0
         for start, stop in turns:
             if start > done:
-                pieces.append(Segment(text[done:start], True, False))
-            pieces.append(Segment(text[start:stop], True, True))
-            done = stop
+                pieces.append(Segment(text[done:start], True, False, before))
+            pieces.append(Segment(text[start:stop], True, True, begins))
+            done, before = stop, mask_reasons.AFTER_TURN
         if not turns:
-            return (*pieces, Segment(text, True, False))
+            return (*pieces, Segment(text, True, False, mask_reasons.NO_ANSWER))
         bare = pieces[-1].text.rstrip()
         ended = bare.endswith(tuple(self._ends.union(FORMS[form].ends) if form in FORMS else self._ends))
         if ended or not plain:
             pieces[-1] = pieces[-1]._replace(text=bare)
         if not ended:
-            pieces.append(Segment(self.end_token, True, True))
+            pieces.append(Segment(self.end_token, True, True, mask_reasons.end_is_put(self.end_token)))
         return tuple(pieces)
 
     def find_assistant_spans(self, text: str) -> tuple[str, list[tuple[int, int]]]:

@@ -23,7 +23,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from expert_cli.data.templates.loss_mask import PieceColumn
-from expert_cli.data.templates.segment import Document
+from expert_cli.data.templates.segment import Document, Segment
 from expert_cli.data.templates.text_forms import MARKERS, any_of
 from expert_cli.data.tokenize.assemble import Encoded, Pieced, assemble
 from expert_cli.data.tokenize.backend_check import BackendChoice, BackendSelector
@@ -86,7 +86,7 @@ class Encoder:
         counts = np.empty(len(documents), np.int64)
         for number, document in enumerate(documents):
             before = len(order)
-            for text, control, trained, variant in self._placed(document):
+            for (text, control, trained, _), variant in self._placed(document):
                 way = ways.setdefault((control, variant), {})
                 order.append((way, way.setdefault(text, len(way))))
                 flags.append(trained)
@@ -122,11 +122,12 @@ class Encoder:
 
     def ids(self, document: Document) -> list[int]:
         """Return the ids of one document, trained or not: what generation starts from."""
-        pieces = [
-            self._encode_texts([text], control=control, variant=variant)[0]
-            for text, control, _, variant in self._placed(document)
-        ]
-        return [int(i) for piece in pieces for i in piece]
+        return [number for _, ids in self.piece_ids(document) for number in ids]
+
+    def piece_ids(self, document: Document) -> Iterator[tuple[Segment, list[int]]]:
+        """Yield the pieces of a document as they are encoded, each with its ids."""
+        for piece, variant in self._placed(document):
+            yield piece, self._encode_texts([piece.text], control=piece.control, variant=variant)[0].tolist()
 
     def _encode_texts(self, texts: list[str], *, control: bool, variant: int = 0) -> Pieces:
         engine = self._references[variant] if self.places_matter else self.engine.engine
@@ -137,13 +138,14 @@ class Encoder:
         if self._chooser:
             self.engine, self._chooser = self._chooser.choose(sample), None
 
-    def _placed(self, document: Document) -> Iterator[tuple[str, bool, bool, int]]:
-        """Yield text, control, trained and variant (0 start, 1 after a control token, 2 after text) of each piece."""
+    def _placed(self, document: Document) -> Iterator[tuple[Segment, int]]:
+        """Yield the pieces as they are encoded, each with its variant: 0 start, 1 after a control token, 2 after text."""
         if not self.places_matter:
-            yield from ((*segment, 0) for segment in document)
+            yield from ((segment, 0) for segment in document)
             return
-        variant, swallow = 0, False
-        for text, control, trained in document:
+        variant, swallow, why = 0, False, ""
+        for text, control, trained, reason in document:
+            why = reason or why
             # A token with rstrip takes the white space after it, except an answer's, which generation writes itself.
             kept = text.lstrip() if swallow and not trained else text
             if not kept:
@@ -151,9 +153,10 @@ class Encoder:
             # The stretches after the first control token have their prefixes, as they would in the whole text.
             first = self._any_control.search(kept) if control and variant == 2 else None
             if first:
-                yield kept[: first.start()], control, trained, variant
-                kept, variant = kept[first.start() :], 1
-            yield kept, control, trained, variant
+                yield Segment(kept[: first.start()], control, trained, why), variant
+                kept, variant, why = kept[first.start() :], 1, ""
+            yield Segment(kept, control, trained, why), variant
+            why = ""
             swallow = control and kept.rstrip().endswith(self._swallowing)
             variant = 1 if control and (swallow or kept.endswith(self._control)) else 2
 

@@ -137,7 +137,9 @@ def test_a_pair_of_a_trained_question() -> None:
     (document,) = template.documents(rows)
     assert trained_of(document) == ["q\n\nbelow<|im_end|>", "a<|im_end|>"]
     pieces = rows.piece_columns(template)
-    assert [(part.texts if isinstance(part.texts, str) else part.texts[0], *part[1:]) for part in pieces] == [*document]
+    assert [(part.texts if isinstance(part.texts, str) else part.texts[0], *part[1:]) for part in pieces] == [
+        piece[:3] for piece in document
+    ]
 
 
 WEIGHED = {
@@ -154,7 +156,7 @@ def test_what_a_turn_says_of_itself_goes_first(
     trained: TrainedTurns, said: list[bool | None], expected: list[int]
 ) -> None:
     turns = [Message(turn.role, turn.content, kept) for turn, kept in zip(TALK, said, strict=True)]
-    assert [number for number, kept in enumerate(trained.of_turns(turns)) if kept] == expected
+    assert [number for number, mask in enumerate(trained.of_turns(turns)) if mask.trained] == expected
 
 
 REFUSED = {

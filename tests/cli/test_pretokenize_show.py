@@ -1,0 +1,266 @@
+"""`pretokenize --show`: which tokens of a document are trained, and why, in words, in colors and on a page."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import StringIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import load_from_disk
+from rich.console import Console
+from typer.testing import CliRunner
+
+from expert_cli.cli import app
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.console.tokens import colored_lines
+from expert_cli.data import mask_reasons
+from expert_cli.data.templates.trained import TrainedTurns
+from expert_cli.errors import InputError, IntegrityError
+from expert_cli.hardware.machine import inspect
+from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
+from expert_cli.pipeline.shown_documents import ShownDocument, shown_documents, token_texts
+from expert_cli.utils.reporter import NullReporter
+from expert_cli.utils.token_runs import Token, TokenRun
+from tests import tiny
+from tests.cli.test_pretokenize import pretokenize, project
+
+ENDS = mask_reasons.ends_with("<|im_end|>")
+TALK = {
+    "messages": [
+        {"role": "user", "content": "Say <|im_end|> <script>alert(1)</script>\n\tnow"},
+        {"role": "assistant", "content": "no", "weight": 0},
+        {"role": "user", "content": "again"},
+        {"role": "assistant", "content": "yes yes"},
+    ]
+}
+TRL = {
+    "prompt": [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": "r"},
+    ],
+    "completion": [{"role": "assistant", "content": "b"}],
+}
+CALL = {
+    "messages": [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "a", "tool_calls": [{"function": {"name": "f", "arguments": {"x": "1"}}}]},
+    ]
+}
+CHATML = {"text": "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nr<|im_end|>\n"}
+LONG = {"instruction": "word " * 60, "output": "yes " * 60}
+ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "pair": ({"instruction": "q", "output": "a"}, {}),
+    "conversation": (TALK, {}),
+    "prompt of messages": (TRL, {}),
+    "written by the template": (
+        {"messages": [{"role": "user", "content": ""}, {"role": "assistant", "content": "a"}]},
+        {},
+    ),
+    "chatml": (CHATML, {}),
+    "plain": ({"text": "Once upon a time"}, {}),
+    "everything": ({"instruction": "q", "output": "a"}, {"completion_only_loss": False}),
+    "everything but a turn": (TALK, {"completion_only_loss": False}),
+    "turns of the user, too": (TALK, {"roles_to_train": ["assistant", "user"]}),
+    "the last turn": ({"messages": [*TRL["prompt"], *TRL["completion"]]}, {"mask_history": True}),
+    "no answer": (TALK, {"roles_to_train": ["user"]}),
+    "segments": ({"segments": [{"label": False, "text": "q"}, {"label": True, "text": "a"}]}, {}),
+    "truncated": (LONG, {}),
+    "split": (LONG, {"overflow": "split"}),
+    "concat": (LONG, {"packing": "concat"}),
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+def show(*args: str | Path) -> Any:
+    return CliRunner().invoke(app, ["pretokenize", *map(str, args), "--quiet"], catch_exceptions=False)
+
+
+def without_reason(document: dict[str, Any]) -> list[int]:
+    """The tokens at which what is trained or left out changes, and no reason stands."""
+    states = list(zip(document["trained"], document["kept"], strict=True))
+    borders = [n for n in range(len(states)) if not n or states[n] != states[n - 1]]
+    return sorted(set(borders) - {reason["token"] for reason in document["reasons"]})
+
+
+@pytest.mark.parametrize(("row", "config"), ROWS.values(), ids=ROWS)
+def test_every_border_has_its_reason_and_the_tokens_are_the_stores(
+    tmp_path: Path, model: Path, row: dict[str, Any], config: dict[str, Any]
+) -> None:
+    (store,) = pretokenize("-m", project(tmp_path, model, [row] * 3, **config), "--show", "2")
+    assert [Path(document["where"]).name for document in store["documents"]] == ["train.jsonl:1", "train.jsonl:2"]
+    document = store["documents"][0]
+    stored = load_from_disk(store["path"])["train"][0]
+    assert document["ids"] == stored["input_ids"]
+    assert "".join(document["tokens"]) == tiny.tiny_tokenizer().decode(stored["input_ids"])
+    if all(document["kept"]):
+        assert document["trained"] == stored["completion_mask"]
+    assert without_reason(document) == []
+
+
+def test_each_reason_stands_at_its_border(tmp_path: Path, model: Path) -> None:
+    (store,) = pretokenize("-m", project(tmp_path, model, [TALK] * 2, max_seq_length=256), "--show", "1")
+    (document,) = store["documents"]
+    ends = [*(reason["token"] for reason in document["reasons"]), len(document["tokens"])]
+    runs = ["".join(document["tokens"][start:stop]) for start, stop in pairwise(ends)]
+    assert [(reason["reason"], text) for reason, text in zip(document["reasons"], runs, strict=True)] == [
+        (
+            mask_reasons.PROMPT,
+            "<|im_start|>user\nSay <|im_end|> <script>alert(1)</script>\n\tnow<|im_end|>\n<|im_start|>assistant\n",
+        ),
+        (mask_reasons.not_trained_by("weight"), "no<|im_end|>"),
+        (mask_reasons.PROMPT, "\n<|im_start|>user\nagain<|im_end|>\n<|im_start|>assistant\n"),
+        (mask_reasons.GENERATION_PROMPT, "yes yes"),
+        (ENDS, "<|im_end|>"),
+    ]
+
+
+def test_a_document_that_is_cut_says_where_and_what_is_not_trained_behind_the_seam(tmp_path: Path, model: Path) -> None:
+    (store,) = pretokenize("-m", project(tmp_path, model, [LONG] * 2), "--show", "1")
+    (document,) = store["documents"]
+    assert document["kept"].count(True) == 64
+    said = [reason["reason"].partition(":")[0].partition(";")[0] for reason in document["reasons"]]
+    cut = f"max_seq_length is 64, the document has {len(document['ids'])} tokens"
+    goes_on = "here the document goes on"
+    assert said == [
+        "the prompt",
+        cut,
+        goes_on,
+        "the answer begins",
+        cut,
+        goes_on,
+        "the answer goes on",
+        "the answer ends",
+    ]
+    seam = document["reasons"][5]["token"]
+    assert document["trained"][seam - 1 : seam + 2] == [False, False, True]
+
+
+def test_the_terminal_and_a_pipe_tell_trained_from_untrained_without_colors(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, [TALK] * 2, max_seq_length=256)
+    done = show("-m", manifest, "--show", "1")
+    lines = done.stdout[done.stdout.index("document 1") :].splitlines()
+    assert f"    not trained: {mask_reasons.PROMPT}" in lines
+    assert f"    trained: {mask_reasons.GENERATION_PROMPT}" in lines
+    assert "".join(line[2:].replace("¦", "") for line in lines if line.startswith("» ")) == "yes yes<|im_end|>"
+    assert str(manifest) in done.stdout
+    said = Console(file=StringIO(), force_terminal=True, color_system="truecolor", width=20)
+    tokens = (Token(1, "<|x|>", True), Token(2, "word " * 9, False), Token(3, "\n", False), Token(4, "é", False))
+    grounds = {}
+    for trained in (True, False):
+        drawn = list(colored_lines(TokenRun(("why",), trained, True, tokens), said))
+        assert {line.plain[:2] for line in drawn[1:]} == {"» " if trained else "| "}
+        assert all(line.cell_len <= said.width for line in drawn[1:])
+        assert "".join(line.plain[2:] for line in drawn[1:]).replace(" ", "") == "<|x|>" + "word" * 9 + "¶é"
+        grounds[trained] = {
+            span.style.bgcolor for line in drawn for span in line.spans if hasattr(span.style, "bgcolor")
+        }
+    assert not (grounds[True] & grounds[False]) - {None}
+
+
+class _Spans(HTMLParser):
+    """The tags of a page, and the texts in its spans with a title."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.tokens: list[tuple[str, str]] = []
+        self.inside = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        title = dict(attrs).get("title")
+        if title:
+            self.inside = title
+            self.tokens.append((title, ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = "" if tag == "span" else self.inside
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.tokens[-1] = (self.inside, self.tokens[-1][1] + data)
+
+
+def test_the_page_holds_every_token_as_text_and_needs_nothing_else(tmp_path: Path, model: Path) -> None:
+    page, manifest = tmp_path / "new" / "page.html", project(tmp_path, model, [TALK] * 2, max_seq_length=256)
+    done = show("-m", manifest, "--show", "1", "--html", page, "--json")
+    (document,) = json.loads(done.stdout)["stores"][0]["documents"]
+    assert json.loads(done.stdout)["html"] == str(page)
+    written = page.read_text(encoding="utf-8")
+    spans = _Spans()
+    spans.feed(written)
+    assert not spans.tags & {"script", "link", "img", "iframe"}
+    assert "http" not in re.sub(r'http-equiv="[^"]*"', "", written)
+    texts = [
+        (f"token {number}", text) for number, text in zip(document["ids"], document["tokens"], strict=True) if text
+    ]
+    assert [(title, text.replace("¶\n", "\n")) for title, text in spans.tokens] == texts
+    for reason in document["reasons"]:
+        assert (
+            reason["reason"].replace("'", "&#39;").replace('"', "&#34;").replace("<", "&lt;").replace(">", "&gt;")
+            in written
+        )
+
+
+def test_a_page_is_refused_before_anything_is_tokenized(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    there = tmp_path / "there.html"
+    there.write_text("mine", encoding="utf-8")
+    for more in (["--html", "new.html"], ["--html", "new.html", "--show", "1", "--explain"]):
+        with pytest.raises(InputError, match="--html goes with --show N"):
+            show("-m", manifest, *more)
+    for place in (there, tmp_path):
+        with pytest.raises(InputError, match="something is there already"):
+            show("-m", manifest, "--show", "1", "--html", place)
+    assert there.read_text(encoding="utf-8") == "mine"
+    assert not (tmp_path / "datasets_optimized").exists()
+
+
+def documents_of(manifest: Path, **changed: Any) -> tuple[ShownDocument, ...]:
+    """Show a store beside rows or a template that may be others than it was made of."""
+    run = make_plan(manifest, inspect(), Overrides()).run
+    inputs = resolve_inputs(run, NullReporter())
+    store = store_for(run, inputs, NullReporter())
+    compiler = replace(inputs.template.compiler, **changed)
+    other = replace(inputs, template=replace(inputs.template, compiler=compiler))
+    return shown_documents(run, store, other, 5, NullReporter()).documents
+
+
+def test_a_store_that_is_not_what_its_rows_give_is_told(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    assert len(documents_of(manifest)) == 5
+    with pytest.raises(IntegrityError, match="document 1 has other trained tokens than its row gives now"):
+        documents_of(manifest, trained=TrainedTurns(completion_only=False))
+    with pytest.raises(IntegrityError, match="document 1 has other ids than its row gives now") as caught:
+        documents_of(manifest, bos_token="<|im_end|>")  # noqa: S106
+    assert "report it" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["héllo 😀 wörld", " a\n\n b", "\ufffd?", "漢字かな"])
+def test_tokens_together_are_the_text(text: str) -> None:
+    tokenizer = tiny.tiny_tokenizer().backend_tokenizer
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    texts = token_texts(tokenizer, ids)
+    assert len(texts) == len(ids)
+    assert "".join(texts) == tokenizer.decode(ids, skip_special_tokens=False) == text
+
+
+def test_a_secret_is_not_shown_though_it_is_in_several_tokens(tmp_path: Path, model: Path) -> None:
+    secret = "hf_" + "aB3" * 12
+    row = {"instruction": f"mine is {secret} there", "output": "yes"}
+    (store,) = pretokenize("-m", project(tmp_path, model, [row] * 2, max_seq_length=256), "--show", "1")
+    shown = "".join(store["documents"][0]["tokens"])
+    assert "mine is *** there" in shown
+    assert secret not in shown
