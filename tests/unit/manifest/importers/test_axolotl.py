@@ -261,8 +261,9 @@ def test_a_template_as_text_becomes_a_file_beside_the_manifest(tmp_path: Path, p
 
 def test_a_template_in_a_file_is_named_from_the_manifest(tmp_path: Path) -> None:
     (tmp_path / "own.jinja").write_text(JINJA, encoding="utf-8")
-    made = imported(tmp_path, f"{AXOLOTL}\nchat_template_jinja: own.jinja")
+    made = imported(tmp_path, f"{AXOLOTL}\nchat_template: chatml\nchat_template_jinja: own.jinja")
     assert (made.files, config_of(made)["chat_template_path"]) == ({}, "../own.jinja")
+    assert "prompt_template" not in made.manifest["base_models"][0]  # one template alone
 
 
 def test_segments_are_recognized_by_their_column(tmp_path: Path) -> None:
