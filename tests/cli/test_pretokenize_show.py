@@ -22,7 +22,7 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.console.tokens import colored_lines
 from expert_cli.data import mask_reasons
 from expert_cli.data.templates.trained import TrainedTurns
-from expert_cli.errors import InputError, IntegrityError
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.pipeline.shown_documents import ShownDocument, shown_documents, token_texts
@@ -226,6 +226,13 @@ def test_a_page_is_refused_before_anything_is_tokenized(tmp_path: Path, model: P
             show("-m", manifest, "--show", "1", "--html", place)
     assert there.read_text(encoding="utf-8") == "mine"
     assert not (tmp_path / "datasets_optimized").exists()
+
+
+def test_a_page_that_cannot_be_written_is_told(tmp_path: Path, model: Path) -> None:
+    place = tmp_path / "train.jsonl" / "page.html"
+    with pytest.raises(EnvironmentProblem, match=f"{place} cannot be written: ") as caught:
+        show("-m", project(tmp_path, model), "--show", "1", "--html", place)
+    assert "--html" in caught.value.hint
 
 
 def documents_of(manifest: Path, **changed: Any) -> tuple[ShownDocument, ...]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from expert_cli.commands.init_rows import init_from_rows
+from expert_cli.commands.init_rows import init_from_rows, making
 from expert_cli.commands.options import Offline
 from expert_cli.console.terminal import Console
-from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.errors import InputError
 from expert_cli.manifest.starter_tasks import StarterKind
 from expert_cli.utils.text import plural, shortened
 
@@ -104,16 +101,6 @@ def _home(name: str, folder: Path | None) -> Path:
     return home
 
 
-@contextmanager
-def _making(home: Path) -> Iterator[None]:
-    """Turn what keeps a folder from being made into an error of the environment."""
-    try:
-        yield
-    except (OSError, sqlite3.Error) as error:
-        why = getattr(error, "strerror", error)
-        raise EnvironmentProblem(f"{home} cannot be made: {why}", "give another folder with --folder") from error
-
-
 def _of_config(console: Console, file: Path, name: str, home: Path) -> None:
     """Make the manifest that a configuration of another trainer becomes, and tell what it lacks."""
     from expert_cli import api
@@ -121,7 +108,7 @@ def _of_config(console: Console, file: Path, name: str, home: Path) -> None:
     from expert_cli.utils.files import write_text
 
     imported, path = import_config(file, name, home), home / "manifest.json"
-    with _making(home):
+    with making(home):
         write_text(path, manifest_text(imported))
         for beside, text in imported.files.items():
             write_text(home / beside, text)
@@ -147,7 +134,7 @@ def _starter(console: Console, name: str, home: Path, kind: StarterKind) -> None
     from expert_cli.manifest.starter_tasks import STARTERS
     from expert_cli.utils.paths import slug
 
-    with _making(home):
+    with making(home):
         paths = write_starter(home, name, kind)
     if console.as_json:
         console.document({"kind": kind, **{what: str(path) for what, path in paths.items()}})

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from expert_cli.console.terminal import Console
-from expert_cli.errors import InputError
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.text import plural, shortened
 
 if TYPE_CHECKING:
     from expert_cli.pipeline.rows_manifest import RowsManifest
+
+
+@contextmanager
+def making(home: Path) -> Iterator[None]:
+    """Turn what keeps a folder from being made into an error of the environment."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        why = getattr(error, "strerror", error)
+        raise EnvironmentProblem(f"{home} cannot be made: {why}", "give another folder with --folder") from error
 
 
 def init_from_rows(
@@ -27,7 +39,8 @@ def init_from_rows(
     prepare_process()
     from expert_cli.pipeline.rows_manifest import write_manifest_of_rows
 
-    home.mkdir(parents=True)
+    with making(home):
+        home.mkdir(parents=True)
     try:
         found = write_manifest_of_rows(
             home, source, machine, console, base_model=base_model, columns=named, offline=offline

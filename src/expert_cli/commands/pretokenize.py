@@ -10,7 +10,7 @@ import typer
 from expert_cli import api
 from expert_cli.commands.options import BaseModel, Offline
 from expert_cli.console.terminal import Console
-from expert_cli.errors import ExpertError, InputError
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.files import require_new_file
 
 if TYPE_CHECKING:
@@ -134,10 +134,13 @@ def _require_room(html: Path | None, *, show: int, explain: bool) -> None:
 
 def _write_page(to: Path, reports: list[StoreReport], console: Console) -> None:
     from expert_cli.artifacts.documents_page import write_documents
-    from expert_cli.utils.disk_errors import disk_errors
 
-    with disk_errors(f"{to} cannot be written", "give another file with --html"):
+    try:
         write_documents(reports, to)
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"{to} cannot be written: {error.strerror}", "give another file with --html"
+        ) from error
     console.info(f"page      {to}")
 
 

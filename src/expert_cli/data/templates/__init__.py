@@ -1,3 +1,3 @@
 """Checked rows go in, documents come out: segments of text, each trained or not. Decides which tokens are trained
-(`loss_mask.py`, `conversation.py`, `whole_text.py`), and says why (`data/mask_reasons.py`).
+(`loss_mask.py`, `conversation.py`, `whole_text.py`).
 """
