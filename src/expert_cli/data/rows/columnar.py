@@ -16,7 +16,7 @@ from expert_cli.errors import InputError
 if TYPE_CHECKING:  # what a kind of rows is read from, and what writes it down
     from expert_cli.data.formats.raw_row import Texts
     from expert_cli.data.rows.columns import ColumnNames, Columns
-    from expert_cli.data.templates.loss_mask import PieceColumn
+    from expert_cli.data.templates.compiled_template import PieceColumn
     from expert_cli.data.templates.segment import Document
     from expert_cli.data.templates.template import Template
 

@@ -17,7 +17,7 @@ from expert_cli.errors import InputError
 
 if TYPE_CHECKING:
     from expert_cli.data.formats.raw_row import Texts
-    from expert_cli.data.templates.loss_mask import PieceColumn
+    from expert_cli.data.templates.compiled_template import PieceColumn
     from expert_cli.data.templates.segment import Document
     from expert_cli.data.templates.template import Template
 

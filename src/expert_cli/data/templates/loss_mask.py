@@ -12,16 +12,16 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from itertools import repeat
 from operator import attrgetter
 from typing import NamedTuple
 
 from expert_cli.data import mask_reasons
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.templates.chat_template import ChatTemplate
-from expert_cli.data.templates.segment import Document, Segment, Span, with_reasons
+from expert_cli.data.templates.compiled_template import CompiledTemplate, Slot
+from expert_cli.data.templates.segment import Segment, Span, TurnMask, with_reasons
 from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS, any_of
-from expert_cli.data.templates.trained import TrainedTurns, TurnMask
+from expert_cli.data.templates.trained import TrainedTurns
 from expert_cli.data.templates.watched import Watched, watched_by
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import render_safely
@@ -35,14 +35,6 @@ _ANYTHING = "one \"two\" 'three' <b> & \\ {4} %s ~\n\tFive"
 """A content with what templates might escape."""
 
 
-class Slot(NamedTuple):
-    """A piece that rows fill in: constant text and the numbers of messages, in order. reason: as `Segment` has it."""
-
-    parts: tuple[str | int, ...]
-    trained: bool
-    reason: str = ""
-
-
 class Stretch(NamedTuple):
     """What stands between answers, or one of these. begins, ends: the reasons at its first piece, and at its end token."""
 
@@ -50,57 +42,6 @@ class Stretch(NamedTuple):
     trained: bool
     begins: str
     ends: str
-
-
-class PieceColumn(NamedTuple):
-    """One piece of many documents: the same text in all of them, or the users' texts, one a document."""
-
-    texts: str | list[str]
-    control: bool
-    trained: bool
-
-
-@dataclass(frozen=True)
-class CompiledTemplate:
-    """The pieces of a conversation of some roles: what its last answer is asked with, and all of it.
-
-    trims: how the template strips which messages. as_before: whether the pieces are those of the first masking rule.
-    """
-
-    prompt: tuple[Segment | Slot, ...]
-    whole: tuple[Segment | Slot, ...]
-    trims: dict[int, Callable[[str], str]]
-    end_token: str
-    as_before: bool
-
-    def fill(self, contents: Sequence[str], *, with_answer: bool) -> Document:
-        """Put the messages' contents in their places."""
-        if self.trims:
-            contents = [self.trims.get(number, str)(text) for number, text in enumerate(contents)]
-        return tuple(
-            piece
-            if isinstance(piece, Segment)
-            else Segment(
-                "".join([p if isinstance(p, str) else contents[p] for p in piece.parts]),
-                False,
-                piece.trained,
-                piece.reason,
-            )
-            for piece in (self.whole if with_answer else self.prompt)
-        )
-
-    def fill_columns(self, contents: Sequence[list[str]]) -> list[PieceColumn]:
-        """Put the messages' contents, column by column, in their places: the documents of `fill` with their answers."""
-        stripped = [
-            [*map(self.trims[number], column)] if number in self.trims else column
-            for number, column in enumerate(contents)
-        ]
-        return [
-            PieceColumn(*piece[:3])
-            if isinstance(piece, Segment)
-            else PieceColumn(_joined(piece.parts, stripped), False, piece.trained)
-            for piece in self.whole
-        ]
 
 
 @dataclass(frozen=True)
@@ -284,18 +225,6 @@ class TemplateCompiler:
         closing = compiled.whole[first + 1]
         inner = isinstance(closing, Segment) and closing.trained and closing.text != compiled.end_token
         return closing.text if inner and isinstance(closing, Segment) else ""
-
-
-def _joined(parts: tuple[str | int, ...], contents: Sequence[list[str]]) -> list[str]:
-    """The texts of a slot, one a document."""
-    numbers = [part for part in parts if isinstance(part, int)]
-    if len(numbers) > 1:
-        columns = [repeat(part) if isinstance(part, str) else contents[part] for part in parts]
-        return ["".join(texts) for texts in zip(*columns, strict=False)]
-    at = parts.index(numbers[0])
-    before, after = ("".join(map(str, some)) for some in (parts[:at], parts[at + 1 :]))
-    column = contents[numbers[0]]
-    return [f"{before}{text}{after}" for text in column] if before or after else column
 
 
 def _place(number: int | str) -> str:

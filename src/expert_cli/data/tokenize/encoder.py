@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from expert_cli.data.templates.loss_mask import PieceColumn
+from expert_cli.data.templates.compiled_template import PieceColumn
 from expert_cli.data.templates.segment import Document, Segment
 from expert_cli.data.templates.text_forms import MARKERS, any_of
 from expert_cli.data.tokenize.assemble import Encoded, Pieced, assemble
