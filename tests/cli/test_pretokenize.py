@@ -25,6 +25,8 @@ from expert_cli.cli import app
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.rows import scan
+from expert_cli.data.store import token_store
+from expert_cli.data.tokenize import stream
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
@@ -396,3 +398,84 @@ def test_a_chat_template_that_goes_wrong_is_an_error_of_the_input(tmp_path: Path
         pretokenize("-m", project(tmp_path, hostile))
     assert reason in caught.value.message
     assert "another base model" in caught.value.hint
+
+
+def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_store(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second call looks at no row; cases that changed meanwhile are told as not looked for."""
+    manifest = project(tmp_path / "one", model, [*ROWS, ROWS[5]])
+    said = {"instruction": "say  9.", "input": "", "output": "no"}
+    (tmp_path / "one" / "valid.jsonl").write_text(
+        json.dumps(ROWS[0] | said) + "\n" + json.dumps(said | {"instruction": "?"})
+    )
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["training"]["dataset"] |= {
+        "validation_path": "valid.jsonl",
+        "filters": {"deduplicate": True, "max_length": 40},
+    }
+    manifests.write(tmp_path / "one", written)
+    cases = tmp_path / "one" / "tests" / "cases.jsonl"
+    cases.parent.mkdir()
+    row = {"id": "a", "verifier": "exact", "expected": "yes", "prompt": "Say 2."}
+    cases.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    built = pretokenize("--manifest", manifest)[0]
+    monkeypatch.setattr(scan, "check_block", None)
+    again = pretokenize("--manifest", manifest)[0]
+    assert (built["status"], again["status"]) == ("built", "hit")
+    assert built["overlap"] == again["overlap"]
+    example = {"held_out": "one/valid.jsonl:1", "train": "one/train.jsonl:10", "near": False, "text": "say 9."}
+    validation = built["overlap"]["validation"]
+    assert (validation["rows"], validation["same"], validation["near"]) == (2, 1, 0)
+    assert validation["examples"] == [example]
+    assert built["overlap"]["cases"]["examples"][0]["train"] == "one/train.jsonl:3"
+    longer = [n for n, row in enumerate(ROWS) if len(row["instruction"] + row["output"]) > 40]
+    assert built["filtered"]["longer than 40 characters"]["rows"] == len(longer) > 3
+    assert [one["where"] for one in built["filtered"]["longer than 40 characters"]["examples"]] == [
+        f"one/train.jsonl:{n + 1}" for n in longer[:3]
+    ]
+    assert built["filtered"]["repeated"] == {
+        "rows": 1,
+        "examples": [{"where": "one/train.jsonl:41", "text": "Say 5. " + "yes " * 5 + "yes"}],
+    }
+    shown = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
+    shown = " ".join(shown.split())
+    assert "1 of 2 validation rows stand in the training rows, too (1 the same, 0 nearly)" in shown
+    assert "1 of 1 cases stand in the training rows, too" in shown
+    assert 'left out 1 repeated: one/train.jsonl:41 "Say 5.' in shown
+    cases.write_text(json.dumps(row | {"prompt": "Say 3."}) + "\n", encoding="utf-8")
+    changed = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
+    assert "cases stand" not in " ".join(changed.split())
+    assert "expert-cli audit looks for them" in " ".join(changed.split())
+
+
+def test_an_interrupted_build_looks_at_all_rows_all_the_same(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build of several shards that fails at the last one is finished by a second call, which tells what one build does."""
+    monkeypatch.setattr(stream, "CHUNK_ROWS", 8)
+    monkeypatch.setattr(stream.DocumentStream.chunks, "__kwdefaults__", {"skip": 0, "chunk_rows": 8})
+    stores = {}
+    for name in ("whole", "broken"):
+        manifest = project(tmp_path / name, model)
+        (tmp_path / name / "valid.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[:20]))
+        written = json.loads(manifest.read_text(encoding="utf-8"))
+        written["training"]["dataset"] |= {"validation_path": "valid.jsonl"}
+        manifests.write(tmp_path / name, written)
+        if name == "broken":
+            with monkeypatch.context() as broken:
+                broken.setattr(token_store, "write_shard", _fails_at("train/data-00003"))
+                assert CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)]).exit_code
+        stores[name] = pretokenize("--manifest", manifest)[0]["overlap"]["validation"]
+    assert stores["broken"]["same"] == stores["whole"]["same"] == 20
+
+
+def _fails_at(shard: str) -> Callable[..., Any]:
+    write = token_store.write_shard
+
+    def writes(folder: Path, split: str, number: int, encoded: Any) -> Any:
+        if f"{split}/data-{number:05d}" == shard:
+            raise InputError("the disk is gone", "")
+        return write(folder, split, number, encoded)
+
+    return writes

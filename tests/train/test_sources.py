@@ -13,6 +13,7 @@ import pytest
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import SourceSpec
+from expert_cli.errors import InputError, ManifestError
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.pipeline.training_data import training_data, validation_sets
 from expert_cli.runs.paths import RunPaths
@@ -99,6 +100,69 @@ def test_one_set_has_no_name(tmp_path: Path) -> None:
     done = train(manifest)
     assert "eval_losses" not in done.document
     assert "eval_sums_loss" not in RunPaths(done.output).metrics.read_text(encoding="utf-8")
+
+
+def with_sets(folder: Path, sets: dict[str, Any] | str, **config: Any) -> Path:
+    """Write a project whose validation rows are sets by name; return its manifest."""
+    manifest = project(folder, tiny.tiny_model_folder(folder / "tiny-llama"), SEVEN[:24], **config)
+    write(folder / "sums.jsonl", ROWS[32:36])
+    write(folder / "sevens.jsonl", SEVEN[24:28])
+    write(folder / "more.jsonl", SEVEN[28:])
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["training"]["dataset"] |= {"validation_path": sets}
+    return manifests.write(folder, written)
+
+
+BEST = {"load_best_model_at_end": True, "learning_rate": 0.05}
+
+
+def test_validation_sets_by_name_have_their_losses_and_one_chooses_the_best_step(tmp_path: Path) -> None:
+    """The set that expects another answer is soon the worse the longer is trained, and all rows are not: it decides."""
+    sets = {"others": "others.jsonl", "sevens": ["sevens.jsonl", "more.jsonl"]}
+    config = {**EVALUATED, **BEST, "max_steps": 12, "metric_for_best_model": "eval_others_loss"}
+    manifest = with_sets(tmp_path / "one", sets, **config)
+    write(manifest.with_name("others.jsonl"), [row | {"output": "12"} for row in SEVEN[24:25]])
+    done = train(manifest)
+    paths = RunPaths(done.output)
+    logged = [json.loads(line) for line in paths.metrics.read_text(encoding="utf-8").splitlines()]
+    evaluations = [line for line in logged if "eval_loss" in line]
+    best, best_of_all = (
+        min(evaluations, key=lambda line: line[metric])["step"] for metric in ("eval_others_loss", "eval_loss")
+    )
+    assert best < best_of_all
+    record = json.loads(paths.run_json.read_text(encoding="utf-8"))
+    effects = {row["key"]: row for row in record["effects"]}
+    assert effects["training.config.load_best_model_at_end"]["effect"] == f"the adapter is that of step {best}"
+    assert effects["training.dataset.validation_path.others"]["status"] == "applied"
+    assert set(done.document["eval_losses"]) == {"others", "sevens"}
+    assert record["data"]["validation"]["sources"] == [1, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("sets", "told"),
+    [
+        (
+            {"sums": "sums.jsonl", "sevens": "sevens.jsonl"},
+            "there is no eval_summs_loss: eval_sums_loss, eval_sevens_loss",
+        ),
+        ("sums.jsonl", "there is no eval_summs_loss: the validation rows are one set"),
+    ],
+    ids=["another name", "one set"],
+)
+def test_the_best_step_is_chosen_by_a_set_that_is_there(tmp_path: Path, sets: Any, told: str) -> None:
+    manifest = with_sets(tmp_path / "one", sets, **EVALUATED, **BEST, metric_for_best_model="eval_summs_loss")
+    with pytest.raises(ManifestError, match=told):
+        make_plan(manifest, here(), Overrides())
+
+
+def test_a_set_that_validation_on_the_command_line_replaces_chooses_nothing(tmp_path: Path) -> None:
+    sets = {"sums": "sums.jsonl", "sevens": "sevens.jsonl"}
+    manifest = with_sets(tmp_path / "one", sets, **EVALUATED, **BEST, metric_for_best_model="eval_sums_loss")
+    plan = make_plan(manifest, here(), Overrides(validation=str(manifest.with_name("sums.jsonl"))))
+    inputs = resolve_inputs(plan.run, NullReporter())
+    store = store_for(plan.run, inputs, NullReporter())
+    with pytest.raises(InputError, match="eval_sums_loss: no such set of validation rows: one"):
+        training_data(store, inputs, plan.run, NullReporter())
 
 
 def test_sets_are_the_documents_of_their_sources_in_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -170,6 +171,7 @@ def _show_report(console: Console, report: StoreReport) -> None:
         f"{report.expert}: {report.store.status}{speed}",
         f"  store     {report.store.home}",
         f"  rows      {row['rows']:,}, {row['tokens']:,} tokens, {row['trained_tokens']:,} trained; dropped: {dropped}",
+        *(_filtered(reason, told) for reason, told in row["filtered"].items() if told["examples"]),
         *([f"  forms     {describe_forms(row['forms'])}"] if row["forms"] else []),
         *([f"  not read  {', '.join(row['ignored'])}"] if row["ignored"] else []),
         f"  length    {length}",
@@ -204,6 +206,12 @@ def _show_documents(console: Console, shown: ShownDocuments, share: float) -> No
             f"document {number}, {document.where}: {len(document.tokens):,} tokens, {sum(document.trained):,} trained{more}"
         )
         console.tokens(document.runs())
+
+
+def _filtered(reason: str, told: Mapping[str, Any]) -> str:
+    """A filter, how many rows it leaves out, and the first of them."""
+    examples = "; ".join(f'{one["where"]} "{one["text"]}"' for one in told["examples"])
+    return f"  left out  {told['rows']:,} {reason}: {examples}"
 
 
 def _wasted(report: StoreReport) -> str:

@@ -20,7 +20,7 @@ from expert_cli.errors import InputError, ManifestIssue
 from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.keys.dataset import Dataset, Filters
 from expert_cli.manifest.keys.grpo import Grpo
-from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, eval_loss_of, is_eval_loss
 from expert_cli.manifest.keys.optim import SCHEDULE_BOUNDS, SCHEDULERS
 from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.reader import LoadedManifest
@@ -61,6 +61,7 @@ def conflicts(
         *_of_saving(config.written, evaluation),
         *_of_turns(config.written),
         *_of_template(config.written, base, (loaded.path.parent.resolve(), project_root(loaded.path))),
+        *_of_sets(config.written, loaded.manifest.training.dataset),
     )
     faults = [merged.fault(*words) for words in found]
     faults += [loaded.text.fault((*entry, "rope_scaling"), words) for words in _of_rope(base.written)]
@@ -240,8 +241,22 @@ def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[
         message = f'"no" leaves {asks} nothing to choose the best model by'
         yield "eval_strategy", message, f'write "steps" or "epoch", or remove {asks}'
     if config.greater_is_better:
-        message = "true would choose the worst by metric_for_best_model eval_loss"
+        message = f"true would choose the worst by metric_for_best_model {config.metric_for_best_model or EVAL_LOSS}"
         yield "greater_is_better", message, "leave it out"
+
+
+def _of_sets(config: TrainingConfig, dataset: Dataset) -> Iterator[Clash]:
+    """The loss on one set of validation rows chooses the best step: there must be several, and one of this name."""
+    metric, tasks = config.metric_for_best_model or "", dataset.tasks or {}
+    if metric == EVAL_LOSS or not is_eval_loss(metric):
+        return
+    named = [name for name, task in tasks.items() if task.valid] or [*tasks]
+    if not tasks and isinstance(dataset.validation_path, dict):
+        named = [*dataset.validation_path]
+    known = [eval_loss_of(name) for name in named] if len(named) > 1 else []
+    if metric not in known:
+        message = f"there is no {metric}: {', '.join(known) or 'the validation rows are one set'}"
+        yield "metric_for_best_model", message, f"take one of these, or {EVAL_LOSS}, the loss of all validation rows"
 
 
 _WHOLE_ROWS = {"text": {"text"}, "messages": {"messages", "system", "tools", *OF_TURNS}}

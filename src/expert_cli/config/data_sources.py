@@ -121,7 +121,10 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
 def named_sources(written: Dataset, rows: Literal["train", "valid", "test"]) -> dict[Path_, list[str]]:
     """Return the sources of training, validation or test rows that a manifest names, by their keys in `training.dataset`."""
     key = {"train": "path", "valid": "validation_path", "test": "test_path"}[rows]
-    named: dict[Path_, str | list[str] | None] = {(key,): getattr(written, key)}
+    there = getattr(written, key)
+    named: dict[Path_, str | list[str] | None] = {(key,): there}
+    if isinstance(there, dict):
+        named = {(key, name): sources for name, sources in there.items()}
     named |= {("tasks", name, rows): getattr(task, rows) for name, task in (written.tasks or {}).items()}
     return {key: _listed(sources) for key, sources in named.items() if sources}
 
@@ -174,8 +177,13 @@ def _from_manifest(loaded: LoadedManifest, data: Data, root: Path) -> tuple[Sour
         data.leave("each task names its own rows: tasks.NAME.valid", "validation_path")
         return _tasks(data, parse)
     train = tuple(parse(source, "path") for source in _listed(data.use("path")))
-    held_out = _listed(data.use("validation_path") if written.validation_path else None)
-    return train, tuple(parse(source, "validation_path") for source in held_out)
+    if written.validation_path:
+        data.use("validation_path")
+    return train, tuple(
+        replace(parse(source, *key), task=str(key[1]) if key[1:] else "")
+        for key, sources in named_sources(written, "valid").items()
+        for source in sources
+    )
 
 
 def _listed(sources: str | list[str] | None) -> list[str]:
@@ -195,7 +203,7 @@ def _fits(pattern: str) -> bool:
     return next(matching(pattern), None) is not None
 
 
-def _parse(loaded: LoadedManifest, root: Path, source: str, *key: str) -> SourceSpec:
+def _parse(loaded: LoadedManifest, root: Path, source: str, *key: str | int) -> SourceSpec:
     """Return the source that a key of `training.dataset` names; a fault stands at the key."""
     try:
         return parse_source(source, (loaded.path.resolve().parent, root))

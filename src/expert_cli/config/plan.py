@@ -36,7 +36,7 @@ class Plan:
     @property
     def own_cases(self) -> Path:
         """The file of the expert's own cases; it need not exist."""
-        return self.run.manifest.parent / "tests" / "cases.jsonl"
+        return self.run.own_cases
 
     @cached_property
     def effects(self) -> tuple[Effect, ...]:

@@ -100,6 +100,14 @@ class RowFilters:
     min_chars: int = 0
     max_chars: int | None = None
 
+    def reason(self, length: int, *, repeats: bool) -> str:
+        """Return why a row of so many characters is left out; "" = it is not."""
+        if length < self.min_chars:
+            return f"shorter than {self.min_chars} characters"
+        if self.max_chars is not None and length > self.max_chars:
+            return f"longer than {self.max_chars} characters"
+        return {"row": "repeated", "answer": "repeated answer", "off": ""}[self.deduplicate] if repeats else ""
+
 
 @dataclass(frozen=True)
 class DataConfig:
@@ -174,3 +182,8 @@ class RunConfig:
     origins: tuple[tuple[str, str], ...]
     rft: RftConfig | None = None
     grpo: GrpoConfig | None = None
+
+    @property
+    def own_cases(self) -> Path:
+        """The file of the expert's own cases; it need not exist."""
+        return self.manifest.parent / "tests" / "cases.jsonl"

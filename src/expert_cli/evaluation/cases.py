@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
+from expert_cli.data.rows.overlap import Asked
 from expert_cli.data.schema_prompt.rows import schema_prompt
 from expert_cli.errors import InputError
 from expert_cli.evaluation.extract import extract
@@ -118,6 +119,11 @@ def read_answers(path: Path) -> list[CaseAnswer]:
 def read_cases(path: Path) -> list[EvalCase]:
     """Read rows of cases with prompts. Raises InputError with file and line of the first fault."""
     return [EvalCase(*row, texts["prompt"], texts["input"]) for row, texts in _rows(path, "prompt")]
+
+
+def asked_by_cases(cases: Sequence[EvalCase]) -> Asked:
+    """Return what cases ask, to be looked for in rows."""
+    return Asked([case.prompt for case in cases], [case.input for case in cases], [case.where for case in cases])
 
 
 def shown_databases(cases: Sequence[EvalCase], settings: SchemaPromptConfig | None) -> list[EvalCase]:

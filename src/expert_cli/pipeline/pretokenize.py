@@ -34,6 +34,7 @@ from expert_cli.inference.base_model import locate_base, prompt_template
 from expert_cli.inference.expert import PromptRenderer
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
+from expert_cli.pipeline.overlap import own_cases, tell_overlap
 from expert_cli.pipeline.shown_documents import ShownDocument, ShownDocuments
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
@@ -115,7 +116,11 @@ def store_for(
     if foreign is not None:
         report.warning(f"{foreign} was made by another program and is not used; --trust-store uses it")
     require_apart(run.data, run.store, "pretokenized_cache, or pretokenize --output DIR")
-    return tokenize(run.data, inputs, run.store, report, expert=run.expert, verify=verify, force=force, locked=locked)
+    inputs = replace(inputs, cases=own_cases(run, report))
+    how = {"verify": verify, "force": force, "locked": locked}
+    store = tokenize(run.data, inputs, run.store, report, expert=run.expert, **how)
+    tell_overlap(store.stats, inputs.cases, report)
+    return store
 
 
 def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Reporter) -> DataInputs:
@@ -199,6 +204,8 @@ class StoreReport:
             "encoder": stats["encoder"],
             "forms": stats.get("forms", {}),
             "ignored": stats.get("ignored", []),
+            "filtered": stats.get("filtered", {}),
+            "overlap": stats.get("overlap", {}),
             "length": stats["length"],
             "packing": asdict(self.packing),
             "right_size": [asdict(row) for row in self.sizes],

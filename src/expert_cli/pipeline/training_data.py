@@ -1,4 +1,4 @@
-"""A token store becomes packs: those that train, and those that evaluate, a set for each task that has validation rows."""
+"""A token store becomes packs: those that train, and those that evaluate, by set of validation rows or by task."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.documents import Documents
 from expert_cli.errors import InputError
 from expert_cli.inference.base_model import require_positions
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of, is_eval_loss
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.training.fit import TrainingData
 from expert_cli.utils.reporter import Reporter
@@ -33,6 +34,12 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
             )
         parts = validation_sets(counts, sources)
         sets = {name: _packed(held_out, run, rows) for name, rows in parts.items()} if parts else {"": whole}
+    metric = run.watch.metric_for_best_model
+    if sets and is_eval_loss(metric) and metric not in (EVAL_LOSS, *map(eval_loss_of, filter(None, sets))):
+        raise InputError(
+            f"metric_for_best_model {metric}: no such set of validation rows: {', '.join(filter(None, sets)) or 'one'}",
+            f"choose the best step by {EVAL_LOSS}",
+        )
     for packed in (train_set, *sets.values()):
         require_positions(run, inputs.source.folder, int(packed.document_lengths.max(initial=0)))
     return TrainingData(train_set, sets, inputs.tokenizer.pad_id)

@@ -10,7 +10,7 @@ from typing import Any
 from transformers import DefaultFlowCallback, TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.data.packing.batches import PackedBatchSampler
-from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY, LogSaveEvalConfig
+from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.training.state import TrainingState
 from expert_cli.utils.distributed import all_reduce_any
 
@@ -81,7 +81,7 @@ class FlowCallback(DefaultFlowCallback):
         if progress.step == steps:
             return f"all {steps} steps of the schedule are done"
         if progress.is_stale(self.watch.early_stopping_patience):
-            metric = EXECUTION_ACCURACY if self.watch.metric_for_best_model == EXECUTION_ACCURACY else "eval_loss"
+            metric = self.watch.metric_for_best_model
             return (
                 f"early stopping after step {progress.step} of {steps}: {metric} was best at step {progress.best_step} "
                 f"({progress.best:.4g}), and early_stopping_patience is {self.watch.early_stopping_patience}"

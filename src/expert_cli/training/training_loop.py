@@ -182,10 +182,10 @@ class TrainingLoop(Trainer, ABC):
             self.control = self.callback_handler.on_save(self.args, self.state, self.control)
 
     def log_evaluation(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Log an evaluation, and judge by its first metric if this chooses the best step."""
-        metric, value = next(iter(metrics.items()))
+        """Log an evaluation, and judge by the metric that chooses the best step, where it has it."""
         self.log(metrics)
-        if (metric == EXECUTION_ACCURACY) == (self.watch.metric_for_best_model == EXECUTION_ACCURACY):
+        if self.watch.metric_for_best_model in metrics:
+            value = metrics[self.watch.metric_for_best_model]
             self.progress.judge(value, greater_is_better=self.watch.greater_is_better)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         # Not before: EarlyStoppingCallback compares with the best of the evaluations before.

@@ -45,6 +45,11 @@ def shortened(text: str, length: int = 60) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
+def short_place(where: str) -> str:
+    """Return "folder/file:line" of a place: what tells files of a data set apart, whatever machine they are on."""
+    return "/".join(where.replace("\\", "/").split("/")[-2:])
+
+
 def one_line(text: str) -> str:
     """Return text of several lines as one."""
     return " ".join(line.strip() for line in clean(text).splitlines() if line.strip())

@@ -96,7 +96,8 @@ def _best(config: Config, *, by_running: bool) -> dict[str, Any]:
     """Return what the best step is chosen by, and what hangs on it."""
     loads, patience = config.use("load_best_model_at_end"), config.written.early_stopping_patience or 0
     asks, greater = bool(loads or patience), config.written.greater_is_better
-    metric = config.put("metric_for_best_model", EXECUTION_ACCURACY if asks and by_running else EVAL_LOSS)
+    chosen = config.written.metric_for_best_model if asks else None
+    metric = config.put("metric_for_best_model", EVAL_LOSS if chosen in (None, "loss") else chosen)
     greater = config.put("greater_is_better", asks and (by_running if greater is None else greater))
     if not asks:
         config.leave("nothing asks for the best model", "metric_for_best_model", "greater_is_better")

@@ -8,10 +8,11 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from sys import getsizeof
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from expert_cli.data.rows.forms import Form
 from expert_cli.errors import InputError
+from expert_cli.utils.text import short_place, shortened
 
 if TYPE_CHECKING:  # what a kind of rows is read from, and what writes it down
     from expert_cli.data.formats.raw_row import Texts
@@ -24,6 +25,8 @@ _MOST_EXAMPLES = 5
 TOOLS, KWARGS = "tools", "chat_template_kwargs"
 BESIDE = (TOOLS, KWARGS)
 """What a row has for its chat template beside turns."""
+_MOST_LEFT_OUT = 3
+_SHOWN = 80
 Shown = Callable[[str, str, str, str], str]
 """What a row is shown of its database, from its name, the row's input, question and answer. Raises InputError."""
 
@@ -155,6 +158,11 @@ class Rows(ABC):
         """Return what one row asks, and its input or what stands before the conversation; "" in a whole text."""
         return "", ""
 
+    def questions(self) -> tuple[list[str], list[str]]:
+        """Return what all rows ask, as `question` does of one, in two columns."""
+        asked = list(map(self.question, range(len(self))))
+        return [question for question, _ in asked], [below for _, below in asked]
+
     def lengths(self) -> list[int]:
         """Return the length of every row's text, prompt and answer together."""
         return [sum(lengths) for lengths in zip(*(map(len, column) for column in self.columns()), strict=True)]
@@ -187,7 +195,8 @@ class RowReport:
     """What became of the rows that were read.
 
     `dropped`: bad rows by reason, the first few named in `examples`. `filtered`: good rows that a filter of the manifest
-    leaves out, or that say they are not to be trained, by reason. `mapping`: which column became what; `input_column`: the
+    leaves out, or that say they are not to be trained, by reason; `left_out`: the first few that a filter leaves out, as
+    (place, text). `mapping`: which column became what; `input_column`: the
     one that became the input. `ignored`: columns, and fields of messages ("messages[].id"), that nothing reads. `trailing`:
     how many turns stand after the last answer of their conversation.
     """
@@ -198,6 +207,7 @@ class RowReport:
     mapping: str = ""
     input_column: str = ""
     filtered: Counter[str] = field(default_factory=Counter)
+    left_out: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
     trailing: int = 0
 
@@ -210,12 +220,29 @@ class RowReport:
         self.dropped[reason] += 1
         self.examples = [*self.examples, f"{where}: {reason}"][:_MOST_EXAMPLES]
 
+    def leave_out(self, reason: str, where: str, texts: Iterable[str]) -> None:
+        """Count one good row that a filter leaves out; the first few are kept with the beginning of what they say."""
+        self.filtered[reason] += 1
+        examples = self.left_out.setdefault(reason, [])
+        if len(examples) < _MOST_LEFT_OUT:
+            examples.append((where, shortened(" ".join(" ".join(texts).split()), _SHOWN)))
+
+    def filters(self) -> dict[str, Any]:
+        """Return, by the reason, how many rows were left out, and the first few of them."""
+        examples = {
+            reason: [{"where": short_place(where), "text": text} for where, text in self.left_out.get(reason, ())]
+            for reason in self.filtered
+        }
+        return {reason: {"rows": count, "examples": examples[reason]} for reason, count in self.filtered.items()}
+
     def add(self, other: RowReport) -> None:
         """Add the counts of another source; its mapping is appended where it differs."""
         self.read += other.read
         self.trailing += other.trailing
         self.dropped.update(other.dropped)
         self.filtered.update(other.filtered)
+        for reason, examples in other.left_out.items():
+            self.left_out[reason] = [*self.left_out.get(reason, ()), *examples][:_MOST_LEFT_OUT]
         self.input_column = self.input_column or other.input_column
         self.ignored = list(dict.fromkeys([*self.ignored, *other.ignored]))
         self.examples = (self.examples + other.examples)[:_MOST_EXAMPLES]

@@ -172,6 +172,9 @@ class PairRows(Rows):
     def question(self, row: int) -> tuple[str, str]:
         return self.instruction[row], self.input[row]
 
+    def questions(self) -> tuple[list[str], list[str]]:
+        return self.instruction, self.input
+
     def _asked(self, template: Template) -> list[str]:
         return [template.user_turn(a, b) for a, b in zip(self.instruction, self.input, strict=True)]
 

@@ -241,16 +241,13 @@ class _Judge:
         kept: list[int] = []
         for row, length in enumerate(rows.lengths()):
             digest = _digest(rows, row, filters.deduplicate)
-            if length < filters.min_chars:
-                scan.report.filtered[f"shorter than {filters.min_chars} characters"] += 1
-            elif filters.max_chars is not None and length > filters.max_chars:
-                scan.report.filtered[f"longer than {filters.max_chars} characters"] += 1
-            elif digest and (digest in self.seen or digest in scan.digests):
-                scan.report.filtered["repeated" if filters.deduplicate == "row" else "repeated answer"] += 1
-            else:
-                kept.append(row)
-                if digest:
-                    scan.digests.add(digest)
+            reason = filters.reason(length, repeats=digest in self.seen or digest in scan.digests)
+            if reason:
+                scan.report.leave_out(reason, rows.origins[row], rows.content(row))
+                continue
+            kept.append(row)
+            if digest:
+                scan.digests.add(digest)
         return kept
 
 

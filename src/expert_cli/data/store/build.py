@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.rows.cache import Unchanged
-from expert_cli.data.rows.columnar import RowReport
+from expert_cli.data.rows.columnar import RowReport, Rows
 from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES
 from expert_cli.data.rows.kinds import kind_named
+from expert_cli.data.rows.overlap import Overlap, asked_by
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.rows.selection import RowSelection, Split, select_rows
 from expert_cli.data.store.documents import Documents, data_files
@@ -135,6 +136,7 @@ class _Build:
         self.report = report
         self.forms: dict[Split, dict[str, int]] = {"train": {}, "validation": {}}
         self.by_source: dict[Split, NDArray[np.int64]] = {}
+        self.overlaps = {"validation": Overlap(), "cases": Overlap.of(inputs.cases)}
 
     @cached_property
     def selection(self) -> RowSelection:
@@ -149,8 +151,16 @@ class _Build:
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """The splits that the store gets."""
-        return ("train", "validation") if self.located.validation or self.data.validation_share else ("train",)
+        """The splits that the store gets, what evaluates first: it is looked for in the rows that train."""
+        return ("validation", "train") if self.located.validation or self.data.validation_share else ("train",)
+
+    def _look(self, split: Split, rows: Rows) -> None:
+        if split == "validation":
+            self.overlaps["validation"].add(rows)
+        elif any(overlap.added for overlap in self.overlaps.values()):
+            asked = asked_by(rows)
+            for overlap in self.overlaps.values():
+                overlap.look(asked)
 
     def rows(self, split: Split) -> int:
         return sum(map(len, self.selection.sources(split)))
@@ -161,7 +171,9 @@ class _Build:
         Documents that evaluate are counted by source, so that each task has its own loss: all of them are encoded, those of
         an interrupted build, too.
         """
-        stream = DocumentStream(self.selection, self.template, self.encoder, self.forms[split])
+        stream = DocumentStream(
+            self.selection, self.template, self.encoder, self.forms[split], partial(self._look, split)
+        )
         ends = np.cumsum([len(source) for source in self.selection.sources(split)])
         counted = split == "validation" and len(ends) > 1
         first = 0 if counted else skip
@@ -197,8 +209,9 @@ class _Build:
             split: _split_stats(
                 Documents(building / split), reports[split], self.rows(split), self.engine(), self.forms[split]
             )
-            for split in self.splits
+            for split in sorted(self.splits)
         }
+        stats["train"]["overlap"] = {of: overlap.as_json() for of, overlap in self.overlaps.items() if overlap.added}
         for split, counts in self.by_source.items():
             stats[split]["sources"] = counts.tolist()
         if any(source.spec.share for source in self.located.train):
@@ -223,6 +236,7 @@ def _split_stats(
         "tokens": int(lengths.sum()),
         "trained_tokens": trained,
         "dropped": dropped,
+        "filtered": report.filters() if report else {},
         "length": {
             **{f"p{p}": int(v) for p, v in zip(PERCENTILES, percentiles, strict=True)},
             "max": int(lengths.max()),

@@ -106,7 +106,7 @@ def write_fingerprint(
     expert: str,
 ) -> None:
     """Write what turns a folder of shards into a store: the layout's JSON files, statistics, and last the fingerprint."""
-    splits = list(dict.fromkeys(shard.file.split("/")[0] for shard in shards))
+    splits = sorted({shard.file.split("/")[0] for shard in shards})
     write_json(folder / SPLITS, {"splits": splits})
     for split in splits:
         names = [shard.file.split("/")[1] for shard in shards if shard.file.startswith(f"{split}/")]

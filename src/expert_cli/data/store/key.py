@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tokenizers import Tokenizer
@@ -19,6 +19,7 @@ from expert_cli.config import recorded
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.columns import COLUMN_RULE, FIRST_COLUMN_RULE
+from expert_cli.data.rows.overlap import Asked
 from expert_cli.data.schema_prompt.rank import SCHEMA_PROMPT_RULE
 from expert_cli.data.sources.hub import refuse_damaged
 from expert_cli.data.store.files import FORMAT, FileHashCache
@@ -119,7 +120,8 @@ class HashedTokenizer(Protocol):
 class StoreInputs:
     """What a store is made of, found on this machine: the data files, the tokenizer, the template.
 
-    kind: what the rows of the data files are. hashes: those of files that were read already.
+    kind: what the rows of the data files are. hashes: those of files that were read already. cases: what an evaluation asks,
+    which is looked for in the rows that train; no part of the key.
     """
 
     located: LocatedData
@@ -127,6 +129,7 @@ class StoreInputs:
     template: Template
     kind: str
     hashes: FileHashCache
+    cases: Asked = field(default_factory=Asked, kw_only=True)
 
     def key(self, data: DataConfig) -> StoreKey:
         """Return the key that these inputs give now."""

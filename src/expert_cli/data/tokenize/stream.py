@@ -38,14 +38,15 @@ T = TypeVar("T")
 class DocumentStream:
     """The documents of sources that were scanned.
 
-    forms: counts the known forms of whole texts that were encoded. read_over: the rows of the chunks that were skipped, told
-    once a chunk is there.
+    forms: counts the known forms of whole texts that were encoded. look: is shown all rows, also those of chunks that are
+    skipped. read_over: the rows of the chunks that were skipped, told once a chunk is there.
     """
 
     selection: RowSelection
     template: Template
     encoder: Encoder
     forms: dict[str, int] = field(default_factory=dict)
+    look: Callable[[Rows], object] = lambda rows: None  # noqa: ARG005
     read_over: int = 0
 
     def chunks(self, split: Split, *, skip: int = 0, chunk_rows: int = CHUNK_ROWS) -> Iterator[Encoded]:
@@ -87,6 +88,7 @@ class DocumentStream:
     def _rendered(self, split: Split, skip: int, chunk_rows: int) -> Iterator[tuple[Callable[[], Pieced], bool]]:
         """Read and render rows of one chunk; yield what encodes them, and whether the chunk ends with them."""
         for chunk, rows, ends in _cut(batches(self.selection.sources(split)), chunk_rows):
+            self.look(rows)
             if chunk >= skip:
                 columns = [] if self.encoder.places_matter else rows.piece_columns(self.template)
                 if columns:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.config.plan import Plan
+from expert_cli.data.rows.similarity import NEAR, Texts
 from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.errors import InputError
 from expert_cli.evaluation.audit.findings import CHECKS, Findings
@@ -19,7 +20,6 @@ from expert_cli.evaluation.audit.lengths import check_lengths
 from expert_cli.evaluation.audit.rows import AuditRow, TrainingRows, read_rows, spread, write_without
 from expert_cli.evaluation.audit.run_cases import run_cases
 from expert_cli.evaluation.audit.run_rows import Running, run_answers
-from expert_cli.evaluation.audit.similarity import NEAR, Texts
 from expert_cli.evaluation.audit.text_checks import check_repeats, check_texts
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.verifiers.registry import verifier as registered

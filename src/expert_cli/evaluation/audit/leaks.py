@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from expert_cli.data.rows.overlap import Asked, HeldOut
+from expert_cli.data.rows.similarity import Texts, normalize
 from expert_cli.evaluation.audit.findings import Findings
 from expert_cli.evaluation.audit.rows import AuditRow
-from expert_cli.evaluation.audit.similarity import NEAR, Texts, normalize, similarity
-from expert_cli.evaluation.cases import EvalCase
+from expert_cli.evaluation.cases import EvalCase, asked_by_cases
 from expert_cli.utils.reporter import Reporter, late_progress
 
 SCHEMA_SHARE = 0.8
 _SHORT_ANSWER = 20
 """Answers of fewer characters ("SELECT 1", a label) are not taken for the case's own."""
-_MOST_LOOKS = 50
 _NAME = re.compile(r"[^\W\d]\w*")
 _SCHEMA_WORDS = frozenset(
     (
@@ -63,36 +63,37 @@ def check_leaks(
     report: Reporter,
 ) -> None:
     """Look for every case in the rows. texts: questions, inputs and answers of the rows."""
-    asked, inputs, answers = texts
-    of_pair: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    _, inputs, answers = texts
     of_answer: dict[tuple[str, str], int] = {}
     for number in range(len(rows)):
-        of_pair[asked[number], inputs[number]].append(number)
         of_answer.setdefault((inputs[number], answers[number].rstrip("; ")), number)
-    case_asked, case_inputs = Texts.of([case.prompt for case in cases]), Texts.of([case.input for case in cases])
-    with late_progress(report, "looking for the cases in the rows", len(cases), "cases") as show:
-        for at, case in enumerate(cases):
-            own = (case_asked[at], case_inputs[at])
-            for number in of_pair.get(own, ()):
-                findings.add(
-                    "leak", number, rows[number].where, f"case {case.id} of {case.where}", rows[number].question
-                )
-            expected = normalize(case.case.expected_text).rstrip("; ")
-            if len(expected) >= _SHORT_ANSWER and (own[1], expected) in of_answer:
-                there = rows[of_answer[own[1], expected]]
-                findings.add("leaked_answer", case.where, case.where, f"{there.where} has its answer", there.answer)
-            if own not in of_pair:
-                near = asked.near(case_asked.signatures[case_asked.index[at]])
-                near &= inputs.near(case_inputs.signatures[case_inputs.index[at]])
-                for number in np.flatnonzero(near)[:_MOST_LOOKS].tolist():
-                    if (
-                        similarity((own[0],), (asked[number],)) >= NEAR
-                        and similarity((own[1],), (inputs[number],)) >= NEAR
-                    ):
-                        told = f"nearly {rows[number].where}: {rows[number].question}"
-                        findings.add("near_leak", case.where, case.where, told, case.prompt)
-                        break
-            show(at + 1)
+    for case in cases:
+        expected = normalize(case.case.expected_text).rstrip("; ")
+        own = (normalize(case.input), expected)
+        if len(expected) >= _SHORT_ANSWER and own in of_answer:
+            there = rows[of_answer[own]]
+            findings.add("leaked_answer", case.where, case.where, f"{there.where} has its answer", there.answer)
+    with late_progress(report, "looking for the cases in the rows", len(rows), "rows") as show:
+        _check_questions(rows, cases, findings, show)
+
+
+def _check_questions(
+    rows: Sequence[AuditRow], cases: Sequence[EvalCase], findings: Findings, show: Callable[[float], None]
+) -> None:
+    held = HeldOut(asked_by_cases(cases))
+    near: dict[int, int] = {}
+    asked = Asked([row.question for row in rows], [row.input for row in rows], [row.where for row in rows])
+    for match in held.find(asked):
+        case, row = cases[match.held], rows[match.row]
+        show(match.row)
+        if match.is_near:
+            near[match.held] = match.row
+        else:
+            near.pop(match.held, None)
+            findings.add("leak", match.row, row.where, f"case {case.id} of {case.where}", row.question)
+    for number, there in sorted(near.items()):
+        told = f"nearly {rows[there].where}: {rows[there].question}"
+        findings.add("near_leak", cases[number].where, cases[number].where, told, cases[number].prompt)
 
 
 def names_of(schema: str) -> frozenset[str]:

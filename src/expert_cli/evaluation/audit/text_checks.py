@@ -7,10 +7,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
+from expert_cli.data.rows.similarity import Texts, near_duplicates, normalize
 from expert_cli.data.templates.text_forms import MARKERS, any_of
 from expert_cli.evaluation.audit.findings import Findings, place_beside
 from expert_cli.evaluation.audit.rows import AuditRow
-from expert_cli.evaluation.audit.similarity import Texts, near_duplicates, normalize
 from expert_cli.utils.reporter import Reporter, late_progress
 
 CONSTANT_ROWS, CONSTANT_SHARE = 10, 0.01

@@ -14,6 +14,9 @@ EVAL_LOSS = "eval_loss"
 EXECUTION_ACCURACY = "execution_accuracy"
 """The metric of answers that are run, as against the loss of validation rows."""
 
+SET_LOSS = r"^eval_.+_loss$"
+"""The loss on one set of validation rows."""
+
 
 def seconds_of(time: str) -> float:
     """Return the seconds of a time as it is written: "30s", "5m", "1h"."""
@@ -66,10 +69,11 @@ class LogSaveEvalKeys(Strict):
         why="a schedule that ends near 0 ends with the best step, but where rows are learned by heart",
     )
     """End with the best step by `metric_for_best_model`, which is saved when it is evaluated, instead of the last one."""
-    metric_for_best_model: Literal["eval_loss", "loss", "execution_accuracy"] | None = key(
-        EVAL_LOSS, "the best model is chosen by {}", why="it needs rows and no test cases"
-    )
-    """What "best" means. execution_accuracy needs `evaluation.every_steps`."""
+    metric_for_best_model: (
+        Literal["eval_loss", "loss", "execution_accuracy"] | Annotated[str, Field(pattern=SET_LOSS)] | None
+    ) = key(EVAL_LOSS, "the best model is chosen by {}", why="it needs rows and no test cases")
+    """What "best" means; of several sets of validation rows one by its name, `eval_NAME_loss`. execution_accuracy needs
+    `evaluation.every_steps`."""
     greater_is_better: bool | None = key(None, "larger is better", off="smaller is better")
     """Whether a larger metric is better; false where it is not written, true for execution_accuracy."""
     early_stopping_patience: Positive | None = key(

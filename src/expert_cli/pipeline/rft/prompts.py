@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from expert_cli.config.plan import Plan
+from expert_cli.data.rows.overlap import HeldOut
 from expert_cli.errors import InputError
-from expert_cli.evaluation.audit.similarity import normalize
-from expert_cli.evaluation.cases import EvalCase, read_cases, shown_databases
+from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases, shown_databases
 from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.permissions import Permissions
 from expert_cli.manifest.keys.rft import RftConfig
@@ -151,13 +151,10 @@ def _files(case: EvalCase) -> tuple[str, ...]:
 
 def _require_apart(prompts: Sequence[EvalCase], others: Sequence[EvalCase], name: str) -> None:
     """Raise InputError where prompts ask what others ask, small and capital letters and blanks left aside."""
-    asked = {_text(other): other for other in others}
-    both = [(one, asked[_text(one)]) for one in prompts if _text(one) in asked and asked[_text(one)] is not one]
+    held = HeldOut(asked_by_cases(others), finds_near=False)
+    found = ((prompts[match.row], others[match.held]) for match in held.find(asked_by_cases(prompts)))
+    both = list({id(one): (one, other) for one, other in found if one is not other}.values())
     if both:
         one, other = both[0]
         shown = f"{one.where} asks what {other.where} asks" if one.where != other.where else one.where
         raise InputError(f"{len(both)} of {len(prompts)} prompts are {name}, too: {shown}", HINT)
-
-
-def _text(case: EvalCase) -> str:
-    return normalize(f"{case.prompt}\n{case.input}")

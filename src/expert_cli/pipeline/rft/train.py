@@ -15,8 +15,10 @@ from expert_cli.artifacts.model_card import put_section
 from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
 from expert_cli.config.plan import Plan
 from expert_cli.data.rows.columns import Columns
-from expert_cli.data.rows.selection import all_rows, select_rows
+from expert_cli.data.rows.overlap import HeldOut, asked_by
+from expert_cli.data.rows.selection import batches, select_rows
 from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import asked_by_cases
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.kernels.cpu_trials import with_trials
 from expert_cli.pipeline.ending import finish
@@ -113,9 +115,8 @@ def _columns(plan: Plan, inputs: DataInputs, prompts: Prompts, report: Reporter)
     if not (columns.response or columns.messages):
         told = f"rounds train rows of prompt and answer, those of {selected.train[0].located} are whole documents"
         raise InputError(told, "give rows of prompt and answer, or of messages")
-    rows = all_rows(selected.train)
-    trained = {rows.question(number) for number in range(len(rows))}
-    known = sum(tuple(one.question) in trained for one in prompts.held_back)
+    held = HeldOut(asked_by_cases(prompts.held_back), finds_near=False)
+    known = len({match.held for rows in batches(selected.train) for match in held.find(asked_by(rows))})
     if known:
         report.warning(
             f"{known} of {len(prompts.held_back)} held-back prompts stand in the training rows: of these, the figures tell "

@@ -101,11 +101,6 @@ class Texts:
         """Return one text."""
         return self.unique[int(self.index[number])]
 
-    def near(self, signature: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """Return which texts may be near the one of a signature."""
-        alike = (self.signatures == signature).mean(axis=1, dtype=np.float32) >= NEAR - MARGIN
-        return np.asarray(alike[self.index], np.bool_)
-
 
 def near_duplicates(
     asked: Texts, inputs: Texts, answers: Texts, rows: Sequence[int], progress: Callable[[float], None] = lambda _: None

@@ -1,0 +1,53 @@
+"""What of an evaluation stands in the training rows, too: the cases that are looked for, and the warning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from expert_cli.config.run_config import RunConfig
+from expert_cli.data.rows.overlap import MOST_HELD_OUT, Asked, digest_of
+from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import asked_by_cases, read_cases
+from expert_cli.utils.reporter import Reporter
+
+_REMEDIES = {
+    "validation": "take them out of the rows that train, or split other rows off, and the evaluation loss tells what was "
+    "learned, not what was remembered",
+    "cases": "expert-cli audit names all of them, and with --fix writes the rows without those that ask the same",
+}
+_NAMES = {"validation": "validation rows", "cases": "cases"}
+
+
+def own_cases(run: RunConfig, report: Reporter) -> Asked:
+    """Return what the expert's own cases ask; of a file at fault, which an evaluation will refuse, nothing."""
+    if not run.own_cases.is_file():
+        return Asked()
+    try:
+        return asked_by_cases(read_cases(run.own_cases))
+    except InputError as error:
+        report.warning(f"cases are not looked for in the training rows: {error.message}")
+        return Asked()
+
+
+def tell_overlap(stats: Mapping[str, Any], cases: Asked, report: Reporter) -> None:
+    """Warn of what a store's statistics say of it. cases: those that there are now; of others the store tells nothing."""
+    found = stats["train"].get("overlap", {})
+    if len(cases) and found.get("cases", {}).get("digest") != digest_of(cases):
+        report.info("cases     the store was built before them: expert-cli audit looks for them in the training rows")
+    for of, told in found.items():
+        if (told["same"] or told["near"]) and (of != "cases" or told["digest"] == digest_of(cases)):
+            report.warning(f"{_in_words(of, told)}; {_REMEDIES[of]}")
+
+
+def _in_words(of: str, told: Mapping[str, Any]) -> str:
+    """Return how many, and the first ones."""
+    beyond = f" (the first {MOST_HELD_OUT:,} were looked for)" if told["rows"] > MOST_HELD_OUT else ""
+    examples = [
+        f'{one["held_out"]} {"nearly" if one["near"] else "as"} {one["train"]}: "{one["text"]}"'
+        for one in told["examples"]
+    ]
+    return (
+        f"{told['same'] + told['near']:,} of {told['rows']:,} {_NAMES[of]}{beyond} stand in the training rows, too "
+        f"({told['same']:,} the same, {told['near']:,} nearly): {'; '.join(examples)}"
+    )
