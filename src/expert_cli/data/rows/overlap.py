@@ -13,7 +13,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.similarity import NEAR, normalize, similarity
+from expert_cli.data.rows.word_hashes import FACTOR, Hashed, Hashes, Numbers, hashed
 from expert_cli.utils.text import short_place, shortened
 
 MOST_HELD_OUT = 20_000
@@ -30,20 +31,11 @@ MOST_CHARACTERS = 4000
 """Longer questions and inputs are compared as a whole alone."""
 MOST_EXAMPLES = 3
 SHARE = 0.5
-_WORDS = 3
 _MOST_OWNERS = 8
 _TABLE_SHIFT = np.uint64(44)
 _MOST_LOOKS = 20
 _BLOCK_BYTES = 1 << 20
 _SHOWN = 80
-_FACTOR = 0x9E3779B97F4A7C15
-_INVERSE = pow(_FACTOR, -1, 1 << 64)
-
-Hashes = NDArray[np.uint64]
-Numbers = NDArray[np.int64]
-
-_OF_BYTE: Hashes = np.random.default_rng(0).integers(0, 1 << 64, 256, np.uint64, endpoint=False)
-_IS_BLANK = np.isin(np.arange(256), np.frombuffer(b"\t\n\v\f\r\x1c\x1d\x1e\x1f ", np.uint8))
 
 
 @dataclass(frozen=True)
@@ -84,57 +76,10 @@ def asked_by(rows: Rows) -> Asked:
     return Asked(*rows.questions(), rows.origins)
 
 
-class _Hashed(NamedTuple):
-    """texts: a hash of each text. grams: of each three words in a row, and the number of their text."""
-
-    texts: Hashes
-    grams: Hashes
-    of: Numbers
-
-
-@lru_cache(maxsize=8)
-def _powers(count: int) -> tuple[Hashes, Hashes]:
-    """The powers of the factor and of its inverse, modulo 2^64."""
-    both = (np.full(count, number, np.uint64) for number in (_FACTOR, _INVERSE))
-    powers, inverse = (np.multiply.accumulate(factors) for factors in both)
-    return powers, inverse
-
-
-def _spans(values: Hashes, starts: Numbers, ends: Numbers) -> Hashes:
-    """The hash of each span start <= number < end of some values: the same wherever it stands."""
-    powers, inverse = _powers(1 << (len(values) + 1).bit_length())
-    total = np.zeros(len(values) + 1, np.uint64)
-    np.cumsum(values * powers[: len(values)], out=total[1:])
-    hashed = (total[ends] - total[starts]) * inverse[starts]
-    hashed ^= hashed >> np.uint64(29)
-    hashed *= np.uint64(0xBF58476D1CE4E5B9)
-    hashed ^= hashed >> np.uint64(32)
-    return np.asarray(hashed, np.uint64)
-
-
-def _hashed(texts: Sequence[str]) -> _Hashed:
-    joined = "\n".join([*texts, ""]) or "\n"
-    if joined.isascii():
-        encoded, lengths = joined.lower().encode(), list(map(len, texts))
-    else:
-        each = [normalize(text).encode("utf-8", "surrogatepass") for text in texts]
-        encoded, lengths = b"\n".join([*each, b""]), list(map(len, each))
-    letters = np.frombuffer(encoded, np.uint8)
-    blank = _IS_BLANK[letters]
-    before = np.concatenate(([True], blank[:-1]))
-    starts, ends = np.flatnonzero(before & ~blank), np.flatnonzero(blank & ~before)
-    words = _spans(_OF_BYTE[letters], starts, ends)
-    borders = np.concatenate(([0], np.cumsum(np.array(lengths, np.int64) + 1)))
-    first = np.searchsorted(starts, borders)
-    of = np.repeat(np.arange(len(texts)), np.diff(first))
-    whole = np.flatnonzero(of[: 1 - _WORDS] == of[_WORDS - 1 :]) if len(words) >= _WORDS else np.zeros(0, np.int64)
-    return _Hashed(_spans(words, first[:-1], first[1:]), _spans(words, whole, whole + _WORDS), of[whole])
-
-
-def _keys(questions: _Hashed, inputs: Sequence[str]) -> Hashes:
+def _keys(questions: Hashed, inputs: Sequence[str]) -> Hashes:
     """One hash of question and input of each row."""
-    below = _hashed(inputs).texts if any(inputs) else np.zeros(len(inputs), np.uint64)
-    return np.asarray((questions.texts * np.uint64(_FACTOR)) ^ below, np.uint64)
+    below = hashed(inputs).texts if any(inputs) else np.zeros(len(inputs), np.uint64)
+    return np.asarray((questions.texts * np.uint64(FACTOR)) ^ below, np.uint64)
 
 
 class HeldOut:
@@ -152,8 +97,8 @@ class HeldOut:
         return list(zip(map(normalize, self.asked.questions), map(normalize, self.asked.inputs), strict=True))
 
     @cached_property
-    def _hashed(self) -> _Hashed:
-        return _hashed(self.asked.questions)
+    def _hashed(self) -> Hashed:
+        return hashed(self.asked.questions)
 
     @cached_property
     def _by_key(self) -> dict[int, list[int]]:
@@ -184,7 +129,7 @@ class HeldOut:
                 yield match._replace(row=start + match.row)
 
     def _find(self, rows: Asked) -> Iterator[Match]:
-        questions = _hashed(rows.questions)
+        questions = hashed(rows.questions)
         keys = _keys(questions, rows.inputs)
         for row in np.flatnonzero(_is_in(keys, self._sorted_keys)).tolist():
             for held in self._by_key[int(keys[row])]:
@@ -226,15 +171,15 @@ class _Index:
     of_text: Numbers
 
     @classmethod
-    def of(cls, hashed: _Hashed, texts: int) -> _Index:
-        order = np.lexsort((hashed.of, hashed.grams))
-        ordered, owners = hashed.grams[order], hashed.of[order]
+    def of(cls, texts_of: Hashed, texts: int) -> _Index:
+        order = np.lexsort((texts_of.of, texts_of.grams))
+        ordered, owners = texts_of.grams[order], texts_of.of[order]
         grams, starts = np.unique(ordered, return_index=True)
         rank = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.append(starts, len(ordered))))
         kept = rank < _MOST_OWNERS
         counts = np.bincount(np.searchsorted(grams, ordered[kept]), minlength=len(grams))
         begins = np.concatenate(([0], np.cumsum(counts)))
-        return cls(grams, begins, owners[kept], np.bincount(hashed.of, minlength=texts))
+        return cls(grams, begins, owners[kept], np.bincount(texts_of.of, minlength=texts))
 
     @cached_property
     def _may_be(self) -> NDArray[np.bool_]:
@@ -243,7 +188,7 @@ class _Index:
         table[self.grams >> _TABLE_SHIFT] = True
         return table
 
-    def pairs(self, rows: _Hashed, count: int, is_open: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    def pairs(self, rows: Hashed, count: int, is_open: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
         """Yield (row, text) where the row has `SHARE` of the text's grams and is at most twice as long; of open texts."""
         if not len(self.grams):
             return
