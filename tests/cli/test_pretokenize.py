@@ -447,6 +447,10 @@ def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_s
     changed = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
     assert "cases stand" not in " ".join(changed.split())
     assert "expert-cli audit looks for them" in " ".join(changed.split())
+    for line, fault in (("{", "not JSON"), ('{"prompt": 3}', '"prompt" is a number, not text')):
+        cases.write_text(json.dumps(row) + "\n" + line, encoding="utf-8")
+        told = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
+        assert f"cases.jsonl:2: {fault}".replace(" ", "") in "".join(told.split())
 
 
 def test_an_interrupted_build_looks_at_all_rows_all_the_same(

@@ -187,7 +187,7 @@ def test_the_packs_of_a_set_hold_its_documents(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", [("plain", "told"), ("told", "plain")])
 def test_pairs_stand_beside_pairs_with_a_system_message(tmp_path: Path, order: tuple[str, str]) -> None:
-    """Each row is what it is alone, and the store has the key of those that have more."""
+    """Each row is what it is alone, under the same masking rule."""
     rows = {"plain": ROWS[:2], "told": [{**row, "system": "Add."} for row in ROWS[2:4]]}
 
     def documents(name: str, *tasks: str) -> tuple[list[list[int]], str]:
@@ -200,4 +200,4 @@ def test_pairs_stand_beside_pairs_with_a_system_message(tmp_path: Path, order: t
     together, masking = documents("both", *order)
     alone = {task: documents(task, task) for task in order}
     assert together == alone[order[0]][0] + alone[order[1]][0]
-    assert masking == alone["told"][1] != alone["plain"][1]
+    assert masking == alone["told"][1] == alone["plain"][1]

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from expert_cli.data.rows.overlap import Asked
+from expert_cli.data.rows.asked import Asked
 from expert_cli.data.schema_prompt.rows import schema_prompt
 from expert_cli.errors import InputError
 from expert_cli.evaluation.extract import extract
@@ -19,9 +19,8 @@ from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.registry import known_verifiers, verifier
 from expert_cli.inference.request import Stop
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
-from expert_cli.utils.files import unique_keys
+from expert_cli.utils.json_lines import json_objects, type_in_words
 
-MAX_LINE_BYTES = 16 << 20
 MAX_CHARACTERS = 4_000_000
 """Of a text that an answer is looked for in, which takes time by its length, before any limit of time counts."""
 
@@ -147,7 +146,7 @@ def _rows(
 ) -> Iterator[tuple[tuple[Case, str, str, str, Path | None], dict[str, str]]]:
     """Yield what a `_CaseRow` holds, and the texts beside the case, of every row; there is at least one."""
     seen: dict[str, str] = {}
-    for where, line, row in _objects(path):
+    for where, line, row in json_objects(path):
         texts = _texts(where, row, needed)
         case, file = case_in(path.resolve().parent, where, row)
         identity = case.id or str(line)
@@ -166,40 +165,13 @@ def _texts(where: str, row: dict[str, Any], needed: str) -> dict[str, str]:
     texts = {key: row.pop(key, "" if key == "input" else None) for key in dict.fromkeys((needed, *asked))}
     for key, text in texts.items():
         if not isinstance(text, str):
-            raise InputError(f"{where}: {key}: a text is needed, not {_named(text)}", f"one {key} a row")
+            raise InputError(f"{where}: {key}: a text is needed, not {type_in_words(text)}", f"one {key} a row")
     return texts
 
 
 def digest_of(row: Mapping[str, Any]) -> str:
     """Return a hash of a row."""
     return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _objects(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """Yield (file:line, line, object) of every line that is not blank."""
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield f"{path}:{number}", number, _object(f"{path}:{number}", line)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", "give a file of JSON lines") from error
-
-
-def _object(where: str, line: bytes) -> dict[str, Any]:
-    if len(line) > MAX_LINE_BYTES:
-        raise InputError(f"{where}: {len(line):,} bytes, a row may have {MAX_LINE_BYTES:,}", "shorten the answer")
-    try:
-        value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=unique_keys, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON: {error}", "one JSON object a line, in UTF-8") from error
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: {_named(value)}, not an object", "one JSON object a line")
-    return value
-
-
-def _no_number(word: str) -> None:
-    raise ValueError(f"{word} is no JSON number")
 
 
 def read_case(where: str, row: Mapping[str, Any]) -> Case:
@@ -234,7 +206,3 @@ def case_in(folder: Path, where: str, row: Mapping[str, Any]) -> tuple[Case, Pat
         if not file.is_file():
             raise InputError(f"{where}: {name}: no such file ({file})", "paths are relative to the file of the row")
     return case.located(folder), files[0] if files else None
-
-
-def _named(value: Any) -> str:
-    return "null" if value is None else f"a {type(value).__name__}"

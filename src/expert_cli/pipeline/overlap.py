@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.rows.overlap import MOST_HELD_OUT, Asked, digest_of
+from expert_cli.data.rows.asked import Asked
+from expert_cli.data.rows.overlap import MOST_HELD_OUT, digest_of
+from expert_cli.data.rows.validation import BadRow, text_of
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import asked_by_cases, read_cases
+from expert_cli.utils.json_lines import json_objects
 from expert_cli.utils.reporter import Reporter
 
 _REMEDIES = {
@@ -23,11 +25,17 @@ def own_cases(run: RunConfig, report: Reporter) -> Asked:
     """Return what the expert's own cases ask; of a file at fault, which an evaluation will refuse, nothing."""
     if not run.own_cases.is_file():
         return Asked()
+    asked, where = Asked(), ""
     try:
-        return asked_by_cases(read_cases(run.own_cases))
-    except InputError as error:
-        report.warning(f"cases are not looked for in the training rows: {error.message}")
+        for where, _, case in json_objects(run.own_cases):
+            asked.questions.append(text_of(case, "prompt"))
+            asked.inputs.append(text_of(case, "input") if "input" in case else "")
+            asked.places.append(where)
+    except (InputError, BadRow) as error:
+        told = error.message if isinstance(error, InputError) else f"{where}: {error}"
+        report.warning(f"cases are not looked for in the training rows: {told}")
         return Asked()
+    return asked
 
 
 def tell_overlap(stats: Mapping[str, Any], cases: Asked, report: Reporter) -> None:

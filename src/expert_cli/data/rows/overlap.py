@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from expert_cli.data.rows.asked import Asked, asked_by
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.similarity import NEAR, normalize, similarity
 from expert_cli.data.rows.word_hashes import FACTOR, Hashed, Hashes, Numbers, hashed
@@ -38,42 +39,12 @@ _BLOCK_BYTES = 1 << 20
 _SHOWN = 80
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What rows or cases ask, column by column: the questions, what stands below each, and the places of the rows."""
-
-    questions: list[str] = field(default_factory=list)
-    inputs: list[str] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self.questions)
-
-    def part(self, start: int, stop: int) -> Asked:
-        """Return those that are numbered so."""
-        return Asked(self.questions[start:stop], self.inputs[start:stop], self.places[start:stop])
-
-    def extend(self, other: Asked) -> None:
-        """Append others."""
-        self.questions.extend(other.questions)
-        self.inputs.extend(other.inputs)
-        self.places.extend(other.places)
-
-
 class Match(NamedTuple):
     """A text of an evaluation and a row that asks the same, by their numbers; is_near: nearly the same."""
 
     held: int
     row: int
     is_near: bool
-
-
-def asked_by(rows: Rows) -> Asked:
-    """Return what rows ask; of whole texts, in which nothing tells question and answer apart, all they say."""
-    if rows.is_whole_text:
-        return Asked(list(map(rows.answer, range(len(rows)))), [""] * len(rows), rows.origins)
-    return Asked(*rows.questions(), rows.origins)
 
 
 def _keys(questions: Hashed, inputs: Sequence[str]) -> Hashes:

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
+from expert_cli.data.rows.asked import asked_by
 from expert_cli.data.rows.cache import Unchanged
 from expert_cli.data.rows.columnar import RowReport, Rows
 from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES
 from expert_cli.data.rows.kinds import kind_named
-from expert_cli.data.rows.overlap import Overlap, asked_by
+from expert_cli.data.rows.overlap import Overlap
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.rows.selection import RowSelection, Split, select_rows
 from expert_cli.data.store.documents import Documents, data_files

@@ -18,8 +18,8 @@ from tokenizers import Tokenizer
 from expert_cli.config import recorded
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.rows.asked import Asked
 from expert_cli.data.rows.columns import COLUMN_RULE, FIRST_COLUMN_RULE
-from expert_cli.data.rows.overlap import Asked
 from expert_cli.data.schema_prompt.rank import SCHEMA_PROMPT_RULE
 from expert_cli.data.sources.hub import refuse_damaged
 from expert_cli.data.store.files import FORMAT, FileHashCache

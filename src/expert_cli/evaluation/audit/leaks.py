@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from expert_cli.data.rows.overlap import Asked, HeldOut
+from expert_cli.data.rows.asked import Asked
+from expert_cli.data.rows.overlap import HeldOut
 from expert_cli.data.rows.similarity import Texts, normalize
 from expert_cli.evaluation.audit.findings import Findings
 from expert_cli.evaluation.audit.rows import AuditRow

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.artifacts.model_card import put_section
 from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
 from expert_cli.config.plan import Plan
+from expert_cli.data.rows.asked import asked_by
 from expert_cli.data.rows.columns import Columns
-from expert_cli.data.rows.overlap import HeldOut, asked_by
+from expert_cli.data.rows.overlap import HeldOut
 from expert_cli.data.rows.selection import batches, select_rows
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import asked_by_cases

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expert_cli.data.rows import overlap
+from expert_cli.data.rows.asked import Asked, asked_by
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.rows.messages import MessageRows
-from expert_cli.data.rows.overlap import Asked, HeldOut, Match, Overlap, asked_by
+from expert_cli.data.rows.overlap import HeldOut, Match, Overlap
 from expert_cli.data.rows.pairs import PairRows
 from expert_cli.data.rows.similarity import NEAR, normalize, similarity
 
