@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from expert_cli.manifest.importers.draft import Draft
-from expert_cli.manifest.importers.rules import NOTHING, Rule, lost, own_template, refused, same, together
+from expert_cli.manifest.importers.rules import NOTHING, Rule, lost, own_template, refused, same, together, unknown
 from expert_cli.manifest.importers.sources import NO_ROWS, Source, places, write_sources
 
 Columns = Mapping[str, Any]
@@ -126,7 +126,7 @@ def _sources(draft: Draft, key: str, entry: Any) -> list[Source]:
     told = entry if isinstance(entry, dict) else {"path": entry}
     for name, value in told.items():
         if value not in NOTHING:
-            _ENTRY.get(name, lost("not known here"))(draft, f"{key}.{name}", value)
+            _ENTRY.get(name, lost(unknown(name, _ENTRY)))(draft, f"{key}.{name}", value)
     columns = _form(draft, f"{key}.type", told)
     found = places(draft, key, told)
     if not found:
