@@ -53,9 +53,9 @@ def turn_of(role: str) -> str:
 
 
 @cache
-def ends_with(token: str) -> str:
-    """Return why an answer ends with a token."""
-    return f"the answer ends: {token} ends turns, and is trained"
+def ends_with(token: str, what: str = "answer") -> str:
+    """Return why an answer, or a turn of another role, ends with a token."""
+    return f"the {what} ends: {token} ends turns, and is trained"
 
 
 @cache

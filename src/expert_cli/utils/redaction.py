@@ -11,12 +11,16 @@ from typing import Any
 
 _OF_THE_HUB = r"hf_(?:[A-Za-z0-9]{34,}|[A-Za-z0-9]{16,}(?=…|\.\.\.))"
 """As long as the hub makes its tokens, or cut: a folder or a column may well be named hf_ and a long word."""
+_OF_TOKENIZERS = r"(?:bos|eos|pad|unk|sep|cls)_token"
+"""Names of settings that say which token a text begins or ends with."""
 _SECRET = re.compile(
-    _OF_THE_HUB + r"|(?i:(?<=_token=)|(?<=_key=)|(?<=_token\": \")|(?<=_key\": \"))(?!\*\*\*)[^\s\"']+"
+    _OF_THE_HUB
+    + rf"|(?i:(?<=_token=)(?<!{_OF_TOKENIZERS}=)|(?<=_key=)|(?<=_token\": \")(?<!{_OF_TOKENIZERS}\": \")|(?<=_key\": \"))"
+    + r"(?!\*\*\*)[^\s\"']+"
 )
 _WORDS_OF_MODELS = ("answer", "raw")
 """Under these names stand answers that are judged again: {"primary_key": "id"} is right or wrong, and no secret."""
-_SECRET_NAME = re.compile(r".*_(?:token|key)", re.IGNORECASE | re.DOTALL)
+_SECRET_NAME = re.compile(rf"(?!{_OF_TOKENIZERS}$).*_(?:token|key)", re.IGNORECASE | re.DOTALL)
 _SECRET_OPTION = re.compile(r"--?[\w-]*(?:token|key|secret|passw\w*|credentials?)", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s:]+:[^/@\s]+(?=@)")
 
@@ -34,8 +38,8 @@ def secret_spans(text: str) -> list[tuple[int, int]]:
 def redacted(value: Any) -> Any:
     """Return a value that JSON can hold with every secret in it replaced by ***, as plain dicts and lists.
 
-    A secret is what `redact` takes for one, in names as in values, and any text named *_token or *_key; in answers of models
-    it is a hub token alone. What is no JSON (a path) becomes text.
+    A secret is what `redact` takes for one, in names as in values, and any text named *_token (but eos_token and its like) or
+    *_key; in answers of models it is a hub token alone. What is no JSON (a path) becomes text.
     """
     if isinstance(value, str):
         return redact(value)

@@ -170,6 +170,13 @@ def test_every_default_that_does_something_is_told_with_its_reason(tmp_path: Pat
     assert (plan.run.adapter.rank, plan.run.adapter.alpha, plan.run.data.max_seq_length) == (16, 32.0, 2048)
 
 
+def test_a_template_of_ones_own_leaves_no_other_to_stand_for_it(tmp_path: Path) -> None:
+    (tmp_path / "own.jinja").write_text("{{ messages }}", encoding="utf-8")
+    written = {**THREE_KEYS["training"], "config": {"chat_template_path": "own.jinja"}}
+    plan = make_plan(manifests.write(tmp_path, {**THREE_KEYS, "training": written}), CPU, Overrides())
+    assert "base_models[0].prompt_template" not in {row.key for row in plan.defaults}
+
+
 def test_a_line_names_the_numbers_among_the_defaults(tmp_path: Path) -> None:
     written = {**THREE_KEYS["training"], "config": {"epochs": 2, "save_steps": 5, "logging_steps": 1}}
     plan = make_plan(manifests.write(tmp_path, {**THREE_KEYS, "training": written}), CPU, Overrides())

@@ -19,6 +19,7 @@ SECRETS = {
     "json": ('{"API_KEY": "abc"}', '{"API_KEY": "***"}'),
     "a token that was cut": (f"hf_{'a' * 27}… hf_{'b' * 33}...", "***… ***..."),
     "a folder's name": (f"/models/hf_{'a' * 16} and hf_{'b' * 33}", f"/models/hf_{'a' * 16} and hf_{'b' * 33}"),
+    "a token of a tokenizer": ('{"eos_token": "</s>"} PAD_TOKEN=<pad>', '{"eos_token": "</s>"} PAD_TOKEN=<pad>'),
     "innocent": ("hf_hub and a key=value pair", "hf_hub and a key=value pair"),
 }
 
@@ -31,7 +32,8 @@ def test_redact(text: str, expected: str) -> None:
 QUOTED = {
     "escaped quote": ({"note": 'set my_key=abc"def'}, {"note": 'set my_key=***"def'}),
     "backslash": ({"path": "my_token=abc\\"}, {"path": "my_token=***"}),
-    "name": ({"API_KEY": 'a"b', "eos_token": ""}, {"API_KEY": "***", "eos_token": ""}),
+    "name": ({"API_KEY": 'a"b', "eos_token": "no"}, {"API_KEY": "***", "eos_token": "no"}),
+    "no name": ({"my_token": ""}, {"my_token": ""}),
     "JSON in a text": ({"row": '{"my_token": "x"}'}, {"row": '{"my_token": "***"}'}),
     "an answer": (
         {"answer": '{"primary_key": "id"} hf_' + "a" * 34},

@@ -26,10 +26,13 @@ def model(base: Settings[Base], config: Config, folders: Sequence[Path] = (Path(
     """Return the base model to load. folders: where a relative `chat_template_path` is looked for, in this order."""
     written = config.use("chat_template_path")
     base.use("alias")
+    template = base.use("prompt_template") or ""
+    if written and not template:
+        base.leave("chat_template_path writes rows and prompts", "prompt_template")
     return base.block(
         ModelConfig,
         sha256=_sha256(base),
-        template=base.use("prompt_template") or "",
+        template=template,
         system_prompt=config.use("system_prompt"),
         rope_scaling=_rope(base),
         chat_template=read_chat_template(place_of(written, folders)) if written else "",

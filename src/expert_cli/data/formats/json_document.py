@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def read_json_rows(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
-    """A list of rows, {"data": [rows]}, or rows line by line under the wrong suffix."""
+    """A list of rows, {"data": [rows]}, one row over several lines, or rows line by line under the wrong suffix."""
     refuse_utf16(path)
     with open_data(path) as file:
         text = _Window(path, file)
@@ -76,7 +76,7 @@ def _row(text: str, at: int) -> tuple[object, int]:
 
 def _under_data(text: _Window, columns: ColumnFilter) -> Iterator[RawRow]:
     """The rows of an object's list "data". No other list of it may hold rows."""
-    absent, second, is_found = text.fault('an object without a list "data"'), None, False
+    absent, second, is_found = text.fault('an object without a list "data"', what="no rows"), None, False
     for _ in text.items("}"):
         key = text.key()
         if text.peek() != "[":
@@ -93,9 +93,26 @@ def _under_data(text: _Window, columns: ColumnFilter) -> Iterator[RawRow]:
     if is_found and text.peek():
         raise text.fault("something follows the object")
     if not is_found and not text.peek():
-        raise absent
-    if not is_found:  # a first row that is longer than the window
+        if second:
+            raise absent
+        yield _only_row(text.path, columns, absent)
+    elif not is_found:  # a first row that is longer than the window
         yield from json_lines.read_rows(text.path, columns)
+
+
+def _only_row(path: Path, columns: ColumnFilter, absent: InputError) -> RawRow:
+    """The object that a file is, as a row: it has a column of interest, and fits the window as any row of a chat does."""
+    with open_data(path) as file:
+        text = _Window(path, file)
+        text.peek()
+        where = text.place()
+        try:
+            row = json_row(where, text.value(_row, may_grow=False), columns)
+        except _TooLong:
+            raise absent from None
+    if not (row.fields or row.fault):
+        raise absent
+    return row
 
 
 def _holds_rows(text: _Window, columns: ColumnFilter) -> bool:
@@ -184,13 +201,13 @@ class _Window:
         self._counted = self._at
         return f"{self.path}:{self._line}"
 
-    def fault(self, why: str, at: int | None = None) -> InputError:
+    def fault(self, why: str, at: int | None = None, *, what: str = "not valid JSON") -> InputError:
         """Return what is wrong here, or there in the window, as an error."""
         at = self._at if at is None else at
         line, start = self._lines(at)
         return InputError(
-            f"{self.path}:{line}:{at - start + 1}: not valid JSON: {why}",
-            'A .json file holds one list of rows, {"data": [rows]}, or a row a line.',
+            f"{self.path}:{line}:{at - start + 1}: {what}: {why}",
+            'A .json file holds one list of rows, {"data": [rows]}, one row, or a row a line.',
         )
 
     def _lines(self, at: int) -> tuple[int, int]:

@@ -56,7 +56,7 @@ FORMATS: Mapping[str, FileFormat] = {
     ),
     "JSON": FileFormat(
         "a list of JSON objects",
-        'one list of objects, `{"data": [objects]}`, or an object a line',
+        'one list of objects, `{"data": [objects]}`, one object, or an object a line',
         json_document.read_json_rows,
         begins=re.compile(rb"\[\s*\{\s*[\"}]").match,
     ),

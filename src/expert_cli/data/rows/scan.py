@@ -43,6 +43,7 @@ class SourceScan:
     start: the number of the first row of its slice. rows: those that were read, while they fit. kept: for every row of the
     slice, block by block, whether it is good and passes the filters. ranks: 16 bytes for each of these, where asked for.
     digests: theirs, where repeats are left out. fields: of messages, that nothing reads. weights: what the rows have there.
+    refused: how many rows are bad by the template alone.
     """
 
     start: int
@@ -54,15 +55,18 @@ class SourceScan:
     digests: set[bytes] = field(default_factory=set)
     fields: set[str] = field(default_factory=set)
     weights: WeightValues = field(default_factory=WeightValues)
+    refused: int = 0
+
+
+_OTHER_TEMPLATE = 'Another base model, "prompt_template" or "chat_template_path" may write these rows; or mend them.'
 
 
 class _TooManyBad(InputError):
     """More than 1 % of a source's rows."""
 
-    def __init__(self, message: str, bad: int) -> None:
-        super().__init__(
-            message, f"Mend these rows, or take them out; up to {BAD_SHARE:.0%} are left out with a warning."
-        )
+    def __init__(self, message: str, bad: int, refused: int) -> None:
+        hint = f"Mend these rows, or take them out; up to {BAD_SHARE:.0%} are left out with a warning."
+        super().__init__(message, _OTHER_TEMPLATE if refused == bad else hint)
         self.bad = bad
 
 
@@ -162,7 +166,7 @@ class _Judge:
         scan = None
         while scan is None:
             scan = self.all_rows()
-        _refuse_bad(self.located, scan.report, self.bad_share)
+        _refuse_bad(self.located, scan.report, self.bad_share, scan.refused)
         if not any(kept.any() for kept in scan.kept):
             good = scan.report.read - sum(scan.report.dropped.values())
             reasons = ", ".join(f"{reason}: {count}" for reason, count in scan.report.filtered.items())
@@ -216,6 +220,7 @@ class _Judge:
         checked = check_block(block, columns, first, scan.weights, self.data.schema_prompt)
         if self.refused and (reasons := self.refused(checked.rows)):
             checked = checked.without(reasons)
+            scan.refused += len(reasons)
         if self.rare:
             checked = checked.without(_with_rare(block, first, checked, self.rare))
         scan.rows.add(checked)
@@ -269,10 +274,10 @@ def _digest(rows: Rows, row: int, by: Deduplicate) -> bytes:
     return hashlib.blake2b(json.dumps(texts).encode(), digest_size=16).digest()
 
 
-def _refuse_bad(located: Located, report: RowReport, share: float) -> None:
+def _refuse_bad(located: Located, report: RowReport, share: float, refused: int = 0) -> None:
     if not report.read:
         raise InputError(f"{located}: there are no rows", "Look at the file, and at the slice if there is one.")
     bad = sum(report.dropped.values())
     if bad > share * report.read:
         listed = "; ".join(report.examples) + ("; ..." if bad > len(report.examples) else "")
-        raise _TooManyBad(f"{located}: {bad} of {report.read} rows are bad: {listed}", bad)
+        raise _TooManyBad(f"{located}: {bad} of {report.read} rows are bad: {listed}", bad, refused)

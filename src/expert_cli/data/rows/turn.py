@@ -91,7 +91,9 @@ def _message(turn: object, names: TurnNames, ignored: set[str]) -> Message:
     said = text_of(turn, role_key, "a message's role")
     role = dict(names.roles).get(said) or ROLES.get(said)
     if role is None:
-        raise BadRow(f'a message has the role "{said[:40]}", which is not trained')
+        raise BadRow(
+            f'a message has the role "{said[:40]}", which is none here; "field_mapping.roles" says whose turns these are'
+        )
     if role == FUNCTION_CALL:
         role, turn = "assistant", {**turn, role_key: "assistant", content_key: None, **_called(turn.get(content_key))}
     if len(turn) == 2 and isinstance(turn.get(content_key), str):  # the usual turn says nothing else

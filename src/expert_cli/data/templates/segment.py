@@ -50,7 +50,7 @@ class Span(NamedTuple):
         """Return the span of a turn; begins: why an answer begins there; token: the one that ends it, "" = none does."""
         if not mask.trained:
             return cls(False, start, stop, mask.reason or mask_reasons.NOT_TRAINED, "", mask_reasons.PROMPT)
-        ends = mask_reasons.ends_with(token) if token else ""
+        ends = mask_reasons.ends_with(token, "answer" if role == "assistant" else "turn") if token else ""
         if role != "assistant":
             return cls(True, start, stop, mask_reasons.turn_of(role), ends, mask_reasons.PROMPT)
         return cls(True, start, stop, begins, ends, mask_reasons.AFTER_ANSWER if token else mask_reasons.UNENDED)

@@ -24,7 +24,7 @@ from expert_cli.data.templates.turns import HIDDEN, first_calls, tool_name
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import render_safely
 
-HINT = 'Take it out of the rows, or use a base model or "prompt_template" that shows it.'
+HINT = 'Take it out of the rows, or use a base model, "prompt_template" or "chat_template_path" that shows it.'
 
 
 @dataclass(frozen=True)

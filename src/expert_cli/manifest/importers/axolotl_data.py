@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from expert_cli.manifest.importers.draft import Draft
-from expert_cli.manifest.importers.rules import NOTHING, Rule, lost, own_template, refused, same, together
-from expert_cli.manifest.importers.sources import FILES, NO_ROWS, Source, write_sources
+from expert_cli.manifest.importers.rules import NOTHING, Rule, lost, own_template, refused, same, together, unknown
+from expert_cli.manifest.importers.sources import NO_ROWS, Source, places, write_sources
 
 Columns = Mapping[str, Any]
 PREAMBLE = "Below is an instruction that describes a task. Write a response that appropriately completes the request."
@@ -126,20 +126,13 @@ def _sources(draft: Draft, key: str, entry: Any) -> list[Source]:
     told = entry if isinstance(entry, dict) else {"path": entry}
     for name, value in told.items():
         if value not in NOTHING:
-            _ENTRY.get(name, lost("not known here"))(draft, f"{key}.{name}", value)
+            _ENTRY.get(name, lost(unknown(name, _ENTRY)))(draft, f"{key}.{name}", value)
     columns = _form(draft, f"{key}.type", told)
-    path, files = str(told.get("path") or ""), told.get("data_files") or []
-    files = [files] if isinstance(files, str) else files
-    if path in FILES or not path:
-        places = [draft.path(str(file)) for file in files]
-    else:
-        places = [draft.path(path)]
-        if files:
-            draft.lose(f"{key}.data_files", "a data set of the hub is read by its splits; download the file", files)
-    if not places:
+    found = places(draft, key, told)
+    if not found:
         draft.refuse(key, NO_ROWS, entry)
     split, config = str(told.get("split") or ""), str(told.get("name") or "")
-    return [Source(key, place, split, config, 1.0, columns) for place in places]
+    return [Source(key, place, split, config, 1.0, columns) for place in found]
 
 
 def _form(draft: Draft, key: str, told: Mapping[str, Any]) -> Columns:

@@ -13,14 +13,13 @@ from expert_cli.errors import InputError
 from expert_cli.manifest.importers.axolotl import AXOLOTL
 from expert_cli.manifest.importers.draft import Draft, NotCarried
 from expert_cli.manifest.importers.llamafactory import LLAMAFACTORY
-from expert_cli.manifest.importers.rules import Program
+from expert_cli.manifest.importers.rules import Program, unknown
 from expert_cli.manifest.importers.transformers_keys import left_out_kwargs
 from expert_cli.manifest.importers.trl import TRL
 from expert_cli.manifest.importers.yaml_file import read_yaml
 from expert_cli.manifest.training_config import TrainingConfig
 
 PROGRAMS: Sequence[Program] = (AXOLOTL, LLAMAFACTORY, TRL)
-UNKNOWN = "not known here"
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def carry_over(told: Mapping[Any, Any], file: Path, name: str, home: Path) -> Im
         if key in program.keys:
             program.keys[key](draft, key, value)
         elif value not in ("", [], {}):
-            draft.lose(key, UNKNOWN)
+            draft.lose(key, unknown(key, program.keys))
     program.finish(draft)
     if draft.refused:
         raise InputError(_refusal(file, program, draft.refused), "what is trained here: docs/FROM_OTHERS.md")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from expert_cli.manifest.importers.draft import Block, Draft
+from expert_cli.manifest.spelling import typo_of
 
 Rule = Callable[[Draft, str, Any], None]
 Convert = Callable[[Any], Any]
@@ -40,6 +41,12 @@ def to(name: str, convert: Convert, block: Block = "config") -> Rule:
             draft.lose(key, str(error), value)
 
     return rule
+
+
+def unknown(key: str, known: Iterable[str]) -> str:
+    """Return why a key that no rule has is not carried over, with the one that it misspells."""
+    meant = typo_of(key, known)
+    return f"not known here; did you mean {meant}?" if meant else "not known here"
 
 
 def lost(reason: str) -> Rule:

@@ -32,6 +32,19 @@ class Source:
         return f"{self.path}::{split}{config}" if split or config else self.path
 
 
+def places(draft: Draft, key: str, told: Mapping[str, Any]) -> list[str]:
+    """Return where the rows of one entry lie: its `data_files`, where `path` is what `datasets` calls files, else its path."""
+    path, files = str(told.get("path") or told.get("id") or ""), told.get("data_files") or []
+    if isinstance(files, dict):
+        files = files.get(told.get("split") or "train") or []
+    files = [files] if isinstance(files, str) else files
+    if path in FILES or not path:
+        return [draft.path(str(file)) for file in files]
+    if files:
+        draft.lose(f"{key}.data_files", "a data set of the hub is read by its splits; download the file", files)
+    return [draft.path(path)]
+
+
 def write_sources(draft: Draft, train: Sequence[Source], valid: Sequence[Source] = ()) -> None:
     """Write the rows that train, and those that evaluate: one path, or several tasks."""
     if not train:

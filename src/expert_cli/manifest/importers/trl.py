@@ -22,7 +22,7 @@ from expert_cli.manifest.importers.rules import (
     values,
     whole,
 )
-from expert_cli.manifest.importers.sources import NO_ROWS, Source, write_sources
+from expert_cli.manifest.importers.sources import NO_ROWS, Source, places, write_sources
 from expert_cli.manifest.importers.transformers_keys import (
     CORES,
     FULL,
@@ -110,7 +110,9 @@ def _named(draft: Draft) -> tuple[list[Source], list[Source]]:
         ("dataset_mixture.datasets", mixture.get("datasets") if isinstance(mixture, dict) else None),
     ):
         if isinstance(several, list):
-            return [_of_mixture(draft, f"{key}[{number}]", one) for number, one in enumerate(several)], []
+            return [
+                source for number, one in enumerate(several) for source in _of_mixture(draft, f"{key}[{number}]", one)
+            ], []
     if isinstance(values.get("dataset_mixer"), dict):
         return _of_mixer(draft, values["dataset_mixer"])
     if not values.get("dataset_name"):
@@ -120,16 +122,17 @@ def _named(draft: Draft) -> tuple[list[Source], list[Source]]:
     return [Source("dataset_name", name, train, config)], [Source("dataset_test_split", name, test, config)]
 
 
-def _of_mixture(draft: Draft, key: str, one: Any) -> Source:
+def _of_mixture(draft: Draft, key: str, one: Any) -> list[Source]:
     told = one if isinstance(one, dict) else {"path": one}
-    for name in ("data_dir", "data_files"):
-        if told.get(name):
-            draft.lose(f"{key}.{name}", "a data set of the hub is read by its splits; download the file", told[name])
-    weight = told.get("weight", told.get("fraction"))
-    path = draft.path(str(told.get("id") or told.get("path") or ""))
+    if told.get("data_dir"):
+        draft.lose(f"{key}.data_dir", "a data set of the hub is read by its splits; name the folder", told["data_dir"])
+    found = places(draft, key, told)
+    if not found:
+        draft.refuse(key, NO_ROWS, one)
+    weight = _weight(draft, key, told.get("weight", told.get("fraction")))
     config = str(told.get("config") or told.get("name") or "")
     columns = {"messages": "messages"} if "messages" in (told.get("columns") or ()) else {}
-    return Source(key, path, str(told.get("split") or ""), config, _weight(draft, key, weight), columns)
+    return [Source(key, place, str(told.get("split") or ""), config, weight, columns) for place in found]
 
 
 def _weight(draft: Draft, key: str, value: Any) -> float:

@@ -206,6 +206,12 @@ def test_the_limit_of_csv_cells_is_put_back(tmp_path: Path) -> None:
         ),
         pytest.param(
             "x.json",
+            '\n{\n"a": [{"from": "b"}],\n "c": {}}\n',
+            [(2, {"a": [{"from": "b"}]}, "")],
+            id="json: one row over several lines",
+        ),
+        pytest.param(
+            "x.json",
             '{"licenses": [{"name": "MIT"}], "data": [{"a": "1"}], "empty": []}',
             [(1, {"a": "1"}, "")],
             id="json: lists of something else",
@@ -277,7 +283,15 @@ def test_each_row_is_named_with_its_line(
         pytest.param("x.json", '[{"a": "1"}', r"x.json:1:12: not valid JSON: expecting", id="cut off"),
         pytest.param("x.json", '[{"a": "1"} {}]', r"x.json:1:13: not valid JSON: expecting", id="comma missing"),
         pytest.param("x.json", '{"rows": []}', r'an object without a list "data"', id="no data"),
-        pytest.param("x.json", '{"data": {"a": []}}', r'an object without a list "data"', id="data is no list"),
+        pytest.param(
+            "x.json", '{"data": {"a": []}}', r'no rows: an object without a list "data"', id="data is no list"
+        ),
+        pytest.param(
+            "x.json",
+            '{"a": "1", "rows": [{"a": "1"}]}',
+            r'an object without a list "data"',
+            id="rows under another name",
+        ),
         pytest.param(
             "x.json", '[{"a": "1"}]\n[{"a": "2"}]', r"x.json:2:1: .*something follows the list", id="two lists"
         ),

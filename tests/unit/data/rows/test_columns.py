@@ -316,7 +316,9 @@ def test_a_row_says_whether_it_is_trained(said: dict[str, object], reason: str) 
         ),
         pytest.param(["hi"], "a message is text, not an object", id="a turn of text"),
         pytest.param(
-            [{"role": "narrator", "content": "1"}], 'a message has the role "narrator", which is not trained', id="role"
+            [{"role": "narrator", "content": "1"}],
+            'a message has the role "narrator", which is none here; "field_mapping.roles" says whose turns these are',
+            id="role",
         ),
         pytest.param([{"role": "user"}], "a message's content is missing", id="no content"),
         pytest.param(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.lib.conversations import FAMILIES, Family, control_tokens
+from expert_cli.data import mask_reasons
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.rows.kinds import TextRows
 from expert_cli.data.rows.messages import MessageRows
@@ -97,6 +98,13 @@ def test_turns_of_roles_token_by_token(answer: str) -> None:
         last = made(QWEN3, TrainedTurns(roles=roles, last_alone=True)).conversation(turns, "x:1")
         assert trained_of(last) == expected[-1:]
         assert text(document) == text(last)
+
+
+def test_the_reasons_speak_of_an_answer_only_where_one_is_trained() -> None:
+    document = made(QWEN3, TrainedTurns(roles=("user",))).conversation(TALK, "x:1")
+    told = [piece.reason for piece in document if piece.trained and piece.reason]
+    ends = mask_reasons.ends_with("<|im_end|>", "turn")
+    assert told == [mask_reasons.turn_of("user"), ends] * 2
 
 
 CALL = '{"tool_calls": [{"id": "abcdefghi", "function": {"name": "add", "arguments": {"a": 2}}}]}'

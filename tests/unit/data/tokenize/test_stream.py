@@ -386,8 +386,17 @@ def test_a_conversation_that_the_template_refuses_is_a_bad_row(tmp_path: Path) -
     assert good.origins == [f"{tmp_path / 'rows.jsonl'}:{n + 1}" for n in range(401) if n != 200]
     assert_equal(whole(iter(chunks)), ENCODER.encode(template.documents(good)))
     write_roles(tmp_path / "rows.jsonl", *["ua"] * 98, "aua", "uua")
-    with pytest.raises(InputError, match=r"2 of 100 rows are bad: .*:99: the chat template refuses .*; .*:100: "):
+    with pytest.raises(
+        InputError, match=r"2 of 100 rows are bad: .*:99: the chat template refuses .*; .*:100: "
+    ) as caught:
         select_rows(data, locate_data(data, NullReporter()), NullReporter(), refused=template.refused)
+    assert "chat_template_path" in str(caught.value.hint), "the rows are as good as another template finds them"
+    write_roles(tmp_path / "rows.jsonl", *["ua"] * 98, "aua")
+    with (tmp_path / "rows.jsonl").open("a", encoding="utf-8") as file:
+        file.write("broken\n")
+    with pytest.raises(InputError, match="2 of 100 rows are bad") as caught:
+        select_rows(data, locate_data(data, NullReporter()), NullReporter(), refused=template.refused)
+    assert "Mend these rows" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("at", [0, 400], ids=["first", "last"])

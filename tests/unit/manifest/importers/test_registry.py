@@ -93,6 +93,17 @@ def test_a_key_that_nobody_knows_is_told(tmp_path: Path) -> None:
     assert made.as_json()["not_carried"] == [{"key": "flux_capacitor", "value": "88", "reason": "not known here"}]
 
 
+def test_a_key_that_is_misspelled_is_told_with_the_one_that_is_meant(tmp_path: Path) -> None:
+    made = imported(
+        tmp_path,
+        AXOLOTL.replace("type: chat_template", "type: chat_template\n    field_mesages: turns\n") + "\nlora_alhpa: 8\n",
+    )
+    assert reasons(made) == {
+        "lora_alhpa": "not known here; did you mean lora_alpha?",
+        "datasets[0].field_mesages": "not known here; did you mean field_messages?",
+    }
+
+
 def test_a_value_that_does_not_fit_is_told_with_the_key_here(tmp_path: Path) -> None:
     text = AXOLOTL.replace("lora_r: 8", "lora_r: 0").replace("num_epochs: 3", "num_epochs: many")
     made = imported(tmp_path, text)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from expert_cli.errors import InputError
 from tests.unit.manifest.importers.configs import TRL, config_of, dataset_of, imported, reasons
 
 CONFIG: dict[str, tuple[str, dict[str, Any]]] = {
@@ -84,6 +85,8 @@ DATA: dict[str, tuple[str, dict[str, Any]]] = {
         "datasets:\n- {path: c/t, name: en, split: a}\n- {path: c/m}",
         {"type": "multi_task", "tasks": {"t": {"train": "c/t::a::en"}, "m": {"train": "c/m"}}},
     ),
+    "files": ("datasets:\n- {path: json, data_files: rows.jsonl, split: train}", {"path": "rows.jsonl"}),
+    "files of splits": ("datasets:\n- {path: csv, data_files: {train: [a.csv], test: [b.csv]}}", {"path": "a.csv"}),
 }
 
 
@@ -99,6 +102,11 @@ def test_a_number_of_rows_is_no_share(tmp_path: Path) -> None:
     made = imported(tmp_path, TRL.replace("dataset_name: corpora/tickets", lines))
     assert "is a share of the rows" in reasons(made)["dataset_mixture.test_split_size"]
     assert config_of(made)["eval_strategy"] == "epoch"
+
+
+def test_files_without_a_name_are_no_rows(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no data set is named"):
+        imported(tmp_path, TRL.replace("dataset_name: corpora/tickets", "datasets: [{path: json}]"))
 
 
 def test_another_models_template_is_told(tmp_path: Path) -> None:
