@@ -8,6 +8,8 @@ from datetime import datetime, timezone
 
 from expert_cli.utils.redaction import redact
 
+_EXCERPT = 80
+
 
 def size_text(count: float) -> str:
     """Return a number of bytes as a person reads it, in steps of a thousand: "812 B", "1.2 MB", "45 GB"."""
@@ -43,6 +45,11 @@ def clean(text: str) -> str:
 def shortened(text: str, length: int = 60) -> str:
     """Return a text of at most `length` characters; of a longer one the beginning and an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def excerpt(text: str) -> str:
+    """Return the beginning of a row's text on one line, as examples in reports show it."""
+    return shortened(" ".join(text.split()), _EXCERPT)
 
 
 def short_place(where: str) -> str:

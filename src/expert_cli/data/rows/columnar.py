@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from expert_cli.data.rows.forms import Form
 from expert_cli.errors import InputError
-from expert_cli.utils.text import short_place, shortened
+from expert_cli.utils.text import excerpt, short_place
 
 if TYPE_CHECKING:  # what a kind of rows is read from, and what writes it down
     from expert_cli.data.formats.raw_row import Texts
@@ -26,7 +26,6 @@ TOOLS, KWARGS = "tools", "chat_template_kwargs"
 BESIDE = (TOOLS, KWARGS)
 """What a row has for its chat template beside turns."""
 _MOST_LEFT_OUT = 3
-_SHOWN = 80
 Shown = Callable[[str, str, str, str], str]
 """What a row is shown of its database, from its name, the row's input, question and answer. Raises InputError."""
 
@@ -225,7 +224,7 @@ class RowReport:
         self.filtered[reason] += 1
         examples = self.left_out.setdefault(reason, [])
         if len(examples) < _MOST_LEFT_OUT:
-            examples.append((where, shortened(" ".join(" ".join(texts).split()), _SHOWN)))
+            examples.append((where, excerpt(" ".join(texts))))
 
     def filters(self) -> dict[str, Any]:
         """Return, by the reason, how many rows were left out, and the first few of them."""

@@ -24,7 +24,7 @@ from expert_cli.data.rows.asked import Asked, asked_by
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.similarity import NEAR, normalize, similarity
 from expert_cli.data.rows.word_hashes import FACTOR, Hashed, Hashes, Numbers, hashed
-from expert_cli.utils.text import short_place, shortened
+from expert_cli.utils.text import excerpt, short_place
 
 MOST_HELD_OUT = 20_000
 """So many texts of an evaluation are looked for: the first ones."""
@@ -36,7 +36,6 @@ _MOST_OWNERS = 8
 _TABLE_SHIFT = np.uint64(44)
 _MOST_LOOKS = 20
 _BLOCK_BYTES = 1 << 20
-_SHOWN = 80
 
 
 class Match(NamedTuple):
@@ -214,7 +213,7 @@ class Overlap:
         """Look at rows that train."""
         for held, row, is_near in self._held.find(rows):
             if held not in self.same | self.near and len(self.examples) < MOST_EXAMPLES:
-                text = shortened(" ".join(self.asked.questions[held].split()), _SHOWN)
+                text = excerpt(self.asked.questions[held])
                 there = {"held_out": short_place(self.asked.places[held]), "train": short_place(rows.places[row])}
                 self.examples.append({**there, "near": is_near, "text": text})
             (self.near if is_near else self.same).add(held)
