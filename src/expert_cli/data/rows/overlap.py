@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from expert_cli.data.rows.asked import Asked, asked_by
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.similarity import NEAR, normalize, similarity
-from expert_cli.data.rows.word_hashes import FACTOR, Hashed, Hashes, Numbers, hashed
+from expert_cli.data.rows.word_hashes import Hashed, Hashes, Numbers, combined, hashed
 from expert_cli.utils.text import excerpt, short_place
 
 MOST_HELD_OUT = 20_000
@@ -49,7 +49,7 @@ class Match(NamedTuple):
 def _keys(questions: Hashed, inputs: Sequence[str]) -> Hashes:
     """One hash of question and input of each row."""
     below = hashed(inputs).texts if any(inputs) else np.zeros(len(inputs), np.uint64)
-    return np.asarray((questions.texts * np.uint64(FACTOR)) ^ below, np.uint64)
+    return combined(questions.texts, below)
 
 
 class HeldOut:

@@ -16,7 +16,8 @@ from expert_cli.data.rows.overlap import HeldOut, Match, Overlap
 from expert_cli.data.rows.pairs import PairRows
 from expert_cli.data.rows.similarity import NEAR, normalize, similarity
 
-TEXTS = st.lists(st.text(st.sampled_from("aAäß Bb\n\t\x1c\u00a0\u2003.x"), max_size=12), max_size=12)
+PIECES = [*"aAäßİΣ Bb\n\t\x1c\x1e\u00a0\u2003.x", "letters", "lettersandmoreofthem", "lettersandmoreofthis"]
+TEXTS = st.lists(st.lists(st.sampled_from(PIECES), max_size=9).map("".join), max_size=12)
 
 
 def asked(*texts: str, given: str = "", file: str = "file") -> Asked:
