@@ -90,7 +90,7 @@ def read(store: Path) -> None:
     packs = PackedDataset(Documents(store / "train"), 2048, "random", "truncate")
     speeds = []
     for _ in range(3):
-        schedule = Schedule(packs.packs.count, batch_size=8, accumulation=1, processes=1, epochs=1.0, max_steps=-1)
+        schedule = Schedule(packs.packs.count, packs_per_step=8, batch_size=8, processes=1, epochs=1.0, max_steps=-1)
         batches = PackedBatchSampler(schedule, lambda epoch: epoch_order(len(packs), 42, epoch))
         loader = DataLoader(packs, batch_sampler=batches, collate_fn=Collator(0))
         started = time.perf_counter()

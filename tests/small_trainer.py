@@ -36,7 +36,8 @@ def small_trainer(
     attention.use(base, "documents")
     data = packed(folder, *[(4, 4)] * 12, packing="off")
     arguments = TrainingArguments(output_dir=str(folder / "out"), use_cpu=True, report_to="none", save_strategy="no")
-    schedule = Schedule(data.packs.count, batch, accumulation, arguments.world_size, 1.0, -1)
+    together = batch * accumulation * arguments.world_size
+    schedule = Schedule(data.packs.count, together, batch, arguments.world_size, 1.0, -1)
     torch.manual_seed(0)
     model = get_peft_model(base, LoraConfig(r=rank, target_modules=["q_proj"]))
     made = ExpertTrainer(

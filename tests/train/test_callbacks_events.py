@@ -155,7 +155,7 @@ def prepared(
         optim_config=OPTIM,
         watch=watch,
         batches=PackedBatchSampler(
-            Schedule(data.packs.count, 1, 2, 1, OPTIM.epochs, -1), lambda epoch: epoch_order(packs, 1, epoch)
+            Schedule(data.packs.count, 2, 1, 1, OPTIM.epochs, -1), lambda epoch: epoch_order(packs, 1, epoch)
         ),
         model=CausalLoss(adapted),
         args=arguments(folder, watch),

@@ -55,7 +55,7 @@ from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.checkpointing.resume import Resumed, find_checkpoint
-from expert_cli.training.checkpointing.resume_compatibility import identity, require_same, tried
+from expert_cli.training.checkpointing.resume_compatibility import begun_as, identity, require_same, tried
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
 from expert_cli.training.result import FitResult
 from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, rank0_first
@@ -118,7 +118,7 @@ def _train(
     machine = broadcast_rank0(partial(with_trials, machine, run.compute))
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)
-    resume_context = _resume_context(run, inputs, key, machine, job.num_processes, options, report, status)
+    resume_context = _resume_context(run, inputs, key, machine, options.begun_with or job.num_processes, options, report, status)
     renderer = inputs.renderer
     run_answers = _run_answers(renderer, plan, report, options)
     texts = choose_texts(run, options.max_forget, report)
@@ -193,7 +193,8 @@ def _resume_context(
         require_same(options.locked, what, report)
     checkpoints = RunPaths(run.output).checkpoints
     find = partial(find_checkpoint, checkpoints, options.resume, what, options.drift, report)
-    return ResumeContext(what, broadcast_rank0(find) if options.resume else None, status)
+    resumed = broadcast_rank0(find) if options.resume else None
+    return ResumeContext(begun_as(resumed.parts.identity, what) if resumed else what, resumed, status)
 
 
 def _run_answers(

@@ -19,6 +19,7 @@ from expert_cli.errors import InputError
 from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.key import Outcome, adjusted, applied, declared, not_used
 from expert_cli.manifest.keys.dataset import Dataset
+from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.select import KernelPlan
@@ -93,8 +94,7 @@ def _optimizer(plan: Plan, used: Used) -> dict[str, Outcome]:
     sizes = {"batch_size": used.batch_size, "gradient_accumulation_steps": used.accumulation}
     batch = _declared("batch_size", used.batch_size, sizes)
     if (planned.batch_size, planned.gradient_accumulation_steps) != (used.batch_size, used.accumulation):
-        merged = used.batch_size > planned.batch_size
-        batch = adjusted(batch.effect, MERGED if merged else "the micro-batch did not fit the GPU's memory")
+        batch = adjusted(batch.effect, _other_micro_batch(planned, used))
     clipped = f"gradients clipped to {used.max_grad_norm:g}"
     return {
         "epochs": not_used(f"max_steps {used.max_steps} decided") if by_steps else _declared("epochs", used.epochs),
@@ -109,6 +109,13 @@ def _optimizer(plan: Plan, used: Used) -> dict[str, Outcome]:
         "seed": _declared("seed", used.seed),
         **_warmup(plan.decided, used),
     }
+
+
+def _other_micro_batch(planned: OptimConfig, used: Used) -> str:
+    """Why the packs of a step were split otherwise than is written."""
+    if used.batch_size == planned.batch_size:
+        return "other processes went on with the run than began it"
+    return MERGED if used.batch_size > planned.batch_size else "the micro-batch did not fit the GPU's memory"
 
 
 def _warmup(decided: Decided, used: Used) -> dict[str, Outcome]:

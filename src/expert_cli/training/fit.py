@@ -16,7 +16,7 @@ from expert_cli._compat import forget_graphs, graphs_made
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.batches import Collator, PackedBatchSampler, orders_of, schedule_of
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.step_schedule import Schedule, few_steps
+from expert_cli.data.packing.step_schedule import Schedule, few_steps, shared_out
 from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.model.adapter import magnitudes
 from expert_cli.model.flops import Flops, flops, peak_flops
@@ -100,6 +100,7 @@ def fit(
         run,
         kernels,
         paths,
+        begun_with=resume_context.identity["processes"],
         callbacks=[*run_callbacks(run, paths), *callbacks],
         save=partial(_save, model=model, paths=paths, resume_context=resume_context),
         stop_asked=stop.asked,
@@ -108,6 +109,8 @@ def fit(
     )
     if told := few_steps(trainer.batches.schedule):
         report.warning(told)
+    if told := shared_out(trainer.batches.schedule, resume_context.identity["processes"]):
+        report.info(told)
     before = magnitudes(model)
     _start(trainer, model, run, kernels, paths, resume_context, report)
     recomputed = run.compute.checkpointing == "all" or trainer.recomputes
@@ -123,13 +126,20 @@ def fit(
 
 
 def _trainer(
-    model: PeftModel, data: TrainingData, run: RunConfig, kernels: KernelPlan, paths: RunPaths, **plugged: Any
+    model: PeftModel,
+    data: TrainingData,
+    run: RunConfig,
+    kernels: KernelPlan,
+    paths: RunPaths,
+    *,
+    begun_with: int,
+    **plugged: Any,
 ) -> ExpertTrainer:
-    """Return a trainer that is ready. plugged: what is called while it trains."""
+    """Return a trainer that is ready. begun_with: the processes that began the run. plugged: what is called while it trains."""
     arguments = training_arguments(run, paths.checkpoints)
     if not data.validation:
         arguments.eval_strategy = "no"  # the Trainer refuses another
-    schedule = schedule_of(run, data.train, arguments.world_size)
+    schedule = schedule_of(run, data.train, arguments.world_size, begun_with)
     longest = run.data.max_seq_length if kernels.fixed_shape else 0
     trainer = ExpertTrainer(
         optim_config=run.optim,

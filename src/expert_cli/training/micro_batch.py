@@ -23,12 +23,12 @@ MERGED = "micro-steps were merged: the GPU would compute them faster than they a
 def smaller(schedule: Schedule, unit: int = 1) -> Schedule:
     """Return the schedule with the next smaller micro-batch, a multiple of `unit`, that divides the present one."""
     batch = max(n for n in range(unit, schedule.batch_size, unit) if schedule.batch_size % n == 0)
-    return replace(schedule, batch_size=batch, accumulation=schedule.accumulation * schedule.batch_size // batch)
+    return replace(schedule, batch_size=batch)
 
 
 def merged(schedule: Schedule, factor: int) -> Schedule:
     """Return the schedule with micro-batches `factor` times as large; it divides the accumulation."""
-    return replace(schedule, batch_size=schedule.batch_size * factor, accumulation=schedule.accumulation // factor)
+    return replace(schedule, batch_size=schedule.batch_size * factor)
 
 
 def merge_factor(schedule: Schedule, base: Any, packs: PackedDataset, run: RunConfig, layout: Layout, card: str) -> int:

@@ -107,9 +107,9 @@ def _adjust_as_before(trainer: ExpertTrainer, before: CheckpointState, run: RunC
     """
     told, optim, schedule = before.trainer, run.optim, trainer.batches.schedule
     asked = {key: before.identity.get(f"optim.{key}", getattr(optim, key)) for key in MICRO_BATCH}
-    batch, accumulation = told["batch"]
+    batch = int(told["batch"][0])
     if batch <= optim.batch_size and all(getattr(optim, key) == value for key, value in asked.items()):
-        trainer.batches.schedule = replace(schedule, batch_size=batch, accumulation=accumulation)
+        trainer.batches.schedule = replace(schedule, batch_size=batch)
         trainer.adjusted = list(told.get("adjusted", []))  # checkpoints of earlier versions do not tell
     if told["recomputes"]:
         recompute_all(trainer, run.compute.checkpointing)

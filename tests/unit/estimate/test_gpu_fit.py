@@ -28,7 +28,7 @@ AMPERE = replace(H200, gpus=(Gpu("a card", 0, (8, 6)),))
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Workload:
     packs = packed(tmp_path_factory.mktemp("store"), *((1024, 1024),) * 16, capacity=2048)
-    return Workload(Schedule(packs.packs.count, 8, 2, 1, 1.0, -1), packs, 16 * 2048, 0.5, 0)
+    return Workload(Schedule(packs.packs.count, 16, 8, 1, 1.0, -1), packs, 16 * 2048, 0.5, 0)
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,7 @@ def test_micro_steps_are_merged_where_they_are_launched_longer_than_computed(
     factor: int,
 ) -> None:
     """Of Qwen3-0.6B, 7,123 tokens are 13.4 ms of arithmetic at an H100's peak, as long as 2,240 launches."""
-    schedule = Schedule(packs.packs.count, batch, accumulation, 1, 1.0, -1)
+    schedule = Schedule(packs.packs.count, batch * accumulation, batch, 1, 1.0, -1)
     base, card = models[model].get_base_model(), CARDS[gpu].gpu.name
     found = merge_factor(schedule, base, packs, a_run(tmp_path), "packed", card)
     assert found == factor
@@ -98,12 +98,12 @@ def test_micro_steps_are_merged_where_they_are_launched_longer_than_computed(
 def test_what_is_not_merged(
     tmp_path: Path, packs: PackedDataset, models: dict[str, PeftModel], layout: Any, card: str, on_oom: str
 ) -> None:
-    schedule, base = Schedule(packs.packs.count, 1, 8, 1, 1.0, -1), models["Qwen3-0.6B"].get_base_model()
+    schedule, base = Schedule(packs.packs.count, 8, 1, 1, 1.0, -1), models["Qwen3-0.6B"].get_base_model()
     assert merge_factor(schedule, base, packs, a_run(tmp_path, on_oom=on_oom), layout, card) == 1
 
 
 def test_merged_micro_steps_are_split_into_multiples_of_what_was_asked_for(packs: PackedDataset) -> None:
-    whole = merged(Schedule(packs.packs.count, 3, 10, 1, 1.0, -1), 10)
+    whole = merged(Schedule(packs.packs.count, 30, 3, 1, 1.0, -1), 10)
     sizes = [whole]
     while sizes[-1].batch_size > 3:
         sizes.append(smaller(sizes[-1], 3))
@@ -116,7 +116,7 @@ def test_a_plan_merges_what_its_memory_fits_the_card(
 ) -> None:
     run, model = a_run(tmp_path, batch_size=1, gradient_accumulation_steps=8), models["Qwen3-0.6B"]
     machine = replace(H200, gpus=(replace(H100, memory_bytes=gigabytes * 2**30),))
-    work, shape = Workload(Schedule(packs.packs.count, 1, 8, 1, 1.0, -1), packs, 24 * 2048, 0.2, 0), shape_of(model)
+    work, shape = Workload(Schedule(packs.packs.count, 8, 1, 1, 1.0, -1), packs, 24 * 2048, 0.2, 0), shape_of(model)
     found = merged_run(run, machine, model, shape, work, 25)
     assert (found.optim.batch_size, found.optim.gradient_accumulation_steps) == (batch, 8 // batch)
     assert replace(found, optim=run.optim) == run

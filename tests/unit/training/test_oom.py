@@ -238,7 +238,7 @@ def test_what_a_driver_moved_to_the_host_did_not_fit(tmp_path: Path, card: dict[
 
 def test_a_run_that_goes_on_is_tried_too(tmp_path: Path, card: dict[str, Any]) -> None:
     first, run = small_trainer(tmp_path / "first"), a_run(tmp_path)
-    first.batches.schedule, first.adjusted = replace(first.batches.schedule, batch_size=3, accumulation=2), ["3 x 2"]
+    first.batches.schedule, first.adjusted = replace(first.batches.schedule, batch_size=3), ["3 x 2"]
     before = checkpoint.read(resume.save(first, first.model.model, tmp_path / "checkpoints", {}).path)
     made = small_trainer(tmp_path / "second")
     made.timer.device, card["needs"] = DEVICES["cuda"], [900, 500]
@@ -249,7 +249,7 @@ def test_a_run_that_goes_on_is_tried_too(tmp_path: Path, card: dict[str, Any]) -
 
 def test_a_batch_that_is_now_asked_for_otherwise_is_not_adjusted_as_before(tmp_path: Path) -> None:
     first, run = small_trainer(tmp_path / "first"), a_run(tmp_path)
-    first.batches.schedule = replace(first.batches.schedule, batch_size=3, accumulation=2)
+    first.batches.schedule = replace(first.batches.schedule, batch_size=3)
     asked = {"optim.batch_size": 12, "optim.gradient_accumulation_steps": 1}
     before = checkpoint.read(resume.save(first, first.model.model, tmp_path / "checkpoints", asked).path)
     made = small_trainer(tmp_path / "second")

@@ -1,12 +1,13 @@
 """Packs become the batches of micro-steps: which ones, in which order, from any step on, for any number of processes.
 
-An optimizer step takes `batch_size x accumulation x processes` packs of the epoch's order; a process takes its share of
-them, micro-step by micro-step:
+An optimizer step takes `packs_per_step` packs of the epoch's order; a process takes its share of them, micro-step by
+micro-step:
 
     order of the epoch    p0 p1 | p2 p3 | p4 p5 | p6 p7 ...
     micro-step (process)   0 (0)   0 (1)   1 (0)   1 (1)      batch 2, accumulation 2, 2 processes: 8 packs a step
 
-So the packs of a step depend on their number alone, and twice the processes at half the accumulation train the same.
+So the packs of a step depend on their number alone, and twice the processes at half the accumulation train the same. Where the
+packs cannot be shared out evenly, some processes have nothing left in the last micro-step.
 """
 
 from __future__ import annotations
@@ -31,17 +32,20 @@ Order = NDArray[np.int64]
 """The packs of an epoch in the order in which they are trained, [packs]."""
 
 
-def schedule_of(run: RunConfig, train: PackedDataset, processes: int) -> Schedule:
-    """Return the optimizer steps of a run: exact, before anything is loaded."""
+def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with: int = 0) -> Schedule:
+    """Return the optimizer steps of a run: exact, before anything is loaded.
+
+    begun_with: the processes that began it, by which the packs of a step are counted; 0: as many as now.
+    """
     optim = run.optim
-    return Schedule(
-        train.packs.count, optim.batch_size, optim.gradient_accumulation_steps, processes, optim.epochs, optim.max_steps
-    )
+    packs_per_step = optim.batch_size * optim.gradient_accumulation_steps * (begun_with or processes)
+    return Schedule(train.packs.count, packs_per_step, optim.batch_size, processes, optim.epochs, optim.max_steps)
 
 
 def once_in_turn(schedule: Schedule, packs: int, rank: int) -> PackedBatchSampler:
     """Return some packs of the first epoch once, in their own order, a process's share of them: for evaluation."""
-    once = replace(schedule, packs=lambda _: packs, accumulation=1, epochs=1.0, max_steps=-1)
+    together = schedule.batch_size * schedule.processes
+    once = replace(schedule, packs=lambda _: packs, packs_per_step=together, epochs=1.0, max_steps=-1)
     return PackedBatchSampler(once, lambda _: np.arange(packs), rank=rank)
 
 

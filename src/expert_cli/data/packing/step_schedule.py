@@ -18,20 +18,21 @@ FEW_STEPS = 50
 class Schedule:
     """The optimizer steps of a run, known before it starts. `max_steps` -1: `epochs` decide.
 
-    packs: epoch (from 0) -> how many packs it has.
+    packs: epoch (from 0) -> how many packs it has. packs_per_step: those of one optimizer step, of all processes together: the
+    effective batch. batch_size: those of a micro-batch. processes: how many train now.
     """
 
     packs: Callable[[int], int]
+    packs_per_step: int
     batch_size: int
-    accumulation: int
     processes: int
     epochs: float
     max_steps: int
 
     @property
-    def packs_per_step(self) -> int:
-        """Packs of one optimizer step, of all processes together: the effective batch."""
-        return self.batch_size * self.accumulation * self.processes
+    def accumulation(self) -> int:
+        """Micro-batches that each process takes in an optimizer step; of the last ones some may be empty."""
+        return -(-self.packs_per_step // (self.batch_size * self.processes))
 
     def steps_of(self, epoch: int) -> int:
         """Return the optimizer steps of one pass over the data; the last one may have fewer packs."""
@@ -83,7 +84,20 @@ def few_steps(schedule: Schedule) -> str:
     sizes += [(size, 1) for size in range(schedule.batch_size - 1, 0, -1)]
     if not sizes:
         return f"{told}: more epochs or more rows make more"
-    smaller = [replace(schedule, batch_size=size, accumulation=count) for size, count in sizes]
+    smaller = [
+        replace(schedule, batch_size=size, packs_per_step=size * count * schedule.processes) for size, count in sizes
+    ]
     better = next((one for one in smaller if one.steps >= FEW_STEPS), smaller[-1])
     settings = f"batch_size {better.batch_size} and gradient_accumulation_steps {better.accumulation}"
     return f"{told}: {settings} make {better.steps}"
+
+
+def shared_out(schedule: Schedule, begun_with: int) -> str:
+    """Return one sentence where other processes train than began the run, else ""."""
+    if schedule.processes == begun_with:
+        return ""
+    before = replace(schedule, processes=begun_with)
+    return (
+        f"processes {begun_with} -> {schedule.processes}: a step's {schedule.packs_per_step} packs, in micro-batches of "
+        f"{schedule.batch_size}, are accumulated over {schedule.accumulation} instead of {before.accumulation}"
+    )

@@ -36,7 +36,13 @@ from expert_cli.runs.log import RunLog
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.checkpointing.resume_compatibility import identity, require_goes_on, require_same, tried
+from expert_cli.training.checkpointing.resume_compatibility import (
+    begun_as,
+    identity,
+    require_goes_on,
+    require_same,
+    tried,
+)
 from expert_cli.utils.distributed import barrier, broadcast_rank0
 from expert_cli.utils.files import remove, sha256_of, sync_folder, write_bytes, write_json
 from expert_cli.utils.reporter import NullReporter, Reporter
@@ -75,7 +81,8 @@ def train_in_rounds(
     inputs = resolve_inputs(plan.run, report)
     form = RowForm(_columns(plan, inputs, prompts, report), inputs.template, plan.run.data.schema_prompt)
     what = _identity(work, inputs, prompts)
-    _require_same_run(work, what)
+    what = broadcast_rank0(partial(_same_run, work, what))
+    work = replace(work, options=replace(options, begun_with=what["processes"]))
     if job.is_main_process:
         begin_run(plan.run, report, options, status, log)
         _write_run_json(work, inputs, what)
@@ -144,14 +151,15 @@ def _identity(work: Work, inputs: DataInputs, prompts: Prompts) -> dict[str, Any
     ) | tried(work.machine)
 
 
-def _require_same_run(work: Work, what: Mapping[str, Any]) -> None:
-    """Raise IntegrityError where --locked, or what is gone on with, is another run."""
+def _same_run(work: Work, what: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the identity of the run that begins or goes on. Raises IntegrityError where it, or --locked, is of another."""
     options, file = work.options, RunPaths(work.run.output).run_json
     if options.locked is not None:
         require_same(options.locked, what, work.report)
     before = part(read_json(file), "identity") if options.resume else {}
     if before:
         require_goes_on(file, before, what, options.drift, work.report)
+    return begun_as(before, what)
 
 
 def _write_run_json(work: Work, inputs: DataInputs, what: Mapping[str, Any]) -> None:

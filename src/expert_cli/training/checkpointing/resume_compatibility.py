@@ -23,8 +23,10 @@ from expert_cli.utils.text import change
 IGNORED_ON_RESUME = (
     *("loader.num_workers", "loader.pin_memory", "loader.prefetch_factor", "loader.persistent_workers"),
     *("compute.checkpointing", "compute.reentrant", "compute.dequantized_copy", "compute.on_oom"),
+    "processes",
 )
-"""What may differ when a run goes on: how batches are fetched changes none of them, nor does what is kept in memory."""
+"""What may differ when a run goes on: how batches are fetched changes none of them, nor does what is kept in memory, nor how
+many share out the packs of a step."""
 MICRO_BATCH = ("batch_size", "gradient_accumulation_steps")
 """How the packs of an optimizer step are split; their product may not differ."""
 PROGRAMS = ("code", "versions")
@@ -50,7 +52,7 @@ def identity(
 
     files: the hashes of the data files. store: the parts of the token store's key. trusted: the hash of the rows that another
     program saved, where these are trained; else "". base: the hash of the base model. template: the fingerprint of the prompt
-    template. versions: (package, version) pairs. The adapter that the run trains on from is read.
+    template. processes: those that began the run. versions: (package, version) pairs. The adapter that it trains on from is read.
     """
     named: dict[str, Any] = {
         "data": files,
@@ -76,6 +78,11 @@ def identity(
     named[STORE] = parts | {"trusted": trusted or "none"}
     plain: dict[str, Any] = _told_apart(json.loads(json.dumps(named)))
     return plain
+
+
+def begun_as(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the identity of a run that goes on: as many processes began it as it says."""
+    return {**now, "processes": before.get("processes", now["processes"])}
 
 
 def tried(machine: Machine) -> dict[str, Any]:

@@ -87,14 +87,14 @@ def always(packs: int) -> Callable[[int], int]:
 
 
 SCHEDULES = {
-    "even": Schedule(packs=always(12), batch_size=2, accumulation=2, processes=1, epochs=2.0, max_steps=-1),
-    "uneven": Schedule(packs=always(13), batch_size=2, accumulation=2, processes=1, epochs=2.0, max_steps=-1),
+    "even": Schedule(packs=always(12), packs_per_step=4, batch_size=2, processes=1, epochs=2.0, max_steps=-1),
+    "uneven": Schedule(packs=always(13), packs_per_step=4, batch_size=2, processes=1, epochs=2.0, max_steps=-1),
     "fewer packs than a step": Schedule(
-        packs=always(3), batch_size=4, accumulation=2, processes=1, epochs=3.0, max_steps=-1
+        packs=always(3), packs_per_step=8, batch_size=4, processes=1, epochs=3.0, max_steps=-1
     ),
-    "part of an epoch": Schedule(packs=always(20), batch_size=2, accumulation=1, processes=1, epochs=1.5, max_steps=-1),
-    "other packs in every epoch": Schedule([9, 8, 13, 8, 8].__getitem__, 2, 2, 1, 2.5, -1),
-    "by steps": Schedule(packs=always(5), batch_size=2, accumulation=1, processes=1, epochs=1.0, max_steps=7),
+    "part of an epoch": Schedule(packs=always(20), packs_per_step=2, batch_size=2, processes=1, epochs=1.5, max_steps=-1),
+    "other packs in every epoch": Schedule([9, 8, 13, 8, 8].__getitem__, 4, 2, 1, 2.5, -1),
+    "by steps": Schedule(packs=always(5), packs_per_step=2, batch_size=2, processes=1, epochs=1.0, max_steps=7),
 }
 
 
@@ -118,17 +118,18 @@ def test_going_on_at_a_step_gives_the_rest_of_the_batches(schedule: Schedule) ->
         assert list(batches(schedule, first_step=first)) == everything[skipped:]
 
 
+@pytest.mark.parametrize("processes", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("packs", [1, 5, 8, 9, 16])
-def test_more_processes_share_the_packs_of_the_same_steps(packs: int) -> None:
-    one = Schedule(packs=always(packs), batch_size=2, accumulation=2, processes=1, epochs=1.0, max_steps=-1)
-    two = Schedule(packs=always(packs), batch_size=2, accumulation=1, processes=2, epochs=1.0, max_steps=-1)
-    assert one.steps == two.steps
-    shares = [iter(batches(two, rank=rank)) for rank in range(2)]
-    alone = iter(batches(one))
+def test_any_number_of_processes_shares_out_the_packs_of_the_same_steps(packs: int, processes: int) -> None:
+    one = Schedule(packs=always(packs), packs_per_step=4, batch_size=2, processes=1, epochs=1.0, max_steps=-1)
+    many = replace(one, processes=processes)
+    assert one.steps == many.steps
+    shares = [iter(batches(many, rank=rank)) for rank in range(processes)]
     for step in range(one.steps):
-        together = {p for share in shares for _ in range(two.micro_steps(step)) for p in next(share)} - {FILLER}
-        assert together == {p for _ in range(one.micro_steps(step)) for p in next(alone)}
-    assert [next(share, None) for share in shares] == [None, None]
+        taken = [pack for share in shares for _ in range(many.micro_steps(step)) for pack in next(share)]
+        epoch, packs_of_step = PackedBatchSampler(one, lambda epoch: epoch_order(packs, 7, epoch)).packs_of(step)
+        assert sorted(pack for pack in taken if pack != FILLER) == sorted((epoch, int(pack)) for pack in packs_of_step)
+    assert [next(share, None) for share in shares] == [None] * processes
 
 
 def test_resuming_in_a_large_epoch_reads_no_order() -> None:
@@ -139,14 +140,14 @@ def test_resuming_in_a_large_epoch_reads_no_order() -> None:
             asked.extend(places.tolist())
             return places
 
-    schedule = Schedule(packs=always(10**9), batch_size=2, accumulation=2, processes=1, epochs=1.0, max_steps=-1)
+    schedule = Schedule(packs=always(10**9), packs_per_step=4, batch_size=2, processes=1, epochs=1.0, max_steps=-1)
     late = PackedBatchSampler(schedule, lambda _: Counted(), first_step=schedule.steps - 1)
     assert list(late) == [[(0, 10**9 - 4), (0, 10**9 - 3)], [(0, 10**9 - 2), (0, 10**9 - 1)]]
     assert len(asked) == 4
 
 
 def test_evaluation_sees_every_pack_once() -> None:
-    training = Schedule(packs=always(9), batch_size=2, accumulation=3, processes=1, epochs=2.5, max_steps=7)
+    training = Schedule(packs=always(9), packs_per_step=6, batch_size=2, processes=1, epochs=2.5, max_steps=7)
     assert list(once_in_turn(training, 5, 0)) == [[(0, 0), (0, 1)], [(0, 2), (0, 3)], [(0, 4)]]
     assert len(once_in_turn(training, 5, 0)) == 3
     shares = [list(once_in_turn(replace(training, processes=2), 5, rank)) for rank in range(2)]
@@ -161,7 +162,7 @@ def loaded(dataset: PackedDataset, schedule: Schedule, **settings: object) -> li
 
 def test_spawned_workers_give_the_same_batches(tmp_path: Path) -> None:
     dataset = packed(tmp_path, *((n % 5, n % 3 + 1) for n in range(24)), capacity=12)
-    schedule = Schedule(dataset.packs.count, batch_size=2, accumulation=1, processes=1, epochs=2.0, max_steps=-1)
+    schedule = Schedule(dataset.packs.count, packs_per_step=2, batch_size=2, processes=1, epochs=2.0, max_steps=-1)
     alone = loaded(dataset, schedule)
     spawned = loaded(dataset, schedule, num_workers=2, prefetch_factor=2, multiprocessing_context="spawn")
     assert len(alone) > 1

@@ -8,7 +8,7 @@ from expert_cli.data.packing.step_schedule import FEW_STEPS, Schedule, few_steps
 
 
 def schedule(packs: int, batch: int, accumulation: int, *, epochs: float = 2.0, max_steps: int = -1) -> Schedule:
-    return Schedule(lambda _: packs, batch, accumulation, 1, epochs, max_steps)
+    return Schedule(lambda _: packs, batch * accumulation, batch, 1, epochs, max_steps)
 
 
 FEW = {
