@@ -133,6 +133,24 @@ def test_a_signal_to_one_process_interrupts_the_job(tmp_path: Path, model: Path)
     assert not (tmp_path / "run" / "COMPLETE").exists()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="Forked")
+@pytest.mark.parametrize(("killed", "code"), [(1, 3), (0, 1)], ids=["a later one", "the first one"])
+def test_who_is_left_behind_says_so(tmp_path: Path, model: Path, killed: int, code: int) -> None:
+    """The first process ends with 3, with which schedulers try again; another with 1, so that the first one's own code counts."""
+    manifest = project(tmp_path / "p", model, max_steps=2000, logging_steps=1, batch_size=1)
+    words = ["train", "--manifest", str(manifest), "--output", str(tmp_path / "run"), "--offline"]
+    job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **job}
+    processes = [Forked(words, tmp_path, env=env | {"RANK": rank, "LOCAL_RANK": rank}) for rank in "01"]
+    wait_for_steps(processes[0], tmp_path / "run", 3)
+    processes[killed].kill()
+    told = [process.communicate(timeout=240)[1] for process in processes]
+    assert processes[1 - killed].returncode == code, "".join(told)[-3000:]
+    assert "the connection to another process of this job broke: that one has ended" in told[1 - killed]
+    status = json.loads((tmp_path / "run" / "status.json").read_text(encoding="utf-8"))
+    assert (status["state"], status["exit_code"]) == (("failed", 3) if killed else ("running", None))
+
+
 EXCHANGED = """
 import json, os, sys
 from pathlib import Path

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import socket
+import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,12 @@ import pytest
 
 from benchmarks import elastic_test, kill_test
 from benchmarks.elastic_test import CASE, CLOSE
+from benchmarks.kill_test import Case
+from expert_cli.utils.subprocesses import end_family
 from tests import tiny
 from tests.forked_cli import Forked
+from tests.train.test_distributed import free_port
+from tests.train.test_stop import wait_for_steps
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and kills processes")
 
@@ -38,3 +45,38 @@ def test_killed_in_four_two_and_one_processes_and_ended_by_three(tmp_path: Path)
     rows = {row["key"]: row for row in run["effects"]}
     adjusted = rows["training.config.gradient_accumulation_steps"]
     assert (adjusted["status"], adjusted["reason"]) == ("adjusted", "other processes went on with the run than began it")
+
+
+AGENT = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "3"]
+LAST_CALL_S = 20
+"""So long an agent waits for more nodes once there are enough; starting one takes less."""
+
+
+def listening(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_where_a_node_is_gone_torchrun_goes_on_with_the_others(tmp_path: Path) -> None:
+    """Two agents, as on two nodes: one is killed with all that it started, the other starts its process anew, which goes on."""
+    case = Case({"batch_size": 1, "max_steps": 300, "save_steps": 10})
+    manifest = kill_test.write_project(tmp_path / "project", tiny.tiny_model_folder(tmp_path / "model"), case)
+    run = tmp_path / "run"
+    port = free_port()
+    meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}"]
+    meeting += ["--rdzv-conf", f"last_call_timeout={LAST_CALL_S}"]
+    words = [*AGENT, *meeting, "-m", "expert_cli", *kill_test.command(manifest, run)]
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    with (tmp_path / "told").open("w") as told:
+        stays = subprocess.Popen(words, env=env, stdout=told, stderr=told, text=True)
+        while not listening(port):
+            time.sleep(0.1)
+        goes = subprocess.Popen(words, env=env, stdout=told, stderr=told, text=True)
+        wait_for_steps(stays, run, 12)
+        end_family(goes)
+        assert stays.wait(timeout=300) == 0, (tmp_path / "told").read_text(encoding="utf-8")[-3000:]
+    log = (run / "log.txt").read_text(encoding="utf-8")
+    assert "processes 2 -> 1: a step's 2 packs, in micro-batches of 1, are accumulated over 2 instead of 1" in log
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in lines] == [*range(1, 301)]
+    assert (run / "COMPLETE").is_file()

@@ -58,7 +58,7 @@ from expert_cli.training.checkpointing.resume import Resumed, find_checkpoint
 from expert_cli.training.checkpointing.resume_compatibility import begun_as, identity, require_same, tried
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
 from expert_cli.training.result import FitResult
-from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, rank0_first
+from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, naming_lost_processes, rank0_first
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 
@@ -95,9 +95,10 @@ def train_here(
     elif plan.run.grpo is not None:
         from expert_cli.pipeline.grpo import train_grpo as stages
     if not job.is_main_process:
-        return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
+        with naming_lost_processes():
+            return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
     status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes)
-    with recorded(status, log):
+    with recorded(status, log), naming_lost_processes():
         done = stages(plan, machine, Logged(report, log), options, job, status, log)
         log.write("\n".join(filter(None, (done.summary(), done.missed))))
     return done

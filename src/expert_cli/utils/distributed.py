@@ -13,6 +13,8 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from expert_cli.errors import EnvironmentProblem, ExpertError
+
 LONGEST_WAIT = timedelta(days=7)
 Result = TypeVar("Result")
 
@@ -95,6 +97,27 @@ def leave() -> None:
     barrier()
     _group_beside.cache_clear()  # a group that outlives the others ends the process with an abort, now and then
     dist.destroy_process_group()
+
+
+@contextmanager
+def naming_lost_processes() -> Iterator[None]:
+    """Say of a connection that broke that another process of the job is gone.
+
+    The first process then ends with 3, with which schedulers try again. The others end with 1, the smallest, so that where it was
+    the first one that failed its own exit code is the highest. Raises EnvironmentProblem, ExpertError.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if world_size() == 1:
+            raise
+        import torch.distributed as dist
+
+        if not (isinstance(error, dist.DistError) or "gloo/transport" in str(error)):  # gloo has no class for it
+            raise
+        told = "the connection to another process of this job broke: that one has ended"
+        hint = "look at what it says; then go on with --resume auto"
+        raise (EnvironmentProblem if dist.get_rank() == 0 else ExpertError)(told, hint) from error
 
 
 def _cpu_group() -> Any:
