@@ -3,10 +3,11 @@ happened.
 
     python -m benchmarks.elastic_test [--kills 20] [--seed 0]
 
-A tiny model is trained by `expert-cli train` in 4 processes (gloo), once unbroken, then in trials: 4 processes, of which one is
-killed (SIGKILL), then 2, then 1, each killed, then 3 to the end, all with `--resume auto`. Every step must have trained the same
-rows, told by its tokens, and its loss must be the unbroken run's but for the order in which numbers are added; beside the largest
-difference stands how much the loss differs between seeds. Prints a line a kill; exits with 1 where a run is another. Linux.
+A tiny model is trained by `expert-cli train` in 4 processes (gloo), once unbroken, then in trials: 4 processes, one of
+which is killed (SIGKILL), then 2, then 1, killed alike, then 3 to the end, all with `--resume auto`. Every step must have
+trained the same rows, told by its tokens, and its loss must be the unbroken run's but for the order in which numbers are
+added; beside the largest difference stands how much the losses of other seeds differ. Prints a line a kill; exits with 1
+where a run is another. Linux.
 """
 
 from __future__ import annotations
@@ -46,7 +47,12 @@ class Job:
         with socket.socket() as bound:
             bound.bind(("127.0.0.1", 0))
             port = str(bound.getsockname()[1])
-        job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
+        job = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "WORLD_SIZE": str(count),
+            "LOCAL_WORLD_SIZE": str(count),
+        }
         ranks = ({"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count))
         self._processes = [start(words, (job if count > 1 else {}) | (rank if count > 1 else {})) for rank in ranks]
         self.pid = self._processes[victim % count].pid
@@ -126,7 +132,10 @@ def main() -> None:
         other, most = differences(output, home / "unbroken")
         largest.append(most)
         wrong += [f"trial {number}: {words}" for words in other] + [f"trial {number}: losses"] * (most > CLOSE)
-        print(f"  {'DIFFERENT' if other or most > CLOSE else 'the same rows'}; losses differ by {most:.1e} at most", flush=True)
+        print(
+            f"  {'DIFFERENT' if other or most > CLOSE else 'the same rows'}; losses differ by {most:.1e} at most",
+            flush=True,
+        )
     found: dict[str, Any] = {"kills": landed, "trials": number, "wrong": wrong, "steps": len(losses)}
     found |= {"largest": max(largest), "median": statistics.median(largest), "between_seeds": seeds}
     print(json.dumps(found, indent=2))

@@ -136,7 +136,7 @@ def test_a_signal_to_one_process_interrupts_the_job(tmp_path: Path, model: Path)
 @pytest.mark.skipif(sys.platform != "linux", reason="Forked")
 @pytest.mark.parametrize(("killed", "code"), [(1, 3), (0, 1)], ids=["a later one", "the first one"])
 def test_who_is_left_behind_says_so(tmp_path: Path, model: Path, killed: int, code: int) -> None:
-    """The first process ends with 3, with which schedulers try again; another with 1, so that the first one's own code counts."""
+    """The first process ends with 3, with which schedulers try again; another with 1, so that the first one's own counts."""
     manifest = project(tmp_path / "p", model, max_steps=2000, logging_steps=1, batch_size=1)
     words = ["train", "--manifest", str(manifest), "--output", str(tmp_path / "run"), "--offline"]
     job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}

@@ -44,10 +44,23 @@ def test_killed_in_four_two_and_one_processes_and_ended_by_three(tmp_path: Path)
     assert "processes 4 -> 3: a step's 4 packs, in micro-batches of 1, are accumulated over 2 instead of 1" in log
     rows = {row["key"]: row for row in run["effects"]}
     adjusted = rows["training.config.gradient_accumulation_steps"]
-    assert (adjusted["status"], adjusted["reason"]) == ("adjusted", "other processes went on with the run than began it")
+    assert (adjusted["status"], adjusted["reason"]) == (
+        "adjusted",
+        "other processes went on with the run than began it",
+    )
 
 
-AGENT = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "3"]
+AGENT = [
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--nnodes",
+    "1:2",
+    "--nproc-per-node",
+    "1",
+    "--max-restarts",
+    "3",
+]
 LAST_CALL_S = 20
 """So long an agent waits for more nodes once there are enough; starting one takes less."""
 

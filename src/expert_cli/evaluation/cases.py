@@ -19,7 +19,8 @@ from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.registry import known_verifiers, verifier
 from expert_cli.inference.request import Stop
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
-from expert_cli.utils.json_lines import json_objects, type_in_words
+from expert_cli.utils.json_lines import json_objects
+from expert_cli.utils.text import type_name
 
 MAX_CHARACTERS = 4_000_000
 """Of a text that an answer is looked for in, which takes time by its length, before any limit of time counts."""
@@ -165,7 +166,7 @@ def _texts(where: str, row: dict[str, Any], needed: str) -> dict[str, str]:
     texts = {key: row.pop(key, "" if key == "input" else None) for key in dict.fromkeys((needed, *asked))}
     for key, text in texts.items():
         if not isinstance(text, str):
-            raise InputError(f"{where}: {key}: a text is needed, not {type_in_words(text)}", f"one {key} a row")
+            raise InputError(f"{where}: {key}: a text is needed, not {type_name(text)}", f"one {key} a row")
     return texts
 
 

@@ -119,7 +119,9 @@ def _train(
     machine = broadcast_rank0(partial(with_trials, machine, run.compute))
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)
-    resume_context = _resume_context(run, inputs, key, machine, options.begun_with or job.num_processes, options, report, status)
+    resume_context = _resume_context(
+        run, inputs, key, machine, options.begun_with or job.num_processes, options, report, status
+    )
     renderer = inputs.renderer
     run_answers = _run_answers(renderer, plan, report, options)
     texts = choose_texts(run, options.max_forget, report)

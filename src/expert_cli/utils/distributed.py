@@ -103,8 +103,8 @@ def leave() -> None:
 def naming_lost_processes() -> Iterator[None]:
     """Say of a connection that broke that another process of the job is gone.
 
-    The first process then ends with 3, with which schedulers try again. The others end with 1, the smallest, so that where it was
-    the first one that failed its own exit code is the highest. Raises EnvironmentProblem, ExpertError.
+    The first process then ends with 3, with which schedulers try again. The others end with 1, the smallest, so that where it
+    was the first one that failed its own exit code is the highest. Raises EnvironmentProblem, ExpertError.
     """
     try:
         yield

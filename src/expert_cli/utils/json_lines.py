@@ -9,6 +9,7 @@ from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.utils.files import unique_keys
+from expert_cli.utils.text import type_name
 
 MAX_LINE_BYTES = 16 << 20
 
@@ -32,14 +33,9 @@ def _object(where: str, line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON: {error}", "one JSON object a line, in UTF-8") from error
     if not isinstance(value, dict):
-        raise InputError(f"{where}: {type_in_words(value)}, not an object", "one JSON object a line")
+        raise InputError(f"{where}: {type_name(value)}, not an object", "one JSON object a line")
     return value
 
 
 def _no_number(word: str) -> None:
     raise ValueError(f"{word} is no JSON number")
-
-
-def type_in_words(value: Any) -> str:
-    """Return what a value is that should be another."""
-    return "null" if value is None else f"a {type(value).__name__}"

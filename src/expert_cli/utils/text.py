@@ -9,6 +9,16 @@ from datetime import datetime, timezone
 from expert_cli.utils.redaction import redact
 
 _EXCERPT = 80
+_TYPE_NAMES: tuple[tuple[type, str], ...] = (
+    (bool, "true or false"),  # before int: True is one
+    (int, "a number"),
+    (float, "a number"),
+    (dict, "an object"),
+    (list, "a list"),
+    (bytes, "bytes"),
+    (str, "text"),
+    (type(None), "null"),
+)
 
 
 def size_text(count: float) -> str:
@@ -76,6 +86,11 @@ def _excerpt(value: str, same: int) -> str:
     start = max(min(same - 12, len(value) - _LONGEST), 0)
     stop = start + _LONGEST
     return ("..." if start else "") + value[start:stop] + ("..." if stop < len(value) else "")
+
+
+def type_name(value: object) -> str:
+    """Return what a value of JSON or of a column is called where another is wanted."""
+    return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), f"a {type(value).__name__}")
 
 
 def first_line(error: BaseException) -> str:

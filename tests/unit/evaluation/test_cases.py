@@ -63,7 +63,7 @@ def test_the_digest_is_of_the_case_not_of_its_answer(tmp_path: Path) -> None:
         pytest.param('{"expected": NaN}', "NaN is no JSON number", id="NaN"),
         pytest.param("[" * 100_000, "not JSON", id="too deep"),
         pytest.param({**JSON_ROW, "answer": None}, "answer: a text is needed, not null", id="no answer"),
-        pytest.param({**JSON_ROW, "answer": 1}, "answer: a text is needed, not a int", id="answer of another type"),
+        pytest.param({**JSON_ROW, "answer": 1}, "answer: a text is needed, not a number", id="answer of another type"),
         pytest.param({"answer": "1"}, "verifier: ", id="no verifier"),
         pytest.param({**JSON_ROW, "verifier": "yaml"}, "verifier: .*'yaml'", id="unknown verifier"),
         pytest.param({**JSON_ROW, "rules": "exact"}, "rules: Extra inputs", id="unknown key"),
@@ -92,7 +92,7 @@ def test_a_row_of_answers_may_hold_what_was_asked(tmp_path: Path) -> None:
     assert (asked.question, below.question, bare.question) == (("p", ""), ("p", "i"), None)
     assert len({asked.digest, below.digest, bare.digest}) == 3
     assert asked.digest == read_cases(write(tmp_path, case))[0].digest
-    with pytest.raises(InputError, match=r"answers.jsonl:1: input: a text is needed, not a int"):
+    with pytest.raises(InputError, match=r"answers.jsonl:1: input: a text is needed, not a number"):
         read_answers(write(tmp_path, {**case, "answer": "1", "input": 1}))
 
 

@@ -14,8 +14,9 @@ from expert_cli.data.rows.columnar import BESIDE, KWARGS, TOOLS, Example, Messag
 from expert_cli.data.rows.columns import ColumnNames, Columns, mapping_text
 from expert_cli.data.rows.forms import MESSAGE_FORMS, Form
 from expert_cli.data.rows.turn import has_name, parsed, read_turns, written
-from expert_cli.data.rows.validation import BadRow, text_of, type_name
+from expert_cli.data.rows.validation import BadRow, text_of
 from expert_cli.errors import InputError
+from expert_cli.utils.text import type_name
 
 if TYPE_CHECKING:
     from expert_cli.data.templates.segment import Document

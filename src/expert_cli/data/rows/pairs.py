@@ -12,8 +12,9 @@ from expert_cli.data.rows.columns import ColumnNames, Columns
 from expert_cli.data.rows.forms import PAIR_FORMS, Form
 from expert_cli.data.rows.messages import Conversation, beside, length_of, memory_of, said_in, up_to_answer
 from expert_cli.data.rows.turn import read_turns
-from expert_cli.data.rows.validation import BadRow, answer_of, answers_of, text_of, texts_of, type_name
+from expert_cli.data.rows.validation import BadRow, answer_of, answers_of, text_of, texts_of
 from expert_cli.errors import InputError
+from expert_cli.utils.text import type_name
 
 if TYPE_CHECKING:
     from expert_cli.data.formats.raw_row import Texts

@@ -10,8 +10,9 @@ from expert_cli.data import mask_reasons
 from expert_cli.data.rows.columnar import Example, Message, Rows
 from expert_cli.data.rows.columns import ColumnNames, Columns
 from expert_cli.data.rows.forms import SEGMENT_FORMS, Form
-from expert_cli.data.rows.validation import BadRow, text_of, type_name
+from expert_cli.data.rows.validation import BadRow, text_of
 from expert_cli.data.templates.segment import Segment
+from expert_cli.utils.text import type_name
 
 if TYPE_CHECKING:
     from expert_cli.data.templates.segment import Document

@@ -10,7 +10,8 @@ from typing import Any
 from expert_cli.data import mask_reasons
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.rows.columns import TurnNames
-from expert_cli.data.rows.validation import BadRow, encodes, flag_of, text_of, type_name
+from expert_cli.data.rows.validation import BadRow, encodes, flag_of, text_of
+from expert_cli.utils.text import type_name
 
 FUNCTION_CALL = "function_call"
 """The role of a turn whose content is the assistant's call, as JSON."""

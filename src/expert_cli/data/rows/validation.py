@@ -8,18 +8,10 @@ from dataclasses import dataclass, field, replace
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns
 from expert_cli.errors import InputError
+from expert_cli.utils.text import type_name
 
 BAD_SHARE = 0.01
 """The share of bad rows in a source above which it is refused."""
-_TYPE_NAMES: tuple[tuple[type, str], ...] = (
-    (bool, "true or false"),  # before int: True is one
-    (int, "a number"),
-    (float, "a number"),
-    (dict, "an object"),
-    (list, "a list"),
-    (bytes, "bytes"),
-    (str, "text"),
-)
 _SHOWN = 5
 NOT_TRAINED = "not to be trained"
 """What becomes of a good row whose weight is 0 or whose train is false."""
@@ -128,11 +120,6 @@ def encodes(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def type_name(value: object) -> str:
-    """Return what a reason calls the type of a value."""
-    return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), f"a {type(value).__name__}")
 
 
 def flag_of(value: object, label: str) -> bool:

@@ -52,7 +52,8 @@ def identity(
 
     files: the hashes of the data files. store: the parts of the token store's key. trusted: the hash of the rows that another
     program saved, where these are trained; else "". base: the hash of the base model. template: the fingerprint of the prompt
-    template. processes: those that began the run. versions: (package, version) pairs. The adapter that it trains on from is read.
+    template. processes: those that began the run. versions: (package, version) pairs. The adapter that it trains on from is
+    read.
     """
     named: dict[str, Any] = {
         "data": files,

@@ -92,7 +92,9 @@ SCHEDULES = {
     "fewer packs than a step": Schedule(
         packs=always(3), packs_per_step=8, batch_size=4, processes=1, epochs=3.0, max_steps=-1
     ),
-    "part of an epoch": Schedule(packs=always(20), packs_per_step=2, batch_size=2, processes=1, epochs=1.5, max_steps=-1),
+    "part of an epoch": Schedule(
+        packs=always(20), packs_per_step=2, batch_size=2, processes=1, epochs=1.5, max_steps=-1
+    ),
     "other packs in every epoch": Schedule([9, 8, 13, 8, 8].__getitem__, 4, 2, 1, 2.5, -1),
     "by steps": Schedule(packs=always(5), packs_per_step=2, batch_size=2, processes=1, epochs=1.0, max_steps=7),
 }
