@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # what a kind of rows is read from, and what writes it down
     from expert_cli.data.templates.segment import Document
     from expert_cli.data.templates.template import Template
 
-_MOST_EXAMPLES = 5
+_MOST_EXAMPLES, _MOST_ALIKE = 5, 2
 TOOLS, KWARGS = "tools", "chat_template_kwargs"
 BESIDE = (TOOLS, KWARGS)
 """What a row has for its chat template beside turns."""
@@ -215,9 +215,10 @@ class RowReport:
         return [*self.ignored, *([f"turns after the last answer: {self.trailing}"] if self.trailing else [])]
 
     def drop(self, reason: str, where: str) -> None:
-        """Count one bad row; the first few are kept as "where: reason"."""
+        """Count one bad row; the first few are kept as "where: reason", of one reason two."""
         self.dropped[reason] += 1
-        self.examples = [*self.examples, f"{where}: {reason}"][:_MOST_EXAMPLES]
+        if self.dropped[reason] <= _MOST_ALIKE and len(self.examples) < _MOST_EXAMPLES:
+            self.examples.append(f"{where}: {reason}")
 
     def leave_out(self, reason: str, where: str, texts: Iterable[str]) -> None:
         """Count one good row that a filter leaves out; the first few are kept with the beginning of what they say."""
