@@ -22,11 +22,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks import kill_test
-from benchmarks.kill_test import Case, Process
+from benchmarks.kill_test import Case, Moment, Process, Sight
 
 PROCESSES = (4, 2, 1, 3)
 CASE = Case({"batch_size": 1, "save_steps": 2, "max_steps": None, "epochs": 4})
@@ -63,21 +65,46 @@ class Job:
         return None if None in codes else max((abs(code or 0) for code in codes), default=0)
 
 
+@dataclass(frozen=True)
+class Kill:
+    """When one of the processes is killed, and which."""
+
+    moment: Moment
+    victim: int
+
+
 def trial(
-    manifest: Path, output: Path, steps: int, dice: random.Random, start: Start, tell: Callable[[str], None] = print
+    manifest: Path, output: Path, kills: Sequence[Kill], start: Start, tell: Callable[[str], None] = print
 ) -> int:
     """Kill a run of 4 processes, of 2 and of 1, and let 3 end it; return how many of the kills came before the end."""
     landed = 0
-    for count in PROCESSES[:-1]:
-        done = max(kill_test.Sight.of(output).saved, default=0)
-        # The first half of what is left, so that something is left for those who come later.
-        moment = kill_test.random_moment(dice, output, max(done + 1, (done + steps) // 2), seconds=5.0)
-        job = Job(kill_test.command(manifest, output), count, start, dice.randrange(count))
-        left = kill_test.kill(job, output, moment)
+    for count, one in zip(PROCESSES[:-1], kills, strict=True):
+        job = Job(kill_test.command(manifest, output), count, start, one.victim)
+        left = kill_test.kill(job, output, one.moment)
         landed += left is not None
-        tell(f"  {count} processes, {moment.name}: {left.words() if left else 'ended before'}")
+        tell(f"  {count} processes, {one.moment.name}: {left.words() if left else 'ended before'}")
     kill_test.finish(Job(kill_test.command(manifest, output), PROCESSES[-1], start))
     return landed
+
+
+def drawn(dice: random.Random, steps: int) -> list[Kill]:
+    """Draw the kills of a trial, one in each quarter of the steps but the last: after a step, or in mid-write."""
+    kills, quarter = [], steps // len(PROCESSES)
+    for nth in range(len(PROCESSES) - 1):
+        step, delay = dice.randint(nth * quarter + 1, (nth + 1) * quarter), dice.uniform(0, 0.05)
+        moment = Moment(f"{delay * 1000:.0f} ms after step {step}", partial(_logged, step), delay)
+        if dice.random() < 0.3:
+            moment = Moment(f"in mid-write from step {step} on", partial(_writing, step))
+        kills.append(Kill(moment, dice.randrange(max(PROCESSES))))
+    return kills
+
+
+def _logged(step: int, now: Sight) -> bool:
+    return now.logged >= step
+
+
+def _writing(step: int, now: Sight) -> bool:
+    return now.writing and now.logged >= step
 
 
 def unbroken(manifest: Path, output: Path, start: Start, seed: int = 42) -> None:
@@ -128,7 +155,7 @@ def main() -> None:
         number += 1
         output = home / f"trial-{number}"
         print(f"trial {number}")
-        landed += trial(manifest, output, len(losses), dice, start_process)
+        landed += trial(manifest, output, drawn(dice, len(losses)), start_process)
         other, most = differences(output, home / "unbroken")
         largest.append(most)
         wrong += [f"trial {number}: {words}" for words in other] + [f"trial {number}: losses"] * (most > CLOSE)

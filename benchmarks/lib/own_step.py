@@ -126,7 +126,7 @@ def ours(job: Job) -> tuple[list[float], Any]:
         job.data,
         run=job.run,
         kernels=kernels,
-        resume_context=fit.ResumeContext({}, None, RunStatus()),
+        resume_context=fit.ResumeContext({"processes": 1}, None, RunStatus()),
         report=NullReporter(),
         callbacks=[job.meter],
     )

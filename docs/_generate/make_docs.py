@@ -22,7 +22,7 @@ EXIT_CODES = (
     ("0", "done"),
     ("1", "an error inside expert-cli; the traceback is shown, please report it"),
     ("2", "what was written cannot be used: command line, manifest, data"),
-    ("3", "the machine lacks something: model, package, GPU, network, disk space"),
+    ("3", "the machine lacks something: model, package, GPU, network, disk space, another process of the job"),
     ("4", "training failed: not finite, out of memory"),
     ("5", "a threshold that was asked for was missed"),
     ("6", "the place is taken by another run, or files are damaged"),

@@ -3,7 +3,7 @@
     ExpertError                1  internal: a bug in expert-cli
     ├── InputError             2  usage, manifest, data
     │   └── ManifestError      2  every fault of one manifest, with line and column
-    ├── EnvironmentProblem     3  model, package, GPU, network or disk is missing
+    ├── EnvironmentProblem     3  model, package, GPU, network, disk or another process of the job is missing
     ├── TrainingFailed         4  not finite, out of memory
     ├── ThresholdNotMet        5  a threshold asked for was not reached
     ├── RunLocked              6  the place belongs to another run
@@ -42,7 +42,7 @@ class InputError(ExpertError):
 
 
 class EnvironmentProblem(ExpertError):
-    """The machine lacks something: a model, a package, a GPU, the network, disk space."""
+    """The machine lacks something: a model, a package, a GPU, the network, disk space, another process of the job."""
 
     exit_code = 3
 

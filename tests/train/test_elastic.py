@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import socket
 import subprocess
 import sys
@@ -16,8 +15,8 @@ from typing import Any
 import pytest
 
 from benchmarks import elastic_test, kill_test
-from benchmarks.elastic_test import CASE, CLOSE
-from benchmarks.kill_test import Case
+from benchmarks.elastic_test import CASE, CLOSE, Kill
+from benchmarks.kill_test import Case, Moment
 from expert_cli.utils.subprocesses import end_family
 from tests import tiny
 from tests.forked_cli import Forked
@@ -27,15 +26,21 @@ from tests.train.test_stop import wait_for_steps
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and kills processes")
 
 
+KILLS = [
+    Kill(Moment("before the first checkpoint", lambda now: now.logged == 1 and not now.saved and not now.writing), 3),
+    Kill(Moment("between two checkpoints", lambda now: 4 in now.saved and not now.writing), 0),
+    Kill(Moment("one half written", lambda now: now.writing and now.logged >= 8), 0),
+]
+
+
 def test_killed_in_four_two_and_one_processes_and_ended_by_three(tmp_path: Path) -> None:
     def start(words: list[str], job: Mapping[str, str]) -> Forked:
         return Forked(words, tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": "", **job})
 
     manifest = kill_test.write_project(tmp_path / "project", tiny.tiny_model_folder(tmp_path / "model"), CASE)
     elastic_test.unbroken(manifest, tmp_path / "unbroken", start)
-    steps = len(kill_test.traces(tmp_path / "unbroken")["losses"])
     told: list[str] = []
-    assert elastic_test.trial(manifest, tmp_path / "broken", steps, random.Random(0), start, told.append) == 3, told
+    assert elastic_test.trial(manifest, tmp_path / "broken", KILLS, start, told.append) == 3, told
     other, largest = elastic_test.differences(tmp_path / "broken", tmp_path / "unbroken")
     assert (other, largest < CLOSE) == ([], True), told
     run: dict[str, Any] = json.loads((tmp_path / "broken" / "run.json").read_text(encoding="utf-8"))
@@ -43,6 +48,7 @@ def test_killed_in_four_two_and_one_processes_and_ended_by_three(tmp_path: Path)
     log = (tmp_path / "broken" / "log.txt").read_text(encoding="utf-8")
     assert "processes 4 -> 3: a step's 4 packs, in micro-batches of 1, are accumulated over 2 instead of 1" in log
     rows = {row["key"]: row for row in run["effects"]}
+    assert rows["training.config.batch_size"]["status"] == "applied"
     adjusted = rows["training.config.gradient_accumulation_steps"]
     assert (adjusted["status"], adjusted["reason"]) == (
         "adjusted",
@@ -82,12 +88,16 @@ def test_where_a_node_is_gone_torchrun_goes_on_with_the_others(tmp_path: Path) -
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     with (tmp_path / "told").open("w") as told:
         stays = subprocess.Popen(words, env=env, stdout=told, stderr=told, text=True)
-        while not listening(port):
+        while stays.poll() is None and not listening(port):
             time.sleep(0.1)
         goes = subprocess.Popen(words, env=env, stdout=told, stderr=told, text=True)
-        wait_for_steps(stays, run, 12)
-        end_family(goes)
-        assert stays.wait(timeout=300) == 0, (tmp_path / "told").read_text(encoding="utf-8")[-3000:]
+        try:
+            wait_for_steps(stays, run, 12)
+            end_family(goes)
+            assert stays.wait(timeout=300) == 0, (tmp_path / "told").read_text(encoding="utf-8")[-3000:]
+        finally:
+            end_family(goes)
+            end_family(stays)
     log = (run / "log.txt").read_text(encoding="utf-8")
     assert "processes 2 -> 1: a step's 2 packs, in micro-batches of 1, are accumulated over 2 instead of 1" in log
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from accelerate import PartialState
 from peft import PeftModel
@@ -52,6 +53,7 @@ from expert_cli.pipeline.training_data import training_data
 from expert_cli.pipeline.used_keys import effect_changes, used_keys
 from expert_cli.runs.lock import contents, run_lock
 from expert_cli.runs.log import Logged, RunLog
+from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.checkpointing.resume import Resumed, find_checkpoint
@@ -73,7 +75,7 @@ def train(
     job of several processes each calls this; the first one alone writes.
     """
     job = PartialState(cpu=plan.run.compute.device == "cpu")
-    with run_lock(plan.run.output) if job.is_main_process else nullcontext():
+    with naming_lost_processes(), run_lock(plan.run.output) if job.is_main_process else nullcontext():
         done = train_here(plan, machine, report, options, job, log or RunLog())
         leave()
         return done
@@ -95,8 +97,7 @@ def train_here(
     elif plan.run.grpo is not None:
         from expert_cli.pipeline.grpo import train_grpo as stages
     if not job.is_main_process:
-        with naming_lost_processes():
-            return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
+        return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
     status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes)
     with recorded(status, log), naming_lost_processes():
         done = stages(plan, machine, Logged(report, log), options, job, status, log)
@@ -192,12 +193,22 @@ def _resume_context(
         processes=processes,
         versions=machine.versions,
     ) | tried(machine)
+    resumed = None
+    if options.resume:
+        resumed, what = broadcast_rank0(partial(_goes_on, run.output, what, options, report))
     if options.locked is not None:
         require_same(options.locked, what, report)
-    checkpoints = RunPaths(run.output).checkpoints
-    find = partial(find_checkpoint, checkpoints, options.resume, what, options.drift, report)
-    resumed = broadcast_rank0(find) if options.resume else None
-    return ResumeContext(begun_as(resumed.parts.identity, what) if resumed else what, resumed, status)
+    return ResumeContext(what, resumed, status)
+
+
+def _goes_on(
+    output: Path, what: Mapping[str, Any], options: RunOptions, report: Reporter
+) -> tuple[Resumed | None, dict[str, Any]]:
+    """Return the checkpoint that a run goes on from, and what the run is: it may have been killed before its first one."""
+    paths = RunPaths(output)
+    resumed = find_checkpoint(paths.checkpoints, options.resume, what, options.drift, report)
+    before = resumed.parts.identity if resumed else part(read_json(paths.run_json), "identity")
+    return resumed, begun_as(before, what, options.drift)
 
 
 def _run_answers(

@@ -19,7 +19,6 @@ from expert_cli.errors import InputError
 from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.key import Outcome, adjusted, applied, declared, not_used
 from expert_cli.manifest.keys.dataset import Dataset
-from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.select import KernelPlan
@@ -29,6 +28,8 @@ from expert_cli.training.micro_batch import MERGED
 from expert_cli.training.used import Used
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.text import plural
+
+OTHER_PROCESSES = "other processes went on with the run than began it"
 
 
 def used_keys(plan: Plan, used: Used, kernels: KernelPlan, inputs: DataInputs, store: TokenStore) -> Outcomes:
@@ -57,7 +58,7 @@ def effect_changes(planned: Sequence[Effect], now: Sequence[Effect]) -> list[str
     return [
         f"{after.key}: planned as {_words(before)}, but {_words(after)}"
         for before, after in zip(planned, now, strict=True)
-        if before.status != after.status and after.reason != MERGED
+        if before.status != after.status and after.reason not in (MERGED, OTHER_PROCESSES)
     ]
 
 
@@ -92,9 +93,13 @@ def _adapter(used: Used) -> dict[str, Outcome]:
 def _optimizer(plan: Plan, used: Used) -> dict[str, Outcome]:
     planned, by_steps = plan.run.optim, used.max_steps > 0
     sizes = {"batch_size": used.batch_size, "gradient_accumulation_steps": used.accumulation}
-    batch = _declared("batch_size", used.batch_size, sizes)
-    if (planned.batch_size, planned.gradient_accumulation_steps) != (used.batch_size, used.accumulation):
-        batch = adjusted(batch.effect, _other_micro_batch(planned, used))
+    batch = accumulation = _declared("batch_size", used.batch_size, sizes)
+    if planned.batch_size != used.batch_size:
+        merged = used.batch_size > planned.batch_size
+        batch = adjusted(batch.effect, MERGED if merged else "the micro-batch did not fit the GPU's memory")
+        accumulation = batch
+    elif planned.gradient_accumulation_steps != used.accumulation:
+        accumulation = adjusted(f"{used.accumulation} micro-batches a step in each process", OTHER_PROCESSES)
     clipped = f"gradients clipped to {used.max_grad_norm:g}"
     return {
         "epochs": not_used(f"max_steps {used.max_steps} decided") if by_steps else _declared("epochs", used.epochs),
@@ -103,19 +108,12 @@ def _optimizer(plan: Plan, used: Used) -> dict[str, Outcome]:
         "weight_decay": applied(f"decoupled weight decay {used.weight_decay:g}"),
         "max_grad_norm": applied(clipped if used.max_grad_norm else "gradients were not clipped"),
         "batch_size": batch,
-        "gradient_accumulation_steps": batch,
+        "gradient_accumulation_steps": accumulation,
         "optim": _declared("optim", used.optimizer),
         "neftune_noise_alpha": _when(used.noise, "noise on the embeddings", "no noise was added"),
         "seed": _declared("seed", used.seed),
         **_warmup(plan.decided, used),
     }
-
-
-def _other_micro_batch(planned: OptimConfig, used: Used) -> str:
-    """Why the packs of a step were split otherwise than is written."""
-    if used.batch_size == planned.batch_size:
-        return "other processes went on with the run than began it"
-    return MERGED if used.batch_size > planned.batch_size else "the micro-batch did not fit the GPU's memory"
 
 
 def _warmup(decided: Decided, used: Used) -> dict[str, Outcome]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -107,9 +107,10 @@ def fit(
         max_loss_spike=max_loss_spike,
         warning=report.warning,
     )
-    if told := few_steps(trainer.batches.schedule):
+    schedule, begun_with = trainer.batches.schedule, resume_context.identity["processes"]
+    if told := few_steps(replace(schedule, processes=begun_with)):
         report.warning(told)
-    if told := shared_out(trainer.batches.schedule, resume_context.identity["processes"]):
+    if told := shared_out(schedule, begun_with):
         report.info(told)
     before = magnitudes(model)
     _start(trainer, model, run, kernels, paths, resume_context, report)

@@ -166,8 +166,11 @@ def _next_to_give_up(trainer: ExpertTrainer) -> dict[str, object]:
     if any(isinstance(module, DequantizedLinear) for module in trainer.model.modules()):
         return {"dequantized_copy": "never"}
     if schedule.batch_size > 1:
-        then = smaller(schedule)
-        return {"batch_size": then.batch_size, "gradient_accumulation_steps": then.accumulation}
+        batch, optim = smaller(schedule).batch_size, trainer.optim_config
+        packs = (
+            optim.batch_size * optim.gradient_accumulation_steps
+        )  # as written: counted by the processes that began the run
+        return {"batch_size": batch, "gradient_accumulation_steps": packs // batch}
     if not any(layer.gradient_checkpointing for layer in decoder_layers(trainer.model.base)):
         return {"gradient_checkpointing": "true"}
     return {}

@@ -108,7 +108,7 @@ class ExpertTrainer(TrainingLoop):
         schedule, step = self.batches.schedule, self.progress.step
         with self.timer.phase("data"):
             micro = [next(batches) for _ in range(schedule.micro_steps(self.progress.schedule_step))]
-        # A function of the step alone: dropout is the same whether a run was resumed or not, on any number of processes.
+        # A function of step and process: dropout is the same whether a run was resumed or not, by as many processes.
         torch.manual_seed(_seed_of(self.args.seed, step, self.args.process_index))
         trained, real, places = self._counts(micro)
         if not trained:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from expert_cli.errors import EnvironmentProblem, ExpertError
+from expert_cli.utils.text import first_line
 
 LONGEST_WAIT = timedelta(days=7)
 Result = TypeVar("Result")
@@ -115,8 +116,8 @@ def naming_lost_processes() -> Iterator[None]:
 
         if not (isinstance(error, dist.DistError) or "gloo/transport" in str(error)):  # gloo has no class for it
             raise
-        told = "the connection to another process of this job broke: that one has ended"
-        hint = "look at what it says; then go on with --resume auto"
+        told = f"the connection to another process of this job broke, most likely as that one has ended: {first_line(error)}"
+        hint = "look at what that one says, then go on with --resume auto"
         raise (EnvironmentProblem if dist.get_rank() == 0 else ExpertError)(told, hint) from error
 
 

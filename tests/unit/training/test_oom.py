@@ -393,3 +393,11 @@ def test_the_packed_weights_are_dropped_once_a_step_has_fitted(tmp_path: Path) -
     fit_memory(made, lambda: False, NullReporter(), may_adjust=True)
     assert made.adjusted == []
     assert [layer.packed for layer in kept] == [None] * 14
+
+
+def test_the_remedy_of_a_run_that_other_processes_began_is_counted_by_those(tmp_path: Path) -> None:
+    """Or `--resume` would refuse it as another effective batch."""
+    made = small_trainer(tmp_path, batch=4)
+    made.batches.schedule = replace(made.batches.schedule, packs_per_step=16, processes=2)
+    settings = "--set training.config.batch_size=2 --set training.config.gradient_accumulation_steps=2"
+    assert out_of_memory(made, tmp_path, "COMMAND").hint == f"go on: COMMAND {settings}"

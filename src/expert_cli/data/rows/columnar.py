@@ -220,6 +220,10 @@ class RowReport:
         if self.dropped[reason] <= _MOST_ALIKE and len(self.examples) < _MOST_EXAMPLES:
             self.examples.append(f"{where}: {reason}")
 
+    def bad_rows(self) -> str:
+        """Return where the first bad rows stand and why they are bad."""
+        return "; ".join(self.examples) + ("; ..." if sum(self.dropped.values()) > len(self.examples) else "")
+
     def leave_out(self, reason: str, where: str, texts: Iterable[str]) -> None:
         """Count one good row that a filter leaves out; the first few are kept with the beginning of what they say."""
         self.filtered[reason] += 1

@@ -279,5 +279,4 @@ def _refuse_bad(located: Located, report: RowReport, share: float, refused: int 
         raise InputError(f"{located}: there are no rows", "Look at the file, and at the slice if there is one.")
     bad = sum(report.dropped.values())
     if bad > share * report.read:
-        listed = "; ".join(report.examples) + ("; ..." if bad > len(report.examples) else "")
-        raise _TooManyBad(f"{located}: {bad} of {report.read} rows are bad: {listed}", bad, refused)
+        raise _TooManyBad(f"{located}: {bad} of {report.read} rows are bad: {report.bad_rows()}", bad, refused)

@@ -240,4 +240,4 @@ def _tell(located: Located, rows: int, report: RowReport, reporter: Reporter) ->
         )
     if report.dropped:
         bad = sum(report.dropped.values())
-        reporter.warning(f"{located}: {bad} of {report.read} rows are bad and left out: {'; '.join(report.examples)}")
+        reporter.warning(f"{located}: {bad} of {report.read} rows are bad and left out: {report.bad_rows()}")

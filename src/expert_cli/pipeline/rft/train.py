@@ -154,12 +154,13 @@ def _identity(work: Work, inputs: DataInputs, prompts: Prompts) -> dict[str, Any
 def _same_run(work: Work, what: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the identity of the run that begins or goes on. Raises IntegrityError where it, or --locked, is of another."""
     options, file = work.options, RunPaths(work.run.output).run_json
-    if options.locked is not None:
-        require_same(options.locked, what, work.report)
     before = part(read_json(file), "identity") if options.resume else {}
     if before:
         require_goes_on(file, before, what, options.drift, work.report)
-    return begun_as(before, what)
+    what = begun_as(before, what, options.drift)
+    if options.locked is not None:
+        require_same(options.locked, what, work.report)
+    return what
 
 
 def _write_run_json(work: Work, inputs: DataInputs, what: Mapping[str, Any]) -> None:

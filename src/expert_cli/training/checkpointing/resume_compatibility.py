@@ -81,9 +81,10 @@ def identity(
     return plain
 
 
-def begun_as(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the identity of a run that goes on: as many processes began it as it says."""
-    return {**now, "processes": before.get("processes", now["processes"])}
+def begun_as(before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str]) -> dict[str, Any]:
+    """Return the identity of the run that begins now; where it is the one before, as many processes began it as that one."""
+    goes_on = "processes" in before and not _changed(before, now, drift)
+    return {**now, "processes": before["processes"]} if goes_on else dict(now)
 
 
 def tried(machine: Machine) -> dict[str, Any]:
@@ -153,14 +154,18 @@ def require_goes_on(
     Raises IntegrityError naming what differs, InputError for a key in `drift` that does not exist.
     """
     require_keys(set(drift) - set(_flat(before)), now)
-    changed = _differences(before, now, (*IGNORED_ON_RESUME, *PROGRAMS, BATCHED, *_same_packs(before, now), *drift))
-    if changed:
+    if changed := _changed(before, now, drift):
         names = " ".join(f'--allow-drift "{line.split(": ")[0]}"' for line in changed)
         raise IntegrityError(
             f"{checkpoint} belongs to another run: {'; '.join(changed)}",
             f"go on with what it was trained with, start anew with --overwrite, or allow it: {names}",
         )
     _tell(checkpoint, before, now, report)
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str]) -> list[str]:
+    """What differs of two runs beside what may when one goes on."""
+    return _differences(before, now, (*IGNORED_ON_RESUME, *PROGRAMS, BATCHED, *_same_packs(before, now), *drift))
 
 
 def _same_packs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

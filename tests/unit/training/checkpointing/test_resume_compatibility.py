@@ -22,6 +22,7 @@ from expert_cli.hardware.machine import ShortAttention
 from expert_cli.pipeline.result import finished
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing.resume_compatibility import (
+    begun_as,
     code_sha256,
     identity,
     require_goes_on,
@@ -85,6 +86,23 @@ def test_a_complete_run_is_the_same_by_whatever_rule_its_columns_were_read(run: 
     recorded = of(run, **{name.replace(" ", "_"): value for name, value in key.parts})
     write_json(paths.run_json, {"identity": recorded})
     assert finished(run, (), Words()) is not None
+
+
+def test_other_processes_go_on_with_a_run_and_do_not_pass_for_it(tmp_path: Path, run: RunConfig) -> None:
+    before, now = of(run) | {"processes": 4}, of(run) | {"processes": 2}
+    require_goes_on(tmp_path, before, now, (), Words())
+    begun = begun_as(before, now, ())
+    assert begun["processes"] == 4
+    require_same(written(tmp_path, before), begun, Words())
+    with pytest.raises(IntegrityError, match="processes: 4 -> 2"):
+        require_same(written(tmp_path, before), now, Words())
+
+
+def test_another_run_is_begun_by_the_processes_of_its_own(run: RunConfig) -> None:
+    before, now = of(run) | {"processes": 4, "seed": 1}, of(run) | {"processes": 2}
+    assert begun_as(before, now, ())["processes"] == 2
+    assert begun_as(before, now, ("seed",))["processes"] == 4
+    assert begun_as({}, now, ()) == now
 
 
 def test_an_adapters_template_is_told_by_its_fingerprint(run: RunConfig) -> None:
