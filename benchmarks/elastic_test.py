@@ -31,7 +31,7 @@ from benchmarks import kill_test
 from benchmarks.kill_test import Case, Moment, Process, Sight
 
 PROCESSES = (4, 2, 1, 3)
-CASE = Case({"batch_size": 1, "save_steps": 2, "max_steps": None, "epochs": 4})
+CASE = Case({"batch_size": 1, "gradient_accumulation_steps": 1, "save_steps": 2, "max_steps": None, "epochs": 4})
 """Steps of four packs, which three processes cannot share out evenly."""
 CLOSE = 1e-4
 """By so much the losses may differ, as a share of each."""
