@@ -151,16 +151,16 @@ def _identity(work: Work, inputs: DataInputs, prompts: Prompts) -> dict[str, Any
     ) | tried(work.machine)
 
 
-def _same_run(work: Work, what: Mapping[str, Any]) -> Mapping[str, Any]:
+def _same_run(work: Work, what: Mapping[str, Any]) -> dict[str, Any]:
     """Return the identity of the run that begins or goes on. Raises IntegrityError where it, or --locked, is of another."""
     options, file = work.options, RunPaths(work.run.output).run_json
     before = part(read_json(file), "identity") if options.resume else {}
     if before:
         require_goes_on(file, before, what, options.drift, work.report)
-    what = begun_as(before, what, options.drift)
+    begun = begun_as(before, what, options.drift)
     if options.locked is not None:
-        require_same(options.locked, what, work.report)
-    return what
+        require_same(options.locked, begun, work.report)
+    return begun
 
 
 def _write_run_json(work: Work, inputs: DataInputs, what: Mapping[str, Any]) -> None:
