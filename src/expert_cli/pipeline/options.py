@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from expert_cli.evaluation.permissions import Permissions
 
-_LEFT_OUT = ("resume", "overwrite", "command", "begun_with", "callbacks")
+_LEFT_OUT = ("resume", "overwrite", "command", "callbacks")
 _OPTIONS = {"settings": "set", "drift": "allow-drift", "init_adapter": "from"}
 """Fields whose option has another name."""
 
@@ -30,8 +30,7 @@ class RunOptions:
     to, and read from. command: what starts the run from a shell, --resume and --overwrite left out.
     max_loss_spike: warn of a loss so many times the median of the last 20; 0: never. max_forget: by how many nats a token the
     loss on neutral texts may rise; None: by any. allow_commands, without_walls: as
-    `Permissions` of judging has them. begun_with: the processes that began the run that this training is a part of, by which
-    the packs of a step are counted; 0: as many as train. callbacks: people's own, of Python alone.
+    `Permissions` of judging has them. callbacks: people's own, of Python alone.
     """
 
     overwrite: bool = False
@@ -45,7 +44,6 @@ class RunOptions:
     max_forget: float | None = None
     allow_commands: bool = False
     without_walls: bool = False
-    begun_with: int = 0
     callbacks: tuple[TrainerCallback, ...] = ()
 
     @property

@@ -82,20 +82,34 @@ def train(
 
 
 def train_here(
-    plan: Plan, machine: Machine, report: Reporter, options: RunOptions, job: PartialState, log: RunLog
+    plan: Plan,
+    machine: Machine,
+    report: Reporter,
+    options: RunOptions,
+    job: PartialState,
+    log: RunLog,
+    begun_with: int = 0,
 ) -> RunResult:
-    """Train as `train` does, in a folder that this job owns, and let the processes stay connected: more may follow."""
+    """Train as `train` does, in a folder that this job owns, and let the processes stay connected: more may follow.
+
+    begun_with: the processes that began the run of which this training is a part, by which the packs of a step are counted; 0:
+    as many as train.
+    """
     if options.resume == AUTO:  # a node without the run's files would begin anew, and wait for the others
         done = broadcast_rank0(partial(finished, plan.run, options.drift, report))
         if done is not None:
             if job.is_main_process:
                 report.info(f"the run in {plan.run.output} is complete: nothing is left to do")
             return replace(done, missed=missed(done.document, options.max_forget))
-    stages = _train
+    stages: Callable[..., RunResult] = partial(_train, begun_with=begun_with or job.num_processes)
     if plan.run.rft is not None:
-        from expert_cli.pipeline.rft.train import train_in_rounds as stages
+        from expert_cli.pipeline.rft.train import train_in_rounds
+
+        stages = train_in_rounds
     elif plan.run.grpo is not None:
-        from expert_cli.pipeline.grpo import train_grpo as stages
+        from expert_cli.pipeline.grpo import train_grpo
+
+        stages = train_grpo
     if not job.is_main_process:
         return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
     status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes)
@@ -113,6 +127,8 @@ def _train(
     job: PartialState,
     status: RunStatus,
     log: RunLog,
+    *,
+    begun_with: int,
 ) -> RunResult:
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
@@ -120,9 +136,7 @@ def _train(
     machine = broadcast_rank0(partial(with_trials, machine, run.compute))
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)
-    resume_context = _resume_context(
-        run, inputs, key, machine, options.begun_with or job.num_processes, options, report, status
-    )
+    resume_context = _resume_context(run, inputs, key, machine, begun_with, options, report, status)
     renderer = inputs.renderer
     run_answers = _run_answers(renderer, plan, report, options)
     texts = choose_texts(run, options.max_forget, report)

@@ -82,7 +82,7 @@ def train_in_rounds(
     form = RowForm(_columns(plan, inputs, prompts, report), inputs.template, plan.run.data.schema_prompt)
     what = _identity(work, inputs, prompts)
     what = broadcast_rank0(partial(_same_run, work, what))
-    work = replace(work, options=replace(options, begun_with=what["processes"]))
+    work = replace(work, begun_with=what["processes"])
     if job.is_main_process:
         begin_run(plan.run, report, options, status, log)
         _write_run_json(work, inputs, what)

@@ -57,7 +57,7 @@ class RoundPaths:
 
 @dataclass(frozen=True)
 class Work:
-    """A run in rounds: what it is, where it runs, who is told."""
+    """A run in rounds: what it is, where it runs, who is told. begun_with: the processes that began it; 0: as many as now."""
 
     plan: Plan
     settings: RftConfig
@@ -66,6 +66,7 @@ class Work:
     options: RunOptions
     job: PartialState
     status: RunStatus
+    begun_with: int = 0
 
     @property
     def run(self) -> RunConfig:
@@ -107,7 +108,7 @@ class Work:
             callbacks=(*self.options.callbacks, HandStopDown(self.run.output, run.output)),
         )
         plan = replace(self.plan, run=replace(run, rft=None), decided=self._decided(is_first=is_first))
-        done = train_here(plan, self.machine, self.report, options, self.job, RunLog())
+        done = train_here(plan, self.machine, self.report, options, self.job, RunLog(), self.begun_with)
         free_memory(run)
         return done
 
