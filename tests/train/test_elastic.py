@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,11 +16,15 @@ from typing import Any
 import pytest
 
 from benchmarks import elastic_test, kill_test
-from benchmarks.elastic_test import CASE, CLOSE, Kill
+from benchmarks.elastic_test import CASE, CLOSE, Job, Kill
 from benchmarks.kill_test import Case, Moment
+from expert_cli.pipeline.rft.work import RoundPaths
+from expert_cli.runs.metrics import read_json
+from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.subprocesses import end_family
 from tests import tiny
 from tests.forked_cli import Forked
+from tests.train.rft_project import sharp_model, unsure_expert
 from tests.train.test_distributed import free_port
 from tests.train.test_stop import wait_for_steps
 
@@ -103,3 +108,22 @@ def test_where_a_node_is_gone_torchrun_goes_on_with_the_others(tmp_path: Path) -
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in lines] == [*range(1, 301)]
     assert (run / "COMPLETE").is_file()
+
+
+def test_the_rounds_of_a_run_keep_the_batch_that_its_processes_began(tmp_path: Path) -> None:
+    """Killed in two processes once the first adapter is there; one draws the answers, and trains the round."""
+
+    def start(words: list[str], job: Mapping[str, str]) -> Forked:
+        return Forked(words, tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": "", **job})
+
+    manifest = unsure_expert(tmp_path / "project", sharp_model(tmp_path / "model"))
+    output = tmp_path / "run"
+    two = Job(kill_test.command(manifest, output), 2, start)
+    while two.poll() is None and not RunPaths(output / "sft").complete.exists():
+        time.sleep(0.001)
+    os.kill(two.pid, signal.SIGKILL)
+    while two.poll() is None:
+        time.sleep(0.001)
+    kill_test.finish(start(kill_test.command(manifest, output), {}))
+    for run in (output, output / "sft", output / RoundPaths(Path(), 1).run):
+        assert read_json(RunPaths(run).run_json)["identity"]["processes"] == 2, run
