@@ -41,22 +41,28 @@ Start = Callable[[list[str], Mapping[str, str]], Process]
 """Starts `expert-cli` with these words and this environment."""
 
 
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
+
+
+def variables_of(count: int) -> list[dict[str, str]]:
+    """Return the variables that torchrun sets for each of `count` processes; a single one is no job and gets none."""
+    if count == 1:
+        return [{}]
+    job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    job |= {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
+    return [{**job, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
+
+
 class Job:
     """Processes that train together, one of which will be killed."""
 
     def __init__(self, words: list[str], count: int, start: Start, victim: int = 0) -> None:
-        """Start them, with the variables that torchrun sets; `victim`: which is killed."""
-        with socket.socket() as bound:
-            bound.bind(("127.0.0.1", 0))
-            port = str(bound.getsockname()[1])
-        job = {
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
-            "WORLD_SIZE": str(count),
-            "LOCAL_WORLD_SIZE": str(count),
-        }
-        ranks = ({"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count))
-        self._processes = [start(words, (job if count > 1 else {}) | (rank if count > 1 else {})) for rank in ranks]
+        """Start them; `victim`: which is killed."""
+        self._processes = [start(words, variables) for variables in variables_of(count)]
         self.pid = self._processes[victim % count].pid
 
     def poll(self) -> int | None:

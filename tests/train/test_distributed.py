@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.elastic_test import variables_of
 from tests import tiny
 from tests.forked_cli import Forked
 from tests.train.projects import project, train
@@ -88,12 +88,6 @@ def test_two_processes_train_what_one_does_and_resume(tmp_path: Path, model: Pat
     assert not (tmp_path / "elsewhere").exists()
 
 
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
-
-
 def together(folder: Path, program: str) -> list[Any]:
     """Run a program in two processes, each of which writes what it finds as JSON to argv[1]/RANK; return both.
 
@@ -103,9 +97,7 @@ def together(folder: Path, program: str) -> list[Any]:
     script.write_text(program, encoding="utf-8")
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     if sys.platform == "linux":
-        env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-        ranks = ({"RANK": rank, "LOCAL_RANK": rank} for rank in "01")
-        processes = [Forked([str(folder)], folder, program=script, env=env | rank) for rank in ranks]
+        processes = [Forked([str(folder)], folder, program=script, env=env | its) for its in variables_of(2)]
         told = [process.communicate(timeout=240)[1] for process in processes]
         assert [process.returncode for process in processes] == [0, 0], "".join(told)[-3000:]
     else:
@@ -120,9 +112,8 @@ def test_a_signal_to_one_process_interrupts_the_job(tmp_path: Path, model: Path)
     """The first one, which says how the run ended, was asked nothing itself."""
     manifest = project(tmp_path / "p", model, max_steps=2000, logging_steps=1, batch_size=1)
     words = ["train", "--manifest", str(manifest), "--output", str(tmp_path / "run"), "--offline"]
-    job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **job}
-    first, second = (Forked(words, tmp_path, env=env | {"RANK": rank, "LOCAL_RANK": rank}) for rank in "01")
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    first, second = (Forked(words, tmp_path, env=env | its) for its in variables_of(2))
     wait_for_steps(first, tmp_path / "run", 3)
     second.send_signal(signal.SIGTERM)
     told = [process.communicate(timeout=240)[1] for process in (first, second)]
@@ -139,9 +130,8 @@ def test_who_is_left_behind_says_so(tmp_path: Path, model: Path, killed: int, co
     """The first process ends with 3, with which schedulers try again; another with 1, so that the first one's own counts."""
     manifest = project(tmp_path / "p", model, max_steps=2000, logging_steps=1, batch_size=1)
     words = ["train", "--manifest", str(manifest), "--output", str(tmp_path / "run"), "--offline"]
-    job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **job}
-    processes = [Forked(words, tmp_path, env=env | {"RANK": rank, "LOCAL_RANK": rank}) for rank in "01"]
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    processes = [Forked(words, tmp_path, env=env | its) for its in variables_of(2)]
     wait_for_steps(processes[0], tmp_path / "run", 3)
     processes[killed].kill()
     told = [process.communicate(timeout=240)[1] for process in processes]

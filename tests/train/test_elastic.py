@@ -9,14 +9,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import elastic_test, kill_test
-from benchmarks.elastic_test import CASE, CLOSE, Job, Kill
+from benchmarks.elastic_test import CASE, CLOSE, Job, Kill, Start, free_port
 from benchmarks.kill_test import Case, Moment
 from expert_cli.pipeline.rft.work import RoundPaths
 from expert_cli.runs.metrics import read_json
@@ -25,10 +24,14 @@ from expert_cli.utils.subprocesses import end_family
 from tests import tiny
 from tests.forked_cli import Forked
 from tests.train.rft_project import sharp_model, unsure_expert
-from tests.train.test_distributed import free_port
 from tests.train.test_stop import wait_for_steps
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and kills processes")
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    return lambda words, job: Forked(words, tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": "", **job})
 
 
 KILLS = [
@@ -38,10 +41,7 @@ KILLS = [
 ]
 
 
-def test_killed_in_four_two_and_one_processes_and_ended_by_three(tmp_path: Path) -> None:
-    def start(words: list[str], job: Mapping[str, str]) -> Forked:
-        return Forked(words, tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": "", **job})
-
+def test_killed_in_four_two_and_one_processes_and_ended_by_three(tmp_path: Path, start: Start) -> None:
     manifest = kill_test.write_project(tmp_path / "project", tiny.tiny_model_folder(tmp_path / "model"), CASE)
     elastic_test.unbroken(manifest, tmp_path / "unbroken", start)
     told: list[str] = []
@@ -110,12 +110,8 @@ def test_where_a_node_is_gone_torchrun_goes_on_with_the_others(tmp_path: Path) -
     assert (run / "COMPLETE").is_file()
 
 
-def test_the_rounds_of_a_run_keep_the_batch_that_its_processes_began(tmp_path: Path) -> None:
+def test_the_rounds_of_a_run_keep_the_batch_that_its_processes_began(tmp_path: Path, start: Start) -> None:
     """Killed in two processes once the first adapter is there; one draws the answers, and trains the round."""
-
-    def start(words: list[str], job: Mapping[str, str]) -> Forked:
-        return Forked(words, tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": "", **job})
-
     manifest = unsure_expert(tmp_path / "project", sharp_model(tmp_path / "model"))
     output = tmp_path / "run"
     two = Job(kill_test.command(manifest, output), 2, start)

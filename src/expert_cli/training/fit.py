@@ -94,20 +94,21 @@ def fit(
     """
     paths = RunPaths(run.output)
     stop = StopRequest(paths.output)
+    begun_with = resume_context.identity["processes"]
     trainer = _trainer(
         model,
         data,
         run,
         kernels,
         paths,
-        begun_with=resume_context.identity["processes"],
+        begun_with=begun_with,
         callbacks=[*run_callbacks(run, paths), *callbacks],
         save=partial(_save, model=model, paths=paths, resume_context=resume_context),
         stop_asked=stop.asked,
         max_loss_spike=max_loss_spike,
         warning=report.warning,
     )
-    schedule, begun_with = trainer.batches.schedule, resume_context.identity["processes"]
+    schedule = trainer.batches.schedule
     if told := few_steps(replace(schedule, processes=begun_with)):
         report.warning(told)
     if told := shared_out(schedule, begun_with):

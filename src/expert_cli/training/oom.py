@@ -167,9 +167,8 @@ def _next_to_give_up(trainer: ExpertTrainer) -> dict[str, object]:
         return {"dequantized_copy": "never"}
     if schedule.batch_size > 1:
         batch, optim = smaller(schedule).batch_size, trainer.optim_config
-        packs = (
-            optim.batch_size * optim.gradient_accumulation_steps
-        )  # as written: counted by the processes that began the run
+        # As it is written, which the processes that began the run are counted by; others may train now.
+        packs = optim.batch_size * optim.gradient_accumulation_steps
         return {"batch_size": batch, "gradient_accumulation_steps": packs // batch}
     if not any(layer.gradient_checkpointing for layer in decoder_layers(trainer.model.base)):
         return {"gradient_checkpointing": "true"}
