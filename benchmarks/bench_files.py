@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.bench_tokenize import WAYS, Measured, meter, write_rows
 from expert_cli.data.formats.compression import open_data
-from expert_cli.data.formats.raw_row import ColumnFilter
+from expert_cli.data.formats.raw_row import ColumnFilter, Piece
 from expert_cli.data.formats.registry import read_blocks
 
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
@@ -91,7 +91,7 @@ def read(path: Path) -> Measured:
     """Read the rows of a file as training does first, and no more."""
     names = ColumnFilter(frozenset({"question", "answer", "instruction", "input", "output", "text"}))
     told = meter()
-    blocks = read_blocks(path, names)
+    blocks = read_blocks(Piece(path), names)
     rows = sum(1 for block in blocks for _ in (block.raw() if block.texts is None else range(block.count)))
     return {**told(), "rows": rows}
 

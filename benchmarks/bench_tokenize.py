@@ -182,7 +182,8 @@ def ours(rows: Path, *, fast: bool) -> Measured:
 
 def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) -> Measured:
     """Do each part of a build by itself. In the build, `read` and `render` run beside `encode`."""
-    from expert_cli.data.rows.selection import batches, select_rows
+    from expert_cli.data.rows.selected import batches
+    from expert_cli.data.rows.selection import select_rows
     from expert_cli.data.store.files import verify_store, write_shard
     from expert_cli.data.tokenize.assemble import assemble
     from expert_cli.data.tokenize.encoder import Encoder

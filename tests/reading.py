@@ -9,7 +9,8 @@ from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, 
 from expert_cli.data.located import LocatedData
 from expert_cli.data.rows.columnar import RowReport, Rows
 from expert_cli.data.rows.messages import MessageRows
-from expert_cli.data.rows.selection import all_rows, select_rows
+from expert_cli.data.rows.selected import all_rows
+from expert_cli.data.rows.selection import select_rows
 from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.reporter import NullReporter, Reporter

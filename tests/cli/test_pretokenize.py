@@ -24,7 +24,7 @@ import expert_cli
 from expert_cli.cli import app
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.rows import scan
+from expert_cli.data.rows import look
 from expert_cli.data.store import token_store
 from expert_cli.data.tokenize import stream
 from expert_cli.errors import EnvironmentProblem, InputError
@@ -359,8 +359,10 @@ def test_a_store_of_alpaca_that_is_there_is_found_without_a_look_at_all_rows(
     manifest = project(tmp_path, bare, rows)
     (built,) = pretokenize("-m", manifest)
     opened: list[Path] = []
-    read_blocks = scan.read_blocks
-    monkeypatch.setattr(scan, "read_blocks", lambda path, *rest: opened.append(path) or read_blocks(path, *rest))
+    read_blocks = look.read_blocks
+    monkeypatch.setattr(
+        look, "read_blocks", lambda piece, *rest: opened.append(piece.path) or read_blocks(piece, *rest)
+    )
     (found,) = pretokenize("-m", manifest)
     assert (built["status"], found["status"], found["key"], opened) == ("built", "hit", built["key"], [])
 
@@ -420,7 +422,7 @@ def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_s
     row = {"id": "a", "verifier": "exact", "expected": "yes", "prompt": "Say 2."}
     cases.write_text(json.dumps(row) + "\n", encoding="utf-8")
     built = pretokenize("--manifest", manifest)[0]
-    monkeypatch.setattr(scan, "check_block", None)
+    monkeypatch.setattr(look, "check_block", None)
     again = pretokenize("--manifest", manifest)[0]
     assert (built["status"], again["status"]) == ("built", "hit")
     assert built["overlap"] == again["overlap"]

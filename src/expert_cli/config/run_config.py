@@ -100,13 +100,18 @@ class RowFilters:
     min_chars: int = 0
     max_chars: int | None = None
 
-    def reason(self, length: int, *, repeats: bool) -> str:
+    def reason(self, length: int) -> str:
         """Return why a row of so many characters is left out; "" = it is not."""
         if length < self.min_chars:
             return f"shorter than {self.min_chars} characters"
         if self.max_chars is not None and length > self.max_chars:
             return f"longer than {self.max_chars} characters"
-        return {"row": "repeated", "answer": "repeated answer", "off": ""}[self.deduplicate] if repeats else ""
+        return ""
+
+    @property
+    def repeated(self) -> str:
+        """Why a row is left out that repeats an earlier one; "" = it is not."""
+        return {"row": "repeated", "answer": "repeated answer", "off": ""}[self.deduplicate]
 
 
 @dataclass(frozen=True)

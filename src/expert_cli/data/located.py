@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from expert_cli.config.run_config import SourceSpec
+from expert_cli.data.formats.raw_row import Piece
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,11 @@ class Located:
     spec: SourceSpec
     files: tuple[Path, ...]
     revision: str = ""
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Return its files, each as one piece."""
+        return list(map(Piece, self.files))
 
     def __str__(self) -> str:
         """Return the source as messages name it."""

@@ -46,7 +46,8 @@ def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
 
     Raises InputError where the rows are gone, or are whole texts, which nothing parts into question and answer.
     """
-    from expert_cli.data.rows.selection import all_rows, select_rows
+    from expert_cli.data.rows.selected import all_rows
+    from expert_cli.data.rows.selection import select_rows
     from expert_cli.data.sources.data_rows import locate_data
 
     data, rows_of = replace(trained.plan.run.data.as_asked, validation=()), trained.origin.rows

@@ -24,7 +24,8 @@ from expert_cli.config.validate import named_weights, needless_int4
 from expert_cli.data.packing.plan import LengthRow, length_table, recommend
 from expert_cli.data.rows.columnar import RowReport
 from expert_cli.data.rows.kinds import kind_of
-from expert_cli.data.rows.selection import RowSelection, batches, select_rows
+from expert_cli.data.rows.selected import RowSelection, batches
+from expert_cli.data.rows.selection import select_rows
 from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import Machine

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.rows.selection import batches, select_rows
+from expert_cli.data.rows.selected import batches
+from expert_cli.data.rows.selection import select_rows
 from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.tokenize.encoder import Encoder, control_tokens

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.batches import PackedBatchSampler, orders_of, schedule_of
 from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset
-from expert_cli.data.rows.selection import batches, select_rows
+from expert_cli.data.rows.selected import batches
+from expert_cli.data.rows.selection import select_rows
 from expert_cli.data.templates.segment import Document
 from expert_cli.errors import InputError
 from expert_cli.pipeline.pretokenize import DataInputs

@@ -8,54 +8,91 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from expert_cli.data.formats.raw_row import Block, ColumnFilter, RawRow
+from expert_cli.data.formats.raw_row import Block, ColumnFilter, Piece, RawRow
 from expert_cli.errors import InputError
 from expert_cli.utils.text import first_line
 
 _BATCH_ROWS = 1024
+_FILE_MAGIC = b"ARROW1"
 
-Batches = Callable[[Path, ColumnFilter], Iterator[pa.RecordBatch]]
-"""The record batches of a file in order, at most 1,024 rows each, with the columns of interest."""
+Batches = Callable[[Piece, ColumnFilter], Iterator[tuple[int, pa.RecordBatch]]]
+"""The record batches of a piece of a file in order, at most 1,024 rows each, with the columns of interest, and how many rows of
+the file stand before each. Pieces count groups of rows in Parquet, batches in Arrow."""
 
 
 def read_rows(batches: Batches, path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
-    for block in read_blocks(batches, path, columns, sys.maxsize):
+    for block in read_blocks(batches, Piece(path), columns, sys.maxsize):
         yield from block.raw()
 
 
-def read_blocks(batches: Batches, path: Path, columns: ColumnFilter, limit: int) -> Iterator[Block]:
-    first = 1
-    with _table_errors(path):
-        for whole in batches(path, columns):
+def read_blocks(batches: Batches, piece: Piece, columns: ColumnFilter, limit: int) -> Iterator[Block]:
+    with _table_errors(piece.path):
+        for before, whole in batches(piece, columns):
             batch = whole.slice(0, limit)
-            place = partial(_place, path, first)
+            place = partial(_place, piece.path, before + 1)
             yield Block(batch.num_rows, _texts(batch), partial(_rows, batch, place), place)
-            first += batch.num_rows
             limit -= batch.num_rows
             if not limit:
                 return
 
 
-def parquet_batches(path: Path, columns: ColumnFilter) -> Iterator[pa.RecordBatch]:
+def parquet_batches(piece: Piece, columns: ColumnFilter) -> Iterator[tuple[int, pa.RecordBatch]]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
-        wanted = _wanted(path, file.schema_arrow, columns)
-        yield from file.iter_batches(_BATCH_ROWS, columns=wanted)
+    with pq.ParquetFile(piece.path) as file:
+        wanted = _wanted(piece.path, file.schema_arrow, columns)
+        groups = range(piece.start, min(piece.stop, file.num_row_groups))
+        before = sum(file.metadata.row_group(group).num_rows for group in range(piece.start))
+        for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=wanted):
+            yield before, batch
+            before += batch.num_rows
 
 
-def arrow_batches(path: Path, columns: ColumnFilter) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(str(path)) as file:
-        schema, batches = _opened(file)
-        wanted = _wanted(path, schema, columns)
+def arrow_batches(piece: Piece, columns: ColumnFilter) -> Iterator[tuple[int, pa.RecordBatch]]:
+    with piece.path.open("rb") as file:
+        before = sum(islice(count_arrow_rows(file), piece.start)) if piece.start else 0
+    with pa.OSFile(str(piece.path)) as file:
+        schema, batches = _opened(file, piece)
+        wanted = _wanted(piece.path, schema, columns)
         for batch in batches:
             for start in range(0, batch.num_rows, _BATCH_ROWS):
-                yield batch.select(wanted).slice(start, _BATCH_ROWS)
+                yield before + start, batch.select(wanted).slice(start, _BATCH_ROWS)
+            before += batch.num_rows
+
+
+def cut_parquet(path: Path, size: int) -> list[int]:
+    """Return the groups of rows that the pieces of a file start with, each of `size` bytes or of one group."""
+    import pyarrow.parquet as pq
+
+    with _table_errors(path):
+        known = pq.read_metadata(path)
+        return _starts([known.row_group(group).total_byte_size for group in range(known.num_row_groups)], size)
+
+
+def cut_arrow(path: Path, size: int) -> list[int]:
+    """Return the batches that the pieces of a file start with; a stream, which is read from its start, is one piece."""
+    with _table_errors(path), path.open("rb") as file:
+        if file.read(6) != _FILE_MAGIC:
+            return [0]
+        _, batches = _opened(_mapped(file))
+        return _starts([batch.nbytes for batch in batches], size)
+
+
+def _starts(sizes: Sequence[int], size: int) -> list[int]:
+    """The first group of each piece, which ends with the group that makes it as large as `size`."""
+    starts, room = [0], size
+    for group, its in enumerate(sizes[:-1], 1):
+        room -= its
+        if room <= 0:
+            starts.append(group)
+            room = size
+    return starts
 
 
 def count_parquet_rows(file: io.BufferedReader) -> Iterator[int]:
@@ -65,22 +102,26 @@ def count_parquet_rows(file: io.BufferedReader) -> Iterator[int]:
 
 
 def count_arrow_rows(file: io.BufferedReader) -> Iterator[int]:
-    """The file is mapped: only the headers of the batches are touched."""
-    mapped = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    _, batches = _opened(pa.BufferReader(mapped))
+    _, batches = _opened(_mapped(file))
     for batch in batches:
         yield batch.num_rows
 
 
-def _opened(file: pa.NativeFile) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Schema and batches of both Arrow forms: the file format, and the stream format that `datasets` writes."""
-    is_file = file.read(6) == b"ARROW1"
+def _mapped(file: io.BufferedReader) -> pa.NativeFile:
+    """The file, mapped: of what is only counted the headers of the batches are touched alone."""
+    return pa.BufferReader(pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
+
+
+def _opened(file: pa.NativeFile, piece: Piece | None = None) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """Schema and batches (of a piece) of both Arrow forms: the file format, and the stream format that `datasets` writes."""
+    is_file = file.read(6) == _FILE_MAGIC
     file.seek(0)
     if not is_file:
         stream = pa.ipc.open_stream(file)
         return stream.schema, stream
     opened = pa.ipc.open_file(file)
-    return opened.schema, map(opened.get_batch, range(opened.num_record_batches))
+    numbers = range(opened.num_record_batches)
+    return opened.schema, map(opened.get_batch, numbers[piece.start : piece.stop] if piece else numbers)
 
 
 def _wanted(path: Path, schema: pa.Schema, columns: ColumnFilter) -> list[str]:

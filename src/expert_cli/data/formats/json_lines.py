@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from expert_cli.data.formats.lines import Lines, read_lines
-from expert_cli.data.formats.raw_row import Block, ColumnFilter, RawRow
+from expert_cli.data.formats.raw_row import Block, ColumnFilter, Piece, RawRow
 from expert_cli.utils.files import KeyTwice, unique_keys
 
 _COUNTED_BYTES = 1 << 20
@@ -68,13 +68,13 @@ def _rows(lines: Lines, columns: ColumnFilter) -> Iterator[RawRow]:
 
 
 def read_rows(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
-    for lines in read_lines(path):
+    for lines in read_lines(Piece(path)):
         yield from _rows(lines, columns)
 
 
-def read_blocks(path: Path, columns: ColumnFilter, limit: int) -> Iterator[Block]:
+def read_blocks(piece: Piece, columns: ColumnFilter, limit: int) -> Iterator[Block]:
     reader = _ColumnReader(columns)
-    for lines in read_lines(path):
+    for lines in read_lines(piece):
         # What lies behind the limit must not be looked at, so only whole pieces are read column by column.
         texts = reader.read(lines) if lines.count <= limit else None
         if texts is None:

@@ -1,13 +1,16 @@
-"""Files of lines, in pieces of 4 MB: a file is never in memory as a whole."""
+"""Files of lines, 4 MB at a time: a file is never in memory as a whole."""
 
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from expert_cli.config.data_files import COMPRESSED_SUFFIXES
 from expert_cli.data.formats.compression import open_data
+from expert_cli.data.formats.raw_row import Piece
 from expert_cli.errors import InputError
 
 _BLOCK_BYTES = 4 << 20
@@ -28,17 +31,38 @@ class Lines:
         return f"{self.path}:{self.first + number}"
 
 
-def read_lines(path: Path) -> Iterator[Lines]:
-    """Yield a file in pieces of about 4 MB that end with a line, without a byte order mark."""
-    refuse_utf16(path)
-    first = 1
-    with open_data(path) as file:
-        while data := file.read(_BLOCK_BYTES):
+def read_lines(piece: Piece) -> Iterator[Lines]:
+    """Yield the lines that begin in a piece of a file, about 4 MB at a time, without a byte order mark."""
+    refuse_utf16(piece.path)
+    first = piece.lines + 1
+    with open_data(piece.path) as file:
+        if piece.start:
+            file.seek(piece.start - 1)
+        at = piece.start and piece.start - 1 + len(file.readline())  # behind the line that began before the piece
+        while data := file.read(max(0, min(_BLOCK_BYTES, piece.stop - at))):
             if not data.endswith(b"\n"):
                 data += file.readline()
             count = data.count(b"\n") + (not data.endswith(b"\n"))
-            yield Lines(path, first, count, data.removeprefix(codecs.BOM_UTF8) if first == 1 else data)
+            yield Lines(piece.path, first, count, data if at else data.removeprefix(codecs.BOM_UTF8))
             first += count
+            at += len(data)
+
+
+def cut_lines(path: Path, size: int) -> list[int]:
+    """Return where the pieces of a file of lines start, each of `size` bytes; what is compressed is one piece."""
+    whole = path.suffix.lower() in COMPRESSED_SUFFIXES
+    return [0] if whole else list(range(0, max(1, path.stat().st_size), size))
+
+
+def count_lines(piece: Piece) -> int:
+    """Return how many lines begin in a piece."""
+    return sum(lines.count for lines in read_lines(piece))
+
+
+def lines_later(told: str, path: Path, lines: int) -> str:
+    """Return what begins with a place of a file; its line, counted from a piece's start, now with the `lines` before it."""
+    place = re.match(rf"{re.escape(str(path))}:(\d+)(?=: |$)", told)
+    return f"{path}:{int(place[1]) + lines}{told[place.end() :]}" if place else told
 
 
 def refuse_utf16(path: Path) -> None:

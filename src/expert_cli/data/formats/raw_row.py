@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 from expert_cli.errors import InputError
 
 Texts = Mapping[str, list[str | None]]
 """Columns, one text (or None) a row."""
+
+
+class Piece(NamedTuple):
+    """A piece of a data file: the rows that begin from `start` on and before `stop`, in bytes or in what its format counts.
+
+    lines: how many lines the file has before it.
+    """
+
+    path: Path
+    start: int = 0
+    stop: int = sys.maxsize
+    lines: int = 0
+
+
+Pieces = tuple[Piece, ...]
+"""What is read at a time: whole files that are small, or one piece of a file."""
 
 
 class RawRow(NamedTuple):

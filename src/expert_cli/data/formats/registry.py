@@ -11,18 +11,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
 from expert_cli.data.formats import arrow, json_document, json_lines, text
-from expert_cli.data.formats.raw_row import Block, ColumnFilter, RawRow
+from expert_cli.data.formats.lines import count_lines, cut_lines
+from expert_cli.data.formats.raw_row import Block, ColumnFilter, Piece, RawRow
 from expert_cli.errors import EnvironmentProblem, InputError
 
 _ROWS = 1000
 
 ReadRows = Callable[[Path, ColumnFilter], Iterator[RawRow]]
-ReadBlocks = Callable[[Path, ColumnFilter, int], Iterator[Block]]
+ReadBlocks = Callable[[Piece, ColumnFilter, int], Iterator[Block]]
 CountRows = Callable[[io.BufferedReader], Iterator[int]]
 
 
@@ -31,7 +32,8 @@ class FileFormat:
     """What differs between formats.
 
     rows: the rows of a file in order; blank lines are none. blocks: at most so many of them in blocks, column by column
-    where all is text; None where blocks are made of rows, 1,000 at a time. count: how many rows the parts of an opened file
+    where all is text; None where blocks are made of rows, 1,000 at a time. cut: where pieces of about so many bytes start, None
+    where a file is read as a whole. count: how many rows the parts of an opened file
     hold, without parsing them; None where that cannot be. begins: whether the first bytes of a file, without byte order
     mark and white space, are those of this format; None where only a file beside it with the same first line tells.
     label: how a warning then calls it. holds: what its rows are, for the documents.
@@ -41,6 +43,7 @@ class FileFormat:
     holds: str
     rows: ReadRows
     blocks: ReadBlocks | None = None
+    cut: Callable[[Path, int], list[int]] | None = None
     count: CountRows | None = None
     begins: Callable[[bytes], object] | None = None
 
@@ -51,6 +54,7 @@ FORMATS: Mapping[str, FileFormat] = {
         "an object a line",
         json_lines.read_rows,
         json_lines.read_blocks,
+        cut_lines,
         json_lines.count_json_rows,
         json_lines.begins,
     ),
@@ -71,6 +75,7 @@ FORMATS: Mapping[str, FileFormat] = {
         "a document a line, in the column `text`; blank lines are none. Beside files of rows they are words about these",
         text.read_documents,
         text.read_document_blocks,
+        cut_lines,
         text.count_documents,
         lambda _: False,  # anything may be text
     ),
@@ -79,6 +84,7 @@ FORMATS: Mapping[str, FileFormat] = {
         "a table; only the columns of interest are read",
         partial(arrow.read_rows, arrow.parquet_batches),
         partial(arrow.read_blocks, arrow.parquet_batches),
+        arrow.cut_parquet,
         arrow.count_parquet_rows,
         re.compile(rb"PAR1").match,
     ),
@@ -87,6 +93,7 @@ FORMATS: Mapping[str, FileFormat] = {
         "a table, as a file or as the stream that `datasets` writes",
         partial(arrow.read_rows, arrow.arrow_batches),
         partial(arrow.read_blocks, arrow.arrow_batches),
+        arrow.cut_arrow,
         arrow.count_arrow_rows,
         re.compile(rb"ARROW1|\xff{4}.{2}[\x00-\x0f]\x00", re.DOTALL).match,  # a file, a stream
     ),
@@ -114,20 +121,37 @@ def read_file(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
         yield from _known_format(path).rows(path, columns)
 
 
-def read_blocks(path: Path, columns: ColumnFilter, limit: int = sys.maxsize) -> Iterator[Block]:
-    """Yield at most `limit` rows of a file in order, in blocks whose borders depend on the file alone.
+def read_blocks(piece: Piece, columns: ColumnFilter, limit: int = sys.maxsize) -> Iterator[Block]:
+    """Yield at most `limit` rows of a piece of a file in order, in blocks whose borders depend on the piece alone.
 
     What is not plain text in the columns of interest is read row by row, which names what is wrong with it. Raises as
     `read_file` does.
     """
-    with _file_errors(path):
-        form = _known_format(path)
+    with _file_errors(piece.path):
+        form = _known_format(piece.path)
         if form.blocks:
-            yield from form.blocks(path, columns, limit)
+            yield from form.blocks(piece, columns, limit)
             return
-        rows = islice(form.rows(path, columns), limit)
+        rows = islice(form.rows(piece.path, columns), limit)
         while some := list(islice(rows, _ROWS)):
             yield Block.of_rows(some)
+
+
+def pieces_of(path: Path, size: int) -> list[Piece]:
+    """Return the pieces that a file can be read in, each of about so many bytes; one if its format tells no border.
+
+    Raises as `read_file` does.
+    """
+    with _file_errors(path):
+        form = _known_format(path)
+        starts = form.cut(path, size) if form.cut else [0]
+        return [Piece(path, start, stop) for start, stop in pairwise([*starts, sys.maxsize])]
+
+
+def lines_in(piece: Piece) -> int:
+    """Return how many lines a piece has; 0 where its file ends with it, or is no file of lines."""
+    is_followed = piece.stop < sys.maxsize and _known_format(piece.path).cut is cut_lines
+    return count_lines(piece) if is_followed else 0
 
 
 def _known_format(path: Path) -> FileFormat:

@@ -13,7 +13,7 @@ from typing import Any
 from expert_cli.data.formats import json_lines
 from expert_cli.data.formats.compression import open_data
 from expert_cli.data.formats.lines import read_lines, refuse_utf16
-from expert_cli.data.formats.raw_row import Block, ColumnFilter, RawRow
+from expert_cli.data.formats.raw_row import Block, ColumnFilter, Piece, RawRow
 from expert_cli.errors import InputError
 
 TEXT = "text"
@@ -24,16 +24,16 @@ _LONGEST_CELL = 2**31 - 1  # csv's default is 128 KiB; a C long on Windows holds
 
 
 def read_documents(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
-    for block in read_document_blocks(path, columns, sys.maxsize):
+    for block in read_document_blocks(Piece(path), columns, sys.maxsize):
         yield from block.raw()
 
 
-def read_document_blocks(path: Path, columns: ColumnFilter, limit: int) -> Iterator[Block]:
-    with open_data(path) as file:
+def read_document_blocks(piece: Piece, columns: ColumnFilter, limit: int) -> Iterator[Block]:
+    with open_data(piece.path) as file:
         if json_lines.begins(file.read(_LOOKED_AT)):
-            raise InputError(f"{path}: begins as JSON lines, of which text files have none", "Name it .jsonl.")
+            raise InputError(f"{piece.path}: begins as JSON lines, of which text files have none", "Name it .jsonl.")
     names = columns.select([TEXT])
-    for lines in read_lines(path):
+    for lines in read_lines(piece):
         numbered = [(at, line) for at, line in enumerate(lines.data.split(b"\n")) if line.strip()][:limit]
         texts = [_decoded(line.removesuffix(b"\r")) for _, line in numbered]
         rows = [

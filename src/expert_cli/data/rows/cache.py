@@ -36,12 +36,12 @@ class Unchanged:
 
 
 class RowCache:
-    """The checked blocks of one source, as long as they fit; `size` in bytes."""
+    """The checked blocks of a piece of a source, as long as they fit; `size` in bytes."""
 
     def __init__(self, files: Sequence[Path], room: int) -> None:
         """Begin before the files are read; `room`: how many bytes the rows may take. Files larger than that are not tried."""
         self._unchanged = Unchanged(files)
-        self._room = room
+        self.room = room
         self._blocks: list[Checked] | None = [] if self._unchanged.bytes() <= room else None
         self.size = 0
 
@@ -51,7 +51,7 @@ class RowCache:
             return
         self.size += checked.rows.memory()
         self._blocks.append(checked)
-        if self.size > self._room:
+        if self.size > self.room:
             self._blocks, self.size = None, 0
 
     def blocks(self) -> list[Checked] | None:

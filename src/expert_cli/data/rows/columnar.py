@@ -25,7 +25,7 @@ _MOST_EXAMPLES, _MOST_ALIKE = 5, 2
 TOOLS, KWARGS = "tools", "chat_template_kwargs"
 BESIDE = (TOOLS, KWARGS)
 """What a row has for its chat template beside turns."""
-_MOST_LEFT_OUT = 3
+MOST_LEFT_OUT = 3
 Shown = Callable[[str, str, str, str], str]
 """What a row is shown of its database, from its name, the row's input, question and answer. Raises InputError."""
 
@@ -228,7 +228,7 @@ class RowReport:
         """Count one good row that a filter leaves out; the first few are kept with the beginning of what they say."""
         self.filtered[reason] += 1
         examples = self.left_out.setdefault(reason, [])
-        if len(examples) < _MOST_LEFT_OUT:
+        if len(examples) < MOST_LEFT_OUT:
             examples.append((where, excerpt(" ".join(texts))))
 
     def filters(self) -> dict[str, Any]:
@@ -240,13 +240,13 @@ class RowReport:
         return {reason: {"rows": count, "examples": examples[reason]} for reason, count in self.filtered.items()}
 
     def add(self, other: RowReport) -> None:
-        """Add the counts of another source; its mapping is appended where it differs."""
+        """Add the counts of another source, or of the next piece of one; its mapping is appended where it differs."""
         self.read += other.read
         self.trailing += other.trailing
         self.dropped.update(other.dropped)
         self.filtered.update(other.filtered)
         for reason, examples in other.left_out.items():
-            self.left_out[reason] = [*self.left_out.get(reason, ()), *examples][:_MOST_LEFT_OUT]
+            self.left_out[reason] = [*self.left_out.get(reason, ()), *examples][:MOST_LEFT_OUT]
         self.input_column = self.input_column or other.input_column
         self.ignored = list(dict.fromkeys([*self.ignored, *other.ignored]))
         self.examples = (self.examples + other.examples)[:_MOST_EXAMPLES]

@@ -59,8 +59,7 @@ class HeldOut:
         """Take the texts; those that say nothing are in no row."""
         self.asked = asked
         self.finds_near = finds_near
-        self._open = np.array([bool(text.strip()) for text in asked.questions], np.bool_)
-        self._looks = np.zeros(len(asked), np.int64)
+        self.begin()
 
     @cached_property
     def _normalized(self) -> list[tuple[str, str]]:
@@ -85,6 +84,11 @@ class HeldOut:
     @cached_property
     def _index(self) -> _Index:
         return _Index.of(self._hashed, len(self.asked))
+
+    def begin(self) -> None:
+        """Look for all texts again."""
+        self._open = np.array([bool(text.strip()) for text in self.asked.questions], np.bool_)
+        self._looks = np.zeros(len(self.asked), np.int64)
 
     def find(self, rows: Asked) -> Iterator[Match]:
         """Yield the texts that stand in some rows: with every row that is the same, and with one that is nearly so."""
@@ -185,14 +189,15 @@ class _Index:
 class Overlap:
     """The texts of one evaluation that were found in training rows, as a store's statistics keep them.
 
-    added: how many texts there are, also those beyond the first `MOST_HELD_OUT`, which are not looked for.
+    added: how many texts there are, also those beyond the first `MOST_HELD_OUT`, which are not looked for. examples: with the
+    number of the text.
     """
 
     asked: Asked = field(default_factory=Asked)
     added: int = 0
     same: set[int] = field(default_factory=set)
     near: set[int] = field(default_factory=set)
-    examples: list[dict[str, Any]] = field(default_factory=list)
+    examples: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
     @classmethod
     def of(cls, asked: Asked) -> Overlap:
@@ -209,19 +214,38 @@ class Overlap:
         if len(self.asked) < MOST_HELD_OUT:
             self.asked.extend(asked_by(rows).part(0, MOST_HELD_OUT - len(self.asked)))
 
+    def begin(self) -> Overlap:
+        """Return the same texts, none of them found, for the next piece of the rows that train: each is looked at by itself.
+
+        What an earlier one was returned must not look any more.
+        """
+        self._held.begin()
+        found = Overlap(self.asked, self.added)
+        vars(found)["_held"] = self._held
+        return found
+
+    def extend(self, found: Overlap) -> None:
+        """Add what the next piece was found to hold."""
+        known = self.same | self.near
+        new = [(held, example) for held, example in found.examples if held not in known]
+        self.examples = [*self.examples, *new][:MOST_EXAMPLES]
+        self.same |= found.same
+        self.near |= found.near
+
     def look(self, rows: Asked) -> None:
         """Look at rows that train."""
         for held, row, is_near in self._held.find(rows):
             if held not in self.same | self.near and len(self.examples) < MOST_EXAMPLES:
                 text = excerpt(self.asked.questions[held])
                 there = {"held_out": short_place(self.asked.places[held]), "train": short_place(rows.places[row])}
-                self.examples.append({**there, "near": is_near, "text": text})
+                self.examples.append((held, {**there, "near": is_near, "text": text}))
             (self.near if is_near else self.same).add(held)
 
     def as_json(self) -> dict[str, Any]:
         """Return how many texts were looked for, how many stand in training rows as they are, and nearly."""
         near = len(self.near - self.same)
-        told = {"rows": self.added, "same": len(self.same), "near": near, "examples": self.examples}
+        examples = [example for _, example in self.examples]
+        told = {"rows": self.added, "same": len(self.same), "near": near, "examples": examples}
         return told | {"digest": digest_of(self.asked)}
 
 

@@ -15,8 +15,8 @@ from expert_cli.data.rows.block_check import check_block
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns, names_of_interest
 from expert_cli.data.rows.kinds import choose_columns
+from expert_cli.data.rows.look import Refused
 from expert_cli.data.rows.pairs import PairRows
-from expert_cli.data.rows.scan import Refused
 from expert_cli.data.rows.validation import BAD_SHARE, WeightValues
 from expert_cli.errors import InputError
 

@@ -38,15 +38,14 @@ def content_rank(content: tuple[str, ...], seed: int) -> bytes:
     return _rank(seed, "\0".join(content))
 
 
-def validation_split(ranks: bytes | bytearray, share: float) -> NDArray[np.int64]:
-    """Return the rows that evaluate: the first `share` of them by rank. `ranks`: those of all rows, end to end.
+def validation_split(ranks: NDArray[np.uint64], share: float) -> NDArray[np.int64]:
+    """Return the rows that evaluate: the first `share` of them by rank. `ranks`: [rows, 2], those of all rows in halves.
 
     Equal rows stay on one side, so that no row that trains is evaluated; the share is met from above by less than one
     such group, and is at least one row. Raises InputError where no row would be left to train.
     """
-    halves = np.frombuffer(ranks, ">u8").reshape(-1, 2)
-    order = np.lexsort((halves[:, 1], halves[:, 0]))
-    changes = (np.diff(halves[order], axis=0) != 0).any(axis=1)
+    order = np.lexsort((ranks[:, 1], ranks[:, 0]))
+    changes = (np.diff(ranks[order], axis=0) != 0).any(axis=1)
     group_ends = np.append(np.flatnonzero(changes) + 1, len(order))
     wanted = max(1, round(share * len(order)))
     chosen = order[: group_ends[np.searchsorted(group_ends, wanted)]]
@@ -56,6 +55,15 @@ def validation_split(ranks: bytes | bytearray, share: float) -> NDArray[np.int64
             "Name validation rows of their own, or train on more rows.",
         )
     return np.sort(chosen)
+
+
+def first_ones(digests: NDArray[np.uint64], earlier: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which of some digests, [digests, 2], are not among those `earlier`, nor among those before them."""
+    every = np.concatenate((earlier, digests))
+    order = np.lexsort((every[:, 1], every[:, 0]))  # stable: of equal ones the first comes first
+    first = np.ones(len(every), np.bool_)
+    first[order[1:]] = (np.diff(every[order], axis=0) != 0).any(axis=1)
+    return first[len(earlier) :]
 
 
 def _rank(seed: int, text: str) -> bytes:

@@ -42,6 +42,11 @@ class WeightValues:
         if noted is not None and len(noted) < _SHOWN:
             noted.append((f"{value!r:.40}", where))
 
+    def extend(self, later: WeightValues) -> None:
+        """Note what the rows of the next piece of the source have."""
+        self.zeros = [*self.zeros, *later.zeros][:_SHOWN]
+        self.others = [*self.others, *later.others][:_SHOWN]
+
     def columns(self, columns: Columns, source: str) -> Columns:
         """Return the columns that are read: without the weight where no row says 0 and some value is no flag.
 

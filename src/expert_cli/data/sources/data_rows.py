@@ -19,7 +19,7 @@ from expert_cli.data.formats.registry import read_file
 from expert_cli.data.located import Located, LocatedData, local_hint
 from expert_cli.data.rows.columns import absent, names_of_interest
 from expert_cli.data.rows.kinds import choose_columns, kind_of
-from expert_cli.data.rows.scan import source_blocks
+from expert_cli.data.rows.look import source_blocks
 from expert_cli.data.sources.folder import folder_files, pattern_files
 from expert_cli.data.sources.hub import hub_files
 from expert_cli.errors import ExpertError, InputError
@@ -95,7 +95,7 @@ def input_column(data: DataConfig, sources: Sequence[Located]) -> str:
     for located in sources:
         names = ColumnFilter(names_of_interest(data.mapping))
         known = -1
-        for _block in source_blocks(located.files, names):
+        for _block in source_blocks(located.pieces, names):
             if len(names.seen) == known:
                 continue
             known = len(names.seen)

@@ -24,7 +24,8 @@ from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES
 from expert_cli.data.rows.kinds import kind_named
 from expert_cli.data.rows.overlap import Overlap
 from expert_cli.data.rows.preview import first_rows
-from expert_cli.data.rows.selection import RowSelection, Split, select_rows
+from expert_cli.data.rows.selected import RowSelection, Split
+from expert_cli.data.rows.selection import select_rows
 from expert_cli.data.store.documents import Documents, data_files
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.inspect import StoreState, has_stores, inspect_store, left_unread, read_stats, store_kind
@@ -138,6 +139,7 @@ class _Build:
         self.forms: dict[Split, dict[str, int]] = {"train": {}, "validation": {}}
         self.by_source: dict[Split, NDArray[np.int64]] = {}
         self.overlaps = {"validation": Overlap(), "cases": Overlap.of(inputs.cases)}
+        self.found: list[Overlap] = []  # in the piece that is read now
 
     @cached_property
     def selection(self) -> RowSelection:
@@ -155,13 +157,20 @@ class _Build:
         """The splits that the store gets, what evaluates first: it is looked for in the rows that train."""
         return ("validation", "train") if self.located.validation or self.data.validation_share else ("train",)
 
+    def _begin(self, split: Split) -> None:
+        """End what was found in the piece before, and look at the next one of the rows that train."""
+        for overlap, found in zip(self.overlaps.values(), self.found, strict=False):
+            overlap.extend(found)
+        looked_for = split == "train" and any(overlap.added for overlap in self.overlaps.values())
+        self.found = [overlap.begin() for overlap in self.overlaps.values()] if looked_for else []
+
     def _look(self, split: Split, rows: Rows) -> None:
         if split == "validation":
             self.overlaps["validation"].add(rows)
-        elif any(overlap.added for overlap in self.overlaps.values()):
+        elif self.found:
             asked = asked_by(rows)
-            for overlap in self.overlaps.values():
-                overlap.look(asked)
+            for found in self.found:
+                found.look(asked)
 
     def rows(self, split: Split) -> int:
         return sum(map(len, self.selection.sources(split)))
@@ -173,7 +182,12 @@ class _Build:
         an interrupted build, too.
         """
         stream = DocumentStream(
-            self.selection, self.template, self.encoder, self.forms[split], partial(self._look, split)
+            self.selection,
+            self.template,
+            self.encoder,
+            self.forms[split],
+            partial(self._begin, split),
+            partial(self._look, split),
         )
         ends = np.cumsum([len(source) for source in self.selection.sources(split)])
         counted = split == "validation" and len(ends) > 1
@@ -187,6 +201,7 @@ class _Build:
                 by_source += np.bincount(np.searchsorted(ends, done + chunk.kept, "right"), minlength=len(ends))
                 done += chunk.rows
                 bar.update(stream.read_over + done)
+        self._begin("validation")  # no more rows that train
         if counted:
             self.by_source[split] = by_source
         if stream.forms:

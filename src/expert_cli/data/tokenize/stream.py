@@ -3,13 +3,13 @@
     read and render (a thread of its own)  ──►  encode (the engine's threads, the GIL released)  ──►  put together (another)
 
 The rows are selected first (data/rows/selection.py), so that what is wrong is said before anything is encoded, then taken
-4 MB at a time. What comes out, chunk borders included, depends on the rows alone.
+4 MB at a time. What comes out, chunk borders included, depends on the rows and on the pieces that they are read in.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from expert_cli.data.rows.columnar import Rows
-from expert_cli.data.rows.selection import RowSelection, Split, batches
+from expert_cli.data.rows.selected import Reading, RowSelection, Split
 from expert_cli.data.rows.validation import BAD_SHARE
 from expert_cli.data.templates.template import Template
 from expert_cli.data.templates.whole_text import describe_forms, foreign_texts
@@ -38,14 +38,15 @@ T = TypeVar("T")
 class DocumentStream:
     """The documents of sources that were scanned.
 
-    forms: counts the known forms of whole texts that were encoded. look: is shown all rows, also those of chunks that are
-    skipped. read_over: the rows of the chunks that were skipped, told once a chunk is there.
+    forms: counts the known forms of whole texts that were encoded. begin: is called when another piece of a source is read;
+    look: is shown all its rows, also those of chunks that are skipped. read_over: how many these are, once a chunk is there.
     """
 
     selection: RowSelection
     template: Template
     encoder: Encoder
     forms: dict[str, int] = field(default_factory=dict)
+    begin: Callable[[], object] = lambda: None
     look: Callable[[Rows], object] = lambda rows: None  # noqa: ARG005
     read_over: int = 0
 
@@ -55,25 +56,26 @@ class DocumentStream:
         Raises InputError: the files changed, a conversation that the template refuses, no document with a trained token,
         more than 1 % of whole texts in another tokenizer's control tokens.
         """
-        sources = self.selection.sources(split)
-        some = bool(skip) or not sources
-        for chunk in self._put_together(split, skip, chunk_rows):
+        rows = sum(map(len, self.selection.sources(split)))
+        some = bool(skip) or not self.selection.sources(split)
+        for chunk in self.encoded(self.selection.readings(split), skip, chunk_rows):
             some = some or bool(len(chunk))
-            self._refuse_foreign(sum(map(len, sources)))
+            self.refuse_foreign(rows)
             yield chunk
         if not some:
             raise InputError(
-                f"none of the {sum(map(len, sources))} documents has a trained token",
+                f"none of the {rows} documents has a trained token",
                 "Check that the response column is mapped and not empty.",
             )
 
-    def _put_together(self, split: Split, skip: int, chunk_rows: int) -> Iterator[Encoded]:
-        """Encode, and put the pieces of each chunk together while the next ones are encoded."""
+    def encoded(self, readings: Sequence[Reading], skip: int = 0, chunk_rows: int = CHUNK_ROWS) -> Iterator[Encoded]:
+        """Encode what is read, and put the pieces of each chunk together while the next ones are encoded."""
         parts: list[Pieced] = []
         waiting: Future[Encoded] | None = None
         with ThreadPoolExecutor(1) as thread:
-            for encode, ends_chunk in _ahead(self._rendered(split, skip, chunk_rows)):
-                parts.append(encode())
+            for encode, ends_chunk in _ahead(self._rendered(readings, skip, chunk_rows)):
+                if encode:
+                    parts.append(encode())
                 if waiting and (ends_chunk or waiting.done()):
                     yield waiting.result()
                     waiting = None
@@ -82,25 +84,40 @@ class DocumentStream:
                     parts = []
             if waiting:
                 yield waiting.result()
-            if parts:
-                yield assemble(parts)
 
-    def _rendered(self, split: Split, skip: int, chunk_rows: int) -> Iterator[tuple[Callable[[], Pieced], bool]]:
+    def _rendered(
+        self, readings: Sequence[Reading], skip: int, chunk_rows: int
+    ) -> Iterator[tuple[Callable[[], Pieced] | None, bool]]:
         """Read and render rows of one chunk; yield what encodes them, and whether the chunk ends with them."""
-        for chunk, rows, ends in _cut(batches(self.selection.sources(split)), chunk_rows):
-            self.look(rows)
-            if chunk >= skip:
-                columns = [] if self.encoder.places_matter else rows.piece_columns(self.template)
-                if columns:
-                    yield partial(self.encoder.column_pieces, columns), ends
+        chunk = 0
+        for reading in readings:
+            self.begin()
+            ends = True
+            for rows, ends in _cut(reading.rows(), chunk_rows):
+                self.look(rows)
+                if chunk >= skip:
+                    yield self._encoding(rows), ends
                 else:
-                    yield partial(self.encoder.pieces, self.template.documents(rows, forms=self.forms)), ends
-                continue
-            self.read_over += len(rows)
-            if rows.is_whole_text:
-                self.template.documents(rows, forms=self.forms)  # their forms count
+                    self._read_over(rows)
+                chunk += ends
+            if not ends:  # a chunk holds rows of one piece
+                if chunk >= skip:
+                    yield None, True
+                chunk += 1
 
-    def _refuse_foreign(self, rows: int) -> None:
+    def _encoding(self, rows: Rows) -> Callable[[], Pieced]:
+        columns = [] if self.encoder.places_matter else rows.piece_columns(self.template)
+        if columns:
+            return partial(self.encoder.column_pieces, columns)
+        return partial(self.encoder.pieces, self.template.documents(rows, forms=self.forms))
+
+    def _read_over(self, rows: Rows) -> None:
+        self.read_over += len(rows)
+        if rows.is_whole_text:
+            self.template.documents(rows, forms=self.forms)  # their forms count
+
+    def refuse_foreign(self, rows: int) -> None:
+        """Raise InputError if too many of so many rows are whole texts in control tokens that the tokenizer does not have."""
         foreign = foreign_texts(self.forms)
         if foreign > BAD_SHARE * rows:
             raise InputError(
@@ -119,9 +136,9 @@ def _ahead(items: Iterator[T]) -> Iterator[T]:
             yield item
 
 
-def _cut(read: Iterator[Rows], chunk_rows: int) -> Iterator[tuple[int, Rows, bool]]:
-    """Yield rows that lie in one chunk: the chunk's number, the rows, and whether the chunk ends with them."""
-    chunk = rows = characters = 0
+def _cut(read: Iterator[Rows], chunk_rows: int) -> Iterator[tuple[Rows, bool]]:
+    """Yield rows that lie in one chunk, and whether the chunk ends with them; what is read may end within one."""
+    rows = characters = 0
     for batch in read:
         lengths = np.cumsum(batch.lengths())
         start = 0
@@ -132,7 +149,7 @@ def _cut(read: Iterator[Rows], chunk_rows: int) -> Iterator[tuple[int, Rows, boo
             rows += stop - start
             characters += int(lengths[stop - 1] - before)
             ends = rows >= chunk_rows or characters >= CHUNK_CHARACTERS
-            yield chunk, batch if stop - start == len(lengths) else batch.take(range(start, stop)), ends
+            yield batch if stop - start == len(lengths) else batch.take(range(start, stop)), ends
             if ends:
-                chunk, rows, characters = chunk + 1, 0, 0
+                rows = characters = 0
             start = stop

@@ -15,8 +15,9 @@ from expert_cli.data.formats.raw_row import Block, ColumnFilter
 from expert_cli.data.located import LocatedData
 from expert_cli.data.rows.block_check import check_block
 from expert_cli.data.rows.columnar import Rows
-from expert_cli.data.rows.scan import source_blocks
-from expert_cli.data.rows.selection import SelectedSource, select_rows
+from expert_cli.data.rows.look import source_blocks
+from expert_cli.data.rows.selected import SelectedSource
+from expert_cli.data.rows.selection import select_rows
 from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS
 from expert_cli.errors import InputError
 from expert_cli.utils.files import write_bytes
@@ -72,7 +73,7 @@ def _read_source(source: SelectedSource, found: TrainingRows) -> None:
     read = frozenset(name.casefold() for name in source.columns.read())
     names = ColumnFilter(read | _BESIDE)
     rows = range(source.start, source.start + len(source.copies))
-    for block, first in source_blocks(source.located.files, names, rows):
+    for block, first in source_blocks(source.located.pieces, names, rows):
         checked = check_block(block, source.columns, first)
         found.unreadable += checked.bad
         beside = _beside(block, [name for name in names.seen if name.casefold() in _BESIDE])
@@ -157,7 +158,7 @@ def _raw(sources: Sequence[SelectedSource]) -> Iterator[tuple[str, Any]]:
         taken = np.flatnonzero(source.copies)
         rows = range(source.start, source.start + len(source.copies))
         kept = set(taken.tolist())
-        for block, first in source_blocks(source.located.files, _AllColumns(), rows):
+        for block, first in source_blocks(source.located.pieces, _AllColumns(), rows):
             for number, row in enumerate(block.raw(), first):
                 if number in kept and not row.fault:
                     yield row.where, dict(row.fields)

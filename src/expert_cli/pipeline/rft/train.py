@@ -17,7 +17,8 @@ from expert_cli.config.plan import Plan
 from expert_cli.data.rows.asked import asked_by
 from expert_cli.data.rows.columns import Columns
 from expert_cli.data.rows.overlap import HeldOut
-from expert_cli.data.rows.selection import batches, select_rows
+from expert_cli.data.rows.selected import batches
+from expert_cli.data.rows.selection import select_rows
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import asked_by_cases
 from expert_cli.hardware.machine import Machine

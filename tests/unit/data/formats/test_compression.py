@@ -11,7 +11,7 @@ import pytest
 from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
 from expert_cli.data.formats import compression, json_document, lines
 from expert_cli.data.formats.compression import COMPRESSIONS, open_data
-from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
+from expert_cli.data.formats.raw_row import ColumnFilter, Piece, RawRow
 from expert_cli.data.formats.registry import FORMATS, read_blocks, read_file
 from expert_cli.data.sources.sniff import rows_inside
 from expert_cli.errors import InputError
@@ -34,7 +34,7 @@ def columns() -> ColumnFilter:
 
 
 def rows_of(path: Path, *, limit: int = 10_000) -> list[RawRow]:
-    rows = [row for block in read_blocks(path, columns(), limit) for row in block.raw()]
+    rows = [row for block in read_blocks(Piece(path), columns(), limit) for row in block.raw()]
     assert rows == list(read_file(path, columns()))[:limit]
     return [row._replace(where=row.where.removeprefix(str(path))) for row in rows]
 

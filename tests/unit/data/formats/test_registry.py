@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES
-from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
+from expert_cli.data.formats.raw_row import ColumnFilter, Piece, RawRow
 from expert_cli.data.formats.registry import FORMATS, PACKED, format_of, read_blocks, read_file
 from expert_cli.data.sources.sniff import rows_inside
 from expert_cli.errors import EnvironmentProblem, InputError
@@ -76,7 +76,7 @@ def test_a_format_is_read_counted_and_told_as_its_entry_says(tmp_path: Path, suf
     is_text = suffix == ".txt"
     assert [row.fields for row in rows_of(path)] == [{"text": row["a"]} if is_text else row for row in ROWS]
     for limit in (sys.maxsize, 3, 5, 9):
-        blocks = list(read_blocks(path, ColumnFilter(WANTED), limit))
+        blocks = list(read_blocks(Piece(path), ColumnFilter(WANTED), limit))
         rows = [row for block in blocks for row in block.raw()]
         assert rows == rows_of(path)[:limit]
         assert [place for block in blocks for place in map(block.place, range(block.count))] == [

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.config.splits import parse_split
 from expert_cli.data.formats import registry
-from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
+from expert_cli.data.formats.raw_row import ColumnFilter, Piece, RawRow
 from expert_cli.data.formats.registry import read_blocks, read_file
 from expert_cli.data.rows import selection
 from expert_cli.data.rows.block_check import check_block
@@ -32,7 +32,8 @@ from expert_cli.data.rows.kinds import choose_columns, kind_of
 from expert_cli.data.rows.pairs import PairRows
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.rows.sampling import repeat_counts
-from expert_cli.data.rows.selection import Split, select_rows
+from expert_cli.data.rows.selected import Split
+from expert_cli.data.rows.selection import select_rows
 from expert_cli.data.rows.validation import validate_row
 from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.data.store.build import tokenize
@@ -256,16 +257,16 @@ def test_fastokens_and_tokenizers_give_the_same_chunks(files: dict[str, Path], t
     assert_equal(found, whole(opened(data).chunks("train")))
 
 
-def test_chunks_hold_the_rows_in_order_and_depend_on_rows_alone(
+def test_chunks_hold_the_rows_in_order_and_end_with_each_reading_of_a_source(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = config(source(files["pairs"], weight=2.0), source(files["more"], "train[5:]"))
     chunks = list(opened(data).chunks("train", chunk_rows=100))
-    assert [chunk.rows for chunk in chunks] == [100] * 8 + [81]
+    assert [chunk.rows for chunk in chunks] == [100, 100, 100, 98] * 2 + [85]
     rows = plain_rows(data, "train")
     assert rows.origins[:100] == [f"{files['pairs']}:{n + 1}" for n in range(101) if n != 17]
-    assert rows.origins[-81:] == [f"{files['more']}:{n + 1}" for n in range(9, 90)]
-    for chunk, start in ((chunks[0], 0), (chunks[-1], 800)):
+    assert rows.origins[-85:] == [f"{files['more']}:{n + 1}" for n in range(5, 90)]
+    for chunk, start in ((chunks[0], 0), (chunks[-1], 796)):
         assert_equal(chunk, ENCODER.encode(TEMPLATES["chat"].documents(rows.take(range(start, start + chunk.rows)))))
     monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 777)
     again = list(opened(data).chunks("train", chunk_rows=100))
@@ -507,7 +508,8 @@ def test_rows_are_kept_while_they_fit_and_let_go_together(
 ) -> None:
     monkeypatch.setattr(selection, "ROOM_BYTES", room)
     monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 5000)
-    large, small = opened(config(source(files["pairs"]), source(files["more"]))).selection.train
+    selected = opened(config(source(files["pairs"]), source(files["more"]))).selection.train
+    large, small = (section for one in selected for section in one.sections)
     assert (large.kept.blocks() is not None, large.kept.size > 70_000) == (room > 70_000, room > 70_000)
     assert 50_000 < files["pairs"].stat().st_size < 70_000
     blocks = small.kept.blocks() or []
@@ -518,7 +520,7 @@ def test_rows_are_kept_while_they_fit_and_let_go_together(
 def test_kept_rows_need_no_second_reading(tmp_path: Path) -> None:
     path = write_pairs(tmp_path / "rows.jsonl", 100)
     documents = opened(config(source(path)))
-    (kept,) = (source.kept for source in documents.selection.train)
+    (kept,) = (section.kept for source in documents.selection.train for section in source.sections)
     expected = whole(documents.chunks("train"))
     assert kept.blocks() is kept.blocks() is not None
     path.write_bytes(path.read_bytes())
@@ -643,7 +645,7 @@ def block_wise(path: Path) -> tuple[Rows, list[tuple[str, str]], int, set[str]]:
     names = ColumnFilter(frozenset({"q", "i", "a"}))
     rows, bad, count = PairRows(), [], 0
     try:
-        for block in read_blocks(path, names):
+        for block in read_blocks(Piece(path), names):
             checked = check_block(block, COLUMNS)
             rows.extend(checked.rows, range(len(checked.rows)))
             bad += checked.bad
@@ -658,7 +660,7 @@ def test_plain_rows_are_read_column_by_column_and_odd_ones_are_not(tmp_path: Pat
         path = tmp_path / "rows.jsonl"
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
         names = ColumnFilter(frozenset({"q", "a"}))
-        return [block.texts is not None for block in read_blocks(path, names)]
+        return [block.texts is not None for block in read_blocks(Piece(path), names)]
 
     row, other = '{"q": "x", "a": "y"}', '{"q": "x", "a": "y", "n": {"d": [1, 2]}, "f": 0.5, "b": true, "z": null}'
     assert columnar(row, row) == [True]
@@ -687,12 +689,12 @@ def test_nothing_behind_a_limit_is_read(
     monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 1000)
     monkeypatch.setattr(registry, "_ROWS", 10)
     names = ColumnFilter(names_of_interest(ColumnMapping()))
-    found = [row for block in read_blocks(files[name], names, limit) for row in block.raw()]
+    found = [row for block in read_blocks(Piece(files[name]), names, limit) for row in block.raw()]
     assert found == list(read_file(files[name], names))[:limit]
     path = files["pairs"].with_name("late.jsonl")
     path.write_text('{"q": 1}\n' * 5 + '{"prompt": 1}\n', encoding="utf-8")
     names = ColumnFilter(names_of_interest(ColumnMapping()))
-    assert sum(block.count for block in read_blocks(path, names, 5)) == 5
+    assert sum(block.count for block in read_blocks(Piece(path), names, 5)) == 5
     assert names.seen == ["q"]
 
 
