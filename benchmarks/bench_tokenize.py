@@ -184,7 +184,7 @@ def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) 
     """Do each part of a build by itself. In the build, `read` and `render` run beside `encode`."""
     from expert_cli.data.rows.selected import batches
     from expert_cli.data.rows.selection import select_rows
-    from expert_cli.data.store.files import verify_store, write_shard
+    from expert_cli.data.store.files import shard_name, verify_store, write_shard
     from expert_cli.data.tokenize.assemble import assemble
     from expert_cli.data.tokenize.encoder import Encoder
     from expert_cli.utils.files import sha256_of
@@ -199,7 +199,9 @@ def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) 
     encoded, encode_s = timed(lambda: [encoder.column_pieces(some) for some in columns])
     chunks, join_s = timed(lambda: [assemble(encoded[n : n + 3]) for n in range(0, len(encoded), 3)])
     with tempfile.TemporaryDirectory(dir=store.parent) as folder:
-        _, write_s = timed(lambda: [write_shard(Path(folder), "train", n, chunk) for n, chunk in enumerate(chunks)])
+        _, write_s = timed(
+            lambda: [write_shard(Path(folder), shard_name("train", n), chunk) for n, chunk in enumerate(chunks)]
+        )
     _, verify_s = timed(lambda: verify_store(store))
     names = ("key_s", "load_s", "survey_s", "read_s", "render_s", "encode_s", "join_s", "write_s", "verify_s")
     seconds = (key_s, load_s, survey_s, read_s, render_s, encode_s, join_s, write_s, verify_s)

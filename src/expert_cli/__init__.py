@@ -6,6 +6,7 @@ __version__ = "0.1.0"
 __all__ = [
     "audit",
     "binary_reward",
+    "build_part",
     "dense_reward",
     "estimate_run",
     "evaluate",
@@ -13,6 +14,7 @@ __all__ = [
     "grade_answers",
     "load_expert",
     "pretokenize",
+    "seal_store",
     "train",
     "validate",
 ]
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from expert_cli.api import (
         audit,
         binary_reward,
+        build_part,
         dense_reward,
         estimate_run,
         evaluate,
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
         grade_answers,
         load_expert,
         pretokenize,
+        seal_store,
         train,
         validate,
     )

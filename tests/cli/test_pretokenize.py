@@ -75,6 +75,33 @@ def test_built_then_hit_then_built_by_force(tmp_path: Path, model: Path) -> None
     assert Path(first["path"]).parent == tmp_path / "datasets_optimized" / "expert-small" / "tokenized"
 
 
+def test_parts_are_told_and_sealed(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    whole = pretokenize("-m", manifest, "--output", tmp_path / "one")[0]
+    (first,), (second,) = (
+        pretokenize("-m", manifest, "--output", tmp_path / "many", "--part", part) for part in ("1/2", "2/2")
+    )
+    assert [first["part"], second["part"], first["status"]] == ["1/2", "2/2", "built"]
+    assert [first[of] + second[of] for of in ("pieces", "rows", "tokens")] == [1, 40, whole["tokens"]]
+    (sealed,) = pretokenize("-m", manifest, "--output", tmp_path / "many", "--seal")
+    assert (sealed["status"], sealed["key"], sealed["tokens"]) == ("built", whole["key"], whole["tokens"])
+    (late,) = pretokenize("-m", manifest, "--output", tmp_path / "many", "--part", "1/2")
+    assert (late["status"], late["path"]) == ("sealed", sealed["path"])
+    told = CliRunner().invoke(
+        app, ["pretokenize", "-m", str(manifest), "--output", str(tmp_path / "new"), "--part", "1/1"]
+    )
+    assert "part 1/1: built" in told.stdout
+    assert "1 pieces, 40 rows" in " ".join(told.stdout.split())
+
+
+@pytest.mark.parametrize("other", [["--force"], ["--explain"], ["--show", "3"], ["--seal"], ["--prune"], ["--verify"]])
+def test_parts_go_with_nothing_that_needs_a_store(other: list[str], tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    done = CliRunner().invoke(app, ["pretokenize", "-m", str(manifest), "--part", "1/2", *other])
+    assert (done.exit_code, isinstance(done.exception, InputError)) == (1, True)
+    assert f"--part goes without {other[0]}" in str(done.exception)
+
+
 CHANGES: dict[str, tuple[Callable[[Path, Path], Any], str, str]] = {
     "nothing": (project, "hit", ""),
     "length and packing": (lambda folder, model: project(folder, model, packing=False, epochs=3), "hit", ""),

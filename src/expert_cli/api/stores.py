@@ -13,6 +13,7 @@ from expert_cli.utils.reporter import NullReporter, Reporter
 if TYPE_CHECKING:
     from expert_cli.config.resolve import Overrides
     from expert_cli.config.run_config import RunConfig
+    from expert_cli.pipeline.parts import PartReport
     from expert_cli.pipeline.pretokenize import DataInputs, StoreExplanation, StoreReport
 
 
@@ -73,6 +74,61 @@ def pretokenize(
 
 
 @disk_errors()
+def build_part(
+    manifest: FilePath,
+    part: str,
+    *,
+    output: FilePath | None = None,
+    own_folder: bool = False,
+    dataset: str | None = None,
+    base_model: str | None = None,
+    threads: int = 0,
+    offline: bool = False,
+    reporter: Reporter = NullReporter(),
+) -> PartReport:
+    """Build one part of a token store: "3/8" is the third of eight, which any processes build that see data and stores.
+
+    The other arguments, and what is raised, are those of `pretokenize`; `seal_store` makes the store.
+    """
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.data.store.parts import Part
+
+    one = Part.parse(part)
+    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
+    run = _run(manifest, overrides, output, threads, own_folder=own_folder)
+    from expert_cli.pipeline.parts import build_store_part
+
+    return build_store_part(run, one, reporter)
+
+
+@disk_errors()
+def seal_store(
+    manifest: FilePath,
+    *,
+    output: FilePath | None = None,
+    own_folder: bool = False,
+    dataset: str | None = None,
+    base_model: str | None = None,
+    threads: int = 0,
+    offline: bool = False,
+    reporter: Reporter = NullReporter(),
+) -> StoreReport:
+    """Make the token store of its parts: byte for byte the one that `pretokenize` builds, whatever the number of parts.
+
+    The arguments, what is returned and what is raised are those of `pretokenize`; a part that is missing, of other data or
+    damaged is an IntegrityError.
+    """
+    from expert_cli.config.resolve import Overrides
+
+    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
+    run = _run(manifest, overrides, output, threads, own_folder=own_folder)
+    from expert_cli.pipeline.parts import seal
+    from expert_cli.pipeline.pretokenize import describe
+
+    return describe(run, seal(run, reporter))
+
+
+@disk_errors()
 def explain_store(
     manifest: FilePath,
     *,
@@ -108,6 +164,17 @@ def _inputs(
     own_folder: bool,
 ) -> tuple[RunConfig, DataInputs]:
     """Return the run, its store where it is asked for, and what the store is made of."""
+    run = _run(manifest, overrides, output, threads, own_folder=own_folder)
+    from expert_cli.pipeline.pretokenize import resolve_inputs, staged_inputs
+
+    inputs = resolve_inputs(run, reporter)
+    return run, inputs if stage is None else staged_inputs(inputs, run, Path(stage), reporter)
+
+
+def _run(
+    manifest: FilePath, overrides: Overrides, output: FilePath | None, threads: int, *, own_folder: bool
+) -> RunConfig:
+    """Return the run, its store where it is asked for; the process is ready to tokenize."""
     from expert_cli.config.plan import make_plan
     from expert_cli.hardware import machine
     from expert_cli.utils.paths import folder_name
@@ -116,11 +183,9 @@ def _inputs(
     run = make_plan(Path(manifest), machine.inspect(), overrides).run
     prepare_process()
     from expert_cli.data.tokenize.backends import limit_threads
-    from expert_cli.pipeline.pretokenize import resolve_inputs, staged_inputs
 
     limit_threads(threads)
     if output is not None:
         folder = Path(output) / folder_name(run.expert) if own_folder else Path(output)
         run = replace(run, store=folder.resolve())
-    inputs = resolve_inputs(run, reporter)
-    return run, inputs if stage is None else staged_inputs(inputs, run, Path(stage), reporter)
+    return run

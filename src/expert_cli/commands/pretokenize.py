@@ -15,6 +15,7 @@ from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.files import require_new_file
 
 if TYPE_CHECKING:
+    from expert_cli.pipeline.parts import PartReport
     from expert_cli.pipeline.pretokenize import StoreReport
     from expert_cli.pipeline.shown_documents import ShownDocuments
 
@@ -48,6 +49,11 @@ def pretokenize(
     prune: Annotated[
         bool, typer.Option("--prune", help="Delete this expert's other stores, those of other base models too.")
     ] = False,
+    part: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Build part I of N, for each on any machine that sees data and stores."),
+    ] = None,
+    seal: Annotated[bool, typer.Option("--seal", help="Make a store of the parts.")] = False,
     offline: Offline = False,
 ) -> None:
     """Tokenize an expert's data once; training opens the result.
@@ -63,8 +69,19 @@ def pretokenize(
         expert-cli pretokenize -m experts/expert-sql/manifest.json --explain
 
         expert-cli pretokenize -m experts/expert-sql/manifest.json --show 5 --html trained.html
+
+        expert-cli pretokenize -m experts/expert-sql/manifest.json --part 3/8
     """
     _require_room(html, show=show, explain=explain)
+    whole = {
+        "--explain": explain,
+        "--force": force,
+        "--verify": verify,
+        "--prune": prune,
+        "--show": show,
+        "--stage": stage,
+    }
+    _require_alone(part, seal=seal, whole=whole)
     manifests = sorted(experts.glob("*/manifest.json")) if every else manifest or []
     if every and not manifests:
         raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
@@ -78,22 +95,27 @@ def pretokenize(
         "own_folder": every or len(manifests) > 1,
         "dataset": dataset,
         "base_model": base_model,
-        "stage": stage,
         "offline": offline,
         "reporter": console,
     }
+    how: dict[str, Any] = {"stage": stage, "force": force, "verify": verify, "prune": prune}
+    how |= {"documents": show, "threads": threads}
     for path in manifests:
         try:
-            if explain:
-                explanation = api.explain_store(path, **where)
+            if part:
+                built = api.build_part(path, part, **where, threads=threads)
+                rows.append(built.as_json())
+                _show_part(console, built)
+            elif explain:
+                explanation = api.explain_store(path, **where, stage=stage)
                 rows.append(explanation.as_json())
                 if not console.as_json:
                     found, changes = explanation.state, explanation.state.changes
                     words = f"{explanation.expert}: {found.state}: {found.reason}"
                     console.text("\n".join([words, *(f"  {change}" for change in changes)]))
             else:
-                report = api.pretokenize(
-                    path, **where, force=force, verify=verify, documents=show, threads=threads, prune=prune
+                report = (
+                    api.seal_store(path, **where, threads=threads) if seal else api.pretokenize(path, **where, **how)
                 )
                 rows.append(report.as_json())
                 reports.append(report)
@@ -112,7 +134,10 @@ def pretokenize(
 
 
 def _document(
-    console: Console, rows: list[dict[str, object]], failed: list[tuple[Path, ExpertError]], html: Path | None
+    console: Console,
+    rows: list[dict[str, object]],
+    failed: list[tuple[Path, ExpertError]],
+    html: Path | None,
 ) -> None:
     if not console.as_json:
         return
@@ -122,6 +147,28 @@ def _document(
     if failed:
         document["failed"] = [{"manifest": str(path), **error.as_json()} for path, error in failed]
     console.document(document)
+
+
+def _require_alone(part: str | None, *, seal: bool, whole: Mapping[str, object]) -> None:
+    """Raise InputError for --part and --seal together, or with options for a store that is built as a whole."""
+    given = ["--part"] * bool(part) + ["--seal"] * seal + [option for option, is_given in whole.items() if is_given]
+    if (part or seal) and len(given) > 1:
+        raise InputError(
+            f"{given[0]} goes without {given[1]}", "Build every part, then seal them; then the store is one."
+        )
+
+
+def _show_part(console: Console, built: PartReport) -> None:
+    if console.as_json:
+        return
+    numbers = built.numbers
+    told = f"{built.expert}: part {built.part}: {built.status}"
+    if numbers:
+        pieces, rows, tokens = (f"{numbers[name]:,} {name}" for name in ("pieces", "rows", "tokens"))
+        told += (
+            f" in {built.seconds:.1f} s: {pieces}, {rows}, {tokens}; --seal makes the store once all parts are built"
+        )
+    console.text(f"{told}\n  path      {built.path}")
 
 
 def _require_room(html: Path | None, *, show: int, explain: bool) -> None:

@@ -55,6 +55,12 @@ class DataInputs(StoreInputs):
 
 def resolve_inputs(run: RunConfig, report: Reporter) -> DataInputs:
     """Locate data and base model. Raises InputError, EnvironmentProblem, IntegrityError."""
+    inputs, heads_input = plain_inputs(run, report)
+    return _headed(inputs, run) if heads_input else inputs
+
+
+def plain_inputs(run: RunConfig, report: Reporter) -> tuple[DataInputs, bool]:
+    """Locate data and base model; the input has no heading by its column's name yet. Returns also whether it gets one."""
     local = run.manifest.parent / "datasets" / "train.jsonl"
     located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
     source = locate_base(run, report)
@@ -67,7 +73,7 @@ def resolve_inputs(run: RunConfig, report: Reporter) -> DataInputs:
         report.warning(f"{names}: rows of whole documents are trained as they are; it stands in later prompts alone")
     template = prompt_template(run, tokenizer, "")
     inputs = DataInputs(located, tokenizer, template, rows.kind, file_hashes(run.store), source)
-    return _headed(inputs, run) if inputs.template.heads_input and "input" in rows.roles else inputs
+    return inputs, inputs.template.heads_input and "input" in rows.roles
 
 
 def training_inputs(run: RunConfig, report: Reporter) -> DataInputs:
@@ -83,15 +89,16 @@ def _headed(inputs: DataInputs, run: RunConfig) -> DataInputs:
 
     Where a store of this data lies that was built with a heading, all rows have been read for it already.
     """
-
-    def with_column(name: str) -> DataInputs:
-        return replace(inputs, template=prompt_template(run, inputs.tokenizer, name))
-
     if has_stores(run.store):
-        for candidate in map(with_column, ("", *SCHEMA_COLUMNS[:1])):
+        for candidate in (with_heading(inputs, run, name) for name in ("", *SCHEMA_COLUMNS[:1])):
             if lies_in(run.store, candidate.key(run.data)):
                 return candidate
-    return with_column(input_column(run.data, inputs.located.train))
+    return with_heading(inputs, run, input_column(run.data, inputs.located.train))
+
+
+def with_heading(inputs: DataInputs, run: RunConfig, column: str) -> DataInputs:
+    """Return the inputs with the heading that the input gets from the name of its column."""
+    return replace(inputs, template=prompt_template(run, inputs.tokenizer, column))
 
 
 def store_for(

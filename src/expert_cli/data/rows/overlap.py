@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -231,6 +231,15 @@ class Overlap:
         self.examples = [*self.examples, *new][:MOST_EXAMPLES]
         self.same |= found.same
         self.near |= found.near
+
+    def found(self) -> dict[str, Any]:
+        """Return which texts were found, as JSON."""
+        return {"same": sorted(self.same), "near": sorted(self.near), "examples": self.examples}
+
+    def with_found(self, told: Mapping[str, Any]) -> Overlap:
+        """Return the same texts, of which those were found that `found` told."""
+        examples = [(held, example) for held, example in told["examples"]]
+        return Overlap(self.asked, self.added, set(told["same"]), set(told["near"]), examples)
 
     def look(self, rows: Asked) -> None:
         """Look at rows that train."""

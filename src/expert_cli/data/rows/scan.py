@@ -71,8 +71,8 @@ class _TooManyBad(InputError):
         self.bad = bad
 
 
-LookAtPieces = Callable[[Judge, SourcePieces, int], list[PieceLook]]
-"""Looks at the pieces of a source for the first time; the number: how many bytes of rows may be kept."""
+LookAtPieces = Callable[[Judge, int], tuple[SourcePieces, list[PieceLook]]]
+"""Cuts a source and looks at its pieces for the first time; the number: how many bytes of rows may be kept."""
 
 
 def cut_source(located: Located, data: DataConfig) -> SourcePieces:
@@ -114,8 +114,9 @@ def _read_together(files: Sequence[Path]) -> list[Pieces]:
     return found
 
 
-def look_in_turn(judge: Judge, cut: SourcePieces, room: int) -> list[PieceLook]:
-    """Look at the pieces one after the other; each knows the names and lines of those before. room: bytes of rows to keep."""
+def look_in_turn(judge: Judge, room: int) -> tuple[SourcePieces, list[PieceLook]]:
+    """Look at the pieces of a source one after the other, each with the names and lines of those before it."""
+    cut = cut_source(judge.located, judge.data)
     looks: list[PieceLook] = []
     names, lines = list(cut.names), 0
     for at, ((first, *rest), rows) in enumerate(cut.pieces):
@@ -125,7 +126,7 @@ def look_in_turn(judge: Judge, cut: SourcePieces, room: int) -> list[PieceLook]:
         names, lines = look.names, lines + look.lines if follows else 0
         room -= look.cache.size
         looks.append(look)
-    return looks
+    return cut, looks
 
 
 def scan_source(
@@ -143,8 +144,7 @@ def scan_source(
     Raises InputError: no row, columns that cannot be told, more than `bad_share` bad rows.
     """
     judge = Judge(located, data, refused, ranked)
-    cut = cut_source(located, data)
-    looks = look(judge, cut, room)
+    cut, looks = look(judge, room)
     try:
         return _scanned(judge, cut, looks, bad_share)
     except InputError as error:

@@ -6,41 +6,26 @@ import gc
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.rows.asked import asked_by
 from expert_cli.data.rows.cache import Unchanged
-from expert_cli.data.rows.columnar import RowReport, Rows
-from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES
 from expert_cli.data.rows.kinds import kind_named
-from expert_cli.data.rows.overlap import Overlap
-from expert_cli.data.rows.preview import first_rows
-from expert_cli.data.rows.selected import RowSelection, Split
-from expert_cli.data.rows.selection import select_rows
+from expert_cli.data.store.contents import StoreBuild, split_stats
 from expert_cli.data.store.documents import Documents, data_files
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.inspect import StoreState, has_stores, inspect_store, left_unread, read_stats, store_kind
 from expert_cli.data.store.key import StoreInputs, StoreKey
+from expert_cli.data.store.part_build import PartBuild
+from expert_cli.data.store.parts import SharedWork
 from expert_cli.data.store.token_store import Contents, build
-from expert_cli.data.templates.template import input_heading
-from expert_cli.data.templates.whole_text import describe_forms
-from expert_cli.data.tokenize.assemble import Encoded
-from expert_cli.data.tokenize.encoder import Encoder
-from expert_cli.data.tokenize.stream import DocumentStream
-from expert_cli.errors import InputError, IntegrityError
-from expert_cli.utils.paths import cache_folder
+from expert_cli.errors import IntegrityError
+from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.reporter import Reporter
-
-PERCENTILES = (50, 90, 95, 99)
 
 
 @dataclass(frozen=True)
@@ -104,7 +89,7 @@ def tokenize(
     started = time.monotonic()
     files = Unchanged(inputs.located.files())
     # Where no store lies one will be built: the engine loads and the rows are looked at while the sources are hashed.
-    begun = None if locked or has_stores(folder) else _Build(data, inputs, report)
+    begun = None if locked or has_stores(folder) else StoreBuild(data, inputs, report)
     with ThreadPoolExecutor(1) as thread:
         hashed = thread.submit(store_state, data, inputs, folder, verify=verify)
         if begun:
@@ -120,151 +105,64 @@ def tokenize(
     for change in state.changes:
         report.info(f"store     {change}")
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
-    build_ = begun or _Build(data, inputs, report)
+    build_ = begun or StoreBuild(data, inputs, report)
     contents = Contents(build_.splits, build_.shards, build_.stats, files.require, expert)
     home = build(folder, key, contents, inputs.hashes, report, force=force or state.state == "stale")
     status = "built" if state.state == "missing" else "rebuilt"
     return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())
 
 
-class _Build:
-    """One build: selects the rows, hands out shards as they are encoded, and measures what was written."""
+def build_part(data: DataConfig, inputs: StoreInputs, shared: SharedWork, report: Reporter) -> dict[str, int]:
+    """Build one part of a store, and of what all parts need what nobody has done yet; return what the part holds, in numbers.
 
-    def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter) -> None:
-        self.data = data
-        self.located = inputs.located
-        self.template = inputs.template
-        self.encoder = Encoder(inputs.tokenizer.backend, cache=cache_folder() / "engines")
-        self.report = report
-        self.forms: dict[Split, dict[str, int]] = {"train": {}, "validation": {}}
-        self.by_source: dict[Split, NDArray[np.int64]] = {}
-        self.overlaps = {"validation": Overlap(), "cases": Overlap.of(inputs.cases)}
-        self.found: list[Overlap] = []  # in the piece that is read now
-
-    @cached_property
-    def selection(self) -> RowSelection:
-        selection = select_rows(self.data, self.located, self.report, refused=self.template.refused)
-        column = selection.train_report.input_column
-        if self.template.heads_input and column and input_heading(column) != self.template.input_separator:
-            raise InputError(
-                f'the column "{column}" becomes the input, which a first look at the rows did not tell',
-                f'Write "field_mapping": {{"input": "{column}"}} in training.dataset.',
-            )
-        return selection
-
-    @property
-    def splits(self) -> tuple[Split, ...]:
-        """The splits that the store gets, what evaluates first: it is looked for in the rows that train."""
-        return ("validation", "train") if self.located.validation or self.data.validation_share else ("train",)
-
-    def _begin(self, split: Split) -> None:
-        """End what was found in the piece before, and look at the next one of the rows that train."""
-        for overlap, found in zip(self.overlaps.values(), self.found, strict=False):
-            overlap.extend(found)
-        looked_for = split == "train" and any(overlap.added for overlap in self.overlaps.values())
-        self.found = [overlap.begin() for overlap in self.overlaps.values()] if looked_for else []
-
-    def _look(self, split: Split, rows: Rows) -> None:
-        if split == "validation":
-            self.overlaps["validation"].add(rows)
-        elif self.found:
-            asked = asked_by(rows)
-            for found in self.found:
-                found.look(asked)
-
-    def rows(self, split: Split) -> int:
-        return sum(map(len, self.selection.sources(split)))
-
-    def shards(self, split: Split, skip: int) -> Iterator[Encoded]:
-        """Yield the shards of a split from number `skip` on.
-
-        Documents that evaluate are counted by source, so that each task has its own loss: all of them are encoded, those of
-        an interrupted build, too.
-        """
-        stream = DocumentStream(
-            self.selection,
-            self.template,
-            self.encoder,
-            self.forms[split],
-            partial(self._begin, split),
-            partial(self._look, split),
-        )
-        ends = np.cumsum([len(source) for source in self.selection.sources(split)])
-        counted = split == "validation" and len(ends) > 1
-        first = 0 if counted else skip
-        by_source = np.zeros(len(ends), np.int64)
-        with self.report.progress(f"tokenizing {split}", self.rows(split), "rows") as bar:
-            done = 0
-            for number, chunk in enumerate(stream.chunks(split, skip=first), first):
-                if number >= skip:
-                    yield chunk
-                by_source += np.bincount(np.searchsorted(ends, done + chunk.kept, "right"), minlength=len(ends))
-                done += chunk.rows
-                bar.update(stream.read_over + done)
-        self._begin("validation")  # no more rows that train
-        if counted:
-            self.by_source[split] = by_source
-        if stream.forms:
-            self.report.info(f"{split}: whole texts by form: {describe_forms(stream.forms)}")
-
-    def engine(self) -> str:
-        """Return the engine and its version; a build that only had to be finished asks which it would be."""
-        rows = first_rows(self.data, self.located.train, refused=self.template.refused)
-        self.encoder.encode(self.template.documents(rows))
-        return self.encoder.engine.engine.name
-
-    def stats(self, building: Path) -> dict[str, Any]:
-        """Return the store's statistics, measured on what was written."""
-        if self.template.thought:
-            self.report.warning(
-                "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
-                "beside the adapter, unless a program passes enable_thinking=True"
-            )
-        reports = {"train": self.selection.train_report, "validation": self.selection.validation_report}
-        stats: dict[str, Any] = {
-            split: _split_stats(
-                Documents(building / split), reports[split], self.rows(split), self.engine(), self.forms[split]
-            )
-            for split in sorted(self.splits)
-        }
-        stats["train"]["overlap"] = {of: overlap.as_json() for of, overlap in self.overlaps.items() if overlap.added}
-        for split, counts in self.by_source.items():
-            stats[split]["sources"] = counts.tolist()
-        if any(source.spec.share for source in self.located.train):
-            stats["train"]["replayed"] = self.selection.replayed
-        return stats
-
-
-def _split_stats(
-    documents: Documents, report: RowReport | None, rows: int, encoder: str, forms: Mapping[str, int]
-) -> dict[str, Any]:
-    lengths = documents.lengths
-    trained = documents.trained_tokens()
-    if not trained:
-        raise InputError("no document has a trained token", "check that the response column is mapped and not empty")
-    percentiles = np.percentile(lengths, PERCENTILES, method="higher")
-    counts, edges = np.histogram(lengths, bins=12)
-    dropped = {**report.dropped, **report.filtered} if report else {}
-    if rows > len(documents):
-        dropped["no trained token"] = rows - len(documents)
+    Raises InputError (rows that cannot be used, files that change while they are read), EnvironmentProblem (disk).
+    """
+    files = Unchanged(inputs.located.files())
+    with disk_errors(f"cannot write parts of the token store in {shared.folder}", "pretokenize --output DIR"):
+        built = PartBuild(data, inputs, shared, report).run()
+    files.require()
+    shards = [shard for one in built for shard in one["shards"]]
     return {
-        "rows": len(lengths),
-        "tokens": int(lengths.sum()),
-        "trained_tokens": trained,
-        "dropped": dropped,
-        "filtered": report.filters() if report else {},
-        "length": {
-            **{f"p{p}": int(v) for p, v in zip(PERCENTILES, percentiles, strict=True)},
-            "max": int(lengths.max()),
-        },
-        "histogram": {"counts": counts.tolist(), "edges": [round(float(edge), 1) for edge in edges]},
-        "mapping": report.mapping if report else "",
-        "ignored": report.unread() if report else [],
-        "forms": dict(forms),
-        "encoder": encoder,
-        "rule_of_columns": COLUMN_RULE,
-        "known_columns": [*USUAL_NAMES],
+        "pieces": len(built),
+        "shards": len(shards),
+        **{of: sum(s[of] for s in shards) for of in ("rows", "tokens")},
     }
+
+
+def seal_parts(
+    data: DataConfig, inputs: StoreInputs, shared: SharedWork, folder: Path, report: Reporter, *, expert: str = ""
+) -> TokenStore:
+    """Return the store that the parts make. Raises IntegrityError: one is missing, or not as it was written."""
+    started = time.monotonic()
+    files = Unchanged(inputs.located.files())
+    parts = PartBuild(data, inputs, shared, report)
+    if missing := parts.missing():
+        raise IntegrityError(*_missing(parts, missing))
+    with report.progress("hashing the sources", None):
+        key, state = store_state(data, inputs, folder)
+    contents = Contents(parts.build.splits, parts.shards, parts.stats, files.require, expert)
+    home = build(folder, key, contents, inputs.hashes, report)
+    shared.end(key.sha256)
+    return TokenStore(home, "built", state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())
+
+
+def _missing(build_: PartBuild, names: Sequence[str]) -> tuple[str, str]:
+    """What to say of parts that are not there, and what to do."""
+    shared, do = build_.shared, "pretokenize --part i/N for every i up to N, with the same manifest and options"
+    if not shared.folder.is_dir():
+        told = f"{shared.folder.parent}: there are no parts of this token store"
+        if others := shared.others():
+            told += f"; those in {others[0]} are of another: {'; '.join(others[1:])}"
+        return told, f"Run {do}; then seal again."
+    if lacking := build_.lacking(names):
+        told = (
+            f"{shared.folder}: part {', '.join(map(str, lacking))} of the token store is not whole, it lacks {names[0]}"
+        )
+        return told, f"Run {', '.join(f'pretokenize --part {part}' for part in lacking)} again; then seal."
+    return (
+        f"{shared.folder}: {len(names)} pieces are not built, the first one is {names[0]}",
+        f"Run {do}; then seal again.",
+    )
 
 
 def foreign_store(folder: Path) -> Path | None:
@@ -302,5 +200,5 @@ def adopt_foreign_store(home: Path, key: StoreKey, vocab_size: int) -> TokenStor
             message = f"{documents.folder}: ids run from {smallest} to {largest}, the tokenizer has {vocab_size}"
             hint = "it was made with another tokenizer; leave --trust-store out to build a store"
             raise IntegrityError(message, hint)
-        stats[split] = _split_stats(documents, None, len(documents) + documents.empty, "another program", {})
+        stats[split] = split_stats(documents, None, len(documents) + documents.empty, "another program", {})
     return replace(trusted, stats=stats)

@@ -10,7 +10,7 @@ A store as it lies on disk (opens with `datasets.load_from_disk`):
       train/data-00000.arrow   input_ids list<int32>, completion_mask list<bool>: one row a document
       train/state.json, train/dataset_info.json
     .building-<first 12>/      one that is not whole yet
-      progress.json            {"expert", "shards": [...]}
+      progress.json            {"expert", "cut": the rule of shards, "shards": [...]}
 
 `expert` is the one it was built for first, for `--prune`; another with the same data uses the same store.
 """
@@ -18,8 +18,9 @@ A store as it lies on disk (opens with `datasets.load_from_disk`):
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -68,9 +69,33 @@ class ShardRecord:
     trained_tokens: int
 
 
-def write_shard(folder: Path, split: str, number: int, encoded: Encoded) -> ShardRecord:
+@dataclass(frozen=True)
+class FinishedShard:
+    """A shard that lies elsewhere, as it was recorded there."""
+
+    path: Path
+    record: ShardRecord
+
+    def take(self, folder: Path, name: str) -> ShardRecord:
+        """Give it a place in a store's folder too, and return its record there. Raises OSError (disk full)."""
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        try:
+            target.hardlink_to(self.path)
+        except OSError:  # a file system without links
+            shutil.copyfile(self.path, target)
+            sync_file(target)
+        return replace(self.record, file=name)
+
+
+def shard_name(split: str, number: int) -> str:
+    """Return the name of a split's shard in a store."""
+    return f"{split}/data-{number:05d}.arrow"
+
+
+def write_shard(folder: Path, name: str, encoded: Encoded) -> ShardRecord:
     """Write one shard, complete or not at all, and return its record. Raises OSError (disk full)."""
-    name = f"{split}/data-{number:05d}.arrow"
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".tmp")

@@ -23,7 +23,8 @@ from expert_cli.utils.files import parse_json
 from expert_cli.utils.filesystem import is_file
 
 BUILDING = ".building-"
-STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
+PARTS = ".parts-"
+STORE_NAME = re.compile(r"(\.building-|\.parts-)?[0-9a-f]{12}")
 _STORES = f"[0-9a-f]*/{FINGERPRINT}"
 
 

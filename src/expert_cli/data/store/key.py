@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from tokenizers import Tokenizer
@@ -20,6 +22,7 @@ from expert_cli.config.run_config import DataConfig
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.asked import Asked
 from expert_cli.data.rows.columns import COLUMN_RULE, FIRST_COLUMN_RULE
+from expert_cli.data.rows.overlap import digest_of
 from expert_cli.data.schema_prompt.rank import SCHEMA_PROMPT_RULE
 from expert_cli.data.sources.hub import refuse_damaged
 from expert_cli.data.store.files import FORMAT, FileHashCache
@@ -50,7 +53,7 @@ class StoreKey:
 def store_key(
     data: DataConfig,
     located: LocatedData,
-    hash_cache: FileHashCache,
+    hash_cache: FileHashCache | None,
     *,
     tokenizer: str,
     template: str,
@@ -59,15 +62,17 @@ def store_key(
 ) -> StoreKey:
     """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make.
 
+    hash_cache: hashes the data; None: files count by name, size and time of their last change, and nothing is read of them.
     masking: the rule of `Template.masking`. columns: the rule by which columns are recognized; the first one is no part of the
     key, so that stores from before it had a number are found.
     """
+    digest = partial(_sha256, hash_cache) if hash_cache else _stamp
     mapping = {name: value for name, value in recorded.block(data.mapping).items() if value}
     parts = {
         "format": str(FORMAT),
-        "train data": _content(located.train, hash_cache),
+        "train data": _content(located.train, digest),
         "train rows": json.dumps([_rows(source, data) for source in located.train]),
-        "validation data": _content(located.validation, hash_cache),
+        "validation data": _content(located.validation, digest),
         "validation rows": json.dumps([_rows(source, data) for source in located.validation]),
         "split": json.dumps([data.validation_share, data.seed]) if data.validation_share else "none",
         "filters": json.dumps(recorded.block(data.filters)),
@@ -77,7 +82,7 @@ def store_key(
         "masking": f"{masking}, {TrainedTurns.of(data)}",
     }
     if data.schema_prompt:
-        files = [[path.name, hash_cache.sha256(path)] for path in data.schema_prompt.files()]
+        files = [[path.name, digest(path)] for path in data.schema_prompt.files()]
         shown = replace(data.schema_prompt, databases=data.schema_prompt.database_column)
         settings = [SCHEMA_PROMPT_RULE, recorded.block(shown)]
         parts["schema prompt"] = json.dumps(settings)
@@ -87,11 +92,19 @@ def store_key(
     return StoreKey(tuple(parts.items()))
 
 
-def _content(sources: Sequence[Located], hash_cache: FileHashCache) -> str:
-    hashes = [[source.revision, *(hash_cache.sha256(path) for path in source.files)] for source in sources]
-    for source, (_, *found) in zip(sources, hashes, strict=True):
-        for path, sha256 in zip(source.files, found, strict=True):
-            refuse_damaged(path, sha256)
+def _sha256(hash_cache: FileHashCache, path: Path) -> str:
+    found = hash_cache.sha256(path)
+    refuse_damaged(path, found)
+    return found
+
+
+def _stamp(path: Path) -> str:
+    facts = path.stat()
+    return f"{path.name} {facts.st_size} {facts.st_mtime_ns}"
+
+
+def _content(sources: Sequence[Located], digest: Callable[[Path], str]) -> str:
+    hashes = [[source.revision, *map(digest, source.files)] for source in sources]
     return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
 
 
@@ -132,7 +145,15 @@ class StoreInputs:
     cases: Asked = field(default_factory=Asked, kw_only=True)
 
     def key(self, data: DataConfig) -> StoreKey:
-        """Return the key that these inputs give now."""
+        """Return the key that these inputs give now. Raises IntegrityError: a file of the hub is not the one it was."""
+        return self._key(data, self.hashes)
+
+    def plan(self, data: DataConfig) -> StoreKey:
+        """Return what a store's build is made of, without reading the data: of its files name, size and time of last change."""
+        parts = self._key(data, None).parts
+        return StoreKey((*parts, ("cases", digest_of(self.cases))))
+
+    def _key(self, data: DataConfig, hash_cache: FileHashCache | None) -> StoreKey:
         masking = self.template.masking(self.kind)
         made_by = {"tokenizer": self.tokenizer.sha256, "template": self.template.fingerprint, "masking": masking}
-        return store_key(data, self.located, self.hashes, **made_by)
+        return store_key(data, self.located, hash_cache, **made_by)

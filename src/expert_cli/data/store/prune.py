@@ -7,7 +7,8 @@ from pathlib import Path
 from filelock import Timeout
 
 from expert_cli.data.store.files import FINGERPRINT, PROGRESS, read_fingerprint
-from expert_cli.data.store.inspect import BUILDING, STORE_NAME
+from expert_cli.data.store.inspect import BUILDING, PARTS, STORE_NAME
+from expert_cli.data.store.parts import is_worked_on, parts_about
 from expert_cli.data.store.token_store import lock_of
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import parse_json, remove
@@ -24,6 +25,9 @@ def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
         is_other = STORE_NAME.fullmatch(path.name) and path.name.removeprefix(BUILDING) != keep[:12]
         if not is_other or path.is_symlink() or not path.is_dir():
             continue
+        if path.name.startswith(PARTS):
+            _prune_parts(path, keep, expert, report)
+            continue
         owner = _owner(path)
         if owner is None:
             report.warning(f"{path} is not deleted: it has the name of a token store, but no {FINGERPRINT} of one")
@@ -31,6 +35,18 @@ def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
             report.info(f"kept      {path}, built for {owner}")
         else:
             _delete(path, report)
+
+
+def _prune_parts(folder: Path, keep: str, expert: str, report: Reporter) -> None:
+    """Delete parts of an expert's other stores, unless a process builds them just now."""
+    owner, sealed = parts_about(folder) or ("", keep)
+    if owner != expert or sealed == keep:
+        return
+    if is_worked_on(folder):
+        report.info(f"kept      {folder}, which another process is building")
+        return
+    remove(folder)
+    report.info(f"deleted   {folder}")
 
 
 def _owner(home: Path) -> str | None:

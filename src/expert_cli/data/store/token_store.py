@@ -17,14 +17,17 @@ from expert_cli.data.store.files import (
     FINGERPRINT,
     PROGRESS,
     FileHashCache,
+    FinishedShard,
     ShardRecord,
     read_fingerprint,
+    shard_name,
     write_fingerprint,
     write_shard,
 )
 from expert_cli.data.store.inspect import BUILDING, inspect_store
 from expert_cli.data.store.key import StoreKey
 from expert_cli.data.tokenize.assemble import Encoded
+from expert_cli.data.tokenize.stream import SHARD_RULE
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import parse_json, remove, write_json
@@ -44,7 +47,7 @@ class Contents:
     """
 
     splits: Sequence[str]
-    shards: Callable[[Any, int], Iterable[Encoded]]
+    shards: Callable[[Any, int], Iterable[Encoded | FinishedShard]]
     stats: Callable[[Path], Mapping[str, Any]]
     unchanged: Callable[[], None] = lambda: None
     expert: str = ""
@@ -96,8 +99,9 @@ def build(
 def _write_shards(building: Path, split: str, contents: Contents, done: int, records: list[ShardRecord]) -> None:
     """Write each shard while the next one is made, and append its record; what was made is recorded, come what may."""
 
-    def write(number: int, encoded: Encoded) -> None:
-        record = write_shard(building, split, number, encoded)
+    def write(number: int, made: Encoded | FinishedShard) -> None:
+        name = shard_name(split, number)
+        record = made.take(building, name) if isinstance(made, FinishedShard) else write_shard(building, name, made)
         contents.unchanged()  # a shard made from what came later would be taken for one of this key
         records.append(record)
         _note_progress(building, contents, records)
@@ -105,18 +109,19 @@ def _write_shards(building: Path, split: str, contents: Contents, done: int, rec
     with ThreadPoolExecutor(1) as thread:
         waiting: Future[None] | None = None
         try:
-            for number, encoded in enumerate(contents.shards(split, done), start=done):
+            for number, made in enumerate(contents.shards(split, done), start=done):
                 before, waiting = waiting, None
                 if before:
                     before.result()
-                waiting = thread.submit(write, number, encoded)
+                waiting = thread.submit(write, number, made)
         finally:
             if waiting:
                 waiting.result()
 
 
 def _note_progress(building: Path, contents: Contents, records: Sequence[ShardRecord]) -> None:
-    write_json(building / PROGRESS, {"expert": contents.expert, "shards": [asdict(record) for record in records]})
+    told = {"expert": contents.expert, "cut": SHARD_RULE, "shards": [asdict(record) for record in records]}
+    write_json(building / PROGRESS, told)
 
 
 def _finished(building: Path) -> list[ShardRecord]:
@@ -139,9 +144,10 @@ def _refuse_foreign(building: Path) -> None:
 
 
 def _recorded(building: Path) -> list[ShardRecord]:
-    """Return what a build's progress file tells, nothing where it is missing or damaged."""
+    """Return what a build's progress file tells, nothing where it is missing or damaged, or shards were cut otherwise."""
     try:
-        return [ShardRecord(**shard) for shard in parse_json((building / PROGRESS).read_bytes())["shards"]]
+        told = parse_json((building / PROGRESS).read_bytes())
+        return [ShardRecord(**shard) for shard in told["shards"]] if told["cut"] == SHARD_RULE else []
     except (OSError, ValueError, KeyError, TypeError):
         return []
 

@@ -29,6 +29,8 @@ from expert_cli.errors import InputError
 CHUNK_ROWS = 20_000
 CHUNK_CHARACTERS = 24_000_000
 """A chunk ends with the row that reaches either: long rows must not make it too big for memory."""
+SHARD_RULE = "sections 1"
+"""Where the shards of a store end: an interrupted build goes on where it is the same. Raise it with what decides that."""
 _READ_AHEAD = 2
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -465,8 +466,8 @@ def test_a_source_that_changes_after_the_last_shard_is_not_stored(tmp_path: Path
 DAMAGED = {
     "list": b"[]",
     "deep": b"[" * 200_000,
-    "no record": b'{"shards": [{}]}',
-    "number": b'{"shards": 3}',
+    "no record": b'{"cut": "sections 1", "shards": [{}]}',
+    "number": b'{"cut": "sections 1", "shards": 3}',
     "not UTF-8": b"\xff",
 }
 
@@ -479,6 +480,29 @@ def test_a_damaged_progress_file_is_none(tmp_path: Path, damage: bytes) -> None:
     (building / "train" / "data-00009.arrow").touch()
     whole = contents(make(tmp_path / "other"))
     assert contents(make(tmp_path)) == whole
+
+
+def test_shards_that_were_cut_by_another_rule_are_begun_anew(tmp_path: Path) -> None:
+    def broken(_: str, skip: int) -> Iterator[Encoded]:
+        yield from SHARDS["train"][skip:1]
+        raise KeyboardInterrupt
+
+    def noted(skipped: list[int], split: str, skip: int) -> Iterator[Encoded]:
+        skipped.append(skip)
+        return shards(split, skip)
+
+    whole = contents(make(tmp_path / "other"))
+    for rule, first in ((stores.SHARD_RULE, 1), ("another", 0)):
+        with pytest.raises(KeyboardInterrupt):
+            make(tmp_path, source=broken)
+        (progress,) = tmp_path.glob(".building-*/progress.json")
+        told = json.loads(progress.read_text(encoding="utf-8"))
+        assert len(told["shards"]) == 1
+        progress.write_text(json.dumps({**told, "cut": rule}), encoding="utf-8")
+        skipped: list[int] = []
+        home = make(tmp_path, source=partial(noted, skipped))
+        assert (skipped[0], contents(home)) == (first, whole)
+        shutil.rmtree(home)
 
 
 @pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())

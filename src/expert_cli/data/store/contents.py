@@ -1,0 +1,181 @@
+"""What a token store is filled with: rows selected, encoded shard by shard, and what is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expert_cli.config.run_config import DataConfig
+from expert_cli.data.rows.asked import asked_by
+from expert_cli.data.rows.columnar import RowReport, Rows
+from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES
+from expert_cli.data.rows.overlap import Overlap
+from expert_cli.data.rows.preview import first_rows
+from expert_cli.data.rows.scan import LookAtPieces, look_in_turn
+from expert_cli.data.rows.selected import RowSelection, Split
+from expert_cli.data.rows.selection import select_rows
+from expert_cli.data.store.documents import Documents
+from expert_cli.data.store.key import StoreInputs
+from expert_cli.data.templates.template import input_heading
+from expert_cli.data.templates.whole_text import describe_forms
+from expert_cli.data.tokenize.assemble import Encoded
+from expert_cli.data.tokenize.encoder import Encoder
+from expert_cli.data.tokenize.stream import DocumentStream
+from expert_cli.errors import InputError
+from expert_cli.utils.paths import cache_folder
+from expert_cli.utils.reporter import Reporter
+
+PERCENTILES = (50, 90, 95, 99)
+
+
+class StoreBuild:
+    """One build: selects the rows, hands out shards as they are encoded, and measures what was written."""
+
+    def __init__(
+        self, data: DataConfig, inputs: StoreInputs, report: Reporter, look: LookAtPieces = look_in_turn
+    ) -> None:
+        """Begin a build; look: looks at the sources for the first time."""
+        self.data = data
+        self.located = inputs.located
+        self.template = inputs.template
+        self.encoder = Encoder(inputs.tokenizer.backend, cache=cache_folder() / "engines")
+        self.report = report
+        self.look = look
+        self.forms: dict[Split, dict[str, int]] = {"train": {}, "validation": {}}
+        self.by_source: dict[Split, NDArray[np.int64]] = {}
+        self.overlaps = {"validation": Overlap(), "cases": Overlap.of(inputs.cases)}
+        self.found: list[Overlap] = []  # in the piece that is read now
+
+    @cached_property
+    def selection(self) -> RowSelection:
+        """Which rows are taken, decided when it is first asked for. Raises what `select_rows` does."""
+        selection = select_rows(self.data, self.located, self.report, refused=self.template.refused, look=self.look)
+        column = selection.train_report.input_column
+        if self.template.heads_input and column and input_heading(column) != self.template.input_separator:
+            raise InputError(
+                f'the column "{column}" becomes the input, which a first look at the rows did not tell',
+                f'Write "field_mapping": {{"input": "{column}"}} in training.dataset.',
+            )
+        return selection
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits that the store gets, what evaluates first: it is looked for in the rows that train."""
+        return ("validation", "train") if self.located.validation or self.data.validation_share else ("train",)
+
+    def stream(self, split: Split) -> DocumentStream:
+        """Return what encodes a split, and keeps what is counted of it here."""
+        begin, look = partial(self._begin, split), partial(self._look, split)
+        return DocumentStream(self.selection, self.template, self.encoder, self.forms[split], begin, look)
+
+    def _begin(self, split: Split) -> None:
+        """End what was found in the piece before, and look at the next one of the rows that train."""
+        for overlap, found in zip(self.overlaps.values(), self.found, strict=False):
+            overlap.extend(found)
+        looked_for = split == "train" and any(overlap.added for overlap in self.overlaps.values())
+        self.found = [overlap.begin() for overlap in self.overlaps.values()] if looked_for else []
+
+    def _look(self, split: Split, rows: Rows) -> None:
+        if split == "validation":
+            self.overlaps["validation"].add(rows)
+        elif self.found:
+            asked = asked_by(rows)
+            for found in self.found:
+                found.look(asked)
+
+    def rows(self, split: Split) -> int:
+        """Return how many rows of a split are taken."""
+        return sum(map(len, self.selection.sources(split)))
+
+    def shards(self, split: Split, skip: int) -> Iterator[Encoded]:
+        """Yield the shards of a split from number `skip` on.
+
+        Documents that evaluate are counted by source, so that each task has its own loss: all of them are encoded, those of
+        an interrupted build, too.
+        """
+        stream = self.stream(split)
+        ends = np.cumsum([len(source) for source in self.selection.sources(split)])
+        counted = split == "validation" and len(ends) > 1
+        first = 0 if counted else skip
+        by_source = np.zeros(len(ends), np.int64)
+        with self.report.progress(f"tokenizing {split}", self.rows(split), "rows") as bar:
+            done = 0
+            for number, chunk in enumerate(stream.chunks(split, skip=first), first):
+                if number >= skip:
+                    yield chunk
+                by_source += np.bincount(np.searchsorted(ends, done + chunk.kept, "right"), minlength=len(ends))
+                done += chunk.rows
+                bar.update(stream.read_over + done)
+        self.end()
+        if counted:
+            self.by_source[split] = by_source
+        if stream.forms:
+            self.report.info(f"{split}: whole texts by form: {describe_forms(stream.forms)}")
+
+    def end(self) -> None:
+        """Count what was found in the rows that were read last."""
+        self._begin("validation")
+
+    def engine(self) -> str:
+        """Return the engine and its version; a build that only had to be finished asks which it would be."""
+        rows = first_rows(self.data, self.located.train, refused=self.template.refused)
+        self.encoder.encode(self.template.documents(rows))
+        return self.encoder.engine.engine.name
+
+    def stats(self, building: Path) -> dict[str, Any]:
+        """Return the store's statistics, measured on what was written."""
+        if self.template.thought:
+            self.report.warning(
+                "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
+                "beside the adapter, unless a program passes enable_thinking=True"
+            )
+        reports = {"train": self.selection.train_report, "validation": self.selection.validation_report}
+        stats: dict[str, Any] = {
+            split: split_stats(
+                Documents(building / split), reports[split], self.rows(split), self.engine(), self.forms[split]
+            )
+            for split in sorted(self.splits)
+        }
+        stats["train"]["overlap"] = {of: overlap.as_json() for of, overlap in self.overlaps.items() if overlap.added}
+        for split, counts in self.by_source.items():
+            stats[split]["sources"] = counts.tolist()
+        if any(source.spec.share for source in self.located.train):
+            stats["train"]["replayed"] = self.selection.replayed
+        return stats
+
+
+def split_stats(
+    documents: Documents, report: RowReport | None, rows: int, encoder: str, forms: Mapping[str, int]
+) -> dict[str, Any]:
+    lengths = documents.lengths
+    trained = documents.trained_tokens()
+    if not trained:
+        raise InputError("no document has a trained token", "check that the response column is mapped and not empty")
+    percentiles = np.percentile(lengths, PERCENTILES, method="higher")
+    counts, edges = np.histogram(lengths, bins=12)
+    dropped = {**report.dropped, **report.filtered} if report else {}
+    if rows > len(documents):
+        dropped["no trained token"] = rows - len(documents)
+    return {
+        "rows": len(lengths),
+        "tokens": int(lengths.sum()),
+        "trained_tokens": trained,
+        "dropped": dropped,
+        "filtered": report.filters() if report else {},
+        "length": {
+            **{f"p{p}": int(v) for p, v in zip(PERCENTILES, percentiles, strict=True)},
+            "max": int(lengths.max()),
+        },
+        "histogram": {"counts": counts.tolist(), "edges": [round(float(edge), 1) for edge in edges]},
+        "mapping": report.mapping if report else "",
+        "ignored": report.unread() if report else [],
+        "forms": dict(forms),
+        "encoder": encoder,
+        "rule_of_columns": COLUMN_RULE,
+        "known_columns": [*USUAL_NAMES],
+    }

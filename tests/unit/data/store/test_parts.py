@@ -1,0 +1,282 @@
+"""A token store built in parts: byte for byte the one that a single process builds, whoever does what, and in what order."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from filelock import FileLock
+
+import expert_cli
+from expert_cli.data.rows import scan
+from expert_cli.data.store import part_build, parts
+from expert_cli.data.store.parts import Part
+from expert_cli.data.tokenize import stream
+from expert_cli.errors import InputError, IntegrityError
+from tests import manifests, tiny
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "PIECE_BYTES", 1500)
+    monkeypatch.setattr(stream, "CHUNK_CHARACTERS", 250)
+    monkeypatch.setattr(parts, "POLL_S", 0.01)
+
+
+def pairs(count: int, start: int = 0) -> Rows:
+    return [{"instruction": f"Say {n}.", "output": "yes " * (1 + n % 9)} for n in range(start, start + count)]
+
+
+def lines(path: Path, rows: Rows) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def talk(n: int) -> dict[str, Any]:
+    turns = [{"role": "user", "content": f"Say {n}."}, {"role": "assistant", "content": "yes " * (n % 5)}]
+    return {"messages": turns, "source": "s"}
+
+
+def write_lines(folder: Path) -> dict[str, Any]:
+    lines(folder / "train.jsonl", pairs(150))
+    return {"path": "train.jsonl"}
+
+
+def write_validation(folder: Path) -> dict[str, Any]:
+    lines(folder / "train.jsonl", [*pairs(90), *pairs(3)])
+    lines(folder / "held.jsonl", [*pairs(60, start=80), {"instruction": " SAY 3.", "output": "no"}])
+    return {"path": "train.jsonl", "validation_path": "held.jsonl"}
+
+
+def write_bad_and_late(folder: Path) -> dict[str, Any]:
+    """A column that turns up in the last rows, rows that are bad, blank lines, a row that says it is not trained."""
+    rows = [*pairs(199), {"instruction": "Say 7.", "output": "late", "input": "below", "weight": 0}]
+    text = [json.dumps(row) for row in rows]
+    text[60], text[100:100] = "{half", ["", ""]
+    (folder / "train.jsonl").write_text("\n".join(text) + "\n", encoding="utf-8")
+    return {"path": "train.jsonl"}
+
+
+def write_weights(folder: Path) -> dict[str, Any]:
+    lines(folder / "a.jsonl", pairs(70))
+    pq.write_table(pa.Table.from_pylist(pairs(90, start=50)), folder / "b.parquet", row_group_size=13)
+    tasks = {"a": {"train": "a.jsonl", "weight": 2.5}, "b": {"train": "b.parquet", "weight": 0.4}}
+    return {"type": "multi_task", "tasks": tasks, "validation_split": 0.1}
+
+
+def write_many_files(folder: Path) -> dict[str, Any]:
+    (folder / "rows").mkdir()
+    for n in range(6):
+        lines(folder / "rows" / f"{n}.jsonl", pairs(9 + 40 * (n == 3), start=5 * n))
+    return {"path": "rows", "validation_split": 0.2, "filters": {"deduplicate": "row", "min_chars": 13}}
+
+
+def write_slices(folder: Path) -> dict[str, Any]:
+    lines(folder / "train.jsonl", pairs(160))
+    return {"path": "train.jsonl::train[20%:-30]"}
+
+
+def write_talks(folder: Path) -> dict[str, Any]:
+    lines(folder / "train.jsonl", [talk(n) for n in range(1, 200) if n % 5])
+    return {"path": "train.jsonl", "validation_split": 0.05}
+
+
+WAYS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
+    "lines": write_lines,
+    "validation rows of their own": write_validation,
+    "bad rows, a late column": write_bad_and_late,
+    "weights, Parquet, a split": write_weights,
+    "many files, no repeats": write_many_files,
+    "a slice": write_slices,
+    "conversations": write_talks,
+}
+
+
+def project(folder: Path, model: Path, dataset: Mapping[str, Any]) -> Path:
+    manifest = manifests.small(max_seq_length=64)
+    manifest["base_models"][0]["name"] = str(model)
+    manifest["training"]["dataset"] = dict(dataset)
+    return manifests.write(folder, manifest)
+
+
+def contents(store: Path) -> dict[str, bytes]:
+    """The files of the only store in a folder, and its name."""
+    (home,) = (path for path in store.glob("[0-9a-f]*") if path.is_dir())
+    files = {f"{home.name}/{path.relative_to(home)}": path for path in home.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in files.items()}
+
+
+def noted(patch: pytest.MonkeyPatch, name: str, dies_at: int = 0) -> list[Any]:
+    """The second arguments of all calls of a function from now on; the call of that number ends its process."""
+    seen: list[Any] = []
+    real = getattr(part_build, name)
+
+    def noting(*args: Any, **options: Any) -> Any:
+        seen.append(args[1])
+        if len(seen) == dies_at:
+            raise KeyboardInterrupt
+        return real(*args, **options)
+
+    patch.setattr(part_build, name, noting)
+    return seen
+
+
+def built_whole(manifest: Path, store: Path) -> dict[str, bytes]:
+    expert_cli.pretokenize(manifest, output=store)
+    return contents(store)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("way", WAYS)
+def test_parts_make_the_store_of_one_process(way: str, count: int, tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, WAYS[way](tmp_path))
+    expected = built_whole(manifest, tmp_path / "one")
+    assert sum(name.endswith(".arrow") for name in expected) > 5
+    for number in range(count, 0, -1):
+        expert_cli.build_part(manifest, f"{number}/{count}", output=tmp_path / "many")
+    assert not list((tmp_path / "many").glob("[0-9a-f]*"))
+    expert_cli.seal_store(manifest, output=tmp_path / "many")
+    assert contents(tmp_path / "many") == expected
+
+
+def test_parts_that_run_at_once_do_everything_once(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = project(tmp_path, model, write_weights(tmp_path))
+    expected = built_whole(manifest, tmp_path / "one")
+    looked = noted(monkeypatch, "look_at")
+    written = noted(monkeypatch, "write_shard")
+    failed: list[BaseException] = []
+
+    def run(part: str) -> None:
+        try:
+            expert_cli.build_part(manifest, part, output=tmp_path / "many")
+        except BaseException as error:  # noqa: BLE001  told by the assertion below
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(part,)) for part in ("1/2", "2/2", "2/2", "1/3")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert len(looked) == len(set(looked)) > 5
+    assert len(written) == len(set(written)) > 5
+    expert_cli.seal_store(manifest, output=tmp_path / "many")
+    assert contents(tmp_path / "many") == expected
+
+
+def test_a_part_that_died_goes_on_where_it_was(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = project(tmp_path, model, write_validation(tmp_path))
+    expected = built_whole(manifest, tmp_path / "one")
+    with monkeypatch.context() as patch:
+        before = noted(patch, "write_shard", dies_at=12)
+        with pytest.raises(KeyboardInterrupt):
+            expert_cli.build_part(manifest, "1/1", output=tmp_path / "many")
+    after = noted(monkeypatch, "write_shard")
+    expert_cli.build_part(manifest, "1/1", output=tmp_path / "many")
+    written = before + after
+    twice = {name.rpartition("-")[0] for name in written if written.count(name) > 1}
+    assert len(twice) <= 1  # the piece in which it died
+    expert_cli.seal_store(manifest, output=tmp_path / "many")
+    assert contents(tmp_path / "many") == expected
+
+
+def test_a_missing_part_is_named(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, write_lines(tmp_path))
+    with pytest.raises(IntegrityError, match="there are no parts of this token store"):
+        expert_cli.seal_store(manifest, output=tmp_path / "many")
+    for part in ("1/3", "3/3"):
+        expert_cli.build_part(manifest, part, output=tmp_path / "many")
+    with pytest.raises(IntegrityError, match=r"part 2/3 .*train-00000\d") as raised:
+        expert_cli.seal_store(manifest, output=tmp_path / "many")
+    assert "--part 2/3" in raised.value.hint
+    expert_cli.build_part(manifest, "2/3", output=tmp_path / "many")
+    expert_cli.seal_store(manifest, output=tmp_path / "many")
+
+
+def test_parts_of_other_data_are_named(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, write_lines(tmp_path))
+    expert_cli.build_part(manifest, "1/1", output=tmp_path / "many")
+    lines(tmp_path / "train.jsonl", pairs(151))
+    with pytest.raises(IntegrityError, match=r"are of another: train data: "):
+        expert_cli.seal_store(manifest, output=tmp_path / "many")
+
+
+@pytest.mark.parametrize("damage", ["record", "foreign record", "shard", "arrays"])
+def test_what_is_not_as_it_was_written_is_named_or_built_again(damage: str, tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, write_validation(tmp_path))
+    expected = built_whole(manifest, tmp_path / "one")
+    expert_cli.build_part(manifest, "1/1", output=tmp_path / "many")
+    (folder,) = (tmp_path / "many").glob(".parts-*")
+    record = folder / "train-000001.json"
+    if damage == "record":
+        record.write_text(record.read_text(encoding="utf-8").replace('"tokens": ', '"tokens": 1'), encoding="utf-8")
+    elif damage == "foreign record":
+        shutil.copy(folder / "train-000002.json", record)
+    elif damage == "shard":
+        (folder / "train" / "000001-000.arrow").write_bytes(b"half")
+    else:
+        (folder / "validation-000001.npz").write_bytes(b"half")
+    with pytest.raises(IntegrityError, match="000001"):
+        expert_cli.seal_store(manifest, output=tmp_path / "many")
+    if damage in ("shard", "arrays"):  # the error says that the record is to be deleted
+        (folder / f"{'train' if damage == 'shard' else 'validation'}-000001.json").unlink()
+    expert_cli.build_part(manifest, "1/1", output=tmp_path / "many")
+    expert_cli.seal_store(manifest, output=tmp_path / "many")
+    assert contents(tmp_path / "many") == expected
+
+
+def test_a_part_that_comes_after_the_seal_finds_the_store(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, write_lines(tmp_path))
+    expert_cli.build_part(manifest, "1/1", output=tmp_path / "many")
+    sealed = expert_cli.seal_store(manifest, output=tmp_path / "many")
+    late = expert_cli.build_part(manifest, "2/3", output=tmp_path / "many")
+    assert (late.status, late.path) == ("sealed", sealed.store.home)
+    assert expert_cli.seal_store(manifest, output=tmp_path / "many").store.status == "hit"
+    shutil.rmtree(sealed.store.home)
+    assert expert_cli.build_part(manifest, "1/1", output=tmp_path / "many").status == "built"
+    assert expert_cli.seal_store(manifest, output=tmp_path / "many").store.status == "built"
+
+
+def test_pruning_deletes_parts_of_other_data_that_nobody_builds(tmp_path: Path, model: Path) -> None:
+    out = tmp_path / "many"
+    manifest = project(tmp_path, model, write_lines(tmp_path))
+    expert_cli.build_part(manifest, "1/2", output=out)
+    (abandoned,) = out.glob(".parts-*")
+    lines(tmp_path / "train.jsonl", pairs(151))
+    expert_cli.build_part(manifest, "1/1", output=out)
+    expert_cli.seal_store(manifest, output=out)
+    (sealed,) = set(out.glob(".parts-*")) - {abandoned}
+    with FileLock(abandoned / ".lock-train-000003"):
+        expert_cli.pretokenize(manifest, output=out, prune=True)
+        assert abandoned.is_dir()
+    expert_cli.pretokenize(manifest, output=out, prune=True)
+    assert (abandoned.exists(), sealed.is_dir()) == (False, True)
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 2, 7, 100])
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_every_piece_is_one_parts(pieces: int, count: int) -> None:
+    own = [Part(number, count).own(pieces) for number in range(1, count + 1)]
+    assert [piece for part in own for piece in part] == list(range(pieces))
+    assert max(map(len, own)) - min(map(len, own)) <= 1
+
+
+@pytest.mark.parametrize("written", ["", "3", "0/4", "5/4", "1/0", "-1/2", "1/2/3", "a/b", "1.5/2"])
+def test_what_is_no_part_is_refused(written: str) -> None:
+    with pytest.raises(InputError, match="is no part"):
+        Part.parse(written)
