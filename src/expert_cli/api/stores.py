@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.paths import FilePath
@@ -13,6 +14,7 @@ from expert_cli.utils.reporter import NullReporter, Reporter
 if TYPE_CHECKING:
     from expert_cli.config.resolve import Overrides
     from expert_cli.config.run_config import RunConfig
+    from expert_cli.data.store.build import TokenStore
     from expert_cli.pipeline.parts import PartReport
     from expert_cli.pipeline.pretokenize import DataInputs, StoreExplanation, StoreReport
 
@@ -31,6 +33,7 @@ def pretokenize(
     threads: int = 0,
     stage: FilePath | None = None,
     prune: bool = False,
+    ray: str | None = None,
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> StoreReport:
@@ -48,6 +51,7 @@ def pretokenize(
         threads: Threads that tokenize; 0: one a core.
         stage: Copy the data to this folder (a faster disk) first.
         prune: Delete this expert's other stores, those of other base models too.
+        ray: Build in parts on the Ray cluster at this address; "auto" is this machine's, "local" starts one here.
         offline: Forbid every network call.
         reporter: Is told what happens.
 
@@ -61,11 +65,13 @@ def pretokenize(
     from expert_cli.data.store.prune import prune as remove_others
 
     overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
+    place = {"output": output, "own_folder": own_folder, "dataset": dataset, "base_model": base_model}
+    built = _built_on_ray(manifest, overrides, {**place, "offline": offline}, ray, reporter) if ray else None
     run, inputs = _inputs(manifest, overrides, output, stage, threads, reporter, own_folder=own_folder)
     from expert_cli.pipeline.pretokenize import describe, store_for
     from expert_cli.pipeline.shown_documents import shown_documents
 
-    report = describe(run, store_for(run, inputs, reporter, verify=verify, force=force))
+    report = describe(run, built or store_for(run, inputs, reporter, verify=verify, force=force))
     if prune:
         remove_others(run.store, report.store.key.sha256, run.expert, reporter)
     if not documents:
@@ -151,6 +157,16 @@ def explain_store(
     from expert_cli.pipeline.pretokenize import explain
 
     return explain(run, inputs)
+
+
+def _built_on_ray(
+    manifest: FilePath, overrides: Overrides, place: Mapping[str, Any], address: str, reporter: Reporter
+) -> TokenStore:
+    run = _run(manifest, overrides, place["output"], 0, own_folder=place["own_folder"])
+    from expert_cli.api.ray_parts import build_on_ray
+
+    absolute = {**place, "output": run.store} if place["output"] is not None else place
+    return build_on_ray(run, Path(manifest).resolve(), {**absolute, "own_folder": False}, address, reporter)
 
 
 def _inputs(

@@ -54,6 +54,12 @@ def pretokenize(
         typer.Option(metavar="I/N", help="Build part I of N, for each on any machine that sees data and stores."),
     ] = None,
     seal: Annotated[bool, typer.Option("--seal", help="Make a store of the parts.")] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Build in parts on a Ray cluster: auto finds this machine's, local starts one."
+        ),
+    ] = None,
     offline: Offline = False,
 ) -> None:
     """Tokenize an expert's data once; training opens the result.
@@ -73,15 +79,16 @@ def pretokenize(
         expert-cli pretokenize -m experts/expert-sql/manifest.json --part 3/8
     """
     _require_room(html, show=show, explain=explain)
-    whole = {
+    of_a_store: dict[str, object] = {
         "--explain": explain,
         "--force": force,
         "--verify": verify,
         "--prune": prune,
         "--show": show,
-        "--stage": stage,
     }
-    _require_alone(part, seal=seal, whole=whole)
+    of_a_store |= {"--stage": stage, "--ray": ray}
+    _require_alone({"--part": part, "--seal": seal}, of_a_store)
+    _require_alone({"--ray": ray}, {"--explain": explain, "--force": force, "--stage": stage, "--threads": threads})
     manifests = sorted(experts.glob("*/manifest.json")) if every else manifest or []
     if every and not manifests:
         raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
@@ -99,7 +106,7 @@ def pretokenize(
         "reporter": console,
     }
     how: dict[str, Any] = {"stage": stage, "force": force, "verify": verify, "prune": prune}
-    how |= {"documents": show, "threads": threads}
+    how |= {"documents": show, "threads": threads, "ray": ray}
     for path in manifests:
         try:
             if part:
@@ -149,12 +156,12 @@ def _document(
     console.document(document)
 
 
-def _require_alone(part: str | None, *, seal: bool, whole: Mapping[str, object]) -> None:
-    """Raise InputError for --part and --seal together, or with options for a store that is built as a whole."""
-    given = ["--part"] * bool(part) + ["--seal"] * seal + [option for option, is_given in whole.items() if is_given]
-    if (part or seal) and len(given) > 1:
+def _require_alone(in_parts: Mapping[str, object], others: Mapping[str, object]) -> None:
+    """Raise InputError for two ways to build in parts, or one with options for a store that one process builds."""
+    given = [name for name, value in (*in_parts.items(), *others.items()) if value]
+    if any(in_parts.values()) and len(given) > 1:
         raise InputError(
-            f"{given[0]} goes without {given[1]}", "Build every part, then seal them; then the store is one."
+            f"{given[0]} goes without {given[1]}", "Build the store in parts first; then it is one like others."
         )
 
 

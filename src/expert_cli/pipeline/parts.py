@@ -12,6 +12,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.sources.data_rows import input_column
 from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.store.build import TokenStore, build_part, seal_parts
+from expert_cli.data.store.inspect import PARTS
 from expert_cli.data.store.parts import Part, SharedWork
 from expert_cli.pipeline.overlap import own_cases, tell_overlap
 from expert_cli.pipeline.pretokenize import DataInputs, plain_inputs, resolve_inputs, store_for, with_heading
@@ -60,6 +61,11 @@ def seal(run: RunConfig, report: Reporter) -> TokenStore:
     store = seal_parts(run.data, inputs, shared, run.store, report, expert=run.expert)
     tell_overlap(store.stats, inputs.cases, report)
     return store
+
+
+def parts_done(store: Path) -> int:
+    """Return how many pieces of work are done in the parts of a folder of stores."""
+    return sum(1 for _ in store.glob(f"{PARTS}*/*-*.json"))
 
 
 def _shared(run: RunConfig, part: Part, report: Reporter) -> tuple[DataInputs, SharedWork, bool]:
