@@ -86,7 +86,7 @@ def test_parts_are_told_and_sealed(tmp_path: Path, model: Path) -> None:
     (sealed,) = pretokenize("-m", manifest, "--output", tmp_path / "many", "--seal")
     assert (sealed["status"], sealed["key"], sealed["tokens"]) == ("built", whole["key"], whole["tokens"])
     (late,) = pretokenize("-m", manifest, "--output", tmp_path / "many", "--part", "1/2")
-    assert (late["status"], late["path"]) == ("sealed", sealed["path"])
+    assert (late["status"], late["path"]) == ("hit", sealed["path"])
     told = CliRunner().invoke(
         app, ["pretokenize", "-m", str(manifest), "--output", str(tmp_path / "new"), "--part", "1/1"]
     )

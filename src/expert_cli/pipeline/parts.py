@@ -12,10 +12,18 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.sources.data_rows import input_column
 from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.store.build import TokenStore, build_part, seal_parts
-from expert_cli.data.store.inspect import PARTS
+from expert_cli.data.store.inspect import PARTS, has_stores
 from expert_cli.data.store.parts import Part, SharedWork
 from expert_cli.pipeline.overlap import own_cases, tell_overlap
-from expert_cli.pipeline.pretokenize import DataInputs, plain_inputs, resolve_inputs, store_for, with_heading
+from expert_cli.pipeline.pretokenize import (
+    DataInputs,
+    explain,
+    headed,
+    plain_inputs,
+    resolve_inputs,
+    store_for,
+    with_heading,
+)
 from expert_cli.utils.reporter import Reporter
 
 _HEADING = "heading"
@@ -23,7 +31,7 @@ _HEADING = "heading"
 
 @dataclass(frozen=True)
 class PartReport:
-    """What `pretokenize --part` tells. status: "built", or "sealed" where the parts are a store already."""
+    """What `pretokenize --part` tells. status: "built", or "hit" where the store is there already."""
 
     expert: str
     path: Path
@@ -42,8 +50,8 @@ def build_store_part(run: RunConfig, part: Part, report: Reporter) -> PartReport
     """Build one part of a run's token store. Raises what building the store raises."""
     started = time.monotonic()
     inputs, shared, heads_input = _shared(run, part, report)
-    if sealed := shared.sealed():
-        return PartReport(run.expert, run.store / sealed[:12], part, "sealed", {}, 0.0)
+    if home := _store_there(run, inputs, shared):
+        return PartReport(run.expert, home, part, "hit", {}, 0.0)
     shared.begin(run.expert)
     if heads_input:
         find = input_column
@@ -55,7 +63,7 @@ def build_store_part(run: RunConfig, part: Part, report: Reporter) -> PartReport
 def seal(run: RunConfig, report: Reporter) -> TokenStore:
     """Make a run's token store of its parts. Raises IntegrityError: a part is missing, of another store, or damaged."""
     inputs, shared, _ = _shared(run, Part(1, 1), report)
-    if shared.sealed():
+    if _store_there(run, inputs, shared):
         return store_for(run, resolve_inputs(run, report), report, locked=True)
     inputs = _with_heading(inputs, run, shared)
     store = seal_parts(run.data, inputs, shared, run.store, report, expert=run.expert)
@@ -66,6 +74,16 @@ def seal(run: RunConfig, report: Reporter) -> TokenStore:
 def parts_done(store: Path) -> int:
     """Return how many pieces of work are done in the parts of a folder of stores."""
     return sum(1 for _ in store.glob(f"{PARTS}*/*-*.json"))
+
+
+def _store_there(run: RunConfig, inputs: DataInputs, shared: SharedWork) -> Path | None:
+    """Where the store of these inputs is, if it is there and that can be told without reading the data."""
+    if sealed := shared.sealed():
+        return run.store / sealed[:12]
+    if not has_stores(run.store) or not inputs.hashes.knows(inputs.located.files()):
+        return None
+    found = explain(run, headed(inputs, run))
+    return found.path if found.state.state == "hit" else None
 
 
 def _shared(run: RunConfig, part: Part, report: Reporter) -> tuple[DataInputs, SharedWork, bool]:

@@ -56,7 +56,7 @@ class DataInputs(StoreInputs):
 def resolve_inputs(run: RunConfig, report: Reporter) -> DataInputs:
     """Locate data and base model. Raises InputError, EnvironmentProblem, IntegrityError."""
     inputs, heads_input = plain_inputs(run, report)
-    return _headed(inputs, run) if heads_input else inputs
+    return headed(inputs, run) if heads_input else inputs
 
 
 def plain_inputs(run: RunConfig, report: Reporter) -> tuple[DataInputs, bool]:
@@ -84,7 +84,7 @@ def training_inputs(run: RunConfig, report: Reporter) -> DataInputs:
     return inputs
 
 
-def _headed(inputs: DataInputs, run: RunConfig) -> DataInputs:
+def headed(inputs: DataInputs, run: RunConfig) -> DataInputs:
     """Return the inputs with the heading that the input gets by its column's name, which the last row may be the first to tell.
 
     Where a store of this data lies that was built with a heading, all rows have been read for it already.

@@ -134,6 +134,10 @@ def test_slurm_puts_a_job_back_as_often_as_its_exit_codes_say(cluster: Cluster) 
 def test_slurm_starts_a_process_a_gpu_that_knows_its_place(cluster: Cluster) -> None:
     assert cluster.sbatch(written("slurm", 2, 2), ENDS="0,0,0,0") == 0
     calls = cluster.calls("expert-cli")
+    parts = [["pretokenize", "--manifest", "manifest.json", "--part", f"{n}/2"] for n in (1, 2)]
+    assert sorted(words[:-1] for words in calls[:2]) == parts
+    assert calls[2][:-1] == ["pretokenize", "--manifest", "manifest.json", "--seal"]
+    calls = calls[2:]
     assert [words[0] for words in calls] == ["pretokenize"] + 4 * ["train"]
     assert sorted((words[-1]["RANK"], words[-1]["LOCAL_RANK"]) for words in calls[1:]) == [
         ("0", "0"),

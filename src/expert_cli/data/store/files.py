@@ -216,6 +216,11 @@ class FileHashCache:
         except (OSError, ValueError, KeyError, TypeError):
             return
 
+    def knows(self, paths: Sequence[Path]) -> bool:
+        """Whether no file has to be read for its hash."""
+        remembered = ((path, self.known.get(str(path.resolve()))) for path in paths)
+        return all(seen is not None and seen[:-1] == stamp(path) for path, seen in remembered)
+
     def sha256(self, path: Path, *, again: bool = False) -> str:
         """Return a file's hash, read anew if the file changed since it was remembered (or if asked `again`)."""
         seen = stamp(path)
