@@ -74,7 +74,7 @@ def write_weights(folder: Path) -> dict[str, Any]:
     lines(folder / "a.jsonl", pairs(70))
     pq.write_table(pa.Table.from_pylist(pairs(90, start=50)), folder / "b.parquet", row_group_size=13)
     tasks = {"a": {"train": "a.jsonl", "weight": 2.5}, "b": {"train": "b.parquet", "weight": 0.4}}
-    return {"type": "multi_task", "tasks": tasks, "validation_split": 0.1}
+    return {"type": "multi_task", "tasks": tasks, "validation_split": 0.1, "filters": {"deduplicate": "row"}}
 
 
 def write_many_files(folder: Path) -> dict[str, Any]:
@@ -152,6 +152,22 @@ def test_parts_make_the_store_of_one_process(way: str, count: int, tmp_path: Pat
     assert contents(tmp_path / "many") == expected
 
 
+def test_rows_that_a_late_column_makes_bad_are_bad_in_every_part(tmp_path: Path, model: Path) -> None:
+    rows = [{"question": row["instruction"], "output": row["output"]} for row in pairs(200)]
+    rows[120:] = [{**row, "instruction": "Say it."} for row in rows[120:]]
+    lines(tmp_path / "train.jsonl", rows)
+    manifest = project(tmp_path, model, {"path": "train.jsonl"})
+    told = []
+    for build in (
+        lambda: expert_cli.pretokenize(manifest, output=tmp_path / "one"),
+        lambda: expert_cli.build_part(manifest, "2/3", output=tmp_path / "many"),
+    ):
+        with pytest.raises(InputError, match="120 of 200 rows are bad") as raised:
+            build()
+        told.append(raised.value.as_json())
+    assert told[0] == told[1]
+
+
 def test_parts_that_run_at_once_do_everything_once(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,8 +227,9 @@ def test_a_missing_part_is_named(tmp_path: Path, model: Path) -> None:
 def test_parts_of_other_data_are_named(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, write_lines(tmp_path))
     expert_cli.build_part(manifest, "1/1", output=tmp_path / "many")
-    lines(tmp_path / "train.jsonl", pairs(151))
-    with pytest.raises(IntegrityError, match=r"are of another: train data: "):
+    (parts_then,) = (tmp_path / "many").glob(".parts-*")
+    lines(tmp_path / "train.jsonl", pairs(150)[::-1])  # of the same size
+    with pytest.raises(IntegrityError, match=rf"those in {parts_then} are of another: train data: "):
         expert_cli.seal_store(manifest, output=tmp_path / "many")
 
 
