@@ -4,7 +4,7 @@
 
 Rows are the Python sources of the installed packages, over and over, each row with a number of its own. Every process is
 started anew, with its own tokenizer; the clock runs from the first start to the sealed and verified store, imports included.
-peak_mb: of the largest process. All ways have to give the same store, file for file, or the script fails.
+peak_mb: resident memory of the largest process, pages of mapped files included. All ways have to give the same store, file for file, or the script fails.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def main() -> None:
         expected: dict[str, Any] | None = None
         for way in options.ways.split(","):
             store = folder / f"store-{way}"
-            seconds, peak, steps = build(way, manifest, store, options.parts, options.at_once)
+            seconds, steps = build(way, manifest, store, options.parts, options.at_once)
             files = stored(store)
             if expected not in (None, files):
                 sys.exit(f"{way}: another store than before")
             expected = files
-            told = ", ".join(f"{name} {spent:.0f} s" for name, spent in steps)
-            print(f"{way}: {seconds:.0f} s, {size / 1e6 / seconds:.1f} MB/s, peak_mb {peak:.0f} ({told})", flush=True)
+            told = ", ".join(f"{name} {spent:.0f} s, peak_mb {peak:.0f}" for name, spent, peak in steps)
+            print(f"{way}: {seconds:.0f} s, {size / 1e6 / seconds:.1f} MB/s ({told})", flush=True)
             shutil.rmtree(store)
 
 
@@ -85,8 +85,8 @@ def write_manifest(folder: Path) -> Path:
 
 def build(
     way: str, manifest: Path, store: Path, parts: int, at_once: int
-) -> tuple[float, float, list[tuple[str, float]]]:
-    """Build the store in one way; return seconds, the peak of the largest process in MB, and the seconds of each step."""
+) -> tuple[float, list[tuple[str, float, float]]]:
+    """Build the store in one way; return the seconds, and of each step its seconds and the peak of its largest process in MB."""
     command = [
         sys.executable,
         "-m",
@@ -106,12 +106,12 @@ def build(
             ("seal", [[*command, "--seal"]]),
         ],
     }[way]
-    started, peak, spent = time.monotonic(), 0.0, []
+    started, spent = time.monotonic(), []
     for name, commands in steps:
         begun = time.monotonic()
-        peak = max([peak, *ended(commands, at_once)])
-        spent.append((name, time.monotonic() - begun))
-    return time.monotonic() - started, peak, spent
+        peak = max(ended(commands, at_once))
+        spent.append((name, time.monotonic() - begun, peak))
+    return time.monotonic() - started, spent
 
 
 def ended(commands: Sequence[Sequence[str]], at_once: int) -> Iterator[float]:

@@ -12,7 +12,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.inspect import has_stores
 from expert_cli.data.store.parts import Part
-from expert_cli.errors import EnvironmentProblem, ExpertError
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.pipeline.parts import parts_done, seal
 from expert_cli.pipeline.pretokenize import explain, resolve_inputs, store_for
 from expert_cli.utils.reporter import Reporter
@@ -33,6 +33,8 @@ def build_on_ray(
     the one that this machine is of. Raises EnvironmentProblem: no Ray, no cluster, a part that was lost too often; and what
     building a part raises.
     """
+    if not address:
+        raise InputError("--ray needs an address", "Write --ray auto, --ray local, or the address of a cluster.")
     if has_stores(run.store):
         inputs = resolve_inputs(run, report)
         if explain(run, inputs).state.state == "hit":

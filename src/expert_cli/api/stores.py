@@ -66,7 +66,9 @@ def pretokenize(
 
     overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
     place = {"output": output, "own_folder": own_folder, "dataset": dataset, "base_model": base_model}
-    built = _built_on_ray(manifest, overrides, {**place, "offline": offline}, ray, reporter) if ray else None
+    built = (
+        _built_on_ray(manifest, overrides, {**place, "offline": offline}, ray, reporter) if ray is not None else None
+    )
     run, inputs = _inputs(manifest, overrides, output, stage, threads, reporter, own_folder=own_folder)
     from expert_cli.pipeline.pretokenize import describe, store_for
     from expert_cli.pipeline.shown_documents import shown_documents
@@ -162,11 +164,16 @@ def explain_store(
 def _built_on_ray(
     manifest: FilePath, overrides: Overrides, place: Mapping[str, Any], address: str, reporter: Reporter
 ) -> TokenStore:
+    """Build on Ray, whose tasks have working folders of their own: paths of this machine are handed on in full."""
     run = _run(manifest, overrides, place["output"], 0, own_folder=place["own_folder"])
     from expert_cli.api.ray_parts import build_on_ray
 
-    absolute = {**place, "output": run.store} if place["output"] is not None else place
-    return build_on_ray(run, Path(manifest).resolve(), {**absolute, "own_folder": False}, address, reporter)
+    names = {name: place[name] for name in ("dataset", "base_model")}
+    full = {
+        name: str(Path(given).resolve()) if given and Path(given).exists() else given for name, given in names.items()
+    }
+    options = {**full, "output": run.store if place["output"] is not None else None, "offline": place["offline"]}
+    return build_on_ray(run, Path(manifest).resolve(), options, address, reporter)
 
 
 def _inputs(

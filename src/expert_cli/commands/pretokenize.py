@@ -88,7 +88,8 @@ def pretokenize(
     }
     of_a_store |= {"--stage": stage, "--ray": ray}
     _require_alone({"--part": part, "--seal": seal}, of_a_store)
-    _require_alone({"--ray": ray}, {"--explain": explain, "--force": force, "--stage": stage, "--threads": threads})
+    of_one = {"--explain": explain, "--force": force, "--verify": verify, "--stage": stage, "--threads": threads}
+    _require_alone({"--ray": ray}, of_one)
     manifests = sorted(experts.glob("*/manifest.json")) if every else manifest or []
     if every and not manifests:
         raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
@@ -109,7 +110,7 @@ def pretokenize(
     how |= {"documents": show, "threads": threads, "ray": ray}
     for path in manifests:
         try:
-            if part:
+            if part is not None:
                 built = api.build_part(path, part, **where, threads=threads)
                 rows.append(built.as_json())
                 _show_part(console, built)
@@ -158,8 +159,8 @@ def _document(
 
 def _require_alone(in_parts: Mapping[str, object], others: Mapping[str, object]) -> None:
     """Raise InputError for two ways to build in parts, or one with options for a store that one process builds."""
-    given = [name for name, value in (*in_parts.items(), *others.items()) if value]
-    if any(in_parts.values()) and len(given) > 1:
+    given = [name for name, value in (*in_parts.items(), *others.items()) if value or value == ""]
+    if given and given[0] in in_parts and len(given) > 1:
         raise InputError(
             f"{given[0]} goes without {given[1]}", "Build the store in parts first; then it is one like others."
         )

@@ -50,9 +50,9 @@ def build_store_part(run: RunConfig, part: Part, report: Reporter) -> PartReport
     """Build one part of a run's token store. Raises what building the store raises."""
     started = time.monotonic()
     inputs, shared, heads_input = _shared(run, part, report)
-    if home := _store_there(run, inputs, shared):
+    if home := _store_there(run, inputs, shared, heads_input=heads_input):
         return PartReport(run.expert, home, part, "hit", {}, 0.0)
-    shared.begin(run.expert)
+    shared.open(run.expert)
     if heads_input:
         find = input_column
         shared.share("naming the input", [_HEADING], lambda _: ({"column": find(run.data, inputs.located.train)}, {}))
@@ -62,8 +62,8 @@ def build_store_part(run: RunConfig, part: Part, report: Reporter) -> PartReport
 
 def seal(run: RunConfig, report: Reporter) -> TokenStore:
     """Make a run's token store of its parts. Raises IntegrityError: a part is missing, of another store, or damaged."""
-    inputs, shared, _ = _shared(run, Part(1, 1), report)
-    if _store_there(run, inputs, shared):
+    inputs, shared, heads_input = _shared(run, Part(1, 1), report)
+    if _store_there(run, inputs, shared, heads_input=heads_input):
         return store_for(run, resolve_inputs(run, report), report, locked=True)
     inputs = _with_heading(inputs, run, shared)
     store = seal_parts(run.data, inputs, shared, run.store, report, expert=run.expert)
@@ -76,13 +76,13 @@ def parts_done(store: Path) -> int:
     return sum(1 for _ in store.glob(f"{PARTS}*/*-*.json"))
 
 
-def _store_there(run: RunConfig, inputs: DataInputs, shared: SharedWork) -> Path | None:
+def _store_there(run: RunConfig, inputs: DataInputs, shared: SharedWork, *, heads_input: bool) -> Path | None:
     """Where the store of these inputs is, if it is there and that can be told without reading the data."""
     if sealed := shared.sealed():
         return run.store / sealed[:12]
     if not has_stores(run.store) or not inputs.hashes.knows(inputs.located.files()):
         return None
-    found = explain(run, headed(inputs, run))
+    found = explain(run, headed(inputs, run) if heads_input else inputs)
     return found.path if found.state.state == "hit" else None
 
 
@@ -94,5 +94,4 @@ def _shared(run: RunConfig, part: Part, report: Reporter) -> tuple[DataInputs, S
 
 
 def _with_heading(inputs: DataInputs, run: RunConfig, shared: SharedWork) -> DataInputs:
-    told = shared.done(_HEADING)
-    return inputs if told is None else with_heading(inputs, run, told["column"])
+    return with_heading(inputs, run, shared.told(_HEADING)["column"]) if shared.is_done(_HEADING) else inputs

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections import Counter
 from collections.abc import Mapping
@@ -34,7 +35,8 @@ def write_text(path: Path, text: str) -> None:
 def write_bytes(path: Path, raw: bytes) -> None:
     """Write a file atomically and exactly; one that was there keeps its permissions."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Processes of several machines or containers may have one number.
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         with beside.open("wb") as file:
             file.write(raw)

@@ -80,8 +80,19 @@ def cut_arrow(path: Path, size: int) -> list[int]:
     with _table_errors(path), path.open("rb") as file:
         if file.read(6) != _FILE_MAGIC:
             return [0]
-        _, batches = _opened(_mapped(file))
-        return _starts([batch.nbytes for batch in batches], size)
+        mapped = _buffer(file)
+        sizes = []
+        for batch in _opened(pa.BufferReader(mapped))[1]:
+            if not _lies_in(batch, mapped):  # compressed: what stands before a piece would be unpacked to be counted
+                return [0]
+            sizes.append(batch.nbytes)
+        return _starts(sizes, size)
+
+
+def _lies_in(batch: pa.RecordBatch, mapped: Any) -> bool:
+    """Whether the values of a batch are those of the file, not copies."""
+    buffers = [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None and buffer.size]
+    return all(mapped.address <= buffer.address < mapped.address + mapped.size for buffer in buffers)
 
 
 def _starts(sizes: Sequence[int], size: int) -> list[int]:
@@ -102,14 +113,14 @@ def count_parquet_rows(file: io.BufferedReader) -> Iterator[int]:
 
 
 def count_arrow_rows(file: io.BufferedReader) -> Iterator[int]:
-    _, batches = _opened(_mapped(file))
+    _, batches = _opened(pa.BufferReader(_buffer(file)))
     for batch in batches:
         yield batch.num_rows
 
 
-def _mapped(file: io.BufferedReader) -> pa.NativeFile:
+def _buffer(file: io.BufferedReader) -> Any:
     """The file, mapped: of what is only counted the headers of the batches are touched alone."""
-    return pa.BufferReader(pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
+    return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def _opened(file: pa.NativeFile, piece: Piece | None = None) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:

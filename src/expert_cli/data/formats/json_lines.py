@@ -12,6 +12,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -78,9 +79,9 @@ def read_blocks(piece: Piece, columns: ColumnFilter, limit: int) -> Iterator[Blo
         # What lies behind the limit must not be looked at, so only whole pieces are read column by column.
         texts = reader.read(lines) if lines.count <= limit else None
         if texts is None:
-            block = Block.of_rows(list(islice(_rows(lines, columns), limit)))
+            block = replace(Block.of_rows(list(islice(_rows(lines, columns), limit))), lines=lines.count)
         else:
-            block = Block(lines.count, texts, partial(_rows, lines, columns), lines.place)
+            block = Block(lines.count, texts, partial(_rows, lines, columns), lines.place, lines.count)
         yield block
         limit -= block.count
         if not limit:

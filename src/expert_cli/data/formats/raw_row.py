@@ -26,6 +26,11 @@ class Piece(NamedTuple):
     stop: int = sys.maxsize
     lines: int = 0
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of its file."""
+        return self.start == 0 and self.stop == sys.maxsize
+
 
 Pieces = tuple[Piece, ...]
 """What is read at a time: whole files that are small, or one piece of a file."""
@@ -44,13 +49,15 @@ class Block:
     """Consecutive rows of a file.
 
     texts: of each column of interest one text (or None) a row, valid Unicode; None where the rows hold anything else. raw:
-    reads the same rows one by one. place: where the row of a number stands, counted from 0 in the block.
+    reads the same rows one by one. place: where the row of a number stands, counted from 0 in the block. lines: how many lines
+    of its file the block is, 0 where rows are told by another number.
     """
 
     count: int
     texts: Texts | None
     raw: Callable[[], Iterable[RawRow]]
     place: Callable[[int], str]
+    lines: int = 0
 
     @classmethod
     def of_rows(cls, rows: Sequence[RawRow]) -> Block:
@@ -63,7 +70,11 @@ class Block:
             return self
         texts = self.texts and {name: column[count:] for name, column in self.texts.items()}
         return Block(
-            self.count - count, texts, lambda: islice(self.raw(), count, None), lambda n: self.place(count + n)
+            self.count - count,
+            texts,
+            lambda: islice(self.raw(), count, None),
+            lambda n: self.place(count + n),
+            self.lines,
         )
 
 

@@ -42,8 +42,8 @@ def read_document_blocks(piece: Piece, columns: ColumnFilter, limit: int) -> Ite
             else RawRow(lines.place(at), dict.fromkeys(names, text))
             for (at, _), text in zip(numbered, texts, strict=True)
         ]
-        if rows:
-            yield replace(Block.of_rows(rows), texts=None if None in texts else dict.fromkeys(names, texts))
+        told = None if None in texts or not texts else dict.fromkeys(names, texts)
+        yield replace(Block.of_rows(rows), texts=told, lines=lines.count)
         limit -= len(rows)
         if not limit:
             return

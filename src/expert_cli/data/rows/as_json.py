@@ -16,7 +16,7 @@ from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.cache import RowCache
 from expert_cli.data.rows.columnar import RowReport
 from expert_cli.data.rows.columns import Columns, TurnNames
-from expert_cli.data.rows.look import Judge, PieceLook
+from expert_cli.data.rows.look import Held, Judge, PieceLook
 from expert_cli.data.rows.scan import SourcePieces
 from expert_cli.data.rows.selected import RowSelection, Section, SelectedSource
 from expert_cli.data.rows.validation import WeightValues
@@ -24,19 +24,18 @@ from expert_cli.errors import InputError
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 
 Arrays = Mapping[str, NDArray[Any]]
-NO_CACHE = RowCache((), -1)
 
 
 def cut_as_json(cut: SourcePieces, files: Sequence[Path]) -> dict[str, Any]:
     """Return how a source of these files is cut."""
-    pieces = [[_pieces_as_json(some, files), rows.start, rows.stop] for some, rows in cut.pieces]
-    return {"pieces": pieces, "start": cut.start, "names": list(cut.names)}
+    held = [[_pieces_as_json(one.pieces, files), one.rows.start, one.rows.stop, one.size] for one in cut.held]
+    return {"held": held, "start": cut.start, "names": list(cut.names)}
 
 
 def cut_of(told: Mapping[str, Any], files: Sequence[Path]) -> SourcePieces:
     """Return what `cut_as_json` told."""
-    pieces = tuple((_pieces_of(some, files), range(start, stop)) for some, start, stop in told["pieces"])
-    return SourcePieces(pieces, told["start"], tuple(told["names"]))
+    held = tuple(Held(_pieces_of(some, files), range(start, stop), size) for some, start, stop, size in told["held"])
+    return SourcePieces(held, told["start"], tuple(told["names"]))
 
 
 def _pieces_as_json(pieces: Pieces, files: Sequence[Path]) -> list[list[int]]:
@@ -62,9 +61,9 @@ def look_as_json(look: PieceLook) -> tuple[dict[str, Any], Arrays]:
     return told, {"kept": look.kept, **numbers}
 
 
-def look_of(told: Mapping[str, Any], arrays: Arrays, judge: Judge, pieces: Pieces, rows: range) -> PieceLook:
+def look_of(told: Mapping[str, Any], arrays: Arrays, judge: Judge, held: Held) -> PieceLook:
     """Return what `look_as_json` told of these pieces."""
-    look = PieceLook(pieces, rows, NO_CACHE, judge.rare, told["names"])
+    look = PieceLook(*held, RowCache((), -1), judge.rare, told["names"])
     try:
         look.columns = judge.columns(look.names)
     except InputError:  # the names of all pieces may tell
@@ -104,7 +103,14 @@ def selection_as_json(selection: RowSelection) -> tuple[dict[str, Any], Arrays]:
 
 def _source_as_json(source: SelectedSource) -> dict[str, Any]:
     sections = [
-        [_pieces_as_json(one.pieces, source.located.files), one.rows.start, one.rows.stop, one.first, one.count]
+        [
+            _pieces_as_json(one.pieces, source.located.files),
+            one.rows.start,
+            one.rows.stop,
+            one.first,
+            one.count,
+            one.size,
+        ]
         for one in source.sections
     ]
     return {"columns": asdict(source.columns), "start": source.start, "sections": sections}
@@ -141,8 +147,8 @@ def _sources_of(
             source["start"],
             copies(f"{split}-{number}"),
             tuple(
-                Section(_pieces_of(pieces, place.files), range(start, stop), first, count, NO_CACHE)
-                for pieces, start, stop, first, count in source["sections"]
+                Section(_pieces_of(pieces, place.files), range(start, stop), first, count, size, RowCache((), -1))
+                for pieces, start, stop, first, count, size in source["sections"]
             ),
             schema_prompt,
         )

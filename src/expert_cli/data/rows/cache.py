@@ -38,11 +38,11 @@ class Unchanged:
 class RowCache:
     """The checked blocks of a piece of a source, as long as they fit; `size` in bytes."""
 
-    def __init__(self, files: Sequence[Path], room: int) -> None:
-        """Begin before the files are read; `room`: how many bytes the rows may take. Files larger than that are not tried."""
+    def __init__(self, files: Sequence[Path], room: int, size: int = 0) -> None:
+        """Begin before the files are read; room: how many bytes the rows may take. What is of a larger size is not tried."""
         self._unchanged = Unchanged(files)
-        self.room = room
-        self._blocks: list[Checked] | None = [] if self._unchanged.bytes() <= room else None
+        self._room = room
+        self._blocks: list[Checked] | None = [] if size <= room else None
         self.size = 0
 
     def add(self, checked: Checked) -> None:
@@ -51,8 +51,12 @@ class RowCache:
             return
         self.size += checked.rows.memory()
         self._blocks.append(checked)
-        if self.size > self.room:
-            self._blocks, self.size = None, 0
+        if self.size > self._room:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Keep no rows."""
+        self._blocks, self.size = None, 0
 
     def blocks(self) -> list[Checked] | None:
         """Return the blocks; None if they did not fit, or if a file is not what it was, and has to be read again."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,14 +66,15 @@ class Judge:
 class PieceLook:
     """What was seen of pieces of a source that are read together.
 
-    rows: which of their rows were looked at. rare: see `Judge`. names: of all columns. columns: those that were read; None: the
-    names do not tell. kept: bool [rows], whether each is good and passes the filters of length. ranks, digests: 16 bytes for
-    each of these, where asked for. fields: of messages, that nothing reads. refused: how many rows are bad by the template
-    alone. cache: the good rows, where they are few. lines: how many there are, where a piece of the same file follows.
+    rows: which of their rows were looked at. size: about how many bytes they are. rare: see `Judge`. names: of all columns.
+    columns: those that were read; None: the names do not tell. kept: bool [rows], whether each is good and passes the filters
+    of length. ranks, digests: 16 bytes for each of these, where asked for. fields: of messages, that nothing reads. refused:
+    how many rows are bad by the template alone. cache: the good rows, where they are few. lines: how many of a file were read.
     """
 
     pieces: Pieces
     rows: range
+    size: int
     cache: RowCache
     rare: frozenset[str]
     names: list[str] = field(default_factory=list)
@@ -112,19 +114,24 @@ def source_blocks(pieces: Sequence[Piece], names: ColumnFilter, rows: range = AL
             read += block.count
 
 
-def look_at(
-    judge: Judge, pieces: Pieces, rows: range = ALL_ROWS, *, known: Sequence[str] = (), room: int = 0
-) -> PieceLook:
-    """Judge the rows of pieces that are in `rows`. known: names of the source's other columns. room: bytes of rows to keep.
+class Held(NamedTuple):
+    """Pieces that are read together, which of their rows are in the source's slice, and about how many bytes they are."""
+
+    pieces: Pieces
+    rows: range
+    size: int
+
+
+def look_at(judge: Judge, held: Held, *, known: Sequence[str] = (), room: int = 0) -> PieceLook:
+    """Judge the rows of pieces. known: names of the source's other columns. room: bytes of rows to keep.
 
     Rows are judged by the names so far; where a later one changes the choice, all of them again, by all names.
     """
     names = judge.names(known)
     look = None
     while look is None:
-        look = _judged(
-            judge, PieceLook(pieces, rows, RowCache([piece.path for piece in pieces], room), judge.rare), names
-        )
+        cache = RowCache([piece.path for piece in held.pieces], room, held.size)
+        look = _judged(judge, PieceLook(held.pieces, held.rows, held.size, cache, judge.rare), names)
     return look
 
 
@@ -142,6 +149,7 @@ def _judged(judge: Judge, look: PieceLook, names: ColumnFilter) -> PieceLook | N
                 collections.deque(blocks, maxlen=0)  # for the rest of the names
                 return None
         look.report.read += block.count
+        look.lines += block.lines
         if look.columns:
             kept.append(_kept(judge, block, first, look.columns, look))
         elif block.texts is None:  # a row that cannot be read is bad, whatever the columns are

@@ -57,13 +57,12 @@ def validation_split(ranks: NDArray[np.uint64], share: float) -> NDArray[np.int6
     return np.sort(chosen)
 
 
-def first_ones(digests: NDArray[np.uint64], earlier: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return which of some digests, [digests, 2], are not among those `earlier`, nor among those before them."""
-    every = np.concatenate((earlier, digests))
-    order = np.lexsort((every[:, 1], every[:, 0]))  # stable: of equal ones the first comes first
-    first = np.ones(len(every), np.bool_)
-    first[order[1:]] = (np.diff(every[order], axis=0) != 0).any(axis=1)
-    return first[len(earlier) :]
+def first_ones(digests: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which of some digests, [digests, 2], are not among those before them."""
+    order = np.lexsort((digests[:, 1], digests[:, 0]))  # stable: of equal ones the first comes first
+    first = np.ones(len(digests), np.bool_)
+    first[order[1:]] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
+    return first
 
 
 def _rank(seed: int, text: str) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.config.splits import parse_split
-from expert_cli.data.formats.raw_row import Pieces
 from expert_cli.data.formats.registry import lines_in, pieces_of
 from expert_cli.data.located import Located
 from expert_cli.data.rows.columnar import RowReport
 from expert_cli.data.rows.columns import Columns
 from expert_cli.data.rows.kinds import kind_of
-from expert_cli.data.rows.look import ALL_ROWS, Judge, PieceLook, Refused, look_at, source_blocks
+from expert_cli.data.rows.look import ALL_ROWS, Held, Judge, PieceLook, Refused, look_at, source_blocks
 from expert_cli.data.rows.validation import BAD_SHARE, WeightValues
 from expert_cli.errors import InputError
 
@@ -35,12 +34,12 @@ _OTHER_TEMPLATE = 'Another base model, "prompt_template" or "chat_template_path"
 
 @dataclass(frozen=True)
 class SourcePieces:
-    """The pieces of a source that hold rows of its slice, those that are read together with their own of these.
+    """The pieces of a source that hold rows of its slice.
 
     start: the number of the first row of the slice, from 0 over the source's files. names: of columns that are known by then.
     """
 
-    pieces: tuple[tuple[Pieces, range], ...]
+    held: tuple[Held, ...]
     start: int = 0
     names: tuple[str, ...] = ()
 
@@ -80,37 +79,46 @@ def cut_source(located: Located, data: DataConfig) -> SourcePieces:
 
     Bad rows count, so that "train[:100]" is the same rows once they are mended.
     """
-    pieces = _read_together(located.files)
+    found = _read_together(located.files)
     split = parse_split(located.spec.split)
     if not split.start and not split.stop:
-        return SourcePieces(tuple((some, ALL_ROWS) for some in pieces))
+        return SourcePieces(tuple(found))
+    if len(found) == 1 and split.rows_needed is not None:
+        rows = range(int(split.start or 0), split.rows_needed)
+        return SourcePieces((found[0]._replace(rows=rows),), rows.start)
     names = Judge(located, data, None, ranked=False).names()
     room = sys.maxsize if split.rows_needed is None else split.rows_needed
     counts: list[int] = []
-    for some in pieces:
-        counts.append(sum(block.count for block, _ in source_blocks(some, names, range(room - sum(counts)))))
-    rows = split.rows(sum(counts))
-    ends = np.cumsum(counts).tolist()
-    mine = [
-        range(max(0, rows.start - end + n), min(n, rows.stop - end + n)) for n, end in zip(counts, ends, strict=True)
-    ]
-    held = tuple((some, its) for some, its in zip(pieces, mine, strict=True) if len(its))
-    return SourcePieces(held, rows.start, tuple(names.seen))
+    for one in found:
+        counts.append(sum(block.count for block, _ in source_blocks(one.pieces, names, range(room - sum(counts)))))
+    return SourcePieces(tuple(_in_slice(found, counts, rows := split.rows(sum(counts)))), rows.start, tuple(names.seen))
 
 
-def _read_together(files: Sequence[Path]) -> list[Pieces]:
+def _in_slice(found: Sequence[Held], counts: Sequence[int], rows: range) -> Iterator[Held]:
+    """Those of the pieces that hold rows of a slice, each with its own of these and with the lines before it in its file."""
+    end, path, lines = 0, Path(), 0
+    for one, count in zip(found, counts, strict=True):
+        first, *rest = one.pieces
+        path, lines = first.path, lines if first.path == path else 0
+        mine = range(max(0, rows.start - end), min(count, rows.stop - end))
+        if mine:
+            yield Held((first._replace(lines=lines), *rest), mine, one.size)
+        if end + count < rows.stop:
+            lines += lines_in(first)
+        end += count
+
+
+def _read_together(files: Sequence[Path]) -> list[Held]:
     """The pieces of files in order; small files that follow each other are read together."""
-    found: list[Pieces] = []
-    room = 0
+    found: list[Held] = []
     for path in files:
         pieces = pieces_of(path, PIECE_BYTES)
         size = path.stat().st_size
-        if len(pieces) == 1 and size <= room:
-            found[-1] += (pieces[0],)
-            room -= size
+        before = found[-1] if found else None
+        if before and len(pieces) == 1 and before.pieces[-1].is_whole and before.size + size <= PIECE_BYTES:
+            found[-1] = Held((*before.pieces, *pieces), ALL_ROWS, before.size + size)
         else:
-            found += [(piece,) for piece in pieces]
-            room = PIECE_BYTES - size if len(pieces) == 1 else 0
+            found += [Held((piece,), ALL_ROWS, size // len(pieces)) for piece in pieces]
     return found
 
 
@@ -118,15 +126,21 @@ def look_in_turn(judge: Judge, room: int) -> tuple[SourcePieces, list[PieceLook]
     """Look at the pieces of a source one after the other, each with the names and lines of those before it."""
     cut = cut_source(judge.located, judge.data)
     looks: list[PieceLook] = []
-    names, lines = list(cut.names), 0
-    for at, ((first, *rest), rows) in enumerate(cut.pieces):
-        look = look_at(judge, (first._replace(lines=lines), *rest), rows, known=names, room=room)
-        look.lines = lines_in(first)
-        follows = at + 1 < len(cut.pieces) and cut.pieces[at + 1][0][0].path == first.path
-        names, lines = look.names, lines + look.lines if follows else 0
+    names, path, lines = list(cut.names), Path(), 0
+    for held in cut.held:
+        first, *rest = held.pieces
+        lines = lines if first.path == path else first.lines
+        look = look_at(judge, held._replace(pieces=(first._replace(lines=lines), *rest)), known=names, room=room)
+        look.lines = lines_of(look)
+        names, path, lines = look.names, first.path, lines + look.lines
         room -= look.cache.size
         looks.append(look)
     return cut, looks
+
+
+def lines_of(look: PieceLook) -> int:
+    """Return how many lines the first of some pieces has; of a slice those before its rows were not looked at."""
+    return look.lines if look.rows == ALL_ROWS else lines_in(look.pieces[0])
 
 
 def scan_source(
@@ -146,23 +160,23 @@ def scan_source(
     judge = Judge(located, data, refused, ranked)
     cut, looks = look(judge, room)
     try:
-        return _scanned(judge, cut, looks, bad_share)
+        return _scanned(judge, cut, looks, bad_share, room)
     except InputError as error:
         rare = _rare_names(judge, cut, looks)
         if not rare:
             raise
         try:
-            return _scanned(replace(judge, rare=rare), cut, looks, bad_share)
+            return _scanned(replace(judge, rare=rare), cut, looks, bad_share, room)
         except _TooManyBad as again:
             raise (error if isinstance(error, _TooManyBad) and error.bad <= again.bad else again) from None
         except InputError:
             raise error from None
 
 
-def _scanned(judge: Judge, cut: SourcePieces, looks: Sequence[PieceLook], bad_share: float) -> SourceScan:
-    """The scan of a source by all names that its pieces have. Raises InputError; see `scan_source`."""
+def _scanned(judge: Judge, cut: SourcePieces, looks: list[PieceLook], bad_share: float, room: int) -> SourceScan:
+    """The scan of a source by all names that its pieces have; what is looked at again takes its place in `looks`."""
     names = list(dict.fromkeys(chain(cut.names, *(look.names for look in looks))))
-    looks = _with_lines(looks)
+    looks[:] = _with_lines(looks)
     unread: dict[str, str] = {}
     while True:
         try:
@@ -170,9 +184,7 @@ def _scanned(judge: Judge, cut: SourcePieces, looks: Sequence[PieceLook], bad_sh
         except InputError:  # the names may be those of rows that cannot be read
             _refuse_bad(judge.located, _report(looks), bad_share)
             raise
-        looks = [
-            look if (look.columns, look.rare) == (columns, judge.rare) else _again(judge, look, names) for look in looks
-        ]
+        _look_again(judge, looks, columns, names, room)
         weights = _weights(looks)
         if weights.columns(columns, str(judge.located)) == columns:
             break
@@ -189,19 +201,26 @@ def _scanned(judge: Judge, cut: SourcePieces, looks: Sequence[PieceLook], bad_sh
     return SourceScan(cut.start, looks, columns, report, kept, halves(b"".join(ranks)), halves(b"".join(digests)))
 
 
-def _again(judge: Judge, look: PieceLook, names: Sequence[str]) -> PieceLook:
-    """The look by all names, in the room that the first one had."""
-    again = look_at(judge, look.pieces, look.rows, known=names, room=look.cache.room)
-    again.lines = look.lines
-    return again
+def _look_again(judge: Judge, looks: list[PieceLook], columns: Columns, names: Sequence[str], room: int) -> None:
+    """Look by all names at what was judged by other columns. room: bytes of rows that all looks may keep."""
+    old = [at for at, look in enumerate(looks) if (look.columns, look.rare) != (columns, judge.rare)]
+    for at in old:
+        looks[at].cache.let_go()
+    room -= sum(look.cache.size for look in looks)
+    for at in old:
+        before = looks[at]
+        looks[at] = look_at(judge, Held(before.pieces, before.rows, before.size), known=names, room=room)
+        looks[at].lines = before.lines
+        room -= looks[at].cache.size
 
 
 def _with_lines(looks: Sequence[PieceLook]) -> list[PieceLook]:
     """The looks as they are once it is known how many lines stand before each piece in its file."""
     found = []
     for _, of_file in groupby(looks, lambda look: look.pieces[0].path):
-        lines = 0
+        lines = -1
         for look in of_file:
+            lines = look.pieces[0].lines if lines < 0 else lines
             found.append(look if look.pieces[0].lines == lines else look.moved(lines))
             lines += look.lines
     return found

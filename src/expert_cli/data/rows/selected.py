@@ -28,13 +28,14 @@ class Section:
     """Pieces of a source that are read together.
 
     rows: which of their rows are in the slice; first: the number that the first of them has there; count: how many these are.
-    kept: the good rows, where they are few; their numbers count from the first.
+    size: about how many bytes are read. kept: the good rows, where they are few; their numbers count from the first.
     """
 
     pieces: Pieces
     rows: range
     first: int
     count: int
+    size: int
     kept: RowCache
 
 
@@ -95,10 +96,15 @@ class Reading(NamedTuple):
     turn: int
     section: Section
 
+    @property
+    def taken(self) -> NDArray[np.bool_]:
+        """Whether each row of the section is read."""
+        first = self.section.first
+        return self.source.copies[first : first + self.section.count] > self.turn
+
     def rows(self) -> Iterator[Rows]:
         """Yield these rows; raises what `SelectedSource.rows` does."""
-        first = self.section.first
-        yield from self.source.rows(self.section, self.source.copies[first : first + self.section.count] > self.turn)
+        yield from self.source.rows(self.section, self.taken)
 
 
 def readings(sources: Sequence[SelectedSource]) -> list[Reading]:

@@ -81,48 +81,58 @@ def _select_from(
     """
     total = RowReport()
     selected: list[SelectedSource] = []
-    ranks = seen = np.empty((0, 2), np.uint64)
-    for number, located in enumerate(sources):
-        scan = scan_of(located, ranked=ranked, room=room)
-        room -= sum(look.cache.size for look in scan.looks)
-        kind = kind_of(scan.columns)
-        first = kind_of(selected[0].columns) if selected else kind
-        if kind.answer_role != first.answer_role:
-            raise InputError(
-                f"{located}: rows are {kind.kind} ({scan.report.mapping}), those of {sources[0]} are {first.kind}",
-                f"Train on rows of one kind: {', '.join(KINDS)}.",
-            )
+    ranks = [np.empty((0, 2), np.uint64)]
+    scans = _scans(sources, scan_of, ranked=ranked, room=room)
+    ends = np.cumsum([len(scan.digests) for scan in scans])[:-1]
+    new = np.split(first_ones(np.concatenate([scan.digests for scan in scans])), ends)
+    for number, (located, scan) in enumerate(zip(sources, scans, strict=True)):
         source = _source(scan, located, data)
         if data.filters.repeated:
-            scan, seen = _without_repeats(scan, source, data, seen)
+            scan = _without_repeats(scan, source, data, new[number])  # noqa: PLW2901  the same scan, less its repeats
         good = _good_rows(scan, located)
         others = sum(map(len, selected))
         weight = _replayed(located, good, others, reporter) if located.spec.share else _weight(located.spec, good)
         source.copies[scan.kept] = repeat_counts(good, weight, data.seed, str(number)) * np.int32(located.spec.repeat)
         selected.append(source)
         if ranked:
-            ranks = np.concatenate((ranks, scan.ranks[source.copies[scan.kept] > 0]))
+            ranks.append(scan.ranks[source.copies[scan.kept] > 0])
         _tell(located, good, scan.report, reporter)
         total.add(scan.report)
-    return tuple(selected), total, ranks
+    return tuple(selected), total, np.concatenate(ranks)
+
+
+def _scans(
+    sources: Sequence[Located], scan_of: Callable[..., SourceScan], *, ranked: bool, room: int
+) -> list[SourceScan]:
+    """The scans of sources. Raises InputError: they are of different kinds."""
+    scans: list[SourceScan] = []
+    for located in sources:
+        scan = scan_of(located, ranked=ranked, room=room)
+        room -= sum(look.cache.size for look in scan.looks)
+        kind = kind_of(scan.columns)
+        first = kind_of(scans[0].columns) if scans else kind
+        if kind.answer_role != first.answer_role:
+            raise InputError(
+                f"{located}: rows are {kind.kind} ({scan.report.mapping}), those of {sources[0]} are {first.kind}",
+                f"Train on rows of one kind: {', '.join(KINDS)}.",
+            )
+        scans.append(scan)
+    return scans
 
 
 def _source(scan: SourceScan, located: Located, data: DataConfig) -> SelectedSource:
     """A source of which no row is taken yet."""
     ends = np.cumsum([len(look.kept) for look in scan.looks]).tolist()
     sections = tuple(
-        Section(look.pieces, look.rows, end - len(look.kept), len(look.kept), look.cache)
+        Section(look.pieces, look.rows, end - len(look.kept), len(look.kept), look.size, look.cache)
         for look, end in zip(scan.looks, ends, strict=True)
     )
     copies = np.zeros(len(scan.kept), np.int32)
     return SelectedSource(located, scan.columns, scan.start, copies, sections, data.schema_prompt)
 
 
-def _without_repeats(
-    scan: SourceScan, source: SelectedSource, data: DataConfig, seen: NDArray[np.uint64]
-) -> tuple[SourceScan, NDArray[np.uint64]]:
-    """The scan without the rows that repeat earlier ones, and the digests of all other rows; `seen`: of those before it."""
-    new = first_ones(scan.digests, seen)
+def _without_repeats(scan: SourceScan, source: SelectedSource, data: DataConfig, new: NDArray[np.bool_]) -> SourceScan:
+    """The scan without the rows that repeat earlier ones; new: which of the good ones do not."""
     repeats = np.flatnonzero(scan.kept)[~new]
     for section in source.sections:
         examples = np.isin(np.arange(section.first, section.first + section.count), repeats[:MOST_LEFT_OUT])
@@ -134,7 +144,7 @@ def _without_repeats(
     kept = scan.kept.copy()
     kept[repeats] = False
     ranks = scan.ranks[new] if len(scan.ranks) else scan.ranks
-    return replace(scan, kept=kept, ranks=ranks), np.concatenate((seen, scan.digests[new]))
+    return replace(scan, kept=kept, ranks=ranks)
 
 
 def _good_rows(scan: SourceScan, located: Located) -> int:

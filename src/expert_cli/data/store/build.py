@@ -21,7 +21,7 @@ from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.inspect import StoreState, has_stores, inspect_store, left_unread, read_stats, store_kind
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.part_build import PartBuild
-from expert_cli.data.store.parts import SharedWork
+from expert_cli.data.store.parts import Part, SharedWork
 from expert_cli.data.store.token_store import Contents, build
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
@@ -136,33 +136,29 @@ def seal_parts(
     started = time.monotonic()
     files = Unchanged(inputs.located.files())
     parts = PartBuild(data, inputs, shared, report)
-    if missing := parts.missing():
-        raise IntegrityError(*_missing(parts, missing))
+    lacks, lacking = parts.missing()
+    if lacks:
+        raise IntegrityError(*_missing(shared, lacks, lacking))
     with report.progress("hashing the sources", None):
         key, state = store_state(data, inputs, folder)
     contents = Contents(parts.build.splits, parts.shards, parts.stats, files.require, expert)
     home = build(folder, key, contents, inputs.hashes, report)
-    shared.end(key.sha256)
+    shared.seal(key.sha256)
     return TokenStore(home, "built", state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())
 
 
-def _missing(build_: PartBuild, names: Sequence[str]) -> tuple[str, str]:
+def _missing(shared: SharedWork, lacks: str, lacking: Sequence[Part]) -> tuple[str, str]:
     """What to say of parts that are not there, and what to do."""
-    shared, do = build_.shared, "pretokenize --part i/N for every i up to N, with the same manifest and options"
-    if not shared.folder.is_dir():
-        told = f"{shared.folder.parent}: there are no parts of this token store"
-        if others := shared.others():
-            told += f"; those in {others[0]} are of another: {'; '.join(others[1:])}"
-        return told, f"Run {do}; then seal again."
-    if lacking := build_.lacking(names):
-        told = (
-            f"{shared.folder}: part {', '.join(map(str, lacking))} of the token store is not whole, it lacks {names[0]}"
-        )
-        return told, f"Run {', '.join(f'pretokenize --part {part}' for part in lacking)} again; then seal."
-    return (
-        f"{shared.folder}: {len(names)} pieces are not built, the first one is {names[0]}",
-        f"Run {do}; then seal again.",
-    )
+    do = "pretokenize --part i/N for every i up to N, with the same manifest and options"
+    told = f"{shared.folder.parent}: there are no parts of this token store"
+    if shared.folder.is_dir():
+        which = f"part {', '.join(map(str, lacking))} of the token store is not whole: " if lacking else ""
+        told = f"{shared.folder}: {which}{lacks}"
+    if others := shared.others():
+        told += f"; the parts in {others[0]} are of another: {'; '.join(others[1:])}"
+    if lacking:
+        do = ", ".join(f"pretokenize --part {part}" for part in lacking)
+    return told, f"Run {do}; then seal again."
 
 
 def foreign_store(folder: Path) -> Path | None:

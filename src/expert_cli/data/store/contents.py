@@ -66,7 +66,18 @@ class StoreBuild:
     @property
     def splits(self) -> tuple[Split, ...]:
         """The splits that the store gets, what evaluates first: it is looked for in the rows that train."""
-        return ("validation", "train") if self.located.validation or self.data.validation_share else ("train",)
+        return ("validation", "train") if self.located.validation or self.splits_rows else ("train",)
+
+    @property
+    def splits_rows(self) -> bool:
+        """Whether the rows that evaluate are split off those that train."""
+        return bool(self.data.validation_share) and not self.located.validation
+
+    def begin_again(self, split: Split, overlaps: dict[str, Overlap]) -> None:
+        """Forget what was counted of a split. overlaps: what is looked for in its rows."""
+        self.forms[split] = {}
+        self.overlaps = overlaps
+        self.found = []
 
     def stream(self, split: Split) -> DocumentStream:
         """Return what encodes a split, and keeps what is counted of it here."""

@@ -23,11 +23,13 @@ from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.asked import Asked
 from expert_cli.data.rows.columns import COLUMN_RULE, FIRST_COLUMN_RULE
 from expert_cli.data.rows.overlap import digest_of
+from expert_cli.data.rows.scan import PIECE_BYTES
 from expert_cli.data.schema_prompt.rank import SCHEMA_PROMPT_RULE
 from expert_cli.data.sources.hub import refuse_damaged
 from expert_cli.data.store.files import FORMAT, FileHashCache
 from expert_cli.data.templates.template import Template
 from expert_cli.data.templates.trained import TrainedTurns
+from expert_cli.data.tokenize.stream import SHARD_RULE
 from expert_cli.utils.redaction import redacted
 from expert_cli.utils.text import change
 
@@ -99,8 +101,10 @@ def _sha256(hash_cache: FileHashCache, path: Path) -> str:
 
 
 def _stamp(path: Path) -> str:
-    facts = path.stat()
-    return f"{path.name} {facts.st_size} {facts.st_mtime_ns}"
+    facts, blob = path.stat(), path.resolve()
+    # A file of the hub client's cache is named by its content; its time is that of the download.
+    when = blob.name if blob.parent.name == "blobs" else str(facts.st_mtime_ns)
+    return f"{path.name} {facts.st_size} {when}"
 
 
 def _content(sources: Sequence[Located], digest: Callable[[Path], str]) -> str:
@@ -151,7 +155,8 @@ class StoreInputs:
     def plan(self, data: DataConfig) -> StoreKey:
         """Return what a store's build is made of, without reading the data: of its files name, size and time of last change."""
         parts = self._key(data, None).parts
-        return StoreKey((*parts, ("cases", digest_of(self.cases))))
+        cut = f"{SHARD_RULE}, {PIECE_BYTES}"
+        return StoreKey((*parts, ("cases", digest_of(self.cases)), ("cut", cut)))
 
     def _key(self, data: DataConfig, hash_cache: FileHashCache | None) -> StoreKey:
         masking = self.template.masking(self.kind)

@@ -1,20 +1,22 @@
-"""Work that processes of any number share, on any machines that see one folder: each piece of it is done once.
+"""Work that processes of any number share, on any machines that see one folder: each task of it is done once.
 
     .parts-<12 hex>/          named by what a store is made of, as far as that is known before its sources are hashed
-      parts.json              that, and the expert
-      <name>.json             what one piece of work gave, with a hash of itself; written last
-      <name>.npz              its arrays
+      parts.json              that, the expert, and the key of the store, once the parts are one
+      <task>.npz              what a task gave: arrays, and what is told, as JSON
+      <task>.json             the hash of that, with a hash of itself; written last
 
-Who does a piece holds its lock, which the operating system frees when its owner dies. How many processes there are is
-written nowhere: a part only says which pieces a process does first.
+Who does a task holds its lock, which the operating system frees when its owner dies. How many processes there are is
+written nowhere: a part only says which tasks a process does first.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from expert_cli.utils.reporter import Reporter
 
 ABOUT = "parts.json"
 POLL_S = 0.5
+_TOLD = "told"
 
 
 @dataclass(frozen=True)
@@ -77,11 +80,15 @@ def parts_about(folder: Path) -> tuple[str, str] | None:
         return None
 
 
+Given = tuple[Mapping[str, Any], Arrays]
+"""What a task gives: what it tells, and arrays."""
+
+
 @dataclass(frozen=True)
 class SharedWork:
     """The folder in which some processes build one store.
 
-    plan: what it is made of; work of another plan is not taken. part: which pieces this process does first.
+    plan: what it is made of; work of another plan is not taken. part: which tasks this process does first.
     """
 
     folder: Path
@@ -94,9 +101,10 @@ class SharedWork:
         """Return the folder of a plan where its stores lie."""
         return cls(store / f"{PARTS}{plan.sha256[:12]}", plan, part, report)
 
-    def begin(self, expert: str) -> None:
-        """Make the folder, unless it is there."""
-        if not (self.folder / ABOUT).exists():
+    def open(self, expert: str) -> None:
+        """Make the folder, unless it is there; once the store that its parts became is gone, they are built again."""
+        _, sealed = parts_about(self.folder) or ("", "no parts")
+        if sealed:
             write_json(self.folder / ABOUT, {"expert": expert, "plan": dict(self.plan.parts)})
 
     def sealed(self) -> str:
@@ -104,15 +112,92 @@ class SharedWork:
         _, key = parts_about(self.folder) or ("", "")
         return key if key and recorded_key(self.folder.parent / key[:12])[0] == key else ""
 
-    def end(self, key: str) -> None:
-        """Note what the parts have become, and remove them."""
+    def seal(self, key: str) -> None:
+        """Note what the parts have become, and remove what they were made of."""
         about = parse_json((self.folder / ABOUT).read_bytes())
-        remove(self.folder)
         write_json(self.folder / ABOUT, {**about, "sealed": key})
+        for path in self.folder.iterdir():
+            if path.name != ABOUT:
+                with suppress(OSError):  # another process may look at it just now
+                    remove(path)
+
+    def is_done(self, name: str) -> bool:
+        """Whether a task is done; not if what is there is of another plan or task, or damaged."""
+        return self._recorded(name) is not None
+
+    def _recorded(self, name: str) -> dict[str, Any] | None:
+        try:
+            told = read_sealed(self.folder / f"{name}.json")
+        except (OSError, ValueError):
+            return None
+        return told if told.get("plan") == self.plan.sha256 and told.get("name") == name else None
+
+    def result(self, name: str) -> Given:
+        """Return what a task gave. Raises IntegrityError: it is not there, or not as it was written."""
+        path = self.folder / f"{name}.npz"
+        recorded = self._recorded(name)
+        if recorded is None or not path.is_file() or sha256_of(path) != recorded["sha256"]:
+            raise IntegrityError(
+                f"{path}: is not what was written",
+                f"Delete {path.with_suffix('.json')}; run the parts again, then seal.",
+            )
+        with np.load(path) as found:
+            arrays = dict(found)
+        return parse_json(arrays.pop(_TOLD).tobytes()), arrays
+
+    def told(self, name: str) -> Mapping[str, Any]:
+        """Return what a task told, as `result` does."""
+        return self.result(name)[0]
+
+    def share(self, title: str, names: Sequence[str], do: Callable[[int], Given], *, all_of: bool = True) -> None:
+        """Do tasks that nobody has done, this part's own first, until all are done; all_of = False: until its own are.
+
+        A task that another process does is waited for, and done here where that process dies. do: does the task of a number.
+        """
+        own = self.part.own(len(names))
+        order = [*own, *(number for number in range(len(names)) if number not in own)] if all_of else [*own]
+        open_ = [number for number in order if not self.is_done(names[number])]
+        with self.report.progress(title, len(order), "tasks") as bar:
+            while open_:
+                left = []
+                for number in open_:
+                    if not self._try(names[number], partial(do, number)):
+                        left.append(number)
+                    bar.update(len(order) - len(open_) + open_.index(number) + 1 - len(left))
+                if len(left) == len(open_):
+                    time.sleep(POLL_S)
+                open_ = left
+
+    def _try(self, name: str, do: Callable[[], Given]) -> bool:
+        """Do a task, unless another process does it just now; whether it is done then."""
+        if self.is_done(name):
+            return True
+        try:
+            with FileLock(self.folder / f".lock-{name}").acquire(timeout=0):
+                if not self.is_done(name):
+                    self._write(name, *do())
+                return True
+        except Timeout:
+            return False
+
+    def _write(self, name: str, told: Mapping[str, Any], arrays: Arrays) -> None:
+        path = self.folder / f"{name}.npz"
+        beside = path.with_suffix(".tmp.npz")
+        json_bytes = np.frombuffer(
+            json.dumps(told).encode(), np.uint8
+        )  # not as JSON on disk, which hides secrets of rows
+        try:
+            np.savez(beside, **{_TOLD: json_bytes}, **dict(arrays))  # type: ignore[arg-type]  # its stub takes names for options
+            sync_file(beside)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+        about = {"plan": self.plan.sha256, "name": name, "part": str(self.part)}
+        write_sealed(self.folder / f"{name}.json", {**about, "sha256": sha256_of(path)})
 
     def parts_of(self, names: Sequence[str]) -> list[Part]:
-        """Return the parts that have pieces that are not done, as the others of `names` tell how many parts there are."""
-        told = [self.done(name) for name in names]
+        """Return the parts that have tasks that are not done, as the others of `names` tell how many parts there are."""
+        told = [self._recorded(name) for name in names]
         counts = {Part.parse(one["part"]).count for one in told if one}
         if len(counts) != 1:
             return []
@@ -127,70 +212,3 @@ class SharedWork:
             with suppress(OSError, ValueError, KeyError, TypeError):
                 return [f"{path.parent}", *self.plan.changes(parse_json(path.read_bytes())["plan"])]
         return []
-
-    def done(self, name: str) -> dict[str, Any] | None:
-        """Return what a piece gave, None if it is not done, or what is there is not of this plan, or damaged."""
-        try:
-            told = read_sealed(self.folder / f"{name}.json")
-        except (OSError, ValueError):
-            return None
-        return told if told.get("plan") == self.plan.sha256 and told.get("name") == name else None
-
-    def arrays(self, name: str) -> Arrays:
-        """Return the arrays of a piece that is done. Raises IntegrityError: they are not those that were written."""
-        path = self.folder / f"{name}.npz"
-        told = self.done(name)
-        if told is None or not path.is_file() or sha256_of(path) != told["arrays"]:
-            raise IntegrityError(
-                f"{path}: is not what was written", f"delete {path.with_suffix('.json')}; run the part again"
-            )
-        with np.load(path) as found:
-            return dict(found)
-
-    def share(
-        self,
-        title: str,
-        names: Sequence[str],
-        do: Callable[[int], tuple[Mapping[str, Any], Arrays]],
-        *,
-        all_of: bool = True,
-    ) -> None:
-        """Do pieces that nobody has done, this part's own first, until all are done; all_of = False: until its own are.
-
-        A piece that another process is doing is waited for, and done here where that process dies. do: gives what a piece of a
-        number tells, and its arrays.
-        """
-        own = self.part.own(len(names))
-        order = [*own, *(number for number in range(len(names)) if number not in own)] if all_of else [*own]
-        open_ = [number for number in order if self.done(names[number]) is None]
-        with self.report.progress(title, len(order), "pieces") as bar:
-            while open_:
-                bar.update(len(order) - len(open_))
-                tried = [self._try(names[number], lambda number=number: do(number)) for number in open_]  # type: ignore[misc]
-                if not any(tried):
-                    time.sleep(POLL_S)
-                open_ = [number for number in open_ if self.done(names[number]) is None]
-
-    def _try(self, name: str, do: Callable[[], tuple[Mapping[str, Any], Arrays]]) -> bool:
-        """Do a piece if no other process does it, or has done it; whether it was done here."""
-        if self.done(name) is not None:
-            return False
-        try:
-            with FileLock(self.folder / f".lock-{name}").acquire(timeout=0):
-                if self.done(name) is None:
-                    told, arrays = do()
-                    self._write(name, told, arrays)
-                    return True
-        except Timeout:
-            pass
-        return False
-
-    def _write(self, name: str, told: Mapping[str, Any], arrays: Arrays) -> None:
-        path = self.folder / f"{name}.npz"
-        if arrays:
-            beside = path.with_suffix(".tmp.npz")
-            np.savez(beside, **dict(arrays))  # type: ignore[arg-type]  # its stub takes the names for options
-            sync_file(beside)
-            beside.replace(path)
-        about = {"plan": self.plan.sha256, "name": name, "part": str(self.part)}
-        write_sealed(self.folder / f"{name}.json", {**told, **about, "arrays": sha256_of(path) if arrays else ""})

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 
 from expert_cli.data.rows.columnar import Rows
+from expert_cli.data.rows.scan import PIECE_BYTES
 from expert_cli.data.rows.selected import Reading, RowSelection, Split
 from expert_cli.data.rows.validation import BAD_SHARE
 from expert_cli.data.templates.template import Template
@@ -40,7 +42,7 @@ T = TypeVar("T")
 class DocumentStream:
     """The documents of sources that were scanned.
 
-    forms: counts the known forms of whole texts that were encoded. begin: is called when another piece of a source is read;
+    forms: counts the known forms of whole texts that were encoded. begin: is called before each batch of readings;
     look: is shown all its rows, also those of chunks that are skipped. read_over: how many these are, once a chunk is there.
     """
 
@@ -60,7 +62,7 @@ class DocumentStream:
         """
         rows = sum(map(len, self.selection.sources(split)))
         some = bool(skip) or not self.selection.sources(split)
-        for chunk in self.encoded(self.selection.readings(split), skip, chunk_rows):
+        for chunk in self.encoded(read_together(self.selection.readings(split)), skip, chunk_rows):
             some = some or bool(len(chunk))
             self.refuse_foreign(rows)
             yield chunk
@@ -70,12 +72,14 @@ class DocumentStream:
                 "Check that the response column is mapped and not empty.",
             )
 
-    def encoded(self, readings: Sequence[Reading], skip: int = 0, chunk_rows: int = CHUNK_ROWS) -> Iterator[Encoded]:
+    def encoded(
+        self, batches: Sequence[Sequence[Reading]], skip: int = 0, chunk_rows: int = CHUNK_ROWS
+    ) -> Iterator[Encoded]:
         """Encode what is read, and put the pieces of each chunk together while the next ones are encoded."""
         parts: list[Pieced] = []
         waiting: Future[Encoded] | None = None
         with ThreadPoolExecutor(1) as thread:
-            for encode, ends_chunk in _ahead(self._rendered(readings, skip, chunk_rows)):
+            for encode, ends_chunk in _ahead(self._rendered(batches, skip, chunk_rows)):
                 if encode:
                     parts.append(encode())
                 if waiting and (ends_chunk or waiting.done()):
@@ -88,21 +92,21 @@ class DocumentStream:
                 yield waiting.result()
 
     def _rendered(
-        self, readings: Sequence[Reading], skip: int, chunk_rows: int
+        self, batches: Sequence[Sequence[Reading]], skip: int, chunk_rows: int
     ) -> Iterator[tuple[Callable[[], Pieced] | None, bool]]:
         """Read and render rows of one chunk; yield what encodes them, and whether the chunk ends with them."""
         chunk = 0
-        for reading in readings:
+        for batch in batches:
             self.begin()
             ends = True
-            for rows, ends in _cut(reading.rows(), chunk_rows):
+            for rows, ends in _cut(chain.from_iterable(reading.rows() for reading in batch), chunk_rows):
                 self.look(rows)
                 if chunk >= skip:
                     yield self._encoding(rows), ends
                 else:
                     self._read_over(rows)
                 chunk += ends
-            if not ends:  # a chunk holds rows of one piece
+            if not ends:
                 if chunk >= skip:
                     yield None, True
                 chunk += 1
@@ -127,6 +131,21 @@ class DocumentStream:
                 f"({describe_forms(self.forms)}): to the model they would be words",
                 'Give the rows as "messages", or take the base model that they were written for.',
             )
+
+
+def read_together(readings: Sequence[Reading]) -> list[list[Reading]]:
+    """Return readings in batches: as many as come to a chunk of rows, or to `PIECE_BYTES`. Chunks end where a batch does."""
+    found: list[list[Reading]] = []
+    rows = size = 0
+    for reading in readings:
+        its_rows, its_size = int(reading.taken.sum()), reading.section.size
+        if found and rows + its_rows <= CHUNK_ROWS and size + its_size <= PIECE_BYTES:
+            found[-1].append(reading)
+            rows, size = rows + its_rows, size + its_size
+        else:
+            found.append([reading])
+            rows, size = its_rows, its_size
+    return found
 
 
 def _ahead(items: Iterator[T]) -> Iterator[T]:

@@ -20,6 +20,7 @@ from expert_cli.data.store import part_build, parts
 from expert_cli.data.store.parts import Part
 from expert_cli.data.tokenize import stream
 from expert_cli.errors import InputError, IntegrityError
+from expert_cli.utils.reporter import NullReporter, Said
 from tests import manifests, tiny
 
 Rows = list[dict[str, Any]]
@@ -33,6 +34,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "PIECE_BYTES", 1500)
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1500)
     monkeypatch.setattr(stream, "CHUNK_CHARACTERS", 250)
     monkeypatch.setattr(parts, "POLL_S", 0.01)
 
@@ -81,7 +83,7 @@ def write_many_files(folder: Path) -> dict[str, Any]:
     (folder / "rows").mkdir()
     for n in range(6):
         lines(folder / "rows" / f"{n}.jsonl", pairs(9 + 40 * (n == 3), start=5 * n))
-    return {"path": "rows", "validation_split": 0.2, "filters": {"deduplicate": "row", "min_chars": 13}}
+    return {"path": "rows", "validation_split": 0.2, "filters": {"deduplicate": "row", "min_length": 13}}
 
 
 def write_slices(folder: Path) -> dict[str, Any]:
@@ -211,13 +213,73 @@ def test_a_part_that_died_goes_on_where_it_was(tmp_path: Path, model: Path, monk
     assert contents(tmp_path / "many") == expected
 
 
+def test_many_small_sources_and_rounds_make_few_shards(tmp_path: Path, model: Path) -> None:
+    tasks = {}
+    for task in range(12):
+        lines(tmp_path / f"{task}.jsonl", pairs(2, start=2 * task))
+        tasks[f"t{task}"] = {"train": f"{task}.jsonl", "weight": 3.0}
+    (tmp_path / "0.jsonl").write_text("\n", encoding="utf-8")
+    lines(tmp_path / "1.jsonl", pairs(2))
+    del tasks["t0"]
+    manifest = project(tmp_path, model, {"type": "multi_task", "tasks": tasks})
+    expected = built_whole(manifest, tmp_path / "one")
+    assert sum(name.endswith(".arrow") for name in expected) < 12
+    for part in ("1/2", "2/2"):
+        expert_cli.build_part(manifest, part, output=tmp_path / "many")
+    expert_cli.seal_store(manifest, output=tmp_path / "many")
+    assert contents(tmp_path / "many") == expected
+
+
+def test_an_empty_file_before_others_is_no_piece(tmp_path: Path, model: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "0.jsonl").touch()
+    lines(tmp_path / "rows" / "1.jsonl", pairs(40))
+    manifest = project(tmp_path, model, {"path": "rows"})
+    expected = built_whole(manifest, tmp_path / "one")
+    expert_cli.build_part(manifest, "1/1", output=tmp_path / "many")
+    expert_cli.seal_store(manifest, output=tmp_path / "many")
+    assert contents(tmp_path / "many") == expected
+
+
+def test_a_bad_row_of_a_slice_is_told_by_its_line(tmp_path: Path, model: Path) -> None:
+    text = [json.dumps(row) for row in pairs(400)]
+    text[300] = "{half"
+    (tmp_path / "train.jsonl").write_text("\n".join(text) + "\n", encoding="utf-8")
+    manifest = project(tmp_path, model, {"path": "train.jsonl::train[50%:]"})
+    for seal in (False, True):
+        said = Said(NullReporter())
+        if seal:
+            expert_cli.build_part(manifest, "1/1", output=tmp_path / "many")
+            expert_cli.seal_store(manifest, output=tmp_path / "many", reporter=said)
+        else:
+            expert_cli.pretokenize(manifest, output=tmp_path / "one", reporter=said)
+        warned = " ".join(text for how, text in said.lines if how == "warning")
+        assert f"1 of 200 rows are bad and left out: {tmp_path}/train.jsonl:301: not valid JSON" in warned
+
+
+def test_what_looks_like_a_secret_changes_no_part(tmp_path: Path, model: Path) -> None:
+    folder = tmp_path / "site_key=DE"
+    folder.mkdir()
+    rows = [*pairs(300), *pairs(3)]
+    rows[100:102] = [{**rows[100], "train": "a_key=x1"}, {**rows[101], "train": "a_key=x2"}]
+    lines(folder / "train.jsonl", rows)
+    manifest = project(tmp_path, model, {"path": "site_key=DE/train.jsonl", "filters": {"deduplicate": "row"}})
+    expected = built_whole(manifest, tmp_path / "one")
+    expert_cli.build_part(manifest, "1/1", output=tmp_path / "many")
+    expert_cli.seal_store(manifest, output=tmp_path / "many")
+    assert contents(tmp_path / "many") == expected
+
+
 def test_a_missing_part_is_named(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, write_lines(tmp_path))
     with pytest.raises(IntegrityError, match="there are no parts of this token store"):
         expert_cli.seal_store(manifest, output=tmp_path / "many")
     for part in ("1/3", "3/3"):
         expert_cli.build_part(manifest, part, output=tmp_path / "many")
-    with pytest.raises(IntegrityError, match=r"part 2/3 .*train-00000\d") as raised:
+    with pytest.raises(
+        IntegrityError,
+        match=r"part 2/3 of the token store is not whole: \d of \d pieces of the rows that train are not encoded",
+    ) as raised:
         expert_cli.seal_store(manifest, output=tmp_path / "many")
     assert "--part 2/3" in raised.value.hint
     expert_cli.build_part(manifest, "2/3", output=tmp_path / "many")
@@ -229,7 +291,7 @@ def test_parts_of_other_data_are_named(tmp_path: Path, model: Path) -> None:
     expert_cli.build_part(manifest, "1/1", output=tmp_path / "many")
     (parts_then,) = (tmp_path / "many").glob(".parts-*")
     lines(tmp_path / "train.jsonl", pairs(150)[::-1])  # of the same size
-    with pytest.raises(IntegrityError, match=rf"those in {parts_then} are of another: train data: "):
+    with pytest.raises(IntegrityError, match=rf"the parts in {parts_then} are of another: train data: "):
         expert_cli.seal_store(manifest, output=tmp_path / "many")
 
 
@@ -241,14 +303,16 @@ def test_what_is_not_as_it_was_written_is_named_or_built_again(damage: str, tmp_
     (folder,) = (tmp_path / "many").glob(".parts-*")
     record = folder / "train-000001.json"
     if damage == "record":
-        record.write_text(record.read_text(encoding="utf-8").replace('"tokens": ', '"tokens": 1'), encoding="utf-8")
+        record.write_text(record.read_text(encoding="utf-8").replace('"sha256": "', '"sha256": "0'), encoding="utf-8")
     elif damage == "foreign record":
         shutil.copy(folder / "train-000002.json", record)
     elif damage == "shard":
         (folder / "train" / "000001-000.arrow").write_bytes(b"half")
     else:
         (folder / "validation-000001.npz").write_bytes(b"half")
-    with pytest.raises(IntegrityError, match="000001"):
+    lacks = {"shard": "000001-000.arrow: is not", "arrays": "validation-000001.npz: is not"}
+    told = lacks.get(damage, "part 1/1 of the token store is not whole: 1 of")
+    with pytest.raises(IntegrityError, match=told):
         expert_cli.seal_store(manifest, output=tmp_path / "many")
     if damage in ("shard", "arrays"):  # the error says that the record is to be deleted
         (folder / f"{'train' if damage == 'shard' else 'validation'}-000001.json").unlink()
