@@ -4,7 +4,8 @@
 
 Rows are the Python sources of the installed packages, over and over, each row with a number of its own. Every process is
 started anew, with its own tokenizer; the clock runs from the first start to the sealed and verified store, imports included.
-peak_mb: resident memory of the largest process, pages of mapped files included. All ways have to give the same store, file for file, or the script fails.
+peak_mb: resident memory of the largest process, pages of mapped files included. All ways have to give the same store, file
+for file, or the script fails.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def write_manifest(folder: Path) -> Path:
 def build(
     way: str, manifest: Path, store: Path, parts: int, at_once: int
 ) -> tuple[float, list[tuple[str, float, float]]]:
-    """Build the store in one way; return the seconds, and of each step its seconds and the peak of its largest process in MB."""
+    """Build the store in one way; return the seconds, and of each step its seconds and the largest process's peak in MB."""
     command = [
         sys.executable,
         "-m",
