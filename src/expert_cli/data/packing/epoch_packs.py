@@ -75,14 +75,7 @@ class EpochPacks:
         """Return how many packs and tokens the portions of an epoch have. All are planned, one at a time."""
         epoch = self._drawn(epoch)
         if epoch not in self._counts:
-            found = []
-            for portion in range(self.portions):
-                # The first epoch is what comes next, so its last plan is kept.
-                plan = self._planned(epoch, portion) if epoch else self.plan(0, portion)
-                found.append((len(plan), int((plan.stops - plan.starts).sum())))
-                if not epoch:
-                    self._pack_lengths += LengthHistogram.of(plan.lengths)
-                    self._piece_lengths += LengthHistogram.of(plan.stops - plan.starts)
+            found = [self._counted(epoch, portion) for portion in range(self.portions)]
             self._counts[epoch] = Counts(*np.array(found, np.int64).T)
         return self._counts[epoch]
 
@@ -128,6 +121,15 @@ class EpochPacks:
     def _drawn(self, epoch: int) -> int:
         """Return the first epoch that has the same packs."""
         return epoch if self._packing == "random" or self.portions > 1 else 0
+
+    def _counted(self, epoch: int, portion: int) -> tuple[int, int]:
+        """Return how many packs and tokens a portion has; of the first epoch, whose packs come next, note the lengths, too."""
+        plan = self._planned(epoch, portion) if epoch else self.plan(0, portion)
+        tokens = plan.stops - plan.starts
+        if not epoch:
+            self._pack_lengths += LengthHistogram.of(plan.lengths)
+            self._piece_lengths += LengthHistogram.of(tokens)
+        return len(plan), int(tokens.sum())
 
     def _planned(self, epoch: int, portion: int) -> PackingPlan:
         fitted = self._fit(epoch if self.portions > 1 else 0, portion)
