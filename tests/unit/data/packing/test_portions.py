@@ -85,6 +85,16 @@ def test_packs_are_the_same_whichever_is_asked_for_first(packing: Packing) -> No
 
 
 @pytest.mark.parametrize("packing", PACKINGS)
+@pytest.mark.parametrize("portion", [7, 20])
+def test_portions_are_drawn_anew_for_every_epoch_whatever_their_packs(packing: Packing, portion: int) -> None:
+    packs = twenty(packing, portion)
+    first, second = (sorted(packs.pack(e, n).documents.tolist() for n in trained(packs, e)) for e in range(2))
+    of_portion = [{*packs.plan(epoch, 0).documents.tolist()} for epoch in range(2)]
+    assert (first == second) == (packing == "off" or (portion == 20 and packing != "random"))
+    assert (of_portion[0] == of_portion[1]) == (portion == 20)
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
 def test_what_is_told_of_all_packs_is_what_they_are(packing: Packing) -> None:
     packs = twenty(packing)
     pieces = {number: packs.pack(0, number) for number in trained(packs, 0)}
@@ -114,12 +124,11 @@ def test_one_portion_is_what_there_was_without_portions() -> None:
 
 def test_as_many_packs_begin_a_batch_as_are_left_of_one_where_lengths_are_grouped() -> None:
     """Else all micro-batches of later portions would lie across two groups."""
-    random = np.random.default_rng(0).integers(1, 500, 4001)
+    random = np.random.default_rng(0).integers(1, 500, 4004)
     packs = EpochPacks(Lengths(random), 512, "off", "truncate", 1, portion=1001)
     lengths = np.array([packs.pack(0, number).lengths.sum() for number in trained(packs, 0, group_by_length=True)])
-    pairs = lengths[:4000].reshape(-1, 2)
-    apart = np.abs(np.diff(pairs, axis=1)).ravel()
-    assert np.sort(apart)[: -4 * 3].max() <= 40
+    apart = np.abs(np.diff(lengths.reshape(-1, 2), axis=1)).ravel()
+    assert (packs.portions, len(apart), apart[:500].max() <= 40, apart[501:1000].max() <= 40) == (4, 2002, True, True)
 
 
 def test_no_more_documents_than_a_portion_are_looked_at_at_a_time() -> None:

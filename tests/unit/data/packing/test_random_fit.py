@@ -116,6 +116,12 @@ def test_random_packs_alone_change_with_the_epoch(packing: Packing) -> None:
     assert documents_of(packs.plan(0, 0)) == first
 
 
+def test_random_packs_change_with_the_portion() -> None:
+    lengths, _ = drawn(0)
+    first, second = (documents_of(pack_randomly(lengths, 1024, 0, 0, portion)) for portion in range(2))
+    assert first == documents_of(pack_randomly(lengths, 1024, 0, 0)) != second
+
+
 def test_random_packs_change_with_the_seed() -> None:
     lengths, _ = drawn(0)
     plans = [
