@@ -26,7 +26,7 @@ class EpochPacks:
 
     Documents go in portions of at most `portion`, drawn anew for each epoch where there are several. Pack i of portion p has
     the number i * portions + p, so that it is found without the others. left_out: what became of documents that are too
-    long; None with "concat", which cuts all alike. Only the portion asked for last is held: 32 bytes a document.
+    long; None with "concat", which cuts all alike. Only the portion asked for last is held: 26 bytes a document.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class EpochPacks:
         self.left_out = left_out(documents, self._rows, capacity, overflow, portion) if self._overflow else None
         self._counts: dict[int, Counts] = {}
         self._pack_lengths = self._piece_lengths = LengthHistogram.of(np.empty(0, np.int64))
-        self._fitted: tuple[Any, Pieces] | None = None
+        self._fitted: Pieces | None = None
         self._latest: tuple[Any, PackingPlan] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -123,8 +123,9 @@ class EpochPacks:
         return epoch if self._packing == "random" or self.portions > 1 else 0
 
     def _counted(self, epoch: int, portion: int) -> tuple[int, int]:
-        """Return how many packs and tokens a portion has; of the first epoch, whose packs come next, note the lengths, too."""
-        plan = self._planned(epoch, portion) if epoch else self.plan(0, portion)
+        """Return how many packs and tokens a portion has; note the lengths of the first epoch."""
+        # The plan of an only portion is used again: the first epoch comes next.
+        plan = self._planned(epoch, portion) if epoch and self.portions == 1 else self.plan(epoch, portion)
         tokens = plan.stops - plan.starts
         if not epoch:
             self._pack_lengths += LengthHistogram.of(plan.lengths)
@@ -132,7 +133,7 @@ class EpochPacks:
         return len(plan), int(tokens.sum())
 
     def _planned(self, epoch: int, portion: int) -> PackingPlan:
-        fitted = self._fit(epoch if self.portions > 1 else 0, portion)
+        fitted = self._fit(epoch, portion)
         if self._packing == "random":
             packs = pack_randomly(fitted.lengths, self._capacity, self._seed, epoch, portion)
         elif self._packing == "concat":
@@ -144,9 +145,10 @@ class EpochPacks:
         return packs.within(fitted)
 
     def _fit(self, epoch: int, portion: int) -> Pieces:
-        """Return what is left of a portion's documents. The latest is kept: where there is one portion, it is the same."""
-        if self._fitted is None or self._fitted[0] != (epoch, portion):
-            self._fitted = None
-            numbers = documents_of(portion, self.portions, len(self._rows), self._seed, epoch) + self._rows.start
-            self._fitted = (epoch, portion), pieces_of(numbers, self._documents, self._capacity, self._overflow)
-        return self._fitted[1]
+        """Return what is left of a portion's documents. That of an only portion, the same in every epoch, is kept."""
+        if self._fitted is not None:
+            return self._fitted
+        numbers = documents_of(portion, self.portions, len(self._rows), self._seed, epoch) + self._rows.start
+        fitted = pieces_of(numbers, self._documents, self._capacity, self._overflow)
+        self._fitted = fitted if self.portions == 1 else None
+        return fitted

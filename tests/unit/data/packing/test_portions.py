@@ -131,6 +131,16 @@ def test_as_many_packs_begin_a_batch_as_are_left_of_one_where_lengths_are_groupe
     assert (packs.portions, len(apart), apart[:500].max() <= 40, apart[501:1000].max() <= 40) == (4, 2002, True, True)
 
 
+def test_the_first_places_of_an_order_are_whole_portions_and_a_part_of_one() -> None:
+    packs = twenty()
+    data: Any = SimpleNamespace(packs=packs)
+    numbers, order = trained(packs, 0), orders_of(a_run(), data)(0)
+    for count in range(len(numbers) + 1):
+        whole, left = order.begun(count)
+        assert packs.counts(0).packs[:whole].sum() + len(left) == count
+        assert [index * 3 + whole for index in left.tolist()] == numbers[count - len(left) : count]
+
+
 def test_no_more_documents_than_a_portion_are_looked_at_at_a_time() -> None:
     lengths = Lengths(np.random.default_rng(0).integers(1, 30, 1000))
     packs = EpochPacks(lengths, 20, "random", "split", 0, portion=64)
