@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_portions [--documents 1000000,10000000,100000000] [--capacity 2048] [--folder DIR]
 
-A token store is made for each size, in files of 65,536 documents, and opened as training opens it. Its lengths, 4 bytes a
+A token store is made for each size, in files of 20,000 documents as `pretokenize` writes them, and opened as training opens it. Its lengths, 4 bytes a
 document and column, are real; ids and masks are zeros, which the file system keeps as holes, so that 10^8 documents take
 1 GB of disk and not 110. Documents are of 1,000 kinds, one after another as sources are: a kind has a median length,
 log-normal around 200 tokens (sigma 0.8), its documents lie around that (sigma 0.2), from 1 to `capacity`.
@@ -41,7 +41,7 @@ from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import SCHEMA
 
 KINDS = 1000
-OF_A_FILE = 1 << 16
+OF_A_FILE = 20_000
 SEED = 42
 
 
