@@ -2,10 +2,10 @@
 
     python -m benchmarks.bench_portions [--documents 1000000,10000000,100000000] [--capacity 2048] [--folder DIR]
 
-A token store is made for each size, in files of 20,000 documents as `pretokenize` writes them, and opened as training opens it. Its lengths, 4 bytes a
-document and column, are real; ids and masks are zeros, which the file system keeps as holes, so that 10^8 documents take
-1 GB of disk and not 110. Documents are of 1,000 kinds, one after another as sources are: a kind has a median length,
-log-normal around 200 tokens (sigma 0.8), its documents lie around that (sigma 0.2), from 1 to `capacity`.
+A token store is made for each size, in files of 20,000 documents as `pretokenize` writes them, and opened as training opens it.
+Its lengths, 4 bytes a document and column, are real; ids and masks are zeros, which the file system keeps as holes, so that
+10^8 documents take 1 GB of disk and not 110. Documents are of 1,000 kinds, one after another as sources are: a kind has a
+median length, log-normal around 200 tokens (sigma 0.8), its documents lie around that (sigma 0.2), from 1 to `capacity`.
 
 A process of its own opens the store and counts the packs of an epoch, which training does before its first step.
 anonymous_mb: the most that it holds itself meanwhile, asked every 20 ms, and empty_mb before; resident_mb: that and the pages
