@@ -99,6 +99,7 @@ def test_what_is_told_of_all_packs_is_what_they_are(packing: Packing) -> None:
     packs = twenty(packing)
     pieces = {number: packs.pack(0, number) for number in trained(packs, 0)}
     lengths = {number: int(part.lengths.sum()) for number, part in pieces.items()}
+    packs.count(1)  # of which nothing else is told
     assert packs.counts(0).tokens.sum() == packs.pack_lengths.tokens == TWENTY.sum()
     assert packs.counts(0).packs.sum() == packs.count(0) == len(lengths)
     assert packs.fill() == TWENTY.sum() / (len(lengths) * 10)
