@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from expert_cli.data.packing.dataset import PackedDataset
+from expert_cli.data.packing.plan import Ints
+from expert_cli.data.packing.portions import PORTION
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import StoreKey
@@ -17,6 +19,29 @@ from expert_cli.manifest.keys.loader import Overflow, Packing
 from expert_cli.utils.reporter import NullReporter
 
 END = 9
+
+
+class Lengths:
+    """Documents of which nothing but lengths is known. prompts: None: a half of each.
+
+    asked: of how many at once, at most. times: how often.
+    """
+
+    def __init__(self, lengths: Ints, prompts: Ints | None = None) -> None:
+        self.lengths = lengths
+        self.prompts = lengths // 2 if prompts is None else prompts
+        self.asked = self.times = 0
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def lengths_of(self, numbers: Ints) -> Ints:
+        assert (np.diff(numbers) > 0).all()
+        self.asked, self.times = max(self.asked, len(numbers)), self.times + 1
+        return self.lengths[numbers]
+
+    def prompt_lengths_of(self, numbers: Ints) -> Ints:
+        return self.prompts[numbers]
 
 
 def encoded(*documents: tuple[int, int]) -> Encoded:
@@ -40,6 +65,7 @@ def packed(
     packing: Packing = "best_fit",
     overflow: Overflow = "truncate",
     seed: int = 0,
+    portion: int = PORTION,
 ) -> PackedDataset:
     home = build(
         folder,
@@ -48,4 +74,4 @@ def packed(
         FileHashCache(folder / ".memo.json"),
         NullReporter(),
     )
-    return PackedDataset(Documents(home / "train"), capacity, packing, overflow, seed)
+    return PackedDataset(Documents(home / "train"), capacity, packing, overflow, seed, portion=portion)

@@ -40,6 +40,7 @@ from expert_cli.model.flops import flops
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.select import KernelPlan, apply_adapter_kernels, apply_kernels, kernel_plan
 from expert_cli.model.loading.quantize import DTYPES
+from expert_cli.utils.length_histogram import LengthHistogram
 
 FEW = 2
 ADAPTER = {"rank": 16, "alpha": 32, "dropout": 0.0, "target_modules": "all-linear"}
@@ -185,7 +186,7 @@ def _steps(
         counter.kernels = Counter()
         kept = micro_step(module, cuda.place(batch), DTYPES[plan.lines["dtype"].used], counter)
         tokens, length, _ = pack
-        cost = flops(module.base, np.full(tokens // length, length), recomputed=False)
+        cost = flops(module.base, LengthHistogram.of(np.full(tokens // length, length)), recomputed=False)
         found.append(Counts(tokens, length, counter.kernels, kept, cost.of(tokens, len(batch["targets"]))))
         module.zero_grad()
     return found

@@ -99,7 +99,7 @@ def child(way: str, manifest: Path, warm: int, measured: int, cap_gb: float = 0.
     losses, model = WAYS[way](job)
     part = slice(warm, warm + measured)
     real, trained = zip(*job.tokens(range(warm, warm + measured)), strict=True)
-    cost = flops(model.get_base_model(), job.data.train.document_lengths, recomputed=False)
+    cost = flops(model.get_base_model(), job.data.train.packs.document_lengths, recomputed=False)
     peak = torch.cuda.max_memory_allocated() / 2**20 if job.on_gpu else 0.0
     return {
         "step_s": job.meter.seconds()[part],

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-import numpy as np
-
 from expert_cli.config.run_config import Layout, RunConfig
 from expert_cli.data.packing.batches import orders_of, schedule_of
 from expert_cli.data.packing.dataset import PackedDataset
@@ -29,23 +27,26 @@ class Workload:
 
     def largest(self, batch: int, layout: Layout, fixed: int = 0) -> tuple[int, int]:
         """Return (places, longest row) of the largest micro-batch of `batch` packs; fixed > 0: all have as many places."""
-        longest = np.sort(self.packs.packs.of(0).lengths)[::-1][:batch]
+        packs = self.packs.packs
+        longest = packs.pack_lengths.largest(batch)
         if layout == "padded":
-            return int(longest[0]) * len(longest), int(longest[0])
-        return max(fixed, int(longest.sum())), int(self.packs.document_lengths.max())
+            return longest[0] * len(longest), longest[0]
+        return max(fixed, sum(longest)), packs.document_lengths.longest
 
 
 def work_of(run: RunConfig, store: TokenStore) -> Workload:
     """Return the work of a run over the packs of its training rows."""
-    packs = PackedDataset(store.training(), run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
-    schedule = schedule_of(run, packs, int(os.environ.get("WORLD_SIZE", "1")))
+    data = PackedDataset(store.training(), run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
+    packs = data.packs
+    schedule = schedule_of(run, data, int(os.environ.get("WORLD_SIZE", "1")))
     # whole epochs at once, the last one pack by pack: of all steps only an epoch's last one may be short
     epochs, rest = schedule.position(schedule.steps)
-    tokens = epochs * int(packs.document_lengths.sum())
+    tokens = epochs * packs.document_lengths.tokens
     if rest:
-        places = orders_of(run, packs)(epochs)[: rest * schedule.packs_per_step]
-        tokens += int(packs.packs.of(epochs).lengths[places].sum())
+        whole, left = orders_of(run, data)(epochs).begun(rest * schedule.packs_per_step)
+        tokens += int(packs.counts(epochs).tokens[:whole].sum())
+        tokens += int(packs.plan(epochs, whole).lengths[left].sum()) if len(left) else 0
     stats = store.stats["train"]
     held_out = store.stats.get("validation", {}).get("tokens", 0) if run.watch.eval_strategy != "no" else 0
     evaluations = epochs if run.watch.eval_strategy == "epoch" else schedule.steps // run.watch.eval_steps
-    return Workload(schedule, packs, tokens, stats["trained_tokens"] / max(1, stats["tokens"]), held_out * evaluations)
+    return Workload(schedule, data, tokens, stats["trained_tokens"] / max(1, stats["tokens"]), held_out * evaluations)

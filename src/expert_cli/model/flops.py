@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from expert_cli.model.kernels.token_rows import base_layer
+from expert_cli.utils.length_histogram import LengthHistogram
 
 PEAK_TFLOPS: Mapping[str, float] = {
     "H200": 989.0,
@@ -57,7 +56,7 @@ class Flops:
         return real * self.per_token + trained * self.per_trained_token
 
 
-def flops(model: Any, lengths: NDArray[np.int64], *, recomputed: bool) -> Flops:
+def flops(model: Any, lengths: LengthHistogram, *, recomputed: bool) -> Flops:
     """Return what training an adapter on a frozen base costs, forward and backward.
 
         a token           4 N_linear + 6 N_adapter + 6 S_eff heads head_dim layers
@@ -71,7 +70,7 @@ def flops(model: Any, lengths: NDArray[np.int64], *, recomputed: bool) -> Flops:
     config = model.config.get_text_config()
     linear = sum(layer.in_features * layer.out_features for layer in frozen_linears(model))
     adapter = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    s_eff = float((lengths.astype(np.float64) ** 2).sum() / max(1, lengths.sum()))
+    s_eff = lengths.squares / max(1, lengths.tokens)
     attention = s_eff * head_widths(config)[0] * attention_layers(config)
     forward = 2 * linear + 2 * adapter + 2 * attention
     per_token = 4 * linear + 6 * adapter + 6 * attention + (forward if recomputed else 0)

@@ -226,10 +226,8 @@ def describe(run: RunConfig, store: TokenStore) -> StoreReport:
     documents = store.training()
     present = run.data.max_seq_length
     packs = PackedDataset(documents, present, run.loader.packing, run.loader.overflow, run.seed).packs
-    fitted = packs.fitted
     recommended = recommend(documents.lengths, documents.prompt_lengths, documents.trained_lengths, present)
-    cut = (fitted.rows, fitted.tokens) if fitted else (0, 0)
-    packing = LengthRow(present, packs.count(0), packs.of(0).fill(), *cut)
+    packing = LengthRow(present, packs.count(0), packs.fill(), *(packs.left_out or (0, 0)))
     return StoreReport(
         run.expert, store, packing, tuple(length_table(documents.lengths, present, recommended)), recommended
     )

@@ -41,7 +41,7 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
             f"choose the best step by {EVAL_LOSS}",
         )
     for packed in (train_set, *sets.values()):
-        require_positions(run, inputs.source.folder, int(packed.document_lengths.max(initial=0)))
+        require_positions(run, inputs.source.folder, packed.packs.document_lengths.longest)
     return TrainingData(train_set, sets, inputs.tokenizer.pad_id)
 
 
@@ -67,14 +67,14 @@ def _packed(documents: Documents, run: RunConfig, rows: range | None = None) -> 
 
 def _packs(store: TokenStore, split: str, documents: Documents, run: RunConfig, report: Reporter) -> PackedDataset:
     data = _packed(documents, run)
-    told, fitted = store.stats[split], data.packs.fitted
+    told, left_out = store.stats[split], data.packs.left_out
     report.info(
         f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "
-        f"{len(data):,} packs of {run.data.max_seq_length}, {data.packs.of(0).fill():.1%} full"
+        f"{len(data):,} packs of {run.data.max_seq_length}, {data.packs.fill():.1%} full"
     )
-    if fitted is not None and fitted.rows:
+    if left_out is not None and left_out.rows:
         report.warning(
-            f"{fitted.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
-            f"{fitted.tokens:,} tokens left out (overflow: {run.loader.overflow})"
+            f"{left_out.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
+            f"{left_out.tokens:,} tokens left out (overflow: {run.loader.overflow})"
         )
     return data

@@ -62,7 +62,7 @@ class TrainingData:
     @property
     def longest(self) -> int:
         """Tokens of the longest document, of those that evaluate too."""
-        return max(int(packs.document_lengths.max()) for packs in (self.train, *self.validation.values()))
+        return max(data.packs.document_lengths.longest for data in (self.train, *self.validation.values()))
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def fit(
     before = magnitudes(model)
     _start(trainer, model, run, kernels, paths, resume_context, report)
     recomputed = run.compute.checkpointing == "all" or trainer.recomputes
-    cost = flops(model.get_base_model(), data.train.document_lengths, recomputed=recomputed)
+    cost = flops(model.get_base_model(), data.train.packs.document_lengths, recomputed=recomputed)
     cards = trainer.batches.schedule.processes
     peak = peak_flops(trainer.timer.device.card_name(), cards) if trainer.timer.on_gpu else None
     metrics_callback = _watched(trainer, stop, paths, resume_context, report, cost, peak[0] if peak else None)

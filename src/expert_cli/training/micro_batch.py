@@ -40,8 +40,8 @@ def merge_factor(schedule: Schedule, base: Any, packs: PackedDataset, run: RunCo
     peak = peak_flops(card)
     if peak is None or layout != "packed" or run.compute.on_oom != "fit":
         return 1
-    cost = flops(base, packs.document_lengths, recomputed=run.compute.checkpointing == "all")
-    pack_s = float(packs.packs.of(0).lengths.mean()) * cost.per_token / peak[0]
+    cost = flops(base, packs.packs.document_lengths, recomputed=run.compute.checkpointing == "all")
+    pack_s = packs.packs.pack_lengths.mean * cost.per_token / peak[0]
     enough = KERNELS_PER_LAYER * len(decoder_layers(base)) * LAUNCH_S / (schedule.batch_size * pack_s)
     factors = [n for n in range(1, schedule.accumulation + 1) if schedule.accumulation % n == 0]
     return next((n for n in factors if n >= enough), schedule.accumulation)

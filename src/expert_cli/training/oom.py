@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from expert_cli.config.run_config import RunConfig
@@ -43,7 +42,7 @@ MARGIN = 0.02
 
 def largest_packs(dataset: PackedDataset, count: int) -> list[Place]:
     """Return the places of the `count` longest packs of the first epoch."""
-    return [(0, pack) for pack in np.argsort(-dataset.packs.of(0).lengths, kind="stable")[:count].tolist()]
+    return [(0, number) for number in dataset.packs.longest(count)]
 
 
 def largest_batch_fits(trainer: ExpertTrainer) -> bool:

@@ -181,8 +181,8 @@ class ExpertTrainer(TrainingLoop):
     def _documents(self, step: int) -> str:
         """Name the documents of an optimizer step (from 0) of the present epoch."""
         epoch, taken = self.batches.packs_of(step + self.progress.skipped)
-        packs = self.train_dataset.packs.of(epoch)
-        rows = np.unique(packs.documents[packs.pieces_of(taken)]).tolist()
+        packs = self.train_dataset.packs
+        rows = sorted({row for number in taken.tolist() for row in packs.pack(epoch, number).documents.tolist()})
         more = f" and {len(rows) - 12} more" if len(rows) > 12 else ""
         return f"its documents (counted from 0): {', '.join(map(str, rows[:12]))}{more}"
 
@@ -226,7 +226,7 @@ class ExpertTrainer(TrainingLoop):
         """Return the sum of the losses of some packs and their trained tokens, of all processes together, fp64 [2]."""
         schedule = self.batches.schedule
         # Not args.eval_batch_size: it is that of all GPUs that this process can see, and is not smaller after an adjustment.
-        share = once_in_turn(schedule, len(packs), self.args.process_index)
+        share = once_in_turn(schedule, packs.packs, self.args.process_index)
         loader = self.callback_handler.eval_dataloader = self.loader(packs, share)
         sums = torch.zeros(2, device=self.args.device, dtype=torch.float64)
         with torch.no_grad():

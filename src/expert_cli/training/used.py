@@ -161,8 +161,8 @@ def _loader(trainer: ExpertTrainer) -> UsedLoader:
         workers=loader.num_workers,
         pinned=loader.pin_memory,
         prefetch=loader.prefetch_factor,
-        longest_row=int(packs.of(0).lengths.max()),
-        too_long=None if packs.fitted is None else packs.fitted.rows,
+        longest_row=packs.pack_lengths.longest,
+        too_long=None if packs.left_out is None else packs.left_out.rows,
     )
 
 

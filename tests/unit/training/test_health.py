@@ -19,6 +19,7 @@ from expert_cli.training.gradients import Gradients
 from expert_cli.training.health import TrainingHealth
 from expert_cli.training.state import TrainingState
 from expert_cli.training.step_timer import PHASES, StepTimer
+from expert_cli.utils.length_histogram import LengthHistogram
 from tests import tiny
 
 
@@ -179,7 +180,7 @@ def test_flops_of_a_token_by_hand() -> None:
     hidden, inner, heads, head_dim, layers, vocabulary = 64, 128, 4, 16, 2, 384
     linear = layers * (hidden * 64 + 2 * hidden * 32 + 64 * hidden + 3 * hidden * inner)
     adapter = layers * ((hidden * 2 + 2 * 64) + (hidden * 2 + 2 * 32))
-    lengths = np.array([3, 5])
+    lengths = LengthHistogram.of(np.array([3, 5]))
     s_eff = (9 + 25) / 8
     attention = s_eff * heads * head_dim * layers
     cost = flops(base, lengths, recomputed=False)

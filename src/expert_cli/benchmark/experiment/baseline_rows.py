@@ -92,9 +92,8 @@ def rows_of_steps(run: RunConfig, packs: PackedDataset) -> tuple[list[int], int,
 
 def _begun(data: PackedDataset, epoch: int, chosen: NDArray[np.int64]) -> list[int]:
     """Return the documents that begin in these packs of an epoch."""
-    packs = data.packs.of(epoch)
-    pieces = packs.pieces_of(chosen)
-    return packs.documents[pieces[packs.starts[pieces] == 0]].tolist()  # type: ignore[no-any-return]
+    packs = (data.packs.pack(epoch, number) for number in chosen.tolist())
+    return [document for pack in packs for document in pack.documents[pack.starts == 0].tolist()]
 
 
 def texts_of_documents(

@@ -32,6 +32,7 @@ from expert_cli.training.arguments import training_arguments
 from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.training.state import TrainingState
 from expert_cli.training.step_timer import Phase, StepTimer
+from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.reporter import NullBar
 
@@ -161,7 +162,8 @@ def fit_stock(model: Any, stock: StockRun, paths: RunPaths) -> float:
     """
     progress, timer = TrainingState(), StepTimer(DEVICES[stock.run.compute.device])
     trainer = _trainer(model, stock, timer, paths.checkpoints)
-    cost = flops(model.get_base_model(), np.array([stock.run.data.max_seq_length]), recomputed=True)
+    length = LengthHistogram.of(np.array([stock.run.data.max_seq_length]))
+    cost = flops(model.get_base_model(), length, recomputed=True)
     metrics_callback = MetricsCallback(progress, timer, paths.metrics, NullBar(), flops=cost, peak_flops=None)
     trainer.add_callback(_Steps(model, totals_of_steps(stock.data, trainer.data_collator), timer, progress))
     trainer.add_callback(metrics_callback)

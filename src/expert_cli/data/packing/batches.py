@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -24,12 +24,11 @@ from torch.utils.data import Sampler
 
 from expert_cli.config.run_config import Layout, RunConfig
 from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, PackedDataset, Place
+from expert_cli.data.packing.epoch_packs import EpochPacks
 from expert_cli.data.packing.order import epoch_order, grouped_order
 from expert_cli.data.packing.step_schedule import Schedule
 
 Batch = dict[str, Any]
-Order = NDArray[np.int64]
-"""The packs of an epoch in the order in which they are trained, [packs]."""
 
 
 def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with: int = 0) -> Schedule:
@@ -42,21 +41,60 @@ def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with
     return Schedule(train.packs.count, packs_per_step, optim.batch_size, processes, optim.epochs, optim.max_steps)
 
 
-def once_in_turn(schedule: Schedule, packs: int, rank: int) -> PackedBatchSampler:
-    """Return some packs of the first epoch once, in their own order, a process's share of them: for evaluation."""
-    together = schedule.batch_size * schedule.processes
-    once = replace(schedule, packs=lambda _: packs, packs_per_step=together, epochs=1.0, max_steps=-1)
-    return PackedBatchSampler(once, lambda _: np.arange(packs), rank=rank)
+def once_in_turn(schedule: Schedule, packs: EpochPacks, rank: int) -> PackedBatchSampler:
+    """Return the packs of the first epoch once, in their own order, a process's share of them: for evaluation."""
+    together, counts = schedule.batch_size * schedule.processes, packs.counts(0).packs
+    once = replace(schedule, packs=packs.count, packs_per_step=together, epochs=1.0, max_steps=-1)
+    return PackedBatchSampler(once, lambda _: PackOrder(counts, lambda portion: np.arange(counts[portion])), rank=rank)
 
 
-def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
+class Order(Protocol):
+    """The numbers of the packs of an epoch, in the order in which they are trained."""
+
+    def __getitem__(self, places: NDArray[np.int64], /) -> NDArray[np.int64]:
+        """Return the packs at these places of the order, which ascend."""
+
+
+class PackOrder:
+    """The packs of an epoch in the order in which they are trained: portion by portion, made when they are asked for."""
+
+    def __init__(self, packs: NDArray[np.int64], order_of_portion: Callable[[int], NDArray[np.int64]]) -> None:
+        """packs: those of every portion. order_of_portion: portion -> the order of its packs; the latest is remembered."""
+        self.ends = np.cumsum(packs)
+        self.of_portion = lru_cache(1)(order_of_portion)
+
+    def __getitem__(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers of the packs at these places of the order, which ascend."""
+        portion_of = np.searchsorted(self.ends, places, side="right")
+        numbers = np.empty_like(places)
+        for portion in np.unique(portion_of).tolist():
+            here = portion_of == portion
+            first = self.ends[portion - 1] if portion else 0
+            numbers[here] = self.of_portion(portion)[places[here] - first] * len(self.ends) + portion
+        return numbers
+
+    def begun(self, count: int) -> tuple[int, NDArray[np.int64]]:
+        """Return how many portions are whole among the first `count` places, and the packs of the next one that are, too."""
+        whole = int(np.searchsorted(self.ends, count, side="right"))
+        rest = count - (int(self.ends[whole - 1]) if whole else 0)
+        return whole, self.of_portion(whole)[:rest] if rest else np.empty(0, np.int64)
+
+
+def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], PackOrder]:
     """Return the order of the packs of every epoch (from 0); the latest one is remembered."""
+    packs, seed, batch_size = train.packs, run.seed, run.optim.batch_size
 
     @lru_cache(1)
-    def order_of(epoch: int) -> Order:
-        if run.loader.group_by_length:
-            return grouped_order(train.packs.of(epoch).lengths, run.optim.batch_size, run.seed, epoch)
-        return epoch_order(train.packs.count(epoch), run.seed, epoch)
+    def order_of(epoch: int) -> PackOrder:
+        counts = packs.counts(epoch).packs
+
+        def of_portion(portion: int) -> NDArray[np.int64]:
+            if not run.loader.group_by_length:
+                return epoch_order(int(counts[portion]), seed, epoch, portion)
+            begun = int(counts[:portion].sum())
+            return grouped_order(packs.plan(epoch, portion).lengths, batch_size, seed, epoch, portion, begun)
+
+        return PackOrder(counts, of_portion)
 
     return order_of
 

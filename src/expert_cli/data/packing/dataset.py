@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from expert_cli.data.packing.epoch_packs import EpochPacks
+from expert_cli.data.packing.portions import PORTION
 from expert_cli.data.store.documents import Documents
 from expert_cli.manifest.keys.loader import Overflow, Packing
 
 Place = tuple[int, int]
-"""An epoch and the index of a pack in it, both from 0."""
+"""An epoch (from 0) and the number that `EpochPacks` gives a pack in it."""
 
 IGNORE_INDEX = -100
 FILLER: Place = (0, -1)
@@ -29,7 +30,7 @@ FILLER: Place = (0, -1)
 
 
 class PackedDataset(Dataset[dict[str, torch.Tensor]]):
-    """Packs over an opened store: item (e, i) is pack i of epoch e.
+    """Packs over an opened store: item (e, n) is the pack of number n of epoch e.
 
     An item is `input_ids`, `labels`, `position_ids`, int64 [tokens of the pack]. Picklable and small: a worker process maps
     the store's files again.
@@ -43,19 +44,15 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         overflow: Overflow,
         seed: int = 0,
         rows: range | None = None,
+        portion: int = PORTION,
     ) -> None:
         """Decide from the lengths alone what is cut and which documents share a sequence; only masks are read, if needed.
 
-        seed: with the epoch, decides random packs. rows: the documents that are packed; None: all. Raises InputError: overflow
-        "error" with a document that is too long, or nothing is left.
+        seed: with the epoch, decides random packs. rows: the documents that are packed; None: all. portion: as many documents
+        are looked at at a time. Raises InputError: overflow "error" with a document that is too long, or nothing is left.
         """
-        part = slice(None) if rows is None else slice(rows.start, rows.stop)
-        lengths = documents.lengths[part]
-        too_long = packing != "concat" and bool((lengths > capacity).any())
-        prompts = documents.prompt_lengths[part] if too_long else np.zeros_like(lengths)
         self.documents = documents
-        self.packs = EpochPacks(lengths, prompts, capacity, packing, overflow, seed)
-        self._first = part.start or 0
+        self.packs = EpochPacks(documents, capacity, packing, overflow, seed, rows=rows, portion=portion)
         # Whether a piece that ends before its document does is truncated in the middle, not cut off.
         self.shortens = packing != "concat" and overflow == "truncate"
 
@@ -63,23 +60,14 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         """Return the number of packs of the first epoch."""
         return self.packs.count(0)
 
-    @property
-    def document_lengths(self) -> NDArray[np.int64]:
-        """Tokens of every piece of a document that lies in a pack, int64 [pieces]; the same pieces in every epoch."""
-        packs = self.packs.of(0)
-        return packs.stops - packs.starts
-
     def __getitem__(self, place: Place) -> dict[str, torch.Tensor]:
         """Return one pack; `FILLER` gives one without tokens."""
         if place == FILLER:
             empty = torch.empty(0, dtype=torch.int64)
             return {"input_ids": empty, "labels": empty, "position_ids": empty}
-        packs, index = self.packs.of(place[0]), place[1]
         ids, labels, positions = [], [], []
-        for piece in range(int(packs.offsets[index]), int(packs.offsets[index + 1])):
-            tokens, trained = self._tokens(
-                int(packs.documents[piece]), int(packs.starts[piece]), int(packs.stops[piece])
-            )
+        for document, start, stop in np.stack(self.packs.pack(*place), axis=1).tolist():
+            tokens, trained = self._piece(*self.documents.document(document), start, stop)
             targets = np.where(trained, tokens, IGNORE_INDEX)
             targets[:1] = IGNORE_INDEX
             ids.append(tokens)
@@ -96,15 +84,12 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
         None with "concat", where every pack may cut it.
         """
-        if self.packs.fitted is None:
+        pieces = self.packs.pieces_of(document)
+        if pieces is None:
             return None
-        ids, trained = self.documents.document(self._first + document)
-        numbers, fitted = np.arange(len(ids), dtype=np.int32), self.packs.fitted
-        pieces = range(*np.searchsorted(fitted.documents, [document, document + 1]).tolist())
-        return [self._piece(numbers, trained, int(fitted.starts[n]), int(fitted.stops[n])) for n in pieces]
-
-    def _tokens(self, document: int, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        return self._piece(*self.documents.document(self._first + document), start, stop)
+        ids, trained = self.documents.document(document)
+        numbers = np.arange(len(ids), dtype=np.int32)
+        return [self._piece(numbers, trained, start, stop) for _, start, stop in np.stack(pieces, axis=1).tolist()]
 
     def _piece(
         self, ids: NDArray[np.int32], trained: NDArray[np.bool_], start: int, stop: int

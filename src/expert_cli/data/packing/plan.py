@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from expert_cli.errors import ExpertError, InputError
+from expert_cli.errors import ExpertError
 
-Overflow = Literal["truncate", "drop", "split", "error"]
 Lengths = NDArray[np.integer[Any]]
 Ints = NDArray[np.int64]
 
@@ -29,21 +28,12 @@ SIZES = (512, 768, 1024, 1536, 2048, 4096)
 _MOST_CUT = 0.001
 
 
-@dataclass(frozen=True)
-class TruncatedLengths:
-    """What is left of every document at some capacity: piece i is document `documents[i]`, tokens starts[i]:stops[i].
-
-    All int64 [pieces], in document order, no piece longer than the capacity. Truncated documents have start 0 and stop at
-    the capacity: the tokens of `truncate_middle`, not the first ones. rows: documents that were too long.
-    tokens: tokens left out. answer_tokens: tokens after a prompt that do not train, left out or just after a cut.
-    """
+class Pieces(NamedTuple):
+    """Parts of documents: piece i is tokens starts[i]:stops[i] of document documents[i]; all int64 [pieces]."""
 
     documents: Ints
     starts: Ints
     stops: Ints
-    rows: int
-    tokens: int
-    answer_tokens: int
 
     @property
     def lengths(self) -> Ints:
@@ -71,7 +61,7 @@ class PackingPlan:
 
     def fill(self) -> float:
         """Return the share of all room that holds tokens; 0 without packs."""
-        return _share(int((self.stops - self.starts).sum()), len(self) * self.capacity)
+        return share(int((self.stops - self.starts).sum()), len(self) * self.capacity)
 
     @property
     def lengths(self) -> Ints:
@@ -79,11 +69,12 @@ class PackingPlan:
         total = np.concatenate([[0], np.cumsum(self.stops - self.starts)])
         return np.diff(total[self.offsets])
 
-    def pieces_of(self, packs: Ints) -> Ints:
-        """Return the numbers of the pieces of some packs, pack by pack, int64 [pieces of them]."""
-        return np.concatenate([np.arange(*self.offsets[pack : pack + 2]) for pack in packs])
+    def pack(self, index: int) -> Pieces:
+        """Return the pieces of one pack."""
+        part = slice(self.offsets[index], self.offsets[index + 1])
+        return Pieces(self.documents[part], self.starts[part], self.stops[part])
 
-    def within(self, fitted: TruncatedLengths) -> PackingPlan:
+    def within(self, fitted: Pieces) -> PackingPlan:
         """Return these packs of `fitted.lengths` in terms of the documents that `fitted` has the pieces of."""
         begin = fitted.starts[self.documents]
         return PackingPlan(
@@ -129,38 +120,6 @@ def no_packing(lengths: Lengths, capacity: int) -> PackingPlan:
     return PackingPlan(np.arange(len(sizes)), np.zeros_like(sizes), sizes, np.arange(len(sizes) + 1), capacity)
 
 
-def apply_overflow(lengths: Lengths, prompt_lengths: Lengths, capacity: int, overflow: Overflow) -> TruncatedLengths:
-    """Decide what becomes of documents longer than `capacity`; `prompt_lengths` = tokens before the first trained one.
-
-    truncate: the middle of the prompt goes, then the middle of the answer. drop: the document goes. split: pieces of
-    `capacity`; one that trains nothing goes. error: InputError. Raises InputError too if nothing is left.
-    """
-    sizes, prompts = np.asarray(lengths, np.int64), np.asarray(prompt_lengths, np.int64)
-    rows = int((sizes > capacity).sum())
-    if rows and overflow == "error":
-        longest = int(sizes.argmax())
-        raise InputError(
-            f"document {longest} (counted from 0) has {sizes[longest]} tokens, max_seq_length is {capacity}; "
-            f"{rows} of {len(sizes)} documents are longer",
-            f"Set training.config.max_seq_length to {sizes[longest]}, or let long documents be truncated, dropped or split.",
-        )
-    documents, starts, stops = _pieces(sizes, prompts, capacity, overflow)
-    if len(sizes) and not len(documents):
-        raise InputError(
-            f"none of the {len(sizes)} documents fits max_seq_length {capacity}; the shortest has {sizes.min()} tokens",
-            "Raise training.config.max_seq_length, or let long documents be truncated.",
-        )
-    if overflow == "truncate":
-        answer_tokens = _answer_cut(sizes, prompts, capacity).sum()
-    else:
-        # Nothing before a later piece's first token predicts it.
-        answers = stops - np.clip(prompts[documents], starts + (starts > 0), stops)
-        answer_tokens = (sizes - prompts).sum() - answers.sum()
-    return TruncatedLengths(
-        documents, starts, stops, rows, int(sizes.sum() - (stops - starts).sum()), int(answer_tokens)
-    )
-
-
 @dataclass(frozen=True)
 class LengthRow:
     """What a `max_seq_length` would mean: packs, how full, documents shortened and by how many tokens in all."""
@@ -179,7 +138,7 @@ def length_table(lengths: Lengths, *others: int) -> list[LengthRow]:
     for capacity in sorted({*SIZES, *others}):
         short = np.minimum(sizes, capacity)
         _, packs = _best_fit(np.bincount(short, minlength=1).tolist(), capacity)
-        fill = _share(int(short.sum()), packs * capacity)
+        fill = share(int(short.sum()), packs * capacity)
         rows.append(LengthRow(capacity, packs, fill, int((sizes > capacity).sum()), int((sizes - short).sum())))
     return rows
 
@@ -197,7 +156,7 @@ def recommend(lengths: Lengths, prompt_lengths: Lengths, trained_lengths: Length
 
     def keeps(capacity: int) -> bool:
         tokens = np.maximum(sizes - capacity, 0).sum()
-        trained = (_answer_cut(sizes, prompts, capacity) * share).sum()
+        trained = (answer_cut(sizes, prompts, capacity) * share).sum()
         return bool(not tokens or (tokens < most and trained < most_trained))
 
     usual = next(filter(keeps, chain(SIZES, (SIZES[-1] << n for n in count(1)))))
@@ -210,22 +169,6 @@ def checked(lengths: Lengths, capacity: int | None) -> Ints:
     if len(sizes) and (sizes.min() < 1 or (capacity is not None and sizes.max() > capacity)):
         raise ExpertError(f"lengths {sizes.min()} to {sizes.max()} do not go into packs of {capacity or 'any length'}")
     return sizes
-
-
-def _pieces(sizes: Ints, prompts: Ints, capacity: int, overflow: Overflow) -> tuple[Ints, Ints, Ints]:
-    """Return document, start and stop of what is left of every document."""
-    counts = -(-sizes // capacity) if overflow == "split" else np.where((overflow == "drop") & (sizes > capacity), 0, 1)
-    documents = np.repeat(np.arange(len(sizes)), counts)
-    starts = capacity * (np.arange(len(documents)) - np.repeat(np.cumsum(counts) - counts, counts))
-    stops = np.minimum(sizes[documents], starts + capacity)
-    if overflow == "split":
-        # A single token that is left trains nothing, be it an answer's end: it takes the one before along.
-        alone = np.flatnonzero((starts > 0) & (stops - starts == 1)) if capacity > 1 else starts[:0]
-        starts[alone] -= 1
-        stops[alone - 1] -= 1
-        trains = (counts[documents] == 1) | (stops > np.maximum(prompts[documents], starts + 1))
-        documents, starts, stops = documents[trains], starts[trains], stops[trains]
-    return documents, starts, stops
 
 
 def _best_fit(counts: Sequence[int], capacity: int) -> tuple[list[tuple[int, int, int]], int]:
@@ -281,7 +224,7 @@ def stable_order(keys: Ints) -> Ints:
     return order
 
 
-def _answer_cut(sizes: Ints, prompts: Ints, capacity: int) -> Ints:
+def answer_cut(sizes: Ints, prompts: Ints, capacity: int) -> Ints:
     """Return how many tokens of each answer `dataset.truncate_middle` cuts or leaves untrained after the seam."""
     keep = np.maximum(np.minimum(prompts, capacity // 4), prompts - (sizes - capacity))
     rest = capacity - keep
@@ -289,5 +232,6 @@ def _answer_cut(sizes: Ints, prompts: Ints, capacity: int) -> Ints:
     return np.where(cut > 0, cut + (rest > 2), 0)
 
 
-def _share(part: int, whole: int) -> float:
+def share(part: int, whole: int) -> float:
+    """Return how much of a whole a part is; 0 of nothing."""
     return part / whole if whole else 0.0

@@ -21,12 +21,12 @@ _LARGEST = 2**31 - 1
 
 @dataclass(frozen=True)
 class _Part:
-    """One record batch: `starts` int64 [rows + 1] into `ids` int32 [tokens]; bit `first_bit` + i says if token i is trained.
+    """One record batch: `starts` [rows + 1] into `ids` int32 [tokens]; bit `first_bit` + i says if token i is trained.
 
-    empty: rows without a token, which are left out.
+    empty: rows without a token, which are left out. What a store holds are views of its file: 4 bytes a document.
     """
 
-    starts: NDArray[np.int64]
+    starts: NDArray[np.integer[Any]]
     ids: NDArray[np.int32]
     bits: NDArray[np.uint8]
     first_bit: int
@@ -46,8 +46,7 @@ class _Part:
 class Documents:
     """One split of a store, by document number.
 
-    lengths: int64 [documents], tokens of each. empty: rows without a token, which are no documents. Picklable: a worker
-    process opens the files again.
+    empty: rows without a token, which are no documents. Picklable: a worker process opens the files again.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,9 +56,6 @@ class Documents:
         self.empty = sum(part.empty for part in self._parts)
         counts = [len(part.starts) - 1 for part in self._parts]
         self._first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        self.lengths: NDArray[np.int64] = np.concatenate(
-            [np.empty(0, np.int64), *(np.diff(p.starts) for p in self._parts)]
-        )
 
     def __reduce__(self) -> tuple[type[Documents], tuple[Path]]:
         """Send the folder, not the data."""
@@ -67,7 +63,7 @@ class Documents:
 
     def __len__(self) -> int:
         """Return the number of documents."""
-        return len(self.lengths)
+        return int(self._first[-1])
 
     def document(self, number: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Return (ids, trained) of one document, both [tokens]; ids is a view of the file."""
@@ -76,6 +72,26 @@ class Documents:
         row = number - int(self._first[at])
         start, stop = int(part.starts[row]), int(part.starts[row + 1])
         return part.ids[start:stop], part.trained(start, stop)
+
+    def lengths_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the tokens of some documents, int64 [numbers]; the numbers ascend."""
+        found = np.empty(len(numbers), np.int64)
+        borders = np.searchsorted(numbers, self._first)
+        for at in np.flatnonzero(np.diff(borders)).tolist():
+            here, starts = slice(borders[at], borders[at + 1]), self._parts[at].starts
+            rows = numbers[here] - self._first[at]
+            found[here] = starts[rows + 1] - starts[rows]
+        return found
+
+    def prompt_lengths_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the tokens before the first trained one of some documents, int64 [numbers]; each mask is read."""
+        trained = (self.document(number)[1] for number in numbers.tolist())
+        return np.array([int(mask.argmax()) if mask.any() else len(mask) for mask in trained], np.int64)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of every document, int64 [documents]."""
+        return self._per_part(lambda part: np.diff(part.starts).astype(np.int64))
 
     @cached_property
     def prompt_lengths(self) -> NDArray[np.int64]:
@@ -138,12 +154,13 @@ def _part(file: Path, batch: Any) -> _Part:
     if not np.array_equal(starts, of_mask):
         raise IntegrityError(f"{file}: ids and mask differ in length", BUILD_ANEW)
     # A document without a token, which only other programs write, trains nothing.
-    some = np.append(True, np.diff(starts) > 0)
-    return _Part(starts[some], ids.astype(np.int32, copy=False), bits, first_bit, int(len(some) - some.sum()))
+    empty = np.flatnonzero(starts[1:] <= starts[:-1])
+    starts = np.delete(starts, empty + 1) if len(empty) else starts
+    return _Part(starts, ids.astype(np.int32, copy=False), bits, first_bit, len(empty))
 
 
-def _lists(file: Path, batch: Any, name: str) -> tuple[NDArray[np.int64], Any]:
-    """Return where the lists of a column begin, int64 [rows + 1], and their values end to end, numbers or booleans."""
+def _lists(file: Path, batch: Any, name: str) -> tuple[NDArray[np.integer[Any]], Any]:
+    """Return where the lists of a column begin, [rows + 1], and their values end to end, numbers or booleans."""
     column = batch.column(name)
     is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
     of = column.type.value_type if is_list else None
@@ -152,8 +169,8 @@ def _lists(file: Path, batch: Any, name: str) -> tuple[NDArray[np.int64], Any]:
     flat = column.flatten()
     if column.null_count or flat.null_count:
         raise IntegrityError(f"{file}: {name} has gaps (null)", BUILD_ANEW)
-    starts = _values(column.offsets).astype(np.int64)
-    return starts - starts[0], flat
+    starts = _values(column.offsets)
+    return starts - starts[0] if starts[0] else starts, flat
 
 
 def _values(array: Any) -> NDArray[Any]:

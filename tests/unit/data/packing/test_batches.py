@@ -14,9 +14,10 @@ from torch.utils.data import DataLoader
 
 from expert_cli.data.packing.batches import Batch, Collator, PackedBatchSampler, once_in_turn
 from expert_cli.data.packing.dataset import FILLER, PackedDataset
+from expert_cli.data.packing.epoch_packs import EpochPacks
 from expert_cli.data.packing.order import epoch_order, grouped_order
 from expert_cli.data.packing.step_schedule import Schedule
-from tests.packs import END, packed
+from tests.packs import END, Lengths, packed
 
 
 def batches(schedule: Schedule, *, rank: int = 0, first_step: int = 0) -> PackedBatchSampler:
@@ -150,9 +151,10 @@ def test_resuming_in_a_large_epoch_reads_no_order() -> None:
 
 def test_evaluation_sees_every_pack_once() -> None:
     training = Schedule(packs=always(9), packs_per_step=6, batch_size=2, processes=1, epochs=2.5, max_steps=7)
-    assert list(once_in_turn(training, 5, 0)) == [[(0, 0), (0, 1)], [(0, 2), (0, 3)], [(0, 4)]]
-    assert len(once_in_turn(training, 5, 0)) == 3
-    shares = [list(once_in_turn(replace(training, processes=2), 5, rank)) for rank in range(2)]
+    five = EpochPacks(Lengths(np.ones(5, np.int64)), 1, "off", "truncate", 0)
+    assert list(once_in_turn(training, five, 0)) == [[(0, 0), (0, 1)], [(0, 2), (0, 3)], [(0, 4)]]
+    assert len(once_in_turn(training, five, 0)) == 3
+    shares = [list(once_in_turn(replace(training, processes=2), five, rank)) for rank in range(2)]
     assert shares == [[[(0, 0), (0, 1)], [(0, 4)]], [[(0, 2), (0, 3)], [FILLER]]]
 
 

@@ -19,7 +19,7 @@ def test_a_pack_restarts_its_positions_and_masks_by_position_not_by_id(tmp_path:
     assert pack["input_ids"].tolist() == [100, 101, 200, END, 100, END]
     assert pack["position_ids"].tolist() == [0, 1, 2, 3, 0, 1]
     assert pack["labels"].tolist() == [IGNORE_INDEX, IGNORE_INDEX, 200, END, IGNORE_INDEX, END]
-    assert dataset.document_lengths.tolist() == [4, 2]
+    assert dataset.packs.document_lengths.counts.tolist() == [0, 0, 1, 0, 1]
 
 
 def test_a_filler_has_no_tokens(tmp_path: Path) -> None:
@@ -47,8 +47,8 @@ def test_what_becomes_of_a_document_that_is_too_long(
 ) -> None:
     dataset = packed(tmp_path, (5, 2), (1, 1), capacity=5, packing="off", overflow=overflow)
     assert [dataset[0, i]["input_ids"].tolist() for i in range(len(dataset))] == expected
-    assert dataset.packs.fitted is not None
-    assert dataset.packs.fitted.rows == 1
+    assert dataset.packs.left_out is not None
+    assert dataset.packs.left_out.rows == 1
 
 
 def test_too_long_can_be_an_error(tmp_path: Path) -> None:

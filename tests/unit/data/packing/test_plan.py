@@ -1,11 +1,11 @@
-"""Packs: whole documents, exactly once, as few packs as best-fit-decreasing gives; long documents counted, never lost."""
+"""Packs: whole documents, exactly once, as few packs as best-fit-decreasing gives."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,19 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.dataset import truncate_middle
+from expert_cli.data.packing.overflow import apply_overflow, left_out
 from expert_cli.data.packing.plan import (
     SIZES,
-    Overflow,
     PackingPlan,
-    apply_overflow,
     concat,
     length_table,
     no_packing,
     pack,
     recommend,
 )
-from expert_cli.errors import ExpertError, InputError
+from expert_cli.errors import ExpertError
+from tests.packs import Lengths
 
 
 def numbers(*values: int) -> NDArray[np.int64]:
@@ -153,97 +152,6 @@ def test_single_gives_every_document_its_own_pack() -> None:
     assert (contents(packs), packs.fill()) == ([[(0, 0, 3)], [(1, 0, 1)]], 0.5)
 
 
-OVERFLOWS: list[tuple[Overflow, list[tuple[int, int, int]], tuple[int, int, int]]] = [
-    # The prompt of document 1 keeps a quarter, of its answer 6 of 15 tokens stay and the one after the seam is lost too.
-    ("truncate", [(0, 0, 5), (1, 0, 8), (2, 0, 8), (3, 0, 8)], (2, 17 + 1, 9 + 1)),
-    ("drop", [(0, 0, 5), (2, 0, 8)], (2, 25 + 9, 15 + 4)),
-    # Document 1: the first piece is all prompt, later ones begin in the answer. Its last token takes the one before along,
-    # as in document 3: alone it would not train.
-    (
-        "split",
-        [(0, 0, 5), (1, 8, 16), (1, 16, 23), (1, 23, 25), (2, 0, 8), (3, 0, 7), (3, 7, 9)],
-        (2, 8, 1 + 1 + 1),
-    ),
-]
-
-
-@pytest.mark.parametrize(("overflow", "pieces", "counts"), OVERFLOWS, ids=[case[0] for case in OVERFLOWS])
-def test_long_documents_are_handled_and_counted(
-    overflow: Overflow, pieces: list[tuple[int, int, int]], counts: tuple[int, int, int]
-) -> None:
-    fitted = apply_overflow(numbers(5, 25, 8, 9), numbers(2, 10, 3, 5), 8, overflow)
-    found = zip(fitted.documents.tolist(), fitted.starts.tolist(), fitted.stops.tolist(), strict=True)
-    assert list(found) == pieces
-    assert (fitted.rows, fitted.tokens, fitted.answer_tokens) == counts
-    assert fitted.lengths.tolist() == [stop - start for _, start, stop in pieces]
-
-
-def test_a_long_document_can_be_an_error() -> None:
-    with pytest.raises(
-        InputError, match=r"document 1 .* has 25 tokens, max_seq_length is 8; 2 of 4 documents"
-    ) as error:
-        apply_overflow(numbers(5, 25, 8, 9), numbers(2, 10, 3, 5), 8, "error")
-    assert "training.config.max_seq_length to 25" in error.value.hint
-
-
-@pytest.mark.parametrize("overflow", ["truncate", "drop", "split", "error"])
-def test_documents_that_fit_stay_as_they_are(overflow: Overflow) -> None:
-    fitted = apply_overflow(numbers(8, 1), numbers(0, 0), 8, overflow)
-    assert (fitted.starts.tolist(), fitted.stops.tolist()) == ([0, 0], [8, 1])
-    assert (fitted.rows, fitted.tokens, fitted.answer_tokens) == (0, 0, 0)
-
-
-def test_dropping_every_document_is_an_error() -> None:
-    with pytest.raises(InputError, match="none of the 2 documents fits max_seq_length 8; the shortest has 9"):
-        apply_overflow(numbers(9, 30), numbers(0, 0), 8, "drop")
-
-
-@pytest.mark.parametrize("capacity", [1, 2, 3, 4, 7, 8, 13])
-def test_truncation_counts_what_shorten_cuts(capacity: int) -> None:
-    for prompt, answer in product(range(20), range(1, 20)):
-        ids = np.arange(prompt + answer, dtype=np.int32)
-        trained = ids >= prompt
-        short, still_trained = truncate_middle(ids, trained, capacity)
-        fitted = apply_overflow(numbers(len(ids)), numbers(prompt), capacity, "truncate")
-        assert fitted.lengths.tolist() == [len(short)]
-        assert (fitted.rows, fitted.tokens) == (len(ids) > capacity, len(ids) - len(short))
-        assert fitted.answer_tokens == trained.sum() - still_trained.sum(), (prompt, answer)
-
-
-@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1, max_size=20), st.integers(8, 30))
-def test_split_leaves_out_only_what_cannot_train(documents: list[tuple[int, int]], capacity: int) -> None:
-    prompts = np.array([prompt for _, prompt in documents])
-    lengths = prompts + np.array([answer for answer, _ in documents])
-    longest = int(lengths.max())
-    fitted = apply_overflow(np.append(lengths, 8), np.append(prompts, 0), capacity, "split")
-    pieces = list(zip(fitted.documents.tolist(), fitted.starts.tolist(), fitted.stops.tolist(), strict=True))
-    kept = {(d, token) for d, start, stop in pieces for token in range(start, stop)}
-    for d, (length, prompt) in enumerate(zip(lengths.tolist(), prompts.tolist(), strict=True)):
-        assert all((d, token) in kept for token in range(prompt, length))
-        last = max((start, stop) for n, start, stop in pieces if n == d)
-        assert last[1] == length, "the end token stays"
-        assert last[0] < length - 1 or length == 1, "and is trained"
-    assert fitted.lengths.max() <= capacity
-    assert (fitted.tokens == 0) == (len(kept) == lengths.sum() + 8)
-    assert fitted.rows == sum(length > capacity for length in lengths.tolist()) <= longest
-
-
-def test_packs_of_pieces_name_the_documents() -> None:
-    fitted = apply_overflow(numbers(3, 20, 5), numbers(1, 2, 1), 8, "split")
-    packs = pack(fitted.lengths, 8).within(fitted)
-    assert contents(packs) == [[(0, 0, 3), (2, 0, 5)], [(1, 0, 8)], [(1, 8, 16)], [(1, 16, 20)]]
-    assert (packs.capacity, packs.fill()) == (8, 28 / 32)
-
-
-def test_cut_pieces_keep_their_place_in_the_document() -> None:
-    fitted = apply_overflow(numbers(20, 5), numbers(12, 1), 8, "split")
-    assert contents(concat(fitted.lengths, 6).within(fitted)) == [
-        [(0, 8, 14)],
-        [(0, 14, 16), (0, 16, 20)],
-        [(1, 0, 5)],
-    ]
-
-
 def test_right_size_shows_what_each_capacity_means() -> None:
     rows = length_table(numbers(*[300] * 4, 1000, 5000), 600)
     assert [row.max_seq_length for row in rows] == [512, 600, 768, 1024, 1536, 2048, 4096]
@@ -266,7 +174,9 @@ def test_right_size_counts_the_packs_that_packing_makes() -> None:
         fitted = apply_overflow(lengths, lengths // 2, row.max_seq_length, "truncate")
         packs = pack(fitted.lengths, row.max_seq_length)
         assert (row.sequences, row.fill) == (len(packs), packs.fill())
-        assert (row.truncated_rows, row.truncated_tokens) == (fitted.rows, fitted.tokens)
+        assert (row.truncated_rows, row.truncated_tokens) == left_out(
+            Lengths(lengths), range(len(lengths)), row.max_seq_length, "truncate", 1000
+        )
 
 
 @pytest.mark.parametrize(

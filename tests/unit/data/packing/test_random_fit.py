@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from expert_cli.data.packing.epoch_packs import EpochPacks
+from expert_cli.data.packing.order import draw_key
 from expert_cli.data.packing.plan import PackingPlan, pack
 from expert_cli.data.packing.random_fit import pack_randomly, shuffled
 from expert_cli.errors import ExpertError
 from expert_cli.manifest.keys.loader import Packing
-from tests.packs import packed
+from tests.packs import Lengths, packed
 
 
 def documents_of(packs: PackingPlan) -> list[list[int]]:
@@ -99,7 +100,7 @@ def test_packs_are_as_full_as_those_of_best_fit_to_one_per_cent(seed: int, capac
 
 
 def test_every_order_of_three_is_drawn_as_often() -> None:
-    seen = [tuple(shuffled(3, seed, epoch).tolist()) for seed in range(60) for epoch in range(10)]
+    seen = [tuple(shuffled(3, draw_key(seed, epoch)).tolist()) for seed in range(60) for epoch in range(10)]
     counts = np.unique(np.array(seen), axis=0, return_counts=True)[1]
     assert len(counts) == 6
     assert ((counts - 100) ** 2 / 100).sum() < 20.5  # chi-square with 5 degrees of freedom, 0.1 %
@@ -108,21 +109,29 @@ def test_every_order_of_three_is_drawn_as_often() -> None:
 @pytest.mark.parametrize("packing", ["random", "best_fit", "off"])
 def test_random_packs_alone_change_with_the_epoch(packing: Packing) -> None:
     lengths, _ = drawn(0)
-    packs = EpochPacks(lengths, np.zeros_like(lengths), 1024, packing, "truncate", 3)
-    first, second = documents_of(packs.of(0)), documents_of(packs.of(1))
+    packs = EpochPacks(Lengths(lengths), 1024, packing, "truncate", 3)
+    first, second = documents_of(packs.plan(0, 0)), documents_of(packs.plan(1, 0))
     assert (first == second) == (packing != "random")
     assert [packs.count(0), packs.count(1)] == [len(first), len(second)]
-    assert documents_of(packs.of(0)) == first
+    assert documents_of(packs.plan(0, 0)) == first
+
+
+def test_random_packs_change_with_the_portion() -> None:
+    lengths, _ = drawn(0)
+    first, second = (documents_of(pack_randomly(lengths, 1024, 0, 0, portion)) for portion in range(2))
+    assert first == documents_of(pack_randomly(lengths, 1024, 0, 0)) != second
 
 
 def test_random_packs_change_with_the_seed() -> None:
     lengths, _ = drawn(0)
-    plans = [documents_of(EpochPacks(lengths, lengths, 1024, "random", "truncate", seed).of(0)) for seed in range(3)]
+    plans = [
+        documents_of(EpochPacks(Lengths(lengths), 1024, "random", "truncate", seed).plan(0, 0)) for seed in range(3)
+    ]
     assert plans[0] != plans[1] != plans[2] != plans[0]
 
 
 def test_a_piece_of_a_split_document_is_a_document_to_packing(tmp_path: object) -> None:
     data = packed(tmp_path, (5, 4), (2, 3), (1, 1), capacity=6, packing="random", overflow="split")  # type: ignore[arg-type]
-    packs = data.packs.of(0)
+    packs = data.packs.plan(0, 0)
     pieces = sorted(zip(packs.documents.tolist(), packs.starts.tolist(), packs.stops.tolist(), strict=True))
     assert pieces == [(0, 0, 6), (0, 6, 9), (1, 0, 5), (2, 0, 2)]

@@ -27,6 +27,7 @@ from expert_cli.model.kernels import attention, recurrence
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.select import KernelPlan, apply_kernels, kernel_plan
+from expert_cli.utils.length_histogram import LengthHistogram
 from tests import run_blocks, tiny
 from tests.machines import CPU
 from tests.tiny_hybrids import BLOCK, HYBRIDS, hybrid
@@ -251,5 +252,6 @@ def test_only_layers_that_attend_cost_more_with_longer_documents() -> None:
     for name, count in attending.items():
         model = hybrid(name)
         assert attention_layers(model.config) == count
-        short, long = (flops(model, np.array([length]), recomputed=False).per_token for length in (64, 128))
+        lengths = (LengthHistogram.of(np.array([length])) for length in (64, 128))
+        short, long = (flops(model, of, recomputed=False).per_token for of in lengths)
         assert long - short == 6 * 64 * head_widths(model.config)[0] * count

@@ -1,0 +1,40 @@
+"""The documents of a store: lengths by number, from views of its files; rows that other programs leave empty are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+
+from expert_cli.data.store.documents import Documents
+from tests.unit.data.store.test_token_store import make
+
+LENGTHS = [3, 2, 4, *[2] * 20]
+
+
+@pytest.mark.parametrize("numbers", [[], [0], [22], [1, 2], [0, 2, 3, 21], [*range(23)]], ids=str)
+def test_lengths_are_those_of_the_numbers(tmp_path: Path, numbers: list[int]) -> None:
+    documents = Documents(make(tmp_path) / "train")
+    asked = np.array(numbers, np.int64)
+    assert documents.lengths_of(asked).tolist() == [LENGTHS[number] for number in numbers]
+    assert documents.prompt_lengths_of(asked).tolist() == [1] * len(numbers)
+    assert len(documents) == len(LENGTHS)
+
+
+def test_where_documents_begin_is_read_from_the_file_and_not_copied(tmp_path: Path) -> None:
+    documents = Documents(make(tmp_path) / "train")
+    assert {(part.starts.dtype, part.starts.flags.owndata) for part in documents._parts} == {(np.dtype("int32"), False)}
+    assert "lengths" not in vars(documents)
+
+
+def test_a_row_without_a_token_is_no_document(tmp_path: Path) -> None:
+    ids = [[], [1, 2], [], [], [3, 4, 5, 6], [7], []]
+    labels = [[], [-100, 2], [], [], [-100, -100, -100, 6], [-100], []]
+    datasets.Dataset.from_dict({"input_ids": ids, "labels": labels}).save_to_disk(str(tmp_path / "rows"))
+    documents = Documents(tmp_path / "rows")
+    assert (len(documents), documents.empty) == (3, 4)
+    assert documents.lengths.tolist() == documents.lengths_of(np.arange(3)).tolist() == [2, 4, 1]
+    assert documents.prompt_lengths.tolist() == documents.prompt_lengths_of(np.arange(3)).tolist() == [1, 3, 1]
+    assert [documents.document(number)[0].tolist() for number in range(3)] == [[1, 2], [3, 4, 5, 6], [7]]
