@@ -86,7 +86,7 @@ def test_the_losses_are_those_of_one_process_and_the_checkpoints_the_same_files(
         assert tensors(tmp_path / "two" / kept) == tensors(tmp_path / "one" / kept), kept
 
 
-def forget_after(output: Path, step: int) -> None:
+def cut_off(output: Path, step: int) -> None:
     """Let a run stand as if it had been killed after a step."""
     (output / "COMPLETE").unlink()
     for kept in (output / "checkpoints").iterdir():
@@ -99,9 +99,9 @@ def test_a_run_goes_from_ddp_to_fsdp_and_on_in_one_process(tmp_path: Path, model
     output = tmp_path / "run"
     trained(manifest, output, 2)
     unbroken = losses(output)
-    forget_after(output, 2)
+    cut_off(output, 2)
     trained(manifest, output, 2, SHARED)
-    forget_after(output, 4)
+    cut_off(output, 4)
     trained(manifest, output, 1, WHOLE)
     assert losses(output) == pytest.approx(unbroken, rel=CLOSE)
     log = (output / "log.txt").read_text(encoding="utf-8")
