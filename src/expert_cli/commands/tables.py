@@ -177,7 +177,11 @@ def show_estimate(console: Console, found: dict[str, Any]) -> None:
         console.table("each round after it", ["", "at most", "from"], _rounds(found["rft"]))
     rows = [[_named(name, device), f"{memory[name]:,.0f} MB"] for name in WORDS if memory[name] > 0]
     console.table("memory by component (formula)", ["component", "size"], rows)
-    console.table("on other cards", ["card", "", "needs", "setting"], [_card(card) for card in found["cards"]])
+    console.table(
+        "on other cards",
+        ["card", "", "needs", "setting", "shared out (fsdp)"],
+        [_card(card) for card in found["cards"]],
+    )
     for line in found["advice"]:
         console.text(line)
 
@@ -241,4 +245,8 @@ def _named(name: str, device: str) -> str:
 def _card(card: dict[str, Any]) -> list[str]:
     settings = card["settings"]
     how = "as it is" if card["fits"] else "fits with " + ", ".join(settings) if settings else "no setting here helps"
-    return [f"{card['gb']} GB", "fits" if card["fits"] else "too small", f"{card['needs_mb'] / 1024:.1f} GB", how]
+    shared = (
+        f"{card['fsdp_cards']} cards, {card['fsdp_needs_mb'] / 1024:.1f} GB each" if card["fsdp_cards"] else "not on 8"
+    )
+    needs = f"{card['needs_mb'] / 1024:.1f} GB"
+    return [f"{card['gb']} GB", "fits" if card["fits"] else "too small", needs, how, shared]

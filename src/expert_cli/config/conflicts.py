@@ -10,6 +10,7 @@ from typing import get_args
 
 from expert_cli.config.chat_template import read_chat_template
 from expert_cli.config.defaults.decoding import schema_fault, unknown_grammar
+from expert_cli.config.defaults.fsdp import sharding_conflicts
 from expert_cli.config.defaults.grpo import METHOD as GRPO
 from expert_cli.config.defaults.rft import METHOD as RFT
 from expert_cli.config.merged import Merged, adapter_block
@@ -62,6 +63,7 @@ def conflicts(
         *_of_turns(config.written),
         *_of_template(config.written, base, (loaded.path.parent.resolve(), project_root(loaded.path))),
         *_of_sets(config.written, loaded.manifest.training.dataset),
+        *sharding_conflicts(config, base, evaluation),
     )
     faults = [merged.fault(*words) for words in found]
     faults += [loaded.text.fault((*entry, "rope_scaling"), words) for words in _of_rope(base.written)]

@@ -25,7 +25,7 @@ from typing import Any
 from peft import PeftModel
 
 from expert_cli.config.run_config import QUANTIZED, RunConfig
-from expert_cli.estimate.model_shape import BlockShape, Shape, linear_weights, stored_bytes
+from expert_cli.estimate.model_shape import NF4_BLOCK, BlockShape, Shape, linear_weights, stored_bytes
 from expert_cli.estimate.workload import Workload
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
@@ -54,7 +54,7 @@ class StepSettings:
     """What memory depends on besides the shapes.
 
     tokens: places of the largest micro-batch, padding included; longest: of its longest row or document; trained: places
-    that reach the head. steps: of the whole run.
+    that reach the head. steps: of the whole run. shares: processes that share the base model out.
     """
 
     run: RunConfig
@@ -63,6 +63,7 @@ class StepSettings:
     longest: int
     trained: int
     steps: int
+    shares: int = 1
 
     @property
     def element(self) -> int:
@@ -90,9 +91,12 @@ def _stored_element(run: RunConfig) -> int:
 
 
 def step_settings(
-    run: RunConfig, machine: Machine, model: PeftModel, shape: Shape, work: Workload, free: int
+    run: RunConfig, machine: Machine, model: PeftModel, shape: Shape, work: Workload, free: int, shares: int = 2
 ) -> StepSettings:
-    """Return the settings of a run's steps on a machine; free: bytes of its device before the base model is there."""
+    """Return the settings of a run's steps on a machine; free: bytes of its device before the base model is there.
+
+    shares: processes that share the base model out, where the run says `fsdp`; the fewest that can.
+    """
     is_nf4, size = run.model.quantization == "int4", run.optim.batch_size
     kernels = predict_kernels(
         kernel_plan(run.compute, run.model, machine),
@@ -103,7 +107,8 @@ def step_settings(
         free=free - stored_bytes(shape, run.model.quantization, _stored_element(run)),
     )
     tokens, longest = work.largest(size, kernels.layout, run.data.max_seq_length * size if kernels.fixed_shape else 0)
-    return StepSettings(run, kernels, tokens, longest, round(tokens * work.trained_share), work.schedule.steps)
+    trained, shares = round(tokens * work.trained_share), shares if run.compute.fsdp else 1
+    return StepSettings(run, kernels, tokens, longest, trained, work.schedule.steps, shares)
 
 
 def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, int]:
@@ -113,6 +118,8 @@ def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, i
     if setting.kernels.dequantized:  # the copy takes the quantized weights' place
         stored, copy = shape.other * setting.stored_element, linear_weights(shape) * setting.element
     head = head_bytes(shape, setting)
+    if setting.shares > 1:
+        stored = _share_bytes(shape, setting, stored)
     parts = {
         "base_weights": stored,
         "dequantised_copy": copy,
@@ -125,6 +132,18 @@ def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, i
     }
     heap = _heap_bytes(shape, setting, process + sum(parts.values()))
     return {**parts, "heap": heap, "process": process}
+
+
+def _share_bytes(shape: Shape, setting: StepSettings, stored: int) -> int:
+    """Return what one of several processes holds of `stored` bytes: its share, and what is gathered at the largest moment.
+
+    That is two decoder layers, one that is computed and the next one, or the head. The scales of NF4, a byte a block of 64,
+    are whole in each.
+    """
+    scales = linear_weights(shape) // NF4_BLOCK if setting.run.model.quantization == "int4" else 0
+    layer = (stored - scales - shape.other * setting.stored_element) // max(1, len(shape.layers))
+    head = shape.vocabulary * shape.hidden * setting.stored_element
+    return scales + -(-(stored - scales) // setting.shares) + max(2 * layer, head)
 
 
 def activation_bytes(shape: Shape, setting: StepSettings) -> int:

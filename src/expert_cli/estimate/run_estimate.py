@@ -14,6 +14,7 @@ from expert_cli.config.plan import Plan
 from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.config.validate import FOR_EVERY_BASE
 from expert_cli.data.packing.step_schedule import few_steps
+from expert_cli.errors import InputError
 from expert_cli.estimate.gpu_fit import GpuFit, fit_gpus, merged_run
 from expert_cli.estimate.memory import (
     CONTEXT_BYTES,
@@ -117,6 +118,10 @@ def estimate_run(
     setting = step_settings(run, machine, model, shape, work, free_bytes(device))
     if probing:
         report.info("training a few steps to measure them")
+    if probing and run.compute.fsdp:
+        raise InputError(
+            "--probe: with fsdp several processes train, the probe is one", "plan without it, or with fsdp=false"
+        )
     measured = probe(run, overrides) if probing else None
     memory = components(shape, setting, process if device == "cpu" else CONTEXT_BYTES)
     peak = _peak(memory, measured, setting)

@@ -35,13 +35,16 @@ def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
     )
 
 
-def load_base_of(run: RunConfig, folder: Path) -> PreTrainedModel:
-    """Load a run's base model from its folder, frozen, as the run holds it. Raises what `load_base` raises."""
+def load_base_of(run: RunConfig, folder: Path, *, on_host: bool = False) -> PreTrainedModel:
+    """Load a run's base model from its folder, frozen, as the run holds it. Raises what `load_base` raises.
+
+    on_host: into the memory of the host, whatever the run's device.
+    """
     return load_base(
         folder,
         quantization=run.model.quantization,
         dtype=DTYPES[run.compute.dtype],
-        device=run.compute.device,
+        device="cpu" if on_host else run.compute.device,
         attention=loaded_with(run.compute.attention),
         rope_scaling=dict(run.model.rope_scaling),
     )

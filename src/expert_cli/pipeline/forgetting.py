@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from expert_cli.inference.forgetting import Forgetting
     from expert_cli.model.tokenizer import TokenizerInfo
 
+ALONE = "with fsdp the first process has no whole model to read them with"
 SECTION = "What was forgotten"
 
 
@@ -35,6 +36,11 @@ def choose_texts(run: RunConfig, max_forget: float | None, report: Reporter) -> 
                 f"--max-forget {max_forget:g}: evaluation.neutral_texts is 0, so nothing is measured",
                 "write how many texts, as in --set evaluation.neutral_texts=200",
             )
+        return ()
+    if run.compute.fsdp:
+        if max_forget is not None:
+            raise InputError(f"--max-forget {max_forget:g}: {ALONE}", "measure it with evaluate, or leave fsdp out")
+        report.info(f"what is forgotten is not measured: {ALONE}")
         return ()
     try:
         return neutral_texts(run.neutral_texts)

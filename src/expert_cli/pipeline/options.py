@@ -12,6 +12,7 @@ from expert_cli.config.resolve import Overrides
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
+    from expert_cli.config.run_config import RunConfig
     from expert_cli.evaluation.permissions import Permissions
 
 _LEFT_OUT = ("resume", "overwrite", "command", "callbacks")
@@ -52,6 +53,15 @@ class RunOptions:
         from expert_cli.evaluation.permissions import Permissions
 
         return Permissions(self.allow_commands, self.without_walls)
+
+
+def require_folders_apart(run: RunConfig, options: RunOptions) -> None:
+    """Raise InputError if a folder that is written to lies in one that rows are read from."""
+    from expert_cli.data.sources.folder import require_apart
+
+    require_apart(run.data, run.output, "--output DIR")
+    if options.stage is not None:
+        require_apart(run.data, options.stage, "--stage DIR")
 
 
 def train_words(manifest: Path, overrides: Overrides, options: RunOptions = RunOptions()) -> list[str]:

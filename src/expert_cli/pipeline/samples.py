@@ -46,6 +46,9 @@ def choose(plan: Plan, inputs: DataInputs, report: Reporter, options: RunOptions
     Cases that cannot be judged here (a package is missing, a case is at fault or not allowed) are told, and not asked: they end
     no training.
     """
+    if plan.run.compute.fsdp:
+        report.info("no prompt is answered: with fsdp the first process has no whole model to answer with")
+        return []
     if not plan.own_cases.is_file():
         return _row(plan, inputs)
     from expert_cli.evaluation.evaluate import check_gradable, drawn_cases

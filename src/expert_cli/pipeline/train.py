@@ -18,7 +18,6 @@ from transformers import set_seed
 from expert_cli.artifacts.adapter import save_adapter
 from expert_cli.config.plan import Plan, require_free
 from expert_cli.config.run_config import AUTO, RunConfig
-from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError
@@ -30,6 +29,7 @@ from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model import isolation
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
+from expert_cli.model.fsdp import require_processes, shard_base
 from expert_cli.model.kernels.compiled_layers import compile_layers
 from expert_cli.model.kernels.cpu_trials import with_trials
 from expert_cli.model.kernels.select import (
@@ -43,7 +43,7 @@ from expert_cli.model.kernels.select import (
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.pipeline.ending import finish, recorded
 from expert_cli.pipeline.forgetting import choose_texts, measure, missed
-from expert_cli.pipeline.options import RunOptions
+from expert_cli.pipeline.options import RunOptions, require_folders_apart
 from expert_cli.pipeline.pretokenize import DataInputs, describe, staged_store, store_for, training_inputs
 from expert_cli.pipeline.result import RunResult, document, finished
 from expert_cli.pipeline.run_json import write_effects, write_run_json
@@ -133,6 +133,7 @@ def _train(
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
     require_folders_apart(run, options)
+    require_processes(run.compute, job.num_processes)
     machine = broadcast_rank0(partial(with_trials, machine, run.compute))
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)
@@ -176,13 +177,6 @@ def _train(
     found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, asked, seconds)
     found |= {"forgetting": forgot.as_json()} if forgot else {}
     return finish(paths, found, sha256, done.stop_reason, options.max_forget, status)
-
-
-def require_folders_apart(run: RunConfig, options: RunOptions) -> None:
-    """Raise InputError if a folder that is written to lies in one that rows are read from."""
-    require_apart(run.data, run.output, "--output DIR")
-    if options.stage is not None:
-        require_apart(run.data, options.stage, "--stage DIR")
 
 
 def _resume_context(
@@ -270,16 +264,21 @@ def _model(
     inputs: DataInputs, run: RunConfig, machine: Machine, data: TrainingData, resumed: Resumed | None, report: Reporter
 ) -> tuple[PeftModel, KernelPlan]:
     """Load the base model, prove that packed documents do not see each other, and put on it what the manifest asks."""
-    base = load_base_of(run, inputs.source.folder)
+    base = load_base_of(run, inputs.source.folder, on_host=run.compute.fsdp)
     kernels = apply_kernels(kernel_plan(run.compute, run.model, machine), base, run.compute, machine)
     autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
     one_document = run.loader.packing == "off" and (kernels.layout == "padded" or run.optim.batch_size == 1)
-    isolation.prove(base, kernels.layout, kernels.attention, data.longest, one_document=one_document, autocast=autocast)
+    prove = partial(isolation.prove, longest=data.longest, one_document=one_document, autocast=autocast)
+    if not run.compute.fsdp:
+        prove(base, kernels.layout, kernels.attention)
     rows = choose_token_rows(base, run, inputs.renderer, resumed.parts.adapter_config if resumed else None)
     model = add_adapter(base, run.adapter, rows.indices)
     kernels = apply_adapter_kernels(kernels, model, run.compute)
     enable_activation_checkpointing(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
     compile_layers(base, run.compute)
+    if run.compute.fsdp:  # a card may not hold the model before that
+        shard_base(model, DEVICES[run.compute.device].type, full_logits=kernels.full_logits)
+        prove(base, kernels.layout, kernels.attention)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     report.info(f"model     {inputs.source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
     rows.tell(report)

@@ -171,6 +171,8 @@ def _layers(decided: Decided, used: Used) -> dict[str, Outcome]:
         "gradient_checkpointing_kwargs": _when(count, "settings of the recomputation", "nothing was recomputed"),
         "torch_compile": compiled,
     }
+    if compute.shared:
+        told["fsdp"] = applied(f"each process held a share of {plural(compute.shared, 'tensor')} of the base model")
     if not compute.compiled:  # else as planned
         told |= dict.fromkeys(("torch_compile_backend", "torch_compile_mode"), not_used("torch_compile was off"))
     return told

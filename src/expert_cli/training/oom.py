@@ -88,7 +88,7 @@ def adjust_to_memory(
     asked = trainer.batches.schedule
     if before is not None:
         _adjust_as_before(trainer, before, run)
-    if not trainer.timer.on_gpu:
+    if not trainer.timer.on_gpu or run.compute.fsdp:
         return
     if trainer.batches.schedule == asked:
         trainer.batches.schedule = merged

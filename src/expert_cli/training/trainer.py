@@ -20,6 +20,7 @@ from expert_cli.data.packing.order import mixed
 from expert_cli.errors import TrainingFailed
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of
 from expert_cli.manifest.keys.optim import OptimConfig
+from expert_cli.model.fsdp import sharded
 from expert_cli.training.gradients import Gradients
 from expert_cli.training.health import TrainingHealth
 from expert_cli.training.lr_schedulers import one_cycle
@@ -65,6 +66,7 @@ class ExpertTrainer(TrainingLoop):
         """Make optimizer and schedule and hand model and optimizer to accelerate; to be called once, before training."""
         self.create_optimizer()
         self.create_scheduler(self.batches.schedule.steps, self.optimizer)
+        self.model._ddp_params_and_buffers_to_ignore = sharded(self.model)  # DDP exchanges nothing that is shared out
         self._prepared, self.optimizer = self.accelerator.prepare(self.model, self.optimizer)
         self._prepared.train()
         # Shared by all trainers of a process; one that was stopped within a step leaves it off, and then no optimizer steps.

@@ -11,6 +11,7 @@ from peft import PeftModel
 
 from expert_cli._compat import graphs_made, is_compiled
 from expert_cli.model.activation_checkpointing import attention_block, decoder_layers
+from expert_cli.model.fsdp import sharded
 from expert_cli.model.kernels.dequantize import DequantizedLinear
 from expert_cli.training.trainer import ExpertTrainer
 
@@ -36,7 +37,7 @@ class UsedCompute:
     """How a step was computed. layers: decoder layers in all, those recomputed as a whole, by their attention, compiled.
 
     graphs: compiled for all steps and evaluations of the loss together. copies: linear layers whose 4-bit weight was unpacked
-    once.
+    once. shared: tensors of the base model of which each process held a share.
     """
 
     precision: str
@@ -47,6 +48,7 @@ class UsedCompute:
     compiled: int
     graphs: int
     copies: int
+    shared: int = 0
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,7 @@ def _compute(trainer: ExpertTrainer, model: PeftModel) -> UsedCompute:
         compiled=compiled,
         graphs=graphs_made()[0] if compiled else 0,
         copies=sum(isinstance(module, DequantizedLinear) for module in model.modules()),
+        shared=len(sharded(model)),
     )
 
 

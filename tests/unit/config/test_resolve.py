@@ -224,6 +224,7 @@ REFUSED = {
         "none",
         r"lr_end 0\.1 is not below learning_rate 0\.001",
     ),
+    "8 bits shared out": ({"fsdp": True}, "int8", "fsdp: does not go with quantization int8"),
     "a feed-forward layer without adapter": (
         {"adapter_type": "ia3", "target_modules": ["q_proj"], "feedforward_modules": ["up_proj"]},
         "none",
@@ -240,6 +241,29 @@ def test_what_does_not_go_together(tmp_path: Path, config: dict[str, Any], quant
     with pytest.raises(ManifestError, match=message) as caught:
         resolve(loaded, CPU)
     assert caught.value.faults[0].line > 1
+
+
+WHOLE_MODEL = {
+    "answers in training": ({"evaluation": {"every_steps": 5}}, {}, "the first process has no whole model"),
+    "rounds": ({}, {"method": "rft"}, "does not go with method rft"),
+    "grpo": ({}, {"method": "grpo"}, "does not go with method grpo"),
+}
+
+
+@pytest.mark.parametrize(("block", "config", "message"), WHOLE_MODEL.values(), ids=WHOLE_MODEL.keys())
+def test_what_one_process_does_alone_needs_a_whole_model(
+    tmp_path: Path, block: dict[str, Any], config: dict[str, Any], message: str
+) -> None:
+    loaded = load_manifest(manifests.write(tmp_path, {**manifests.small(fsdp="full_shard", **config), **block}))
+    with pytest.raises(ManifestError, match=f"fsdp: .*{message}"):
+        resolve(loaded, CPU)
+
+
+def test_weights_that_are_shared_out_are_not_unpacked_and_no_step_is_tried(tmp_path: Path) -> None:
+    for asked, shared in ((True, True), ("full_shard auto_wrap", True), (False, False), (None, False)):
+        compute = resolved(tmp_path, GPU, fsdp=asked, dequantized_copy="always", on_oom="fit").compute
+        wanted = (True, "never", "error") if shared else (False, "always", "fit")
+        assert (compute.fsdp, compute.dequantized_copy, compute.on_oom) == wanted
 
 
 def test_a_pair_that_two_layers_make_is_refused_where_the_one_that_won_stands(tmp_path: Path) -> None:

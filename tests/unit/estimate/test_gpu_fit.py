@@ -79,6 +79,17 @@ def test_weights_that_are_too_large_are_quantized(judged: Judge) -> None:
     assert cards[48].fits
 
 
+def test_cards_that_share_the_base_model_out_hold_less_each(judged: Judge) -> None:
+    """7 billion weights of 2 bytes: 12.6 GB whole; two layers of 0.4 GB, which are gathered, beside a share."""
+    cards = judged(1, quantization="bf16")
+    assert [cards[gb].fsdp_cards for gb in (16, 24, 48, 80)] == [None, 4, 2, 2]
+    whole, half = cards[48].needs_mb, cards[48].fsdp_needs_mb
+    assert half is not None
+    weights, layer = 2 * 6_738_415_616 / 2**20, 2 * (4 * 4096 * 4096 + 3 * 4096 * 11008) / 2**20
+    assert whole - half == pytest.approx(weights / 2 - 2 * layer, abs=1)
+    assert judged(1, quantization="int8")[80].fsdp_cards is None
+
+
 def test_nothing_helps_where_peft_has_no_four_bit_layers(judged: Judge) -> None:
     assert judged(1, quantization="bf16", adapter="lokr")[8].settings is None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from expert_cli.config.defaults.training import Config
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine, flash_attention_lacks, has_package
@@ -15,6 +17,7 @@ def compute(
     """Return how a step is computed on this machine."""
     checkpointing, reentrant = _checkpointing(config)
     backend, mode = _compiler(config)
+    sharded = bool(config.use("fsdp"))
     decided = config.block(
         ComputeConfig,
         device=device,
@@ -25,6 +28,8 @@ def compute(
         reentrant=reentrant,
         compile_backend=backend,
         compile_mode=mode,
+        fsdp=sharded,
+        **(_sharded(config) if sharded else {}),
     )
     _fused(config, decided, adapter)
     if quantization != "int4":
@@ -32,6 +37,15 @@ def compute(
     if device == "cpu":
         config.leave("no GPU: nothing is probed", "on_oom")
     return decided
+
+
+def _sharded(config: Config) -> dict[str, Any]:
+    """Decide what goes another way where processes share the base model out: nothing is tried, nothing unpacked."""
+    config.leave(
+        "fsdp: processes gather a step together, one whose memory runs out would leave the others waiting", "on_oom"
+    )
+    why = "fsdp shares out the packed weights"
+    return {"on_oom": "error", "dequantized_copy": config.put("dequantized_copy", "never", reason=why)}
 
 
 def _dtype(config: Config, machine: Machine, device: DeviceName) -> Dtype:

@@ -31,7 +31,8 @@ FULL = (
 PREFERENCES = "training from preferences or rewards is not carried over; here method grpo does it, from judged answers"
 MULTIMODAL = "images, sound and video are not trained here"
 OTHER_LOSS = "the loss here is the cross entropy of the answers' tokens"
-NOT_SPLIT = "a model is not split over devices here: each GPU holds it whole, with torchrun (docs/TRAINING_GUIDE.md)"
+NOT_SPLIT = "a layer is not split over devices here; fsdp shares the base model's weights out (docs/TRAINING_GUIDE.md)"
+SHARES = "fsdp shares out the decoder layers of the base model one by one, embedding and head, and nothing else"
 BY_ITSELF = "decided here from the machine"
 NO_UPLOAD = "nothing is uploaded"
 NO_CODE = "no code that comes with a model or a data set is run"
@@ -137,6 +138,15 @@ def attention(draft: Draft, key: str, value: Any) -> None:
         draft.lose(key, "not here; flash-attn and PyTorch's own kernels are, and the plan of a run names what is used")
 
 
+def fsdp(draft: Draft, key: str, value: Any) -> None:
+    """Whether the base model is shared out: true, or words of which `full_shard` asks for it and `auto_wrap` for nothing."""
+    words = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
+    if value is True or {*words} in ({"full_shard"}, {"full_shard", "auto_wrap"}):
+        draft.put(key, "config", "fsdp", True)
+    else:
+        lost(f"{SHARES}: true or full_shard")(draft, key, value)
+
+
 def targets(draft: Draft, key: str, value: Any) -> None:
     """Which linear layers get the adapter."""
     if value in ("all", "all-linear", ["all-linear"], ["all"]):
@@ -223,8 +233,8 @@ SHARED: dict[str, Rule] = {
     "attn_implementation": attention,
     "trust_remote_code": lost(NO_CODE),
     "deepspeed": lost(NOT_SPLIT),
-    "fsdp": lost(NOT_SPLIT),
-    "fsdp_config": lost(NOT_SPLIT),
+    "fsdp": fsdp,
+    "fsdp_config": lost(SHARES),
     "ddp_timeout": lost(DEVICES),
     "ddp_find_unused_parameters": lost(DEVICES),
     "accelerator_config": lost(DEVICES),

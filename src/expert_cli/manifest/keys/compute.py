@@ -109,6 +109,14 @@ class ComputeKeys(Strict):
         "fit", _ON_OOM, why="the run goes on, with the same rows in every optimizer step"
     )
     """Fit the micro-batch to the GPU, at the same effective batch: smaller ones for its memory, larger ones where it idles."""
+    fsdp: bool | Literal["full_shard", "full_shard auto_wrap"] | None = key(
+        False,
+        "every process holds a share of the base model's weights (FSDP2)",
+        off="every process holds the whole base model",
+        why="a base model that fits one card need not be gathered layer by layer in every step",
+    )
+    """Share the base model's weights out among the processes of a job, for one that is larger than a card: true, or
+    "full_shard" as transformers had it. Needs several processes; the adapter is whole in each."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +135,7 @@ class ComputeConfig:
     fused_kernels: Literal["auto", "off"]
     dequantized_copy: Literal["auto", "always", "never"]
     on_oom: Literal["fit", "error"]
+    fsdp: bool = False
 
     @property
     def compiler(self) -> tuple[str, Mode]:

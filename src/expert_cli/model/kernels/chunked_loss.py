@@ -17,6 +17,7 @@ import torch
 from peft import PeftModel
 from torch.nn.functional import cross_entropy, linear
 
+from expert_cli.model.fsdp import whole_head
 from expert_cli.model.kernels import recurrence
 from expert_cli.model.kernels.attention import varlen_kwargs
 from expert_cli.model.kernels.token_rows import TokenRows, active_rows, base_layer
@@ -72,8 +73,8 @@ class CausalLoss(torch.nn.Module):
                 logits = self.base(**inputs).logits.flatten(0, 1)[target_positions]
                 return cross_entropy(logits.float(), targets, reduction="sum")
             hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_positions]
-        head = self.base.get_output_embeddings()
-        return head_loss(hidden, base_layer(head), targets, rows=active_rows(head))
+        with whole_head(self.base) as head:
+            return head_loss(hidden, base_layer(head), targets, rows=active_rows(head))
 
 
 def can_skip_logits(model: PeftModel) -> str:

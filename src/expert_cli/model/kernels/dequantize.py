@@ -44,7 +44,8 @@ def dequantize_linears(model: torch.nn.Module, dtype: torch.dtype, *, keep_packe
 def frozen_weight(layer: Any, dtype: torch.dtype) -> torch.Tensor:
     """Return the weight of a linear layer [out, in] in `dtype`, unpacked as bitsandbytes' own backward pass does it."""
     if isinstance(layer, Linear4bit):
-        return dequantize_4bit(layer.weight.data, layer.weight.quant_state).to(dtype)  # type: ignore[no-any-return]
+        state = getattr(layer.weight, "quant_state", None) or layer.quant_state  # a sharded weight has none of its own
+        return dequantize_4bit(layer.weight.data, state).to(dtype)  # type: ignore[no-any-return]
     if isinstance(layer, Linear8bitLt):
         scales = layer.state.SCB.unsqueeze(1).mul(1.0 / 127.0)
         return layer.state.CB.to(dtype, copy=True).mul_(scales)  # type: ignore[no-any-return]

@@ -47,6 +47,8 @@ CONFIG: dict[str, tuple[str, dict[str, Any]]] = {
         "cosine_min_lr_ratio: 0.1",
         {"lr_scheduler": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.1}},
     ),
+    "fsdp": ("fsdp: [full_shard, auto_wrap]", {"fsdp": True}),
+    "fsdp in words": ("fsdp: full_shard", {"fsdp": True}),
     "wandb": ("wandb_project: boats", {"report_to": ["wandb"]}),
     "checkpoints": ("saves_per_epoch: 1", {"save_strategy": "epoch"}),
     "long rows": ("excess_length_strategy: raise", {"overflow": "error"}),
@@ -162,7 +164,8 @@ def test_columns_that_differ_are_told_and_not_mixed(tmp_path: Path) -> None:
 
 NOT_CARRIED = {
     "deepspeed": ("deepspeed: zero3.json", "deepspeed", "not split over devices"),
-    "fsdp": ("fsdp: [full_shard]", "fsdp", "not split over devices"),
+    "fsdp of another kind": ("fsdp: [full_shard, offload]", "fsdp", "true or full_shard"),
+    "settings of it": ("fsdp_config: {fsdp_offload_params: true}", "fsdp_config", "one by one, embedding and head"),
     "tokens": ("special_tokens: {eos_token: x}", "special_tokens", "no token is added"),
     "padding": ("special_tokens: {pad_token: x}", "special_tokens", "padding is masked by its place"),
     "frozen parts": ("lora_modules_to_save: [lm_head]", "lora_modules_to_save", "stay frozen"),

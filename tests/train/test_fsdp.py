@@ -1,0 +1,114 @@
+"""Two processes that share out the base model (FSDP2, gloo) train what one process trains, and may take turns with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import safe_open
+
+from benchmarks.elastic_test import variables_of
+from tests import tiny
+from tests.forked_cli import Forked
+from tests.train.projects import project
+from tests.train.test_distributed import losses
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Forked")
+CLOSE = 1e-4
+CONFIG: dict[str, Any] = {
+    "max_steps": None,
+    "epochs": 1,
+    "batch_size": 3,
+    "gradient_accumulation_steps": 2,
+    "logging_steps": 1,
+    "save_steps": 2,
+    "learning_rate": 0.01,
+}
+SHARED, WHOLE = "training.config.fsdp=true", "training.config.fsdp=false"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+def trained(manifest: Path, output: Path, processes: int, *settings: str, fails: int = 0) -> str:
+    """Train in so many processes, or go on with what lies in `output`; return what the processes told."""
+    words = ["train", "--manifest", str(manifest), "--output", str(output), "--offline", "--resume", "auto"]
+    for setting in settings:
+        words += ["--set", setting]
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    jobs = [Forked(words, output.parent, env=env | its) for its in variables_of(processes)]
+    told = "".join(job.communicate(timeout=240)[1] for job in jobs)
+    assert [job.returncode for job in jobs] == [fails] * processes, told[-3000:]
+    return told
+
+
+def quantized(manifest: Path, quantization: str) -> Path:
+    document = json.loads(manifest.read_text(encoding="utf-8"))
+    document["base_models"][0]["quantization"] = quantization
+    manifest.write_text(json.dumps(document), encoding="utf-8")
+    return manifest
+
+
+def tensors(folder: Path) -> dict[str, dict[str, list[int]]]:
+    """Return the shape of every tensor of every file in a folder, by file and name."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        found[path.name] = {}
+        if path.suffix == ".safetensors":
+            with safe_open(path, "pt") as opened:
+                found[path.name] = {name: opened.get_slice(name).get_shape() for name in opened.keys()}  # noqa: SIM118
+    return found
+
+
+@pytest.mark.parametrize(
+    ("quantization", "config"),
+    [("none", {}), ("int4", {}), ("int4", {"adapter_type": "dora", "gradient_checkpointing": True})],
+    ids=["lora", "NF4", "NF4 with DoRA, recomputed"],
+)
+def test_the_losses_are_those_of_one_process_and_the_checkpoints_the_same_files(
+    tmp_path: Path, model: Path, quantization: str, config: dict[str, Any]
+) -> None:
+    manifest = quantized(project(tmp_path, model, **CONFIG, **config), quantization)
+    trained(manifest, tmp_path / "one", 1)
+    halved = "training.config.gradient_accumulation_steps=1"
+    trained(manifest, tmp_path / "two", 2, SHARED, halved)
+    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
+    assert len(one) > 4
+    assert two == pytest.approx(one, rel=CLOSE)
+    for kept in ("checkpoints/checkpoint-2", "adapter"):
+        assert tensors(tmp_path / "two" / kept) == tensors(tmp_path / "one" / kept), kept
+
+
+def cut_off(output: Path, step: int) -> None:
+    """Let a run stand as if it had been killed after a step."""
+    (output / "COMPLETE").unlink()
+    for kept in (output / "checkpoints").iterdir():
+        if int(kept.name.split("-")[1]) > step:
+            shutil.rmtree(kept)
+
+
+def test_a_run_goes_from_ddp_to_fsdp_and_on_in_one_process(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, **{**CONFIG, "gradient_accumulation_steps": 1, "save_total_limit": 9})
+    output = tmp_path / "run"
+    trained(manifest, output, 2)
+    unbroken = losses(output)
+    cut_off(output, 2)
+    trained(manifest, output, 2, SHARED)
+    cut_off(output, 4)
+    trained(manifest, output, 1, WHOLE)
+    assert losses(output) == pytest.approx(unbroken, rel=CLOSE)
+    log = (output / "log.txt").read_text(encoding="utf-8")
+    for step in (2, 4):
+        assert f"checkpoint-{step}: step {step}, epoch" in log
+
+
+def test_one_process_is_refused(tmp_path: Path, model: Path) -> None:
+    told = trained(project(tmp_path, model, fsdp=True), tmp_path / "run", 1, fails=2)
+    assert "fsdp: a single process trains" in told

@@ -1,0 +1,103 @@
+"""A base model that two processes share out gives the loss and the gradients of the whole one, in every way to them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from expert_cli.errors import InputError
+from expert_cli.model.fsdp import require_processes
+from tests import run_blocks
+from tests.train.test_distributed import together
+
+SHARED_OUT = """
+import json, sys
+from pathlib import Path
+import torch
+from accelerate import PartialState
+from peft import LoraConfig, get_peft_model
+from torch.distributed.tensor import DTensor
+from transformers import LlamaConfig, LlamaForCausalLM
+from expert_cli.model.fsdp import shard_base, sharded
+from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.model.kernels.fused_lora import fuse
+from expert_cli.model.kernels.token_rows import spare_copies
+from expert_cli.utils.distributed import leave
+
+SHAPE = dict(vocab_size=96, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
+torch.manual_seed(0)
+batch = {
+    "input_ids": torch.randint(0, 96, (2, 8)),
+    "position_ids": torch.arange(8).expand(2, 8),
+    "target_positions": torch.arange(12),
+    "targets": torch.randint(0, 96, (12,)),
+}
+batch["input_ids"][0, :2] = torch.tensor([3, 5])  # whose rows are trained
+case = json.loads(Path(sys.argv[1], "case").read_text())
+
+
+def loss_and_gradients(share):
+    torch.manual_seed(1)
+    base = LlamaForCausalLM(LlamaConfig(**SHAPE, tie_word_embeddings=case["tied"])).requires_grad_(False)
+    rows = {"embed_tokens": [3, 5]} if case["rows"] else None
+    if rows and not case["tied"]:
+        rows["lm_head"] = [3, 5]
+    model = get_peft_model(base, LoraConfig(r=2, init_lora_weights=False, trainable_token_indices=rows))
+    spare_copies(model)
+    fuse(model)
+    whole = sum(one.nbytes for one in base.parameters() if not one.requires_grad)
+    if share:
+        shard_base(model, "cpu", full_logits=case["full"])
+    loss = CausalLoss(model, full_logits=case["full"])
+    frozen = {id(one): one for one in base.parameters() if not one.requires_grad}.values()
+    held = sum(one.to_local().nbytes if isinstance(one, DTensor) else one.nbytes for one in frozen)
+    for _ in range(2):  # what a pass leaves behind must not be in the way of the next
+        model.zero_grad()
+        value = loss(**batch)
+        with torch.no_grad():
+            assert torch.equal(loss(**batch), value)
+        value.backward()
+    frozen = [one for one in base.parameters() if not one.requires_grad]
+    after = sum(one.to_local().nbytes if isinstance(one, DTensor) else one.nbytes for one in frozen)
+    kept = [name for name, one in base.named_parameters() if not one.requires_grad and not isinstance(one, DTensor)]
+    gradients = {name: one.grad.clone() for name, one in model.named_parameters() if one.requires_grad}
+    return value, gradients, held / whole, after == held, kept
+
+
+PartialState(cpu=True)
+value, gradients, *_ = loss_and_gradients(False)
+shared, of_shared, held, same, kept = loss_and_gradients(True)
+off = max(float((gradients[name] - of_shared[name]).abs().max()) for name in gradients)
+found = [float(value), float(shared), off, min(float(one.norm()) for one in gradients.values()) > 0, held, same, kept]
+Path(sys.argv[1], str(PartialState().process_index)).write_text(json.dumps(found))
+leave()
+"""
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["own head", "tied head"])
+@pytest.mark.parametrize(
+    ("full", "rows"), [(False, False), (True, False), (False, True)], ids=["chunked", "full logits", "token rows"]
+)
+def test_loss_and_gradients_are_those_of_the_whole_model(tmp_path: Path, tied: bool, full: bool, rows: bool) -> None:
+    (tmp_path / "case").write_text(json.dumps({"tied": tied, "full": full, "rows": rows}))
+    for value, shared, off, has_gradients, held, same, kept in together(tmp_path, SHARED_OUT):
+        assert shared == pytest.approx(value, rel=1e-6)
+        assert off < 1e-6
+        assert has_gradients
+        assert same
+        if tied and full:  # its backward pass reads the head, which is no module of its own
+            assert kept == ["model.embed_tokens.weight"]
+        else:
+            assert (held, kept) == (0.5, [])
+
+
+def test_a_single_process_has_nobody_to_share_with() -> None:
+    compute = replace(run_blocks.COMPUTE, fsdp=True)
+    with pytest.raises(InputError, match="nobody to share") as refused:
+        require_processes(compute, 1)
+    assert "torchrun" in refused.value.hint
+    require_processes(compute, 2)
+    require_processes(run_blocks.COMPUTE, 1)
