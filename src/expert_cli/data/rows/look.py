@@ -122,7 +122,7 @@ class Held(NamedTuple):
     size: int
 
 
-def look_at(judge: Judge, held: Held, *, known: Sequence[str] = (), room: int = 0) -> PieceLook:
+def scan_pieces(judge: Judge, held: Held, *, known: Sequence[str] = (), room: int = 0) -> PieceLook:
     """Judge the rows of pieces. known: names of the source's other columns. room: bytes of rows to keep.
 
     Rows are judged by the names so far; where a later one changes the choice, all of them again, by all names.

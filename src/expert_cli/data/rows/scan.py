@@ -23,7 +23,7 @@ from expert_cli.data.located import Located
 from expert_cli.data.rows.columnar import RowReport
 from expert_cli.data.rows.columns import Columns
 from expert_cli.data.rows.kinds import kind_of
-from expert_cli.data.rows.look import ALL_ROWS, Held, Judge, PieceLook, Refused, look_at, source_blocks
+from expert_cli.data.rows.look import ALL_ROWS, Held, Judge, PieceLook, Refused, scan_pieces, source_blocks
 from expert_cli.data.rows.validation import BAD_SHARE, WeightValues
 from expert_cli.errors import InputError
 
@@ -130,7 +130,7 @@ def look_in_turn(judge: Judge, room: int) -> tuple[SourcePieces, list[PieceLook]
     for held in cut.held:
         first, *rest = held.pieces
         lines = lines if first.path == path else first.lines
-        look = look_at(judge, held._replace(pieces=(first._replace(lines=lines), *rest)), known=names, room=room)
+        look = scan_pieces(judge, held._replace(pieces=(first._replace(lines=lines), *rest)), known=names, room=room)
         look.lines = lines_of(look)
         names, path, lines = look.names, first.path, lines + look.lines
         room -= look.cache.size
@@ -209,7 +209,7 @@ def _look_again(judge: Judge, looks: list[PieceLook], columns: Columns, names: S
     room -= sum(look.cache.size for look in looks)
     for at in old:
         before = looks[at]
-        looks[at] = look_at(judge, Held(before.pieces, before.rows, before.size), known=names, room=room)
+        looks[at] = scan_pieces(judge, Held(before.pieces, before.rows, before.size), known=names, room=room)
         looks[at].lines = before.lines
         room -= looks[at].cache.size
 

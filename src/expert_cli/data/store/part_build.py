@@ -28,7 +28,7 @@ from expert_cli.data.rows.as_json import (
     selection_of,
 )
 from expert_cli.data.rows.asked import Asked
-from expert_cli.data.rows.look import Held, Judge, PieceLook, look_at
+from expert_cli.data.rows.look import Held, Judge, PieceLook, scan_pieces
 from expert_cli.data.rows.overlap import MOST_HELD_OUT, Overlap
 from expert_cli.data.rows.scan import SourcePieces, cut_source, lines_of
 from expert_cli.data.rows.selected import Reading, RowSelection, Split
@@ -95,7 +95,7 @@ class PartBuild:
         of, held = self._held[number]
         ranked = of.startswith("train") and self.build.splits_rows
         judge = Judge(self.sources[of], self.data, self.inputs.template.refused, ranked)
-        look = look_at(judge, held, known=self._cuts[of].names)
+        look = scan_pieces(judge, held, known=self._cuts[of].names)
         look.lines = lines_of(look)
         return look_as_json(look)
 

@@ -175,7 +175,7 @@ def test_parts_that_run_at_once_do_everything_once(
 ) -> None:
     manifest = project(tmp_path, model, write_weights(tmp_path))
     expected = built_whole(manifest, tmp_path / "one")
-    looked = noted(monkeypatch, "look_at")
+    looked = noted(monkeypatch, "scan_pieces")
     written = noted(monkeypatch, "write_shard")
     failed: list[BaseException] = []
 
