@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.paths import FilePath
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
-    from expert_cli.config.resolve import Overrides
     from expert_cli.config.run_config import RunConfig
     from expert_cli.data.store.build import TokenStore
     from expert_cli.pipeline.parts import PartReport
@@ -61,15 +59,13 @@ def pretokenize(
     Raises:
         ExpertError: ManifestError, InputError, EnvironmentProblem, RunLocked or IntegrityError, as `train` does.
     """
-    from expert_cli.config.resolve import Overrides
     from expert_cli.data.store.prune import prune as remove_others
 
-    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
-    place = {"output": output, "own_folder": own_folder, "dataset": dataset, "base_model": base_model}
-    built = (
-        _built_on_ray(manifest, overrides, {**place, "offline": offline}, ray, reporter) if ray is not None else None
-    )
-    run, inputs = _inputs(manifest, overrides, output, stage, threads, reporter, own_folder=own_folder)
+    run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
+    built = None
+    if ray is not None:
+        built = _built_on_ray(run, manifest, dataset, base_model, output, ray, reporter)
+    inputs = _inputs(run, stage, reporter)
     from expert_cli.pipeline.pretokenize import describe, store_for
     from expert_cli.pipeline.shown_documents import shown_documents
 
@@ -98,12 +94,10 @@ def build_part(
 
     The other arguments, and what is raised, are those of `pretokenize`; `seal_store` makes the store.
     """
-    from expert_cli.config.resolve import Overrides
     from expert_cli.data.store.parts import Part
 
     one = Part.parse(part)
-    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
-    run = _run(manifest, overrides, output, threads, own_folder=own_folder)
+    run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
     from expert_cli.pipeline.parts import build_store_part
 
     return build_store_part(run, one, reporter)
@@ -126,10 +120,7 @@ def seal_store(
     The arguments, what is returned and what is raised are those of `pretokenize`; a part that is missing, of other data or
     damaged is an IntegrityError.
     """
-    from expert_cli.config.resolve import Overrides
-
-    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
-    run = _run(manifest, overrides, output, threads, own_folder=own_folder)
+    run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
     from expert_cli.pipeline.parts import seal
     from expert_cli.pipeline.pretokenize import describe
 
@@ -152,57 +143,58 @@ def explain_store(
 
     The arguments, and what is raised, are those of `pretokenize`.
     """
-    from expert_cli.config.resolve import Overrides
-
-    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
-    run, inputs = _inputs(manifest, overrides, output, stage, 0, reporter, own_folder=own_folder)
+    run = _run(manifest, dataset, base_model, output, 0, own_folder=own_folder, offline=offline)
     from expert_cli.pipeline.pretokenize import explain
 
-    return explain(run, inputs)
+    return explain(run, _inputs(run, stage, reporter))
 
 
 def _built_on_ray(
-    manifest: FilePath, overrides: Overrides, place: Mapping[str, Any], address: str, reporter: Reporter
+    run: RunConfig,
+    manifest: FilePath,
+    dataset: str | None,
+    base_model: str | None,
+    output: FilePath | None,
+    address: str,
+    reporter: Reporter,
 ) -> TokenStore:
     """Build on Ray, whose tasks have working folders of their own: paths of this machine are handed on in full."""
-    run = _run(manifest, overrides, place["output"], 0, own_folder=place["own_folder"])
     from expert_cli.api.ray_parts import build_on_ray
 
-    names = {name: place[name] for name in ("dataset", "base_model")}
+    names = {"dataset": dataset, "base_model": base_model}
     full = {
         name: str(Path(given).resolve()) if given and Path(given).exists() else given for name, given in names.items()
     }
-    options = {**full, "output": run.store if place["output"] is not None else None, "offline": place["offline"]}
+    options = {**full, "output": run.store if output is not None else None, "offline": run.data.offline}
     return build_on_ray(run, Path(manifest).resolve(), options, address, reporter)
 
 
-def _inputs(
-    manifest: FilePath,
-    overrides: Overrides,
-    output: FilePath | None,
-    stage: FilePath | None,
-    threads: int,
-    reporter: Reporter,
-    *,
-    own_folder: bool,
-) -> tuple[RunConfig, DataInputs]:
-    """Return the run, its store where it is asked for, and what the store is made of."""
-    run = _run(manifest, overrides, output, threads, own_folder=own_folder)
+def _inputs(run: RunConfig, stage: FilePath | None, reporter: Reporter) -> DataInputs:
+    """Return what the store is made of, copied to a faster disk where that is asked for."""
     from expert_cli.pipeline.pretokenize import resolve_inputs, staged_inputs
 
     inputs = resolve_inputs(run, reporter)
-    return run, inputs if stage is None else staged_inputs(inputs, run, Path(stage), reporter)
+    return inputs if stage is None else staged_inputs(inputs, run, Path(stage), reporter)
 
 
 def _run(
-    manifest: FilePath, overrides: Overrides, output: FilePath | None, threads: int, *, own_folder: bool
+    manifest: FilePath,
+    dataset: str | None,
+    base_model: str | None,
+    output: FilePath | None,
+    threads: int,
+    *,
+    own_folder: bool,
+    offline: bool,
 ) -> RunConfig:
     """Return the run, its store where it is asked for; the process is ready to tokenize."""
     from expert_cli.config.plan import make_plan
+    from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine
     from expert_cli.utils.paths import folder_name
     from expert_cli.utils.process_setup import prepare_process
 
+    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
     run = make_plan(Path(manifest), machine.inspect(), overrides).run
     prepare_process()
     from expert_cli.data.tokenize.backends import limit_threads

@@ -221,7 +221,7 @@ class Overlap:
         """
         self._held.begin()
         found = Overlap(self.asked, self.added)
-        vars(found)["_held"] = self._held
+        found._held = self._held
         return found
 
     def extend(self, found: Overlap) -> None:

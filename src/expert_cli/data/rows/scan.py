@@ -91,7 +91,8 @@ def cut_source(located: Located, data: DataConfig) -> SourcePieces:
     counts: list[int] = []
     for one in found:
         counts.append(sum(block.count for block, _ in source_blocks(one.pieces, names, range(room - sum(counts)))))
-    return SourcePieces(tuple(_in_slice(found, counts, rows := split.rows(sum(counts)))), rows.start, tuple(names.seen))
+    rows = split.rows(sum(counts))
+    return SourcePieces(tuple(_in_slice(found, counts, rows)), rows.start, tuple(names.seen))
 
 
 def _in_slice(found: Sequence[Held], counts: Sequence[int], rows: range) -> Iterator[Held]:

@@ -118,19 +118,22 @@ class PartBuild:
         """Which rows are taken, as one process decided."""
         told, arrays = self.shared.result(SELECTION)
         selection = selection_of(told, arrays.__getitem__, self.inputs.located, self.data.schema_prompt)
-        vars(self.build)["selection"] = selection
+        self.build.selection = selection
         return selection
 
-    def _readings(self, split: Split) -> list[list[Reading]]:
-        return read_together(self.selection.readings(split))
+    @cached_property
+    def _readings(self) -> dict[Split, list[list[Reading]]]:
+        """What is read together, by split: cut once, as all rows are counted for it."""
+        splits: tuple[Split, ...] = ("train", "validation")
+        return {split: read_together(self.selection.readings(split)) for split in splits}
 
     def names(self, split: Split) -> list[str]:
         """Return the tasks that encode a split, in the order of its shards."""
-        return [f"{split}-{number:06d}" for number in range(len(self._readings(split)))]
+        return [f"{split}-{number:06d}" for number in range(len(self._readings[split]))]
 
     def _encode(self, split: Split, number: int) -> Given:
         """Encode the rows of some readings, and count what is told of them."""
-        readings = self._readings(split)[number]
+        readings, rows = self._readings[split][number], self.build.rows(split)
         overlaps = self._overlaps if split == "train" else {"validation": Overlap(), "cases": Overlap()}
         self.build.begin_again(split, overlaps)
         stream = self.build.stream(split)
@@ -141,7 +144,7 @@ class PartBuild:
             shards.append(write_shard(self.shared.folder, f"{split}/{number:06d}-{at:03d}.arrow", chunk))
             counts += np.bincount(np.searchsorted(ends, done + chunk.kept, "right"), minlength=len(ends))
             done += chunk.rows
-            stream.refuse_foreign(self.build.rows(split))
+            stream.refuse_foreign(rows)
         sources = self.selection.sources(split)
         told: dict[str, Any] = {
             "shards": list(map(asdict, shards)),

@@ -159,11 +159,13 @@ class SharedWork:
         open_ = [number for number in order if not self.is_done(names[number])]
         with self.report.progress(title, len(order), "tasks") as bar:
             while open_:
-                left = []
+                done, left = len(order) - len(open_), []
                 for number in open_:
-                    if not self._try(names[number], partial(do, number)):
+                    if self._try(names[number], partial(do, number)):
+                        done += 1
+                        bar.update(done)
+                    else:
                         left.append(number)
-                    bar.update(len(order) - len(open_) + open_.index(number) + 1 - len(left))
                 if len(left) == len(open_):
                     time.sleep(POLL_S)
                 open_ = left
