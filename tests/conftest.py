@@ -19,7 +19,10 @@ from expert_cli.utils.process_setup import prepare_process
 from expert_cli.utils.reporter import NullReporter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from expert_cli.model.loading.sources import LocalModel
+    from tests.object_storage import S3Server
 
 prepare_process()
 
@@ -94,6 +97,25 @@ def smollm2(fetching: FileLock) -> "LocalModel":
         return fetch_model(
             SMOLLM2, search=[], sha256=SMOLLM2_SHA256, cache=cache_folder(), offline=False, report=NullReporter()
         )
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> "Iterator[S3Server]":
+    """An S3 server of this session's."""
+    from tests.object_storage import S3Server
+
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3_server: "S3Server") -> "Iterator[str]":
+    """The URL of an empty bucket, with a key in the environment that may do everything."""
+    from tests.object_storage import in_environment
+
+    with in_environment(s3_server.environment):
+        yield s3_server.empty("rows")
 
 
 @pytest.fixture(scope="session")

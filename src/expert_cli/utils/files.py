@@ -11,8 +11,8 @@ import os
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +34,26 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, raw: bytes) -> None:
     """Write a file atomically and exactly; one that was there keeps its permissions."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Processes of several machines or containers may have one number.
-    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    try:
-        with beside.open("wb") as file:
+    with beside(path) as unfinished:
+        with unfinished.open("wb") as file:
             file.write(raw)
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileNotFoundError):
-            shutil.copymode(path, beside)
-        beside.replace(path)
+            shutil.copymode(path, unfinished)
+        unfinished.replace(path)
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """Give a name beside a file's place, to write it there and rename it; what is not renamed goes. The folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Processes of several machines or containers may have one number.
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        yield unfinished
     finally:
-        beside.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

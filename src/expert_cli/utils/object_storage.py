@@ -1,0 +1,229 @@
+"""Objects in storage that is reached by URL (s3://, gs://, hf://), through fsspec: its file systems, this tool's errors.
+
+An object is read by range and written as a whole: it appears when all of it is there. There are no locks and no renaming:
+what belongs together is told by an object that is written last. Nothing is remembered of what was listed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+from urllib.request import url2pathname
+
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, IntegrityError
+from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.files import beside, sha256_of, sync_file
+from expert_cli.utils.redaction import redact
+
+EXTRAS = {"s3": "s3", "gs": "gcs", "hf": ""}
+"""What a URL may begin with -> the extra that reads it; the hub's own client brings its file system."""
+KEYS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile: AWS_PROFILE",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
+    "hf": "HF_TOKEN, or `hf auth login`",
+}
+READ_AHEAD = 8 << 20
+"""Bytes that are asked for at once: what a request takes to be answered is little beside what these take to arrive."""
+_URL = re.compile(r"([a-z0-9]+)://")
+_CONNECTION = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 4, "mode": "standard"}}
+_LIBRARIES = {
+    "aiobotocore",
+    "aiohttp",
+    "botocore",
+    "gcsfs",
+    "google",
+    "huggingface_hub",
+    "httpx",
+    "requests",
+    "urllib3",
+}
+_VERSIONS = ("ETag", "md5Hash", "etag", "blob_id", "generation")
+"""Under which name a file system tells what it knows an object's content by."""
+
+
+def is_url(written: str | os.PathLike[str]) -> bool:
+    """Return whether something that names files names objects in storage. Raises InputError: a scheme that is not read."""
+    found = _URL.match(os.fspath(written))
+    if found is None or found[1] == "file":
+        return False
+    if found[1] not in EXTRAS:
+        known = ", ".join(f"{scheme}://" for scheme in (*EXTRAS, "file"))
+        raise InputError(f"{redact(os.fspath(written))}: {found[0]} is not read", f"These are: {known}.")
+    return True
+
+
+def without_file_scheme(written: str) -> str:
+    """Return the path that a file:// URL names, anything else as it is."""
+    return url2pathname(written.removeprefix("file://")) if written.startswith("file://") else written
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """What storage tells of an object: its bytes, and the version that its content goes by (S3: the ETag)."""
+
+    size: int
+    version: str
+
+
+@dataclass(frozen=True)
+class StoredFolder:
+    """All objects whose URL begins with `url` and a slash; with no name a method is about the object at `url` itself.
+
+    Every method raises EnvironmentProblem (out of reach after several tries, no permission, a package is missing) and
+    InputError (no such bucket or object), with the URL and the remedy.
+    """
+
+    url: str
+
+    def __truediv__(self, name: str) -> StoredFolder:
+        """Return what lies below."""
+        return StoredFolder(self.url_of(name))
+
+    def __str__(self) -> str:
+        """Return the URL without what is secret in it."""
+        return redact(self.url)
+
+    def url_of(self, name: str) -> str:
+        """Return the URL of an object below."""
+        return f"{self.url.rstrip('/')}/{name}" if name else self.url
+
+    def list(self) -> dict[str, ObjectInfo]:
+        """Return all objects below, by name ("/" between parts), in order; {} where there are none."""
+        with self._errors("", "list") as (system, root):
+            found = system.find(root, detail=True)
+            inside = root.rstrip("/") + "/"
+            return {name.removeprefix(inside): _info(found[name]) for name in sorted(found) if name.startswith(inside)}
+
+    def info(self, name: str = "") -> ObjectInfo | None:
+        """Return what one object is, None where there is none of this name."""
+        with self._errors(name, "read") as (system, path):
+            try:
+                found = system.info(path)
+            except FileNotFoundError:
+                return None
+            return _info(found) if found["type"] == "file" else None
+
+    def read(self, name: str = "", start: int = 0, stop: int | None = None) -> bytes:
+        """Return the bytes of an object from `start` on and before `stop`."""
+        with self._errors(name, "read") as (system, path):
+            return cast(bytes, system.cat_file(path, start=start or None, end=stop))
+
+    def open(self, name: str = "") -> IO[bytes]:
+        """Open an object to be read by range; its errors while it is read are the caller's, see `storage_errors`."""
+        with self._errors(name, "read") as (system, path):
+            return cast(IO[bytes], system.open(path, "rb", block_size=READ_AHEAD, cache_type="readahead"))
+
+    def fetch(
+        self, name: str, target: Path, *, sha256: str = "", advance: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Bring an object to a local file, complete or not at all. advance: told of bytes as they arrive.
+
+        Raises IntegrityError: it is not of this hash, or not of the size that was told.
+        """
+        with self._errors(name, "read") as (system, path), beside(target) as unfinished:
+            size = _info(system.info(path)).size
+            with disk_errors(f"cannot fetch {redact(self.url_of(name))}", "give a larger disk"):
+                system.get_file(path, str(unfinished), callback=_callback(advance))
+                sync_file(unfinished)
+            arrived, found = unfinished.stat().st_size, sha256_of(unfinished) if sha256 else ""
+            if arrived != size or found != sha256:
+                what = f"{arrived:,} of {size:,} bytes arrived" if arrived != size else f"SHA-256 {found}, not {sha256}"
+                raise IntegrityError(
+                    f"{redact(self.url_of(name))} is damaged: {what}",
+                    "fetch it again; if it stays so, it was written damaged: put it there anew",
+                )
+            unfinished.replace(target)
+
+    def put(self, source: Path, name: str, *, advance: Callable[[int], None] = lambda _: None) -> None:
+        """Write a local file as a whole object. advance: told of bytes as they are sent."""
+        with self._errors(name, "write") as (system, path):
+            system.put_file(str(source), path, callback=_callback(advance))
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write bytes as a whole object."""
+        with self._errors(name, "write") as (system, path):
+            system.pipe_file(path, data)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove objects; of those that are gone nothing is said."""
+        for name in names:
+            with self._errors(name, "remove") as (system, path):
+                try:
+                    system.rm_file(path)
+                except FileNotFoundError:
+                    continue
+
+    @contextmanager
+    def _errors(self, name: str, doing: str) -> Iterator[tuple[Any, str]]:
+        """Give the file system and the object's path in it, and raise its errors as this tool's."""
+        url = self.url_of(name)
+        with storage_errors(url, doing):
+            yield _file_system(url)
+
+
+@contextmanager
+def storage_errors(url: str, doing: str = "read") -> Iterator[None]:
+    """Raise what a file system or its client says in the block as an error with the URL and the remedy."""
+    try:
+        yield
+    except ExpertError:
+        raise
+    except Exception as error:
+        found = _problem(error, url, doing)
+        if found is None:
+            raise
+        raise found from error
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    from fsspec.core import url_to_fs
+
+    scheme = url.partition("://")[0]
+    options: dict[str, Any] = {"use_listings_cache": False}
+    if scheme == "s3":
+        options["config_kwargs"] = _CONNECTION
+    system, path = url_to_fs(url, **options)
+    return system, path
+
+
+def _info(found: dict[str, Any]) -> ObjectInfo:
+    version = next((str(found[name]) for name in _VERSIONS if found.get(name)), "")
+    return ObjectInfo(int(found["size"] or 0), version.strip('"'))
+
+
+def _callback(advance: Callable[[int], None]) -> Any:
+    """Return what fsspec tells of bytes that it has moved."""
+    from fsspec.callbacks import Callback
+
+    class Moved(Callback):  # type: ignore[misc]  # fsspec has no types
+        def relative_update(self, inc: int = 1) -> None:
+            advance(inc)
+
+    return Moved()
+
+
+def _problem(error: Exception, url: str, doing: str) -> ExpertError | None:
+    """Return what a file system's error is for a user; None for a bug."""
+    scheme, told = url.partition("://")[0], redact(f"{url}: cannot {doing}: {str(error) or type(error).__name__}")
+    library = type(error).__module__.partition(".")[0]
+    if isinstance(error, ImportError):
+        extra = EXTRAS[scheme]
+        return EnvironmentProblem(
+            redact(f"{url}: a package is missing ({error})"), f'pip install "expert-cli[{extra}]"'
+        )
+    if isinstance(error, FileNotFoundError):
+        return InputError(told, "See that the URL is right, and that it is still there.")
+    if type(error).__name__ == "FileExpired":
+        return InputError(redact(f"{url}: was replaced while it was read"), "Wait until it is written, then try again.")
+    if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
+        return EnvironmentProblem(told, f"give a key that may {doing} it: {KEYS[scheme]}")
+    if isinstance(error, (OSError, TimeoutError)) or library in _LIBRARIES or library == "asyncio":
+        return EnvironmentProblem(
+            told, "see that the storage can be reached, and try again: what is there already is used"
+        )
+    return None
