@@ -19,13 +19,12 @@ from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.shard_plan import Fetch, ShardPlan, estimate, needs_of
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.data.store.copies import Copies, StoredDocuments
+from expert_cli.data.store.stored import AT_ONCE
 from expert_cli.errors import ExpertError, InputError, RunLocked
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import plural, size_text
 
 POLL_S = 0.05
-AT_ONCE = 4
-"""Shards that are fetched at the same time: one connection to a storage is slower than a network card."""
 
 
 @contextmanager

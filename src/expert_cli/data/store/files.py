@@ -193,7 +193,7 @@ def names_outside(fingerprint: Mapping[str, Any]) -> str:
 
     Raises KeyError, TypeError: it is not of its form.
     """
-    names = [*fingerprint["files"], *(shard["file"] for shard in fingerprint["shards"])]
+    names = [*fingerprint["files"], *(shard["file"] for shard in fingerprint.get("shards", ()))]
     outside = next(filter(_leads_outside, names), "")
     return f"{FINGERPRINT} names a file outside the store, {outside}" if outside else ""
 

@@ -16,6 +16,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ from expert_cli.utils.reporter import Reporter
 
 LENGTHS = "lengths.json"
 PUT_ANEW = "put it there anew: pretokenize --force --output URL"
+AT_ONCE = 4
+"""Objects that are put or fetched at the same time: one connection to a storage is slower than a network card."""
 _PUT = ".put/"
 
 
@@ -131,11 +134,22 @@ class StoreWriter:
         fingerprint = verify_store(home, sha256=None)
         files = fingerprint["files"]
         total, done = sum(entry["bytes"] for entry in files.values()), 0
-        with self.report.progress("putting the store", total / 1e6, "MB") as bar:
-            for name, entry in files.items():
-                self._put(home / name, name, entry["bytes"], entry["sha256"])
-                done += entry["bytes"]
-                bar.update(done / 1e6)
+        _ = self._there
+        with (
+            self.report.progress("putting the store", total / 1e6, "MB") as bar,
+            ThreadPoolExecutor(AT_ONCE) as threads,
+        ):
+            puts = [
+                threads.submit(self._put, home / name, name, entry["bytes"], entry["sha256"])
+                for name, entry in files.items()
+            ]
+            try:
+                for entry, put in zip(files.values(), puts, strict=True):
+                    put.result()
+                    done += entry["bytes"]
+                    bar.update(done / 1e6)
+            finally:
+                threads.shutdown(cancel_futures=True)
         self._put_lengths(home, fingerprint["key"])
         there = self.folder.list()
         for name, info in self.put.items():
