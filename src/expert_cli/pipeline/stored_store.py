@@ -47,6 +47,7 @@ class StoredRun:
     local: StoreState
     state: StoreState
     fingerprint: dict[str, Any]
+    stats: dict[str, Any]
 
 
 def look_up(run: RunConfig, inputs: StoreInputs) -> StoredRun:
@@ -56,14 +57,14 @@ def look_up(run: RunConfig, inputs: StoreInputs) -> StoredRun:
     try:
         found = stored_fingerprint(folder, key)
     except IntegrityError as error:
-        return StoredRun(folder, key, local, StoreState("damaged", error.message), {})
+        return StoredRun(folder, key, local, StoreState("damaged", error.message), {}, {})
     if found is None:
-        return StoredRun(folder, key, local, StoreState("missing", f"no store in {folder}"), {})
+        return StoredRun(folder, key, local, StoreState("missing", f"no store in {folder}"), {}, {})
     stats = stored_stats(folder, found)
     if column := left_unread(stats, kind_named(inputs.kind)):
         reason = f'{folder} was built before the column "{column}" was read'
-        return StoredRun(folder, key, local, StoreState("stale", reason), {})
-    return StoredRun(folder, key, local, StoreState("hit", f"{folder} fits"), found)
+        return StoredRun(folder, key, local, StoreState("stale", reason), {}, {})
+    return StoredRun(folder, key, local, StoreState("hit", f"{folder} fits"), found, stats)
 
 
 def stored_store(
@@ -80,8 +81,7 @@ def stored_store(
     copies.check(report)
     total, held = sum(shard.bytes for shard in copies.shards), copies.bytes()
     report.info(f"store     {found.folder}: {size_text(total)}, {size_text(held)} of it in {copies.folder}")
-    stats = stored_stats(found.folder, found.fingerprint)
-    told = (found.state.reason, found.key, stats)
+    told = (found.state.reason, found.key, found.stats)
     return TokenStore(copies.folder, "hit", *told, 0.0, 0, url=found.folder.url, copies=copies)
 
 

@@ -20,7 +20,7 @@ from expert_cli.data.packing.shard_plan import Fetch, ShardPlan, estimate, needs
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.data.store.copies import Copies, StoredDocuments
 from expert_cli.data.store.stored import AT_ONCE
-from expert_cli.errors import ExpertError, InputError, RunLocked
+from expert_cli.errors import ExpertError, InputError, Interrupted, RunLocked
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import plural, size_text
 
@@ -62,7 +62,8 @@ def fetching_ahead(
         try:
             yield
         except ExpertError as error:
-            if ahead.error is not None:  # a data worker's own arrives as the text of a traceback
+            # A data worker's own arrives as the text of a traceback.
+            if ahead.error is not None and not isinstance(error, Interrupted):
                 raise ahead.error from error
             raise
         finally:
@@ -114,19 +115,16 @@ def _tell_limit(
 
 @contextmanager
 def _alone(copies: Copies) -> Iterator[BaseFileLock]:
-    """Own copies from which shards are removed, until the lock is released. Raises RunLocked."""
+    """Hold the lock of who fetches ahead, until it is released. Raises RunLocked: another run removes shards from these."""
     lock = copies.ahead()
-    if not copies.limit:
-        yield lock
-        return
-    copies.folder.mkdir(parents=True, exist_ok=True)
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise RunLocked(
-            f"{copies.folder}: another run trains from these copies, and removes shards from them",
-            "Give each a folder of its own: --stage DIR; or give none of them --stage-limit.",
-        ) from error
+        if copies.limit:
+            raise RunLocked(
+                f"{copies.folder}: another run trains from these copies, and removes shards from them",
+                "Give each a folder of its own: --stage DIR; or give none of them --stage-limit.",
+            ) from error
     try:
         yield lock
     finally:

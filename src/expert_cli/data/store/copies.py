@@ -39,7 +39,8 @@ from expert_cli.utils.text import size_text
 
 POLL_S = 0.05
 PATIENCE_S = 300.0
-"""So long who fetches ahead is waited for; a copy that someone removed by hand is not in its plan."""
+"""So long who fetches ahead is waited for, a tenth where nothing makes room: a copy that was removed by hand is not in its
+plan, and it may be another run's."""
 _LOCKS = 16
 
 
@@ -76,17 +77,19 @@ class Copies:
         return sum(shard.bytes for shard in self.shards if self.has(shard))
 
     def ahead(self) -> FileLock:
-        """Return the lock of who fetches ahead; any thread may release it."""
+        """Return the lock of who fetches ahead; any thread may release it. Its folder is made."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         return FileLock(self.folder / ".lock-ahead", thread_local=False)
 
     def path(self, shard: ShardRecord) -> Path:
-        """Return where a shard lies, once it does. Where there is a limit, who fetches ahead makes room for it.
+        """Return where a shard lies, once it does: who fetches ahead, if anyone does, comes to it.
 
         Raises what `fetch` raises.
         """
+        patience = PATIENCE_S if self.limit else PATIENCE_S / 10
         since = time.monotonic()
         while not self.has(shard):
-            if not self.limit or not _is_held(self.ahead()) or time.monotonic() - since > PATIENCE_S:
+            if not _is_held(self.ahead()) or time.monotonic() - since > patience:
                 self.fetch(shard)
             else:
                 time.sleep(POLL_S)
@@ -239,7 +242,8 @@ class StoredDocuments(Documents):
     def _shard(self, at: int) -> DocumentsOfShard:
         opened = self._opened.get(at)
         if opened is None:
-            self._forget_evicted()
+            if self.copies.limit:
+                self._forget_evicted()
             opened = self._opened[at] = self._open(self.shards[at])
         return opened.documents
 

@@ -32,7 +32,6 @@ from expert_cli.data.store.files import (
     names_outside,
     verify_store,
 )
-from expert_cli.data.store.inspect import StoreState
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import parse_json, parse_sealed, sealed, sha256_of
@@ -82,15 +81,6 @@ def stored_fingerprint(folder: StoredFolder, key: StoreKey) -> dict[str, Any] | 
     if damage:
         raise IntegrityError(f"{folder}: {damage}", PUT_ANEW)
     return body
-
-
-def stored_state(folder: StoredFolder, key: StoreKey) -> StoreState:
-    """Return what lies in the folder of a key: "hit", "missing" or "damaged"."""
-    try:
-        found = stored_fingerprint(folder, key)
-    except IntegrityError as error:
-        return StoreState("damaged", error.message)
-    return StoreState("hit", f"{folder} fits") if found else StoreState("missing", f"no store in {folder}")
 
 
 def stored_stats(folder: StoredFolder, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
