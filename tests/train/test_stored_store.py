@@ -143,6 +143,9 @@ def test_the_first_step_comes_before_the_last_shard(
         def on_step_end(self, *_: Any, **__: Any) -> None:
             first_step.set()
 
+        def on_train_end(self, *_: Any, **__: Any) -> None:
+            s3_server.door.close()  # what is told of the store afterwards is at hand
+
     s3_server.door.before = hold
     train(far, RunOptions(callbacks=(Released(),)), output=tmp_path / "a")
     assert len(fetched) > shards + 3
@@ -241,6 +244,7 @@ def test_without_its_marker_there_is_no_store_and_training_builds_one_here(
     found = train(far, RunOptions(), told, output=tmp_path / "b").document
     assert found["adapter_sha256"] == train(disk, output=tmp_path / "a").document["adapter_sha256"]
     assert any(f"pretokenize --output {stores} puts it there" in text for text in told.warnings)
+    assert api.pretokenize(far).store.status == "hit", "the one of this machine"
     assert asked(s3_server, "PUT") == [], "a manifest alone writes nothing elsewhere"
 
 

@@ -9,7 +9,7 @@ One process a machine fetches; where it cannot, those that read try themselves, 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from filelock import BaseFileLock, Timeout
@@ -19,6 +19,7 @@ from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.shard_plan import Fetch, ShardPlan, estimate, needs_of
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.data.store.copies import Copies, StoredDocuments
+from expert_cli.data.store.files import ShardRecord
 from expert_cli.data.store.stored import AT_ONCE
 from expert_cli.errors import ExpertError, InputError, Interrupted, RunLocked
 from expert_cli.utils.reporter import Reporter
@@ -57,7 +58,7 @@ def fetching_ahead(
     needs = needs_of(run, train, schedule, documents.first, trained())
     held = [number for number, shard in enumerate(documents.shards) if copies.has(shard)]
     with _alone(copies) as lock:
-        ahead = _FetchAhead(copies, documents, ShardPlan(needs, sizes, limit, held), trained, lock.release)
+        ahead = FetchAhead(copies, documents.shards, ShardPlan(needs, sizes, limit, held), trained, lock.release)
         ahead.start()
         try:
             yield
@@ -131,20 +132,20 @@ def _alone(copies: Copies) -> Iterator[BaseFileLock]:
         lock.release()
 
 
-class _FetchAhead:
+class FetchAhead:
     """Some threads that go through a plan together."""
 
     def __init__(
         self,
         copies: Copies,
-        documents: StoredDocuments,
+        shards: Sequence[ShardRecord],
         plan: ShardPlan,
         trained: Callable[[], int],
         give_up: Callable[[], None],
     ) -> None:
         """give_up: lets those that read try themselves, where a shard cannot be fetched."""
         self.copies = copies
-        self.shards = documents.shards
+        self.shards = shards
         self.trained = trained
         self.give_up = give_up
         self.error: ExpertError | None = None
@@ -157,12 +158,17 @@ class _FetchAhead:
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(AT_ONCE)]
 
     def start(self) -> None:
+        """Begin."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
         """End after what is being fetched now."""
         self._over.set()
+        self.join()
+
+    def join(self) -> None:
+        """Wait for the end of the plan."""
         for thread in self._threads:
             thread.join()
 

@@ -2,7 +2,7 @@
 
 .fetched-<first 12 of the key>/    or .limited-..., which one run has to itself, since shards go from it
 train/data-00003.arrow             verified by the hash in the store's fingerprint before it has this name
-train/lengths.npy                  how documents share packs is decided without a shard
+lengths.json, train/lengths.npy    how documents share packs is decided without a shard
 .lock-7                            held while a shard is fetched
 .lock-ahead                        held while shards are fetched ahead, and go where there is a limit
 """
@@ -32,7 +32,7 @@ from expert_cli.data.store.stored import (
     write_lengths,
 )
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.utils.files import sha256_of
+from expert_cli.utils.files import read_sealed, sha256_of, write_sealed
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import size_text
@@ -146,17 +146,25 @@ class Copies:
         """
         if not self.split(split):
             return None
-        path, name = self.folder / lengths_name(split), lengths_name(split)
-        recorded = sealed_document(self.store, LENGTHS)
-        if recorded is not None:
-            sha256 = str(recorded["files"][name]["sha256"])
-            if not path.is_file() or sha256_of(path) != sha256:
-                self._fetch(name, sha256)
-        elif not path.is_file():
-            self._measure(split, path)
+        name = lengths_name(split)
+        path, recorded = self.folder / name, self._lengths()
+        if recorded is None:
+            self._measure()
+        elif not path.is_file() or sha256_of(path) != recorded["files"][name]["sha256"]:
+            self._fetch(name, str(recorded["files"][name]["sha256"]))
         return StoredDocuments(self, split)
 
-    def _measure(self, split: str, path: Path) -> None:
+    def _lengths(self) -> dict[str, Any] | None:
+        """Return what is recorded of the lengths; a copy is kept, so that nothing is asked for again when training is done."""
+        try:
+            return read_sealed(self.folder / LENGTHS)
+        except (OSError, ValueError):
+            recorded = sealed_document(self.store, LENGTHS)
+            if recorded is not None:
+                write_sealed(self.folder / LENGTHS, recorded)
+            return recorded
+
+    def _measure(self) -> None:
         total = sum(shard.bytes for shard in self.shards)
         if self.limit and self.limit < total:
             raise InputError(
@@ -164,10 +172,13 @@ class Copies:
                 f"the limit is {size_text(self.limit)}",
                 f"Raise --stage-limit, or {PUT_ANEW}.",
             )
-        self.fetch_all(split)
-        state = f"{split}/{STATE}"
-        self._fetch(state, self.files[state]["sha256"])
-        write_lengths(path, Documents(self.folder / split))
+        entries = {}
+        for split in sorted({shard.file.partition("/")[0] for shard in self.shards}):
+            self.fetch_all(split)
+            state, name = f"{split}/{STATE}", lengths_name(split)
+            self._fetch(state, self.files[state]["sha256"])
+            entries[name] = write_lengths(self.folder / name, Documents(self.folder / split))
+        write_sealed(self.folder / LENGTHS, {"files": entries})
 
     def _lock(self, shard: ShardRecord) -> FileLock:
         return FileLock(self.folder / f".lock-{self.shards.index(shard) % _LOCKS}")

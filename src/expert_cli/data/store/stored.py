@@ -34,7 +34,7 @@ from expert_cli.data.store.files import (
 )
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.files import parse_json, parse_sealed, sealed, sha256_of
+from expert_cli.utils.files import beside, parse_json, parse_sealed, sealed, sha256_of
 from expert_cli.utils.object_storage import ObjectInfo, StoredFolder
 from expert_cli.utils.reporter import Reporter
 
@@ -154,14 +154,12 @@ class StoreWriter:
 
     def _put_lengths(self, home: Path, key: str) -> None:
         entries = {}
-        with tempfile.TemporaryDirectory(dir=home.parent, prefix=".lengths-") as beside:
+        with tempfile.TemporaryDirectory(dir=home.parent, prefix=".lengths-") as folder:
             for split in ("train", "validation"):
                 if (home / split).is_dir():
-                    path, name = Path(beside) / f"{split}.npy", lengths_name(split)
-                    write_lengths(path, Documents(home / split))
-                    size, sha256 = path.stat().st_size, sha256_of(path)
-                    self._put(path, name, size, sha256)
-                    entries[name] = {"bytes": size, "sha256": sha256}
+                    path, name = Path(folder) / f"{split}.npy", lengths_name(split)
+                    entries[name] = entry = write_lengths(path, Documents(home / split))
+                    self._put(path, name, entry["bytes"], entry["sha256"])
         self.folder.write(LENGTHS, sealed({"key": key, "files": entries}))
 
     def _put(self, path: Path, name: str, size: int, sha256: str) -> None:
@@ -180,11 +178,15 @@ class StoreWriter:
         self.put[name] = info
 
 
-def write_lengths(path: Path, documents: Documents) -> None:
-    """Write the lengths of documents as `StoredDocuments` reads them."""
+def write_lengths(path: Path, documents: Documents) -> dict[str, Any]:
+    """Write the lengths of documents as `StoredDocuments` reads them; return what is recorded of the file."""
     rows = [documents.lengths, documents.prompt_lengths, documents.trained_lengths]
-    with path.open("wb") as file:
-        np.save(file, np.stack(rows).astype(np.int32), allow_pickle=False)
+    with beside(path) as unfinished:
+        with unfinished.open("wb") as file:
+            np.save(file, np.stack(rows).astype(np.int32), allow_pickle=False)
+        entry = {"bytes": unfinished.stat().st_size, "sha256": sha256_of(unfinished)}
+        unfinished.replace(path)
+    return entry
 
 
 def _note(name: str, sha256: str, info: ObjectInfo) -> str:
