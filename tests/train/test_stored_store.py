@@ -244,8 +244,13 @@ def test_without_its_marker_there_is_no_store_and_training_builds_one_here(
     found = train(far, RunOptions(), told, output=tmp_path / "b").document
     assert found["adapter_sha256"] == train(disk, output=tmp_path / "a").document["adapter_sha256"]
     assert any(f"pretokenize --output {stores} puts it there" in text for text in told.warnings)
-    assert api.pretokenize(far).store.status == "hit", "the one of this machine"
     assert asked(s3_server, "PUT") == [], "a manifest alone writes nothing elsewhere"
+    s3_server.door.requests.clear()
+    assert api.pretokenize(far).store.status == "hit", "the one of this machine"
+    assert s3_server.door.requests == []
+    elsewhere(monkeypatch, tmp_path / "a third machine")
+    assert api.pretokenize(far).store.status == "built"
+    assert asked(s3_server, "PUT") == []
 
 
 def test_a_store_without_lengths_is_fetched_first(

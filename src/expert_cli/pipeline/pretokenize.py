@@ -193,10 +193,10 @@ class StoreExplanation:
 
 def explain(run: RunConfig, inputs: DataInputs) -> StoreExplanation:
     """Return the key that the run gives now and what lies there for it; builds nothing."""
-    if run.store_url:
-        found = look_up(run, inputs)
-        return StoreExplanation(run.expert, found.folder.url, found.key, found.state)
     key, state = store_state(run.data, inputs, run.store)
+    if run.store_url:
+        found = look_up(run, inputs, key)
+        return StoreExplanation(run.expert, found.folder.url, key, found.state)
     return StoreExplanation(run.expert, str(run.store / key.sha256[:12]), key, state)
 
 

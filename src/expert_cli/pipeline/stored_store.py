@@ -40,48 +40,48 @@ class AtUrl:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What lies at a run's URL. `local`: what lies on this machine, where the store was built."""
+    """What lies at a run's URL; without a store that fits, `fingerprint` and `stats` are empty."""
 
     folder: StoredFolder
-    key: StoreKey
-    local: StoreState
     state: StoreState
     fingerprint: dict[str, Any]
     stats: dict[str, Any]
 
 
-def look_up(run: RunConfig, inputs: StoreInputs) -> StoredRun:
-    """Hash the sources and look for the run's store at its URL: one small read."""
-    key, local = store_state(run.data, inputs, run.store)
+def look_up(run: RunConfig, inputs: StoreInputs, key: StoreKey) -> StoredRun:
+    """Look for the store of a key at a run's URL: two small reads."""
     folder = StoredFolder(run.store_url) / key.sha256[:12]
     try:
         found = stored_fingerprint(folder, key)
     except IntegrityError as error:
-        return StoredRun(folder, key, local, StoreState("damaged", error.message), {}, {})
+        return StoredRun(folder, StoreState("damaged", error.message), {}, {})
     if found is None:
-        return StoredRun(folder, key, local, StoreState("missing", f"no store in {folder}"), {}, {})
+        return StoredRun(folder, StoreState("missing", f"no store in {folder}"), {}, {})
     stats = stored_stats(folder, found)
     if column := left_unread(stats, kind_named(inputs.kind)):
         reason = f'{folder} was built before the column "{column}" was read'
-        return StoredRun(folder, key, local, StoreState("stale", reason), {}, {})
-    return StoredRun(folder, key, local, StoreState("hit", f"{folder} fits"), found, stats)
+        return StoredRun(folder, StoreState("stale", reason), {}, {})
+    return StoredRun(folder, StoreState("hit", f"{folder} fits"), found, stats)
 
 
 def stored_store(
     run: RunConfig, inputs: StoreInputs, report: Reporter, build: Build, asked: AtUrl, *, force: bool
 ) -> TokenStore:
-    """Return the store of a run's URL: the one there, this machine's own, or one that is built. force: it is built anew."""
-    found = look_up(run, inputs)
-    here = found.local.state == "hit"
-    if force or not (found.fingerprint or (here and not asked.put)):
+    """Return the store of a run's URL: this machine's own, the one there, or one that is built. force: it is built anew."""
+    key, local = store_state(run.data, inputs, run.store)
+    here = local.state == "hit"
+    if here and not (asked.put or force):
+        return build(tell_nobody)
+    found = look_up(run, inputs, key)
+    if force or not found.fingerprint:
         return _built(found, build, report, put=asked.put)
     if here:
-        return replace(build(tell_nobody), url=found.folder.url if found.fingerprint else "")
+        return replace(build(tell_nobody), url=found.folder.url)
     copies = Copies.of(found.folder, found.fingerprint, asked.copies_in or run.store, asked.limit)
     copies.check(report)
     total, held = sum(shard.bytes for shard in copies.shards), copies.bytes()
     report.info(f"store     {found.folder}: {size_text(total)}, {size_text(held)} of it in {copies.folder}")
-    told = (found.state.reason, found.key, found.stats)
+    told = (found.state.reason, key, found.stats)
     return TokenStore(copies.folder, "hit", *told, 0.0, 0, url=found.folder.url, copies=copies)
 
 

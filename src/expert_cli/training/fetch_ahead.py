@@ -181,10 +181,12 @@ class FetchAhead:
                     with self._turn:
                         self.fetched += 1
                         self.bytes += shard.bytes
-        except ExpertError as error:
-            self.error = self.error or error
+        except BaseException as error:
             self._over.set()
             self.give_up()
+            if not isinstance(error, ExpertError):
+                raise
+            self.error = self.error or error
 
     def _next(self) -> Fetch | None:
         """Return what is fetched next, once there is room for it; None at the end."""
@@ -195,7 +197,8 @@ class FetchAhead:
                         return None
                 if self._over.is_set():
                     return None
-                self._kept = [shard for shard in (*self._kept, *fetch.evicted) if not self._evict(shard)]
+                evicted = {*self._kept, *fetch.evicted} - {fetch.shard}
+                self._kept = [shard for shard in evicted if not self._evict(shard)]
                 if fetch.shard >= 0:
                     return fetch
             return None

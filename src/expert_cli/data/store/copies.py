@@ -120,9 +120,10 @@ class Copies:
                 unfinished.unlink(missing_ok=True)
         for shard in filter(self.has, self.shards):
             path = self.folder / shard.file
-            if path.stat().st_size != shard.bytes or hashes.sha256(path) != shard.sha256:
-                report.warning(f"{path}: the copy is damaged and is fetched again")
-                path.unlink()
+            with suppress(FileNotFoundError):  # another run removes it just now
+                if path.stat().st_size != shard.bytes or hashes.sha256(path) != shard.sha256:
+                    report.warning(f"{path}: the copy is damaged and is fetched again")
+                    path.unlink()
         hashes.save()
 
     def fetch_all(self, split: str, report: Reporter = NullReporter()) -> None:
