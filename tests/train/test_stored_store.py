@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from expert_cli.utils.object_storage import StoredFolder
 from tests import tiny
 from tests.object_storage import S3Server
 from tests.train.projects import Told, project, train
+from tests.train.test_distributed import together
 
 SMALL_STEPS: dict[str, Any] = {"batch_size": 2, "max_steps": 20, "dataloader_num_workers": 0}
 """Two packs a step: a step reads a few of the shards."""
@@ -284,6 +286,33 @@ def test_limits_that_cannot_hold_are_refused(
         train(far, RunOptions(stage_limit=f"{largest}B"), output=tmp_path / "b")
 
 
+PROGRAM = """
+import json, os, sys
+from pathlib import Path
+import expert_cli
+
+folder, rank = Path(sys.argv[1]), os.environ["RANK"]
+asked = json.loads((folder / "asked.json").read_text())
+done = expert_cli.train(device="cpu", **asked)
+(folder / rank).write_text(json.dumps(done.document.get("adapter_sha256")))
+"""
+
+
+def test_two_processes_share_the_copies(
+    tmp_path: Path, model: Path, stores: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, far = two_projects(tmp_path, model, stores, gradient_accumulation_steps=1, packing=False, max_steps=8)
+    total = sum(path.stat().st_size for path in api.pretokenize(far, output=stores).store.home.glob("train/*.arrow"))
+    elsewhere(monkeypatch, tmp_path / "other machine")
+    found = []
+    for manifest, more in ((disk, {}), (far, {"stage": str(tmp_path / "fast"), "stage_limit": f"{total // 2}B"})):
+        words = {"manifest": str(manifest), "output": str(manifest.parent / "run"), **more}
+        (tmp_path / "asked.json").write_text(json.dumps(words), encoding="utf-8")
+        found.append(together(tmp_path, PROGRAM))
+    assert found[0] == found[1]
+    assert isinstance(found[0][0], str)
+
+
 def test_copies_with_a_limit_are_one_run_s(
     tmp_path: Path, model: Path, stores: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +338,10 @@ def test_a_denied_key_is_told_before_anything_is_tokenized(
         api.pretokenize(manifest, output=stores)
     assert "give a key" in raised.value.hint
     assert not list((tmp_path / "cache").rglob("*.arrow"))
+    s3_server.door.requests.clear()
+    with pytest.raises(EnvironmentProblem, match=r"s3://rows/stores/\w{12}: is not looked at: --offline"):
+        api.pretokenize(manifest, output=stores, offline=True)
+    assert s3_server.door.requests == []
 
 
 def test_what_needs_a_shared_disk_is_refused(tmp_path: Path, model: Path, stores: str) -> None:

@@ -16,7 +16,7 @@ from expert_cli.data.store.inspect import StoreState, left_unread
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.stored import StoreWriter, stored_fingerprint, stored_stats
 from expert_cli.data.store.token_store import Written, tell_nobody
-from expert_cli.errors import InputError, IntegrityError
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import size_text
@@ -49,8 +49,11 @@ class StoredRun:
 
 
 def look_up(run: RunConfig, inputs: StoreInputs, key: StoreKey) -> StoredRun:
-    """Look for the store of a key at a run's URL: two small reads."""
+    """Look for the store of a key at a run's URL: two small reads. Raises EnvironmentProblem: `offline` forbids it, too."""
     folder = StoredFolder(run.store_url) / key.sha256[:12]
+    if run.data.offline:  # a variable of the hub's client says nothing of a cluster's own storage
+        told = "Leave --offline out, or name a folder of token stores."
+        raise EnvironmentProblem(f"{folder}: is not looked at: --offline is given", told)
     try:
         found = stored_fingerprint(folder, key)
     except IntegrityError as error:
