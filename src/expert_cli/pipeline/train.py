@@ -48,6 +48,7 @@ from expert_cli.pipeline.pretokenize import DataInputs, describe, staged_store, 
 from expert_cli.pipeline.result import RunResult, document, finished
 from expert_cli.pipeline.run_json import write_effects, write_run_json
 from expert_cli.pipeline.samples import ask, choose, samples
+from expert_cli.pipeline.stored_run import stored_run
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import training_data
 from expert_cli.pipeline.used_keys import effect_changes, used_keys
@@ -74,9 +75,11 @@ def train(
     an output folder that another run owns, a signal or a STOP file. status.json says which, and log.txt what was told. In a
     job of several processes each calls this; the first one alone writes.
     """
-    job = PartialState(cpu=plan.run.compute.device == "cpu")
-    with naming_lost_processes(), run_lock(plan.run.output) if job.is_main_process else nullcontext():
-        done = train_here(plan, machine, report, options, job, log or RunLog())
+    job, log = PartialState(cpu=plan.run.compute.device == "cpu"), log or RunLog()
+    owned = run_lock(plan.run.output) if job.is_main_process else nullcontext()
+    stored = stored_run(plan.run, options, Logged(report, log), is_first=job.is_main_process)
+    with naming_lost_processes(), owned, stored as written:
+        done = train_here(plan, machine, report, replace(options, written=written), job, log)
         leave()
         return done
 
@@ -112,7 +115,7 @@ def train_here(
         stages = train_grpo
     if not job.is_main_process:
         return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
-    status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes)
+    status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes, options.written)
     with recorded(status, log), naming_lost_processes():
         done = stages(plan, machine, Logged(report, log), options, job, status, log)
         log.write("\n".join(filter(None, (done.summary(), done.missed))))
