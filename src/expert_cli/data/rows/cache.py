@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from expert_cli.data.places import DataFile, size_of, stamp_of, stamps_now
+from expert_cli.data.places import DataFile, Stamp, size_of, stamp_of, stamps_now
 from expert_cli.data.rows.block_check import Checked
 from expert_cli.errors import InputError
 
@@ -24,8 +24,14 @@ class Unchanged:
         return all(stamp_of(file) == seen for file, seen in self._stamps.items())
 
     def require(self) -> None:
-        """Raise InputError naming a file that is not what it was."""
-        now = stamps_now(list(self._stamps))
+        """Raise InputError naming a file that is not what it was, as `bool` tells."""
+        self._compare(map(stamp_of, self._stamps))
+
+    def require_everywhere(self) -> None:
+        """Raise InputError naming a file that is not what it was; storage is asked, too."""
+        self._compare(stamps_now(list(self._stamps)))
+
+    def _compare(self, now: Iterable[Stamp]) -> None:
         for (file, seen), stamp in zip(self._stamps.items(), now, strict=True):
             if stamp != seen:
                 raise InputError(f"{file}: changed while it was read", "wait until it is written, then start again")
