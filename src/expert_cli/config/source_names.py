@@ -89,7 +89,10 @@ def _is_there(place: Path, written: str) -> bool:
 
 
 def _at_url(written: str, spec: SourceSpec, split: str) -> SourceSpec:
-    """The source at a URL. Raises InputError: files of a pattern have no other split."""
+    """The source at a URL. Raises InputError: it names no bucket; files of a pattern have no other split."""
+    bucket = spec.path.partition("//")[2].partition("/")[0]
+    if not bucket or glob.has_magic(bucket):
+        raise InputError(f'data source "{written}" names no bucket', "Write it as s3://bucket/folder/rows.jsonl.")
     if glob.has_magic(spec.path):
         refuse_parts_of_a_file(written, PurePosixPath(spec.path), split, spec.config)
     return spec

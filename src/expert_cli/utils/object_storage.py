@@ -31,17 +31,8 @@ READ_AHEAD = 8 << 20
 """Bytes that are asked for at once: what a request takes to be answered is little beside what these take to arrive."""
 _URL = re.compile(r"([a-z0-9]+)://")
 _CONNECTION = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 4, "mode": "standard"}}
-_LIBRARIES = {
-    "aiobotocore",
-    "aiohttp",
-    "botocore",
-    "gcsfs",
-    "google",
-    "huggingface_hub",
-    "httpx",
-    "requests",
-    "urllib3",
-}
+_LIBRARIES = {"aiobotocore", "aiohttp", "botocore", "gcsfs", "google", "huggingface_hub", "requests", "urllib3"}
+_LIBRARIES |= {"httpx", "httpx2", "httpcore", "httpcore2"}  # the hub's client, by its version
 _VERSIONS = ("ETag", "md5Hash", "etag", "blob_id", "generation")
 """Under which name a file system tells what it knows an object's content by."""
 

@@ -6,8 +6,11 @@ import bz2
 import gzip
 import json
 import lzma
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,11 +21,15 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 import expert_cli
-from expert_cli.data.rows import scan
-from expert_cli.data.store import parts
+from expert_cli.data.rows import scan, selection
+from expert_cli.data.store import part_build, parts, token_store
+from expert_cli.data.store.files import write_shard
 from expert_cli.data.tokenize import stream
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.utils.object_storage import READ_AHEAD, StoredFolder
+from expert_cli.hardware.machine import inspect
+from expert_cli.pipeline.rows_manifest import write_manifest_of_rows
+from expert_cli.utils.object_storage import StoredFolder
+from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.object_storage import S3Server
 from tests.store_rows import WAYS, Rows, contents, lines, pairs, project
@@ -172,3 +179,115 @@ def test_stored_rows_make_the_shards_of_local_ones(
         expert_cli.build_part(stored, f"{number}/3", output=tmp_path / "many")
     sealed = expert_cli.seal_store(stored, output=tmp_path / "many").store
     assert (filled(tmp_path / "many"), sealed.home.name) == (expected, built.home.name)
+
+
+def read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no rows be kept from the look to the encoding, as of large sources none are."""
+    monkeypatch.setattr(selection, "ROOM_BYTES", -1)
+
+
+def at_shard(patch: pytest.MonkeyPatch, number: int, do: Callable[[], object]) -> list[str]:
+    """Do something before the shard of a number is written; the names of all that are."""
+    names: list[str] = []
+
+    def writing(folder: Path, name: str, encoded: Any) -> Any:
+        names.append(name)
+        if len(names) == number:
+            do()
+        return write_shard(folder, name, encoded)
+
+    for module in (token_store, part_build):
+        patch.setattr(module, "write_shard", writing)
+    return names
+
+
+@pytest.mark.parametrize("part", ["", "1/1"])
+def test_a_server_that_is_gone_is_told_and_the_next_run_goes_on(
+    part: str, tmp_path: Path, bucket: str, s3_server: S3Server, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local, stored = of_both(WAYS["lines"], tmp_path, bucket, model)
+    expert_cli.pretokenize(local, output=tmp_path / "local")
+    read_again(monkeypatch)
+
+    def build() -> None:
+        if part:
+            expert_cli.build_part(stored, part, output=tmp_path / "one")
+        else:
+            expert_cli.pretokenize(stored, output=tmp_path / "one")
+
+    with monkeypatch.context() as patch:
+        before = at_shard(patch, 5, s3_server.door.close)
+        with pytest.raises(EnvironmentProblem, match=r"s3://rows/some rows/train.jsonl: cannot read") as raised:
+            build()
+    assert raised.value.exit_code == 3
+    assert "try again: what is there already is used" in raised.value.hint
+    s3_server.door.open()
+    after = at_shard(monkeypatch, 0, str)
+    build()
+    assert len(before) >= 5
+    assert len(set(before) & set(after)) <= 2, "what was done is not done again"
+    if part:
+        expert_cli.seal_store(stored, output=tmp_path / "one")
+    assert filled(tmp_path / "one") == filled(tmp_path / "local")
+
+
+@pytest.mark.parametrize("reads_again", [True, False])
+def test_an_object_that_is_replaced_or_gone_in_the_middle_makes_no_store(
+    *, reads_again: bool, tmp_path: Path, bucket: str, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, stored = of_both(WAYS["lines"], tmp_path, bucket, model)
+    rows = StoredFolder(bucket) / "some rows"
+    if reads_again:
+        read_again(monkeypatch)
+    for change, told in {
+        lambda: rows.write("train.jsonl", text_of(pairs(150, 1))): "replaced|changed",
+        lambda: rows.remove(["train.jsonl"]): "cannot read|changed",
+    }.items():
+        with monkeypatch.context() as patch:
+            at_shard(patch, 3, change)
+            with pytest.raises(InputError, match=rf"s3://rows/some rows/train.jsonl: .*({told})"):
+                expert_cli.pretokenize(stored, output=tmp_path / "one")
+        assert not list((tmp_path / "one").glob("[0-9a-f]*/fingerprint.json"))
+        rows.write("train.jsonl", text_of(pairs(150, 2)))
+
+
+def test_other_content_is_another_store_and_nothing_is_read_to_tell(
+    tmp_path: Path, bucket: str, s3_server: S3Server, model: Path
+) -> None:
+    _, stored = of_both(WAYS["lines"], tmp_path, bucket, model)
+    rows = StoredFolder(bucket) / "some rows"
+    first = expert_cli.pretokenize(stored, output=tmp_path / "one").store
+    rows.write("train.jsonl", text_of(pairs(150)))
+    s3_server.door.requests.clear()
+    assert expert_cli.pretokenize(stored, output=tmp_path / "one").store.status == "hit"
+    assert sum(line.startswith("GET") for line in s3_server.door.requests) == 1, "the first rows tell their kind"
+    rows.write("train.jsonl", text_of(pairs(149)))
+    other = expert_cli.pretokenize(stored, output=tmp_path / "one").store
+    assert (other.status, other.stats["train"]["rows"]) == ("rebuilt", 149)
+    assert other.home != first.home
+
+
+def test_without_a_key_the_command_ends_with_3_and_says_what_to_give(tmp_path: Path, bucket: str, model: Path) -> None:
+    _, stored = of_both(WAYS["lines"], tmp_path, bucket, model)
+    keyless = {name: value for name, value in os.environ.items() if not name.startswith("AWS_") or "KEY" not in name}
+    keyless |= {"AWS_SHARED_CREDENTIALS_FILE": "none", "AWS_CONFIG_FILE": "none"}
+    command = [sys.executable, "-m", "expert_cli", "pretokenize", "-m", str(stored), "--output", str(tmp_path / "one")]
+    ended = subprocess.run(command, env=keyless, capture_output=True, text=True, check=False)
+    assert ended.returncode == 3, ended.stderr
+    assert "s3://rows/some rows/train.jsonl: cannot read: Unable to locate credentials" in ended.stderr
+    assert "AWS_ACCESS_KEY_ID" in ended.stderr
+
+
+def test_validate_asks_no_storage(tmp_path: Path, bucket: str, s3_server: S3Server, model: Path) -> None:
+    _, stored = of_both(WAYS["lines"], tmp_path, bucket, model)
+    s3_server.door.requests.clear()
+    assert expert_cli.validate(stored).errors == []
+    assert s3_server.door.requests == []
+
+
+def test_init_looks_at_stored_rows_and_names_them_as_written(tmp_path: Path, bucket: str) -> None:
+    for name, rows in {"train": pairs(60), "validation": pairs(20, 60)}.items():
+        StoredFolder(bucket).write(f"rows/{name}.jsonl", text_of(rows))
+    made = write_manifest_of_rows(tmp_path, f"{bucket}/rows", inspect(), NullReporter(), offline=False)
+    assert made.good == 60
+    assert made.dataset == {"path": f"{bucket}/rows", "validation_path": f"{bucket}/rows::validation"}
