@@ -13,14 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from expert_cli.data.formats.arrow_headers import BatchHeader, batch_headers
+from expert_cli.data.formats.arrow_headers import MAGIC, BatchHeader, batch_headers
 from expert_cli.data.formats.raw_row import Block, ColumnFilter, Piece, RawRow
 from expert_cli.data.places import DataFile, open_for_arrow, read_range, size_of
 from expert_cli.errors import InputError
 from expert_cli.utils.text import first_line
 
 _BATCH_ROWS = 1024
-_FILE_MAGIC = b"ARROW1"
 
 Batches = Callable[[Piece, ColumnFilter], Iterator[tuple[int, pa.RecordBatch]]]
 """The record batches of a piece of a file in order, at most 1,024 rows each, with the columns of interest, and how many rows of
@@ -79,7 +78,7 @@ def cut_parquet(path: DataFile, size: int) -> list[int]:
 def cut_arrow(path: DataFile, size: int) -> list[int]:
     """Return the batches that the pieces of a file start with; a stream, which is read from its start, is one piece."""
     with _table_errors(path):
-        if read_range(path, 0, len(_FILE_MAGIC)) != _FILE_MAGIC:
+        if read_range(path, 0, len(MAGIC)) != MAGIC:
             return [0]
         headers = list(_headers(path))
         if any(header.is_compressed for header in headers):  # how large their rows are is not told
@@ -121,7 +120,7 @@ def _buffer(file: io.BufferedReader) -> Any:
 
 def _opened(file: pa.NativeFile, piece: Piece | None = None) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     """Schema and batches (of a piece) of both Arrow forms: the file format, and the stream format that `datasets` writes."""
-    is_file = file.read(6) == _FILE_MAGIC
+    is_file = file.read(6) == MAGIC
     file.seek(0)
     if not is_file:
         stream = pa.ipc.open_stream(file)

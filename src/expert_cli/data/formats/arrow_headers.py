@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
+MAGIC = b"ARROW1"
 _END = struct.Struct("<i6s")
 _BLOCK = struct.Struct("<qi4xq")
 _CONTINUED = b"\xff\xff\xff\xff"
@@ -56,19 +57,32 @@ def batch_headers(read: Callable[[int, int], bytes], size: int) -> Iterator[Batc
 
     Raises ArrowInvalid: not of that form.
     """
+
+    def inside(start: int, stop: int) -> bytes:
+        if not 0 <= start < stop <= size:
+            raise struct.error("it leads out of the file")
+        return read(start, stop)
+
     try:
-        length, _ = _END.unpack(read(size - _END.size, size))
-        footer = _root(read(size - _END.size - length, size - _END.size))
-        batches = footer.below(_BATCHES) if footer.place(_BATCHES) else None
-        for number in range(batches.read("<I", batches.at) if batches else 0):
-            block: Any = _BLOCK.unpack_from(footer.data, batches.at + 4 + number * _BLOCK.size) if batches else ()
-            start, header_bytes, body_bytes = block
-            message = read(start, start + header_bytes)
+        footer = _footer(inside, size)
+        if not footer.place(_BATCHES):
+            return
+        blocks = footer.below(_BATCHES)
+        for number in range(blocks.read("<I", blocks.at)):
+            start, header_bytes, body_bytes = _BLOCK.unpack_from(blocks.data, blocks.at + 4 + number * _BLOCK.size)
+            message = inside(start, start + header_bytes)
             batch = _root(message[8 if message.startswith(_CONTINUED) else 4 :]).below(_HEADER)
             rows = batch.read("<q", place) if (place := batch.place(_ROWS)) else 0
             yield BatchHeader(rows, body_bytes, bool(batch.place(_COMPRESSION)))
     except struct.error as error:
         raise pa.ArrowInvalid(f"its footer or a batch's header is damaged ({error})") from error
+
+
+def _footer(read: Callable[[int, int], bytes], size: int) -> _Table:
+    length, magic = _END.unpack(read(size - _END.size, size))
+    if magic != MAGIC:
+        raise struct.error("the file is cut off")
+    return _root(read(size - _END.size - length, size - _END.size))
 
 
 def _root(data: bytes) -> _Table:
