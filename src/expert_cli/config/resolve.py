@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from expert_cli.config.conflicts import LONGEST_FOLDER, conflicts
-from expert_cli.config.data_sources import missing, resolve_sources
+from expert_cli.config.data_sources import resolve_sources
 from expert_cli.config.defaults.compute import compute
 from expert_cli.config.defaults.decoding import decoding
 from expert_cli.config.defaults.grpo import grpo, leave_rows
@@ -23,6 +23,7 @@ from expert_cli.config.effects import Decided
 from expert_cli.config.merged import Merged, adapter_block
 from expert_cli.config.run_config import AUTO, DataConfig, RunConfig
 from expert_cli.config.settings import Settings
+from expert_cli.config.source_names import missing
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine

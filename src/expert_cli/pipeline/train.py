@@ -196,7 +196,7 @@ def _resume_context(
     foreign = foreign_store(run.store) if options.trust_store else None
     what = identity(
         run,
-        files=[inputs.hashes.sha256(path) for path in inputs.located.files()],
+        files=[inputs.hashes.content(file) for file in inputs.located.files()],
         store=dict(key.parts),
         trusted=trusted_sha256(foreign, inputs.hashes) if foreign else "",
         base=inputs.source.sha256,

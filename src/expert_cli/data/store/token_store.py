@@ -43,7 +43,7 @@ class Contents:
 
     `shards(split, skip)` yields the shards of a split from number `skip` on; the same shards every time. `stats` is asked at
     the end, with the folder of what was written. `unchanged` raises InputError if what the shards are made from is not what
-    the key was made from any more. expert: whom the store is for.
+    the key was made from any more; `unchanged_at_end` does, however long it takes to tell. expert: whom the store is for.
     """
 
     splits: Sequence[str]
@@ -51,6 +51,7 @@ class Contents:
     stats: Callable[[Path], Mapping[str, Any]]
     unchanged: Callable[[], None] = lambda: None
     expert: str = ""
+    unchanged_at_end: Callable[[], None] = lambda: None
 
 
 def lies_in(folder: Path, key: StoreKey) -> bool:
@@ -85,6 +86,7 @@ def build(
             done = sum(record.file.startswith(f"{split}/") for record in records)
             _write_shards(building, split, contents, done, records)
         contents.unchanged()
+        contents.unchanged_at_end()
         write_fingerprint(building, key.sha256, dict(key.parts), records, contents.stats, expert=contents.expert)
         (building / PROGRESS).unlink()
         remove(home)

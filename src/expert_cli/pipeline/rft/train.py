@@ -137,7 +137,7 @@ def _columns(plan: Plan, inputs: DataInputs, prompts: Prompts, report: Reporter)
 def _identity(work: Work, inputs: DataInputs, prompts: Prompts) -> dict[str, Any]:
     """Return what two equal runs have in common: prompts, and what they are judged on, are data."""
     run, key = work.run, inputs.key(work.run.data)
-    files = [inputs.hashes.sha256(path) for path in inputs.located.files()]
+    files = [inputs.hashes.content(file) for file in inputs.located.files()]
     named = (work.settings.prompts, work.settings.held_back_cases, *prompts.files)
     files += [sha256_of(path) for path in named if path is not None]
     return identity(
