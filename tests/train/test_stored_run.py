@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.elastic_test import variables_of
 from expert_cli.config.adapter_origin import find_adapter
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
@@ -102,6 +104,35 @@ def test_a_run_whose_machine_is_gone_ends_as_an_unbroken_one(
         assert StoredFolder(url).read(name) == (done.output / name).read_bytes(), name
     assert any(line.startswith(f"stored    checkpoint-40 at {url}: ") for line in report.said)
     assert report.said[-1].startswith(f"stored    the complete run at {url}: ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_of_several_processes_the_first_alone_keeps_the_run(tmp_path: Path, model: Path, url: str) -> None:
+    """As on two nodes that share no disk."""
+    manifest = project(tmp_path, model, batch_size=1, max_steps=60, **{**SETTINGS, "save_steps": 5})
+    words = ["train", "--manifest", str(manifest), "--output", url, "--offline", "--resume", "auto"]
+    caches = [tmp_path / "first", tmp_path / "second"]
+
+    def start() -> list[Forked]:
+        env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "NO_COLOR": "1"}
+        pairs = zip(caches, variables_of(2), strict=True)
+        return [Forked(words, tmp_path, env=env | its | {"XDG_CACHE_HOME": str(cache)}) for cache, its in pairs]
+
+    def end(processes: list[Forked], code: int) -> None:
+        told = [process.communicate(timeout=240)[1] for process in processes]
+        assert [process.returncode for process in processes] == [code, code], "".join(told)[-3000:]
+
+    processes = start()
+    while processes[0].poll() is None and "checkpoints/checkpoint-5/checkpoint.json" not in stored(url):
+        time.sleep(0.02)
+    processes[1].send_signal(signal.SIGTERM)
+    end(processes, 143)
+    shutil.rmtree(caches[0])
+    end(start(), 0)
+    assert not (caches[1] / "expert-cli" / "runs").exists()
+    (folder,) = (caches[0] / "expert-cli" / "runs").glob("[!.]*")
+    assert set(files_of(folder)) - stored(url) == set()
+    assert json.loads(read(url, "report.json"))["resumed_from"].startswith(f"{folder}/checkpoints/checkpoint-")
 
 
 def read(url: str, name: str) -> str:

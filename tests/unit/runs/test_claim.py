@@ -32,13 +32,16 @@ def held(storage: StoredFolder, token: str, report: Said | None = None) -> Itera
         yield mine, [line for _, line in report.lines]
 
 
-def test_what_has_ended_is_taken_at_once(storage: StoredFolder) -> None:
+def test_what_has_ended_is_taken_at_once(storage: StoredFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim, "LOOK_S", 30.0)
+    started = time.monotonic()
     with held(storage, "a") as (mine, told):
         assert (mine.was_ours, told, mine.is_lost()) == (False, [], False)
     with held(storage, "b") as (mine, told):
         assert (mine.was_ours, told) == (False, [])
     with held(storage, "b") as (mine, told):
         assert (mine.was_ours, told) == (True, [])
+    assert time.monotonic() - started < claim.LOOK_S
 
 
 def test_what_is_not_refreshed_is_taken_after_a_look(storage: StoredFolder) -> None:
