@@ -173,7 +173,7 @@ def test_stored_rows_make_the_shards_of_local_ones(
     assert sum(name.endswith(".arrow") for name in expected) > 2
     built = expert_cli.pretokenize(stored, output=tmp_path / "one").store
     assert filled(tmp_path / "one") == expected
-    again = expert_cli.pretokenize(stored, output=tmp_path / "one").store
+    again = expert_cli.pretokenize(stored, output=tmp_path / "one", stage=tmp_path / "fast").store
     assert (built.status, again.status, again.home) == ("built", "hit", built.home)
     for number in (3, 1, 2):
         expert_cli.build_part(stored, f"{number}/3", output=tmp_path / "many")
