@@ -209,8 +209,11 @@ def _tell_other_data(run: RunConfig, recorded: Mapping[str, Any], report: Report
 
     recorded: their hashes, by path.
     """
+    specs = (*run.data.train, *run.data.validation)
+    # A hub would be downloaded from; a storage is asked for versions alone.
+    offline = run.data.offline or all(spec.kind != "url" for spec in specs)
     try:
-        located = locate_data(replace(run.data, offline=True), NullReporter()).files()
+        located = locate_data(replace(run.data, offline=offline), NullReporter()).files()
         now = {redact(str(path)): sha256 for path, sha256 in _hashes_at_hand(located, file_hashes(run.store)).items()}
     except (ExpertError, OSError) as error:
         report.warning(f"whether the data is what this run was trained on is not known: {error}")

@@ -49,9 +49,10 @@ def parquet_batches(piece: Piece, columns: ColumnFilter) -> Iterator[tuple[int, 
         wanted = _wanted(piece.path, file.schema_arrow, columns)
         groups = range(piece.start, min(piece.stop, file.num_row_groups))
         before = sum(file.metadata.row_group(group).num_rows for group in range(piece.start))
-        for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=wanted):
-            yield before, batch
-            before += batch.num_rows
+        for group in groups:  # one by one: of what is asked for at once Arrow reads all before it gives the first row
+            for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=wanted):
+                yield before, batch
+                before += batch.num_rows
 
 
 def arrow_batches(piece: Piece, columns: ColumnFilter) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -112,7 +112,7 @@ def pattern(folder: Path) -> dict[str, Any]:
     for name in ("a/x-2.jsonl", "a/x-1.jsonl", "a.b/x-0.jsonl", "a/.x-3.jsonl", "a/y.jsonl", "a/deep/x-9.jsonl"):
         (folder / "rows" / name).parent.mkdir(parents=True, exist_ok=True)
         lines(folder / "rows" / name, pairs(40, 10 * len(name) + ord(name[-7])))
-    return {"path": ["rows/**/x-[0-8].jsonl", "rows/a/*.jsonl::train[-50:]"]}
+    return {"path": ["rows/**/x-[0-8].jsonl", "rows/a/*.jsonl::train[:50]"]}
 
 
 OTHER_WAYS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
@@ -173,7 +173,7 @@ def test_stored_rows_make_the_shards_of_local_ones(
     assert sum(name.endswith(".arrow") for name in expected) > 2
     built = expert_cli.pretokenize(stored, output=tmp_path / "one").store
     assert filled(tmp_path / "one") == expected
-    again = expert_cli.pretokenize(stored, output=tmp_path / "one").store
+    again = expert_cli.pretokenize(stored, output=tmp_path / "one", stage=tmp_path / "fast").store
     assert (built.status, again.status, again.home) == ("built", "hit", built.home)
     for number in (3, 1, 2):
         expert_cli.build_part(stored, f"{number}/3", output=tmp_path / "many")
@@ -235,20 +235,20 @@ def test_a_server_that_is_gone_is_told_and_the_next_run_goes_on(
 def test_an_object_that_is_replaced_or_gone_in_the_middle_makes_no_store(
     *, reads_again: bool, tmp_path: Path, bucket: str, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, stored = of_both(WAYS["lines"], tmp_path, bucket, model)
-    rows = StoredFolder(bucket) / "some rows"
+    _, stored = of_both(WAYS["many files, no repeats"], tmp_path, bucket, model)
+    rows = StoredFolder(bucket) / "some rows" / "rows"
     if reads_again:
         read_again(monkeypatch)
     for change, told in {
-        lambda: rows.write("train.jsonl", text_of(pairs(150, 1))): "replaced|changed",
-        lambda: rows.remove(["train.jsonl"]): "cannot read|changed",
+        lambda: rows.write("5.jsonl", text_of(pairs(9, 1))): "replaced|changed",
+        lambda: rows.remove(["5.jsonl"]): "cannot read|changed",
     }.items():
         with monkeypatch.context() as patch:
-            at_shard(patch, 3, change)
-            with pytest.raises(InputError, match=rf"s3://rows/some rows/train.jsonl: .*({told})"):
+            at_shard(patch, 2, change)
+            with pytest.raises(InputError, match=rf"s3://rows/some rows/rows/5.jsonl: .*({told})"):
                 expert_cli.pretokenize(stored, output=tmp_path / "one")
         assert not list((tmp_path / "one").glob("[0-9a-f]*/fingerprint.json"))
-        rows.write("train.jsonl", text_of(pairs(150, 2)))
+        rows.write("5.jsonl", text_of(pairs(9, 2)))
 
 
 def test_other_content_is_another_store_and_nothing_is_read_to_tell(
