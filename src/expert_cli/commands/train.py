@@ -76,8 +76,15 @@ def train(
         bool, typer.Option("--trust-store", help="Use a tokenized data set that another program saved there.")
     ] = False,
     stage: Annotated[
-        Path | None, typer.Option(help="Copy the token store to this folder (a faster disk) first.")
+        Path | None,
+        typer.Option(
+            help="Copy the token store to this folder (a faster disk) first; from object storage as it trains."
+        ),
     ] = None,
+    stage_limit: Annotated[
+        str,
+        typer.Option(metavar="200GB", help="Of a store in object storage, keep as many bytes of shards here at most."),
+    ] = "",
     plan_only: Annotated[
         bool, typer.Option("--plan", help="Train nothing: say what the run will need and cost. Builds the token store.")
     ] = False,
@@ -136,6 +143,7 @@ def train(
         max_forget=max_forget,
         locked=locked,
         stage=stage,
+        stage_limit=stage_limit,
         allow_commands=allow_commands,
         without_walls=without_walls,
     )

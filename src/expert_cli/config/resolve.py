@@ -36,6 +36,7 @@ from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, Decoding, Evalu
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.object_storage import is_url
 from expert_cli.utils.paths import local_run, project_root, slug, store_folder
 
 
@@ -154,13 +155,16 @@ def decide(
     if lack := DEVICES[device].refuses(machine, to_load.quantization, stepping.optim):
         raise EnvironmentProblem(f"device {device}: {lack[0]}", lack[1])
     learning = Settings(loaded.manifest.training.rft or Rft())
+    stores = config["pretokenized_cache"] or ""
+    store_url = stores if is_url(stores) else ""
+    store = store_folder(root, loaded.manifest.name, stores)
+    config.put("pretokenized_cache", store_url or store)
     run = RunConfig(
         expert=loaded.manifest.name,
         manifest=loaded.path.resolve(),
         root=root,
-        store=config.put(
-            "pretokenized_cache", store_folder(root, loaded.manifest.name, config["pretokenized_cache"] or "")
-        ),
+        store=store,
+        store_url=store_url,
         output=output,
         seed=config.use("seed"),
         model=to_load,

@@ -65,6 +65,7 @@ def _require_possible(options: RunOptions, processes: int) -> None:
         ("--resume", options.resume),
         ("--locked", options.locked),
         ("--stage", options.stage),
+        ("--stage-limit", options.stage_limit),
         ("--trust-store", options.trust_store),
         ("--max-loss-spike", options.max_loss_spike),
     ):

@@ -49,6 +49,7 @@ from expert_cli.pipeline.result import RunResult, document, finished
 from expert_cli.pipeline.run_json import write_effects, write_run_json
 from expert_cli.pipeline.samples import ask, choose, samples
 from expert_cli.pipeline.stored_run import stored_run
+from expert_cli.pipeline.stored_store import AtUrl
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import training_data
 from expert_cli.pipeline.used_keys import effect_changes, used_keys
@@ -256,11 +257,12 @@ def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
 
 
 def _store(run: RunConfig, inputs: DataInputs, key: StoreKey, options: RunOptions, report: Reporter) -> TokenStore:
-    store = store_for(run, inputs, report, locked=options.locked is not None, trusting=options.trust_store)
+    how = {"locked": options.locked is not None, "trusting": options.trust_store}
+    store = store_for(run, inputs, report, **how, at_url=AtUrl(copies_in=options.stage, limit=options.stage_bytes))
     if store.key != key:
         raise InputError("the data changed while the run began", "wait until it is written, then start again")
-    report.info(f"store     {store.status}: {store.home}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
-    return staged_store(store, options.stage, report) if options.stage is not None else store
+    report.info(f"store     {store.status}: {store.place}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
+    return staged_store(store, options, report)
 
 
 def _model(
