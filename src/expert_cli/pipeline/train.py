@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from peft import PeftModel
 from transformers import set_seed
 
 from expert_cli.artifacts.adapter import save_adapter
-from expert_cli.config.plan import Plan, require_free
+from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
@@ -41,6 +40,7 @@ from expert_cli.model.kernels.select import (
     with_graphs,
 )
 from expert_cli.model.loading.quantize import DTYPES
+from expert_cli.pipeline.beginning import begin_run
 from expert_cli.pipeline.ending import finish, recorded
 from expert_cli.pipeline.forgetting import choose_texts, measure, missed
 from expert_cli.pipeline.options import RunOptions, require_folders_apart
@@ -53,7 +53,7 @@ from expert_cli.pipeline.stored_store import AtUrl
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import training_data
 from expert_cli.pipeline.used_keys import effect_changes, used_keys
-from expert_cli.runs.lock import contents, run_lock
+from expert_cli.runs.lock import run_lock
 from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
@@ -236,24 +236,6 @@ def _run_answers(
     remedy = "choose the best step by metric_for_best_model: eval_loss" if decides else ""
     check_gradable(cases, report, remedy=remedy, allowed=options.permissions)
     return partial(accuracy_of, renderer=renderer, cases=cases, report=report, plan=plan)
-
-
-def begin_run(run: RunConfig, report: Reporter, options: RunOptions, status: RunStatus, log: RunLog) -> None:
-    """Make room for a run, and let its status and its log begin."""
-    _make_room(run.output, report, options)
-    status.begin()
-    log.begin(RunPaths(run.output).log)
-
-
-def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
-    """Make the output folder; one that holds something is refused, moved aside with `overwrite`, kept to be gone on with."""
-    require_free(output, overwrite=options.overwrite or bool(options.resume))
-    if contents(output) and not options.resume:
-        aside = output.with_name(f"{output.name}.{datetime.now():%Y%m%d-%H%M%S-%f}")
-        output.rename(aside)
-        report.info(f"the run that lay there is now {aside}")
-    output.mkdir(parents=True, exist_ok=True)
-    RunPaths(output).complete.unlink(missing_ok=True)  # a run that goes on has not ended
 
 
 def _store(run: RunConfig, inputs: DataInputs, key: StoreKey, options: RunOptions, report: Reporter) -> TokenStore:
