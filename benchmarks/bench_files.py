@@ -110,7 +110,8 @@ def measure(way: str, paths: Sequence[Path], runs: int) -> dict[str, Measured]:
     found: dict[str, list[Measured]] = {}
     for path in [paths[0], *(path for _ in range(runs) for path in paths)]:
         try:
-            found.setdefault(path.name.removeprefix("rows"), []).append((read if way == "read" else WAYS[way])(path))
+            measured = (read if way == "read" else WAYS[way])(path)
+            found.setdefault(path.name.removeprefix("rows"), []).append(measured)
         except (OSError, ValueError) as error:
             print(f"{way}: {path.name}: {error}", file=sys.stderr)
     keys = ("seconds", "cpu_s")

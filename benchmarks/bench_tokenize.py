@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -195,8 +196,8 @@ def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) 
     encoder, load_s = timed(lambda: warm(Encoder(tokenizer.backend, cache=cache_folder() / "engines")))
     selection, survey_s = timed(lambda: select_rows(data, located, NullReporter(), refused=template.refused))
     read, read_s = timed(lambda: list(batches(selection.train)))
-    columns, render_s = timed(lambda: [rows.piece_columns(template) for rows in read])
-    encoded, encode_s = timed(lambda: [encoder.column_pieces(some) for some in columns])
+    rendered, render_s = timed(lambda: [to_encode(encoder, rows, template) for rows in read])
+    encoded, encode_s = timed(lambda: [encode() for encode in rendered])
     chunks, join_s = timed(lambda: [assemble(encoded[n : n + 3]) for n in range(0, len(encoded), 3)])
     with tempfile.TemporaryDirectory(dir=store.parent) as folder:
         _, write_s = timed(
@@ -206,6 +207,12 @@ def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) 
     names = ("key_s", "load_s", "survey_s", "read_s", "render_s", "encode_s", "join_s", "write_s", "verify_s")
     seconds = (key_s, load_s, survey_s, read_s, render_s, encode_s, join_s, write_s, verify_s)
     return dict(zip(names, seconds, strict=True))
+
+
+def to_encode(encoder: Any, rows: Any, template: Any) -> Callable[[], Any]:
+    """Render some rows, and return what encodes them."""
+    columns = rows.piece_columns(template)
+    return partial(encoder.column_pieces, columns) if columns else partial(encoder.pieces, template.documents(rows))
 
 
 def warm(encoder: Any) -> Any:

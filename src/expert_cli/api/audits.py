@@ -39,7 +39,7 @@ def audit(
 
     Args:
         manifest: An expert's manifest.json.
-        dataset: This file, folder or hub id instead of the manifest's.
+        dataset: This file, folder, URL or hub id instead of the manifest's.
         cases: Files of cases; default tests/cases.jsonl beside the manifest, and unseen.jsonl where it is.
         verifier: By which answers of rows are run; default that of the cases.
         databases: A folder of NAME.sqlite or NAME.cypher, NAME being what a row has as db_id or database.

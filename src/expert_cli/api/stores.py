@@ -42,7 +42,7 @@ def pretokenize(
         manifest: An expert's manifest.json.
         output: Folder of token stores; default as the manifest says. A URL (s3://, gs://) puts the store into object storage.
         own_folder: With `output`: the store lies in a folder there that has the expert's name, so that several can share it.
-        dataset: This file, folder or hub id instead of the manifest's.
+        dataset: This file, folder, URL or hub id instead of the manifest's.
         base_model: The base model whose tokenizer is used, as `train` takes it.
         force: Build anew even if the store fits.
         verify: Hash every file of the store again.

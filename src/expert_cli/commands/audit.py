@@ -24,7 +24,9 @@ _EXAMPLE_CHARACTERS = 100
 def audit(
     console: Console,
     manifest: ManifestPath,
-    dataset: Annotated[str | None, typer.Option(help="This file, folder or hub id instead of the manifest's.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="This file, folder, URL or hub id instead of the manifest's.")
+    ] = None,
     cases: Annotated[
         list[Path] | None,
         typer.Option(

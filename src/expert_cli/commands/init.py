@@ -31,7 +31,9 @@ def init(
     ] = None,
     rows: Annotated[
         str | None,
-        typer.Option("--from", help="Rows to train on, as training.dataset.path names them: file, folder or hub id."),
+        typer.Option(
+            "--from", help="Rows to train on, as training.dataset.path names them: file, folder, URL or hub id."
+        ),
     ] = None,
     base_model: Annotated[
         str | None, typer.Option(help="With --from: the base model. Default: by whether there is a GPU.")

@@ -28,7 +28,9 @@ def pretokenize(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every expert in ./experts (or in EXPERTS).")] = False,
     experts: Annotated[Path, typer.Argument(help="Folder of experts for --all.")] = Path("experts"),
-    dataset: Annotated[str | None, typer.Option(help="This file, folder or hub id instead of the manifest's.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="This file, folder, URL or hub id instead of the manifest's.")
+    ] = None,
     base_model: BaseModel = None,
     output: Annotated[
         str | None,

@@ -29,14 +29,19 @@ def train(
     console: Console,
     manifest: ManifestPath,
     output: Annotated[
-        Path | None, typer.Option(help="Folder of the run. Default: weights/<base model>/ beside the manifest.")
+        str | None,
+        typer.Option(
+            metavar="DIR|URL",
+            help="Folder of the run, or the URL in object storage (s3://...) that it is kept at. Default: "
+            "weights/<base model>/ beside the manifest.",
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Move a run that lies there aside.")] = False,
     init_adapter: Annotated[
         Path | None,
         typer.Option("--from", metavar="ADAPTER", help="Train on from this run directory or adapter folder."),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Train on this file, folder or hub id instead.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Train on this file, folder, URL or hub id instead.")] = None,
     validation: Annotated[str | None, typer.Option(help="Evaluate on these rows instead.")] = None,
     base_model: BaseModel = None,
     device: Annotated[
@@ -100,6 +105,8 @@ def train(
         expert-cli train -m experts/expert-sql/manifest.json --set training.config.learning_rate=1e-4
 
         expert-cli train -m experts/expert-sql/manifest.json --resume auto
+
+        expert-cli train -m experts/expert-sql/manifest.json --output s3://bucket/runs/sql --resume auto
 
         expert-cli train -m experts/expert-sql/manifest.json --from weights/first --dataset new.jsonl --output weights/second
 

@@ -1,30 +1,25 @@
-"""`training.dataset` and `--dataset` -> the places rows come from. Looks at the disk, reads nothing."""
+"""`training.dataset` and `--dataset` -> the places rows come from."""
 
 from __future__ import annotations
 
-import glob
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from expert_cli.config.data_files import format_name
-from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceKind, SourceSpec
+from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceSpec
 from expert_cli.config.settings import Settings
-from expert_cli.config.splits import named_split, parse_split, split_of
-from expert_cli.errors import EnvironmentProblem, InputError, ManifestError, ManifestIssue
+from expert_cli.config.source_names import missing, parse_source
+from expert_cli.errors import InputError, ManifestError, ManifestIssue
 from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.key import CARD, applied, not_used
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.reader import LoadedManifest
-from expert_cli.utils.filesystem import matching
-from expert_cli.utils.text import shortened
 
 Sources = tuple[SourceSpec, ...]
-_BRACKETS = re.compile(r"\[[^\]]*\]$")
 Data = Settings[Dataset]
 
 
@@ -70,54 +65,6 @@ def resolve_sources(
     return ResolvedData(train, held_out, share, mapping, _filters(data), shown)
 
 
-def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
-    """Return the source that `path`, `path::split`, `id::split::config` or `id@revision::split::config` names.
-
-    A path that exists in one of `folders` is local, a pattern that fits a file there, too. One that looks local (a data
-    file's suffix, a star, ".", "/", a drive, a backslash) and does not exist keeps the list of places tried and never becomes
-    a hub id. Raises InputError: no form.
-    """
-    path, _, rest = written.partition("::")
-    split, _, config = rest.partition("::")
-    split = split.strip()
-    try:
-        parse_split(split)
-    except InputError as error:
-        raise InputError(f'data source "{written}": {error.message}', error.hint) from error
-    if not path:
-        raise InputError(f'data source "{written}" is not of the form path, path::split[slice] or id::split::config')
-    if "\0" in path:
-        raise InputError(f"data source {path!r} holds a NUL, which no path has", "Correct the path.")
-    name = split.partition("[")[0]
-    split = split if name else f"train{split}"
-    places = [(folder / path.replace("\\", "/")).absolute() for folder in folders]
-    found = next((place for place in places if _is_there(place, written)), None)
-    if found is not None:
-        kind: SourceKind = "folder" if found.is_dir() else "file"
-        if kind == "file":
-            _refuse_parts_of_a_file(written, found, name, config)
-        return SourceSpec(kind, str(found), config, split)
-    pattern = next(filter(_fits, _patterns(path, folders)), None)
-    if pattern is not None:
-        _refuse_parts_of_a_file(written, Path(path), name, config)
-        return SourceSpec("files", pattern, split=split)
-    if _BRACKETS.search(path):
-        what = _BRACKETS.sub("", path)
-        raise InputError(
-            f'data source "{written}": no such file', f'for a part of its rows write "{what}::train[:1000]"'
-        )
-    hub_id, _, revision = path.partition("@")
-    looks_local = format_name(path) or path[0] in "./~\\" or "\\" in path or path[1:2] == ":" or glob.has_magic(path)
-    if looks_local or hub_id.count("/") > 1:
-        tried = tuple(dict.fromkeys(str(place) for place in places))
-        return SourceSpec("file", path, config, split, tried=tried)
-    if path != hub_id and not revision:
-        raise InputError(
-            f'data source "{written}": no revision behind "@"', "Name a branch, tag or commit: id@revision."
-        )
-    return SourceSpec("hub", hub_id, config, split, revision=revision)
-
-
 def named_sources(written: Dataset, rows: Literal["train", "valid", "test"]) -> dict[Path_, list[str]]:
     """Return the sources of training, validation or test rows that a manifest names, by their keys in `training.dataset`."""
     key = {"train": "path", "valid": "validation_path", "test": "test_path"}[rows]
@@ -142,31 +89,6 @@ def missing_tests(loaded: LoadedManifest, root: Path) -> list[ManifestIssue]:
     return [loaded.text.fault(("training", "dataset", *key), missing(spec)) for key, spec in found]
 
 
-def missing(spec: SourceSpec) -> str:
-    """Return what is said of a source that is not on this machine, with the places where it was looked for."""
-    return f"{spec.path}: no such file or folder; looked for at: {', '.join(spec.tried)}"
-
-
-def _is_there(place: Path, written: str) -> bool:
-    """Whether a path leads to something. Raises InputError for one that cannot, such as a name that is too long."""
-    try:
-        return place.exists()
-    except PermissionError as error:
-        raise EnvironmentProblem(f"{place}: cannot be looked at: {error.strerror}") from error
-    except OSError as error:
-        raise InputError(f'data source "{shortened(written)}": {error.strerror}', "give another path") from error
-
-
-def _refuse_parts_of_a_file(written: str, file: Path, split: str, config: str) -> None:
-    """A file is one split, "train" or the one of its name, of no configuration; it has slices."""
-    if config or (split and split_of(split) not in ("train", named_split(file.stem))):
-        part = f'configuration "{config}"' if config else f'split "{split}"'
-        raise InputError(
-            f'data source "{written}": {file.name} is a file, it has no {part}',
-            "Name the file that holds these rows; a part of a file is file::train[:100].",
-        )
-
-
 def _from_manifest(loaded: LoadedManifest, data: Data, root: Path) -> tuple[Sources, Sources]:
     """Return (train, validation) as the manifest names them."""
     written, parse = data.written, partial(_parse, loaded, root)
@@ -188,19 +110,6 @@ def _from_manifest(loaded: LoadedManifest, data: Data, root: Path) -> tuple[Sour
 
 def _listed(sources: str | list[str] | None) -> list[str]:
     return [sources] if isinstance(sources, str) else sources or []
-
-
-def _patterns(path: str, folders: Sequence[Path]) -> Iterator[str]:
-    """The pattern that a path is in each of the folders; none where it is no pattern."""
-    if glob.has_magic(path):
-        plain = path.replace("\\", "/")
-        yield from (
-            plain if Path(plain).is_absolute() else f"{glob.escape(str(at.absolute()))}/{plain}" for at in folders
-        )
-
-
-def _fits(pattern: str) -> bool:
-    return next(matching(pattern), None) is not None
 
 
 def _parse(loaded: LoadedManifest, root: Path, source: str, *key: str | int) -> SourceSpec:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from expert_cli.config.conflicts import LONGEST_FOLDER, conflicts
-from expert_cli.config.data_sources import missing, resolve_sources
+from expert_cli.config.data_sources import resolve_sources
 from expert_cli.config.defaults.compute import compute
 from expert_cli.config.defaults.decoding import decoding
 from expert_cli.config.defaults.grpo import grpo, leave_rows
@@ -23,6 +23,7 @@ from expert_cli.config.effects import Decided
 from expert_cli.config.merged import Merged, adapter_block
 from expert_cli.config.run_config import AUTO, DataConfig, RunConfig
 from expert_cli.config.settings import Settings
+from expert_cli.config.source_names import missing
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
@@ -36,17 +37,17 @@ from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.object_storage import is_url
-from expert_cli.utils.paths import project_root, slug, store_folder
+from expert_cli.utils.paths import local_run, project_root, slug, store_folder
 
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line says; None = not said. device "auto": what the manifest says."""
+    """What the command line says; None = not said. device "auto": what the manifest says. output: as text, a URL."""
 
     dataset: str | None = None
     validation: str | None = None
     base_model: str | None = None
-    output: Path | None = None
+    output: Path | str | None = None
     device: str = "auto"
     epochs: float | None = None
     max_steps: int | None = None
@@ -148,7 +149,8 @@ def decide(
     if faults:
         raise ManifestError(loaded.path, faults)
     device = _device(config, merged, machine)
-    output = (overrides.output or folder / "weights" / slug(base.name)).resolve()
+    place = overrides.output or folder / "weights" / slug(base.name)
+    output = local_run(place) if isinstance(place, str) else place.resolve()
     to_train, to_load, stepping = adapter(config, folders), model(of_base, config, folders), optim(config)
     if lack := DEVICES[device].refuses(machine, to_load.quantization, stepping.optim):
         raise EnvironmentProblem(f"device {device}: {lack[0]}", lack[1])

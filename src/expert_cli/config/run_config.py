@@ -19,7 +19,7 @@ from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.types import Quantization
 
-SourceKind = Literal["file", "folder", "files", "hub"]
+SourceKind = Literal["file", "folder", "files", "hub", "url"]
 Deduplicate = Literal["off", "row", "answer"]
 Layout = Literal["packed", "padded"]
 OF_TURNS = ("role", "content", "roles")
@@ -37,6 +37,7 @@ class SourceSpec:
     """One place that rows come from.
 
     kind "file" and "folder": `path` is an absolute path. kind "files": an absolute pattern of paths, as `glob` has them. kind
+    "url": `path` names any of these in object storage, which is not asked before rows are read. kind
     "hub": `path` is a data set id, `config` its configuration ("" = the default one), `revision` a branch, tag or commit
     ("" = the main branch). `split` is a split name with an optional slice, "train[:1000]", "train[10%:20%]"; a file is one
     split, "train" or that of its name. `weight` 0.4 takes 40 % of the rows, 2.0 takes every row twice. `tried` names the
@@ -56,6 +57,11 @@ class SourceSpec:
     max_rows: int | None = None
     repeat: int = 1
     revision: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its files are on this machine, or nowhere."""
+        return self.kind not in ("hub", "url")
 
     def __str__(self) -> str:
         """Return the source as messages name it, without its split."""

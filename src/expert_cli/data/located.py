@@ -8,6 +8,7 @@ from pathlib import Path
 
 from expert_cli.config.run_config import SourceSpec
 from expert_cli.data.formats.raw_row import Piece
+from expert_cli.data.places import DataFile
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Located:
     """One source and the files its rows are in; `revision` is the commit of a hub data set, else ""."""
 
     spec: SourceSpec
-    files: tuple[Path, ...]
+    files: tuple[DataFile, ...]
     revision: str = ""
 
     @property
@@ -35,7 +36,7 @@ class LocatedData:
     train: tuple[Located, ...]
     validation: tuple[Located, ...]
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[DataFile]:
         """Return the files that are read, in order, each once."""
         return list(dict.fromkeys(path for source in self.train + self.validation for path in source.files))
 

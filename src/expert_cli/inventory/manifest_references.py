@@ -20,7 +20,7 @@ from expert_cli.utils.reporter import Reporter
 
 CurrentKey = Callable[[Plan], str | None]
 Key = str | Path | tuple[str, ...]
-"""What a source is known by: a hub id, a path with its links resolved, or the places where it was looked for in vain."""
+"""What a source is known by: a hub id, a URL, a path with its links resolved, or the places where it was looked for in vain."""
 
 
 class ManifestReferences:
@@ -63,7 +63,7 @@ def read_experts(homes: Sequence[Path], report: Reporter, current_key: CurrentKe
 def _keys(source: SourceSpec) -> Sequence[Key]:
     if source.kind == "files":
         return [real_path(path) for path in matching_files(source.path)]
-    return [source.path if source.kind == "hub" else source.tried or real_path(Path(source.path))]
+    return [source.tried or real_path(Path(source.path)) if source.is_local else source.path]
 
 
 def _store_keys(loaded: LoadedManifest, current_key: CurrentKey) -> Iterator[str | None]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from expert_cli.config.resolve import Overrides
+from expert_cli.runs.status import nothing
 from expert_cli.utils.text import parse_size
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from expert_cli.config.run_config import RunConfig
     from expert_cli.evaluation.permissions import Permissions
 
-_LEFT_OUT = ("resume", "overwrite", "command", "callbacks")
+_LEFT_OUT = ("resume", "overwrite", "command", "callbacks", "stored_at", "written")
 _OPTIONS = {"settings": "set", "drift": "allow-drift", "init_adapter": "from"}
 """Fields whose option has another name."""
 
@@ -33,7 +35,8 @@ class RunOptions:
     from a shell, --resume and --overwrite left out.
     max_loss_spike: warn of a loss so many times the median of the last 20; 0: never. max_forget: by how many nats a token the
     loss on neutral texts may rise; None: by any. allow_commands, without_walls: as
-    `Permissions` of judging has them. callbacks: people's own, of Python alone.
+    `Permissions` of judging has them. callbacks: people's own, of Python alone. stored_at: the URL that the run directory is
+    kept at, "" for none. written: called when the run's status was written: after each checkpoint and stage.
     """
 
     overwrite: bool = False
@@ -49,6 +52,8 @@ class RunOptions:
     allow_commands: bool = False
     without_walls: bool = False
     callbacks: tuple[TrainerCallback, ...] = ()
+    stored_at: str = ""
+    written: Callable[[], None] = nothing
 
     @property
     def stage_bytes(self) -> int:

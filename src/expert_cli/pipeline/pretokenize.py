@@ -14,6 +14,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.plan import LengthRow, length_table, recommend
+from expert_cli.data.places import DataFile
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.sources.data_rows import input_column, locate_data
 from expert_cli.data.sources.folder import require_apart
@@ -57,16 +58,16 @@ class DataInputs(StoreInputs):
         return PromptRenderer(self.tokenizer, self.template)
 
 
-def resolve_inputs(run: RunConfig, report: Reporter) -> DataInputs:
-    """Locate data and base model. Raises InputError, EnvironmentProblem, IntegrityError."""
-    inputs, heads_input = plain_inputs(run, report)
+def resolve_inputs(run: RunConfig, report: Reporter, located: LocatedData | None = None) -> DataInputs:
+    """Locate data, unless it is `located`, and base model. Raises InputError, EnvironmentProblem, IntegrityError."""
+    inputs, heads_input = plain_inputs(run, report, located)
     return headed(inputs, run) if heads_input else inputs
 
 
-def plain_inputs(run: RunConfig, report: Reporter) -> tuple[DataInputs, bool]:
+def plain_inputs(run: RunConfig, report: Reporter, located: LocatedData | None = None) -> tuple[DataInputs, bool]:
     """Locate data and base model; the input has no heading by its column's name yet. Returns also whether it gets one."""
     local = run.manifest.parent / "datasets" / "train.jsonl"
-    located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
+    located = located or locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
     rows = first_rows(run.data, located.train)
@@ -141,12 +142,13 @@ def store_for(
 
 
 def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Reporter) -> DataInputs:
-    """Return the same inputs with their data files copied under `target`, which is a faster disk."""
+    """Return the same inputs with their data files copied under `target`, which is a faster disk; stored ones stay."""
     require_apart(run.data, target, "--stage DIR")
-    staged = stage(inputs.located.files(), target, report)
+    staged = stage([file for file in inputs.located.files() if isinstance(file, Path)], target, report)
+    copies = dict[DataFile, DataFile](staged.mapping.items())
 
     def moved(sources: Sequence[Located]) -> tuple[Located, ...]:
-        return tuple(replace(source, files=tuple(staged.mapping[path] for path in source.files)) for source in sources)
+        return tuple(replace(one, files=tuple(copies.get(file, file) for file in one.files)) for one in sources)
 
     return replace(inputs, located=LocatedData(moved(inputs.located.train), moved(inputs.located.validation)))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.places import DataFile, size_of
 from expert_cli.data.rows.columns import FIRST_COLUMN_RULE
 from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.data.store.files import FileHashCache, file_hashes
@@ -19,7 +20,7 @@ from expert_cli.runs.metrics import forgotten_in_words, items, part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing.resume_compatibility import PROGRAMS, STORE, identity, require_goes_on
 from expert_cli.training.result import FitResult, mean_span
-from expert_cli.utils.files import sha256_of, stamp
+from expert_cli.utils.files import sha256_of
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import duration, shortened
@@ -208,8 +209,11 @@ def _tell_other_data(run: RunConfig, recorded: Mapping[str, Any], report: Report
 
     recorded: their hashes, by path.
     """
+    specs = (*run.data.train, *run.data.validation)
+    # A hub would be downloaded from; a storage is asked for versions alone.
+    offline = run.data.offline or all(spec.kind != "url" for spec in specs)
     try:
-        located = locate_data(replace(run.data, offline=True), NullReporter()).files()
+        located = locate_data(replace(run.data, offline=offline), NullReporter()).files()
         now = {redact(str(path)): sha256 for path, sha256 in _hashes_at_hand(located, file_hashes(run.store)).items()}
     except (ExpertError, OSError) as error:
         report.warning(f"whether the data is what this run was trained on is not known: {error}")
@@ -227,11 +231,11 @@ def _tell_other_data(run: RunConfig, recorded: Mapping[str, Any], report: Report
         )
 
 
-def _hashes_at_hand(files: Sequence[Path], hash_cache: FileHashCache) -> dict[Path, str]:
+def _hashes_at_hand(files: Sequence[DataFile], hash_cache: FileHashCache) -> dict[DataFile, str]:
     """Return the hashes of files that are known by size, times and inode; of the others too if they are soon read, else ""."""
-    unknown = {path for path in files if hash_cache.known.get(str(path.resolve()), [])[:-1] != stamp(path)}
-    soon = sum(path.stat().st_size for path in unknown) <= SOON_READ_BYTES
-    return {path: hash_cache.sha256(path) if soon or path not in unknown else "" for path in files}
+    unknown = {file for file in files if not hash_cache.knows([file])}
+    soon = sum(map(size_of, unknown)) <= SOON_READ_BYTES
+    return {file: hash_cache.content(file) if soon or file not in unknown else "" for file in files}
 
 
 def _some(names: Sequence[str]) -> str:

@@ -16,10 +16,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from expert_cli.config.data_sources import missing, parse_source
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import SourceSpec
+from expert_cli.config.source_names import missing, parse_source
 from expert_cli.config.validate import named_weights, needless_int4
 from expert_cli.data.packing.plan import LengthRow, length_table, recommend
 from expert_cli.data.rows.columnar import RowReport
@@ -142,7 +142,7 @@ def write_manifest_of_rows(
     path = home / "manifest.json"
     base: dict[str, Any] = {"name": base_model or (str(SMOLLM2["name"]) if machine.device == "cpu" else LARGE_BASE)}
     spec = _spec(source)
-    dataset: dict[str, Any] = {"path": source if spec.kind == "hub" else _named(spec.path, source)}
+    dataset: dict[str, Any] = {"path": _named(spec.path, source) if spec.is_local else source}
     if columns:
         dataset["field_mapping"] = dict(columns)
     written: dict[str, Any] = {"name": home.name, "base_models": [base], "training": {"dataset": dataset, "config": {}}}
@@ -160,7 +160,7 @@ def write_manifest_of_rows(
     dataset |= held_back
     lengths = _lengths(planned(), selection, report)
     written["training"]["config"], size, steps = settings_for(lengths, base["name"], evaluates=bool(held_back))
-    if spec.kind != "hub":  # in the end as the manifest finds it, wherever the project is moved to
+    if spec.is_local:  # in the end as the manifest finds it, wherever the project is moved to
         place = _from_home(Path(spec.path), home)
         dataset |= {key: _named(place, dataset[key]) for key in ("path", "validation_path") if key in dataset}
     planned()
@@ -187,7 +187,7 @@ def _json(value: object) -> str:
 def _spec(source: str) -> SourceSpec:
     spec = parse_source(source, (Path.cwd(),))
     if spec.tried:
-        raise InputError(missing(spec), "give a file or folder of rows, or the id of a hub data set")
+        raise InputError(missing(spec), "give a file or folder of rows, its URL, or the id of a hub data set")
     return spec
 
 
@@ -236,7 +236,7 @@ def _lengths(plan: Plan, selection: RowSelection, report: Reporter) -> Lengths:
     """Return the lengths by the base model's tokenizer where that is on this machine, else by the rows' bytes."""
     run = replace(plan.run, data=replace(plan.run.data, offline=True))
     try:
-        inputs = resolve_inputs(run, NullReporter())
+        inputs = resolve_inputs(run, NullReporter(), locate_data(plan.run.data, NullReporter()))
     except EnvironmentProblem as problem:
         return _estimated(selection, problem.message)
     documents = store_for(run, inputs, report).training()

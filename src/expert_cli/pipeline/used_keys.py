@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from expert_cli.config.data_sources import named_sources, parse_source
+from expert_cli.config.data_sources import named_sources
 from expert_cli.config.effects import Decided, Effect
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import OF_TURNS, SourceSpec
 from expert_cli.config.settings import Outcomes
+from expert_cli.config.source_names import parse_source
 from expert_cli.data.store.build import TokenStore
 from expert_cli.errors import InputError
 from expert_cli.manifest.json_parser import Path_

@@ -18,7 +18,7 @@ from urllib.request import url2pathname
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import beside, sha256_of, sync_file
-from expert_cli.utils.redaction import redact
+from expert_cli.utils.redaction import redact, without_passwords
 
 EXTRAS = {"s3": "s3", "gs": "gcs", "hf": ""}
 """What a URL may begin with -> the extra that reads it; the hub's own client brings its file system."""
@@ -30,18 +30,10 @@ KEYS = {
 READ_AHEAD = 8 << 20
 """Bytes that are asked for at once: what a request takes to be answered is little beside what these take to arrive."""
 _URL = re.compile(r"([a-z0-9]+)://")
+_SLASHES = re.compile(r"([a-z0-9]+):/+(.+)")
 _CONNECTION = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 4, "mode": "standard"}}
-_LIBRARIES = {
-    "aiobotocore",
-    "aiohttp",
-    "botocore",
-    "gcsfs",
-    "google",
-    "huggingface_hub",
-    "httpx",
-    "requests",
-    "urllib3",
-}
+_LIBRARIES = {"aiobotocore", "aiohttp", "botocore", "gcsfs", "google", "huggingface_hub", "requests", "urllib3"}
+_LIBRARIES |= {"httpx", "httpx2", "httpcore", "httpcore2"}  # the hub's client, by its version
 _VERSIONS = ("ETag", "md5Hash", "etag", "blob_id", "generation")
 """Under which name a file system tells what it knows an object's content by."""
 
@@ -53,8 +45,17 @@ def is_url(written: str | os.PathLike[str]) -> bool:
         return False
     if found[1] not in EXTRAS:
         known = ", ".join(f"{scheme}://" for scheme in (*EXTRAS, "file"))
-        raise InputError(f"{redact(os.fspath(written))}: {found[0]} is not read", f"These are: {known}.")
+        raise InputError(f"{_shown(os.fspath(written))}: {found[0]} is not read", f"These are: {known}.")
     return True
+
+
+def require_folder(written: str | os.PathLike[str]) -> None:
+    """Raise InputError where a folder is named by a URL, also by one that a Path has taken a slash from."""
+    found = _SLASHES.match(Path(written).as_posix())
+    if found is not None and found[1] in EXTRAS:
+        url, name = f"{found[1]}://{found[2]}", Path(found[2]).name
+        get = f"from fsspec.core import url_to_fs as of; fs, path = of({url!r}); fs.get(path, {name!r}, recursive=True)"
+        raise InputError(redact(f"{url}: is read from a folder only"), redact(f'fetch it first: python -c "{get}"'))
 
 
 def without_file_scheme(written: str) -> str:
@@ -86,7 +87,7 @@ class StoredFolder:
 
     def __str__(self) -> str:
         """Return the URL without what is secret in it."""
-        return redact(self.url)
+        return _shown(self.url)
 
     def url_of(self, name: str) -> str:
         """Return the URL of an object below."""
@@ -113,10 +114,17 @@ class StoredFolder:
         with self._errors(name, "read") as (system, path):
             return cast(bytes, system.cat_file(path, start=start or None, end=stop))
 
-    def open(self, name: str = "") -> IO[bytes]:
-        """Open an object to be read by range; its errors while it is read are the caller's, see `storage_errors`."""
+    def open(self, name: str = "", *, version: str = "") -> IO[bytes]:
+        """Open an object to be read by range; its errors while it is read are the caller's, see `storage_errors`.
+
+        version: the one that it has to be of, "" = whichever is there; InputError if it is another.
+        """
         with self._errors(name, "read") as (system, path):
-            return cast(IO[bytes], system.open(path, "rb", block_size=READ_AHEAD, cache_type="readahead"))
+            file = system.open(path, "rb", block_size=READ_AHEAD, cache_type="readahead")
+            if version and _info(file.details).version != version:
+                file.close()
+                raise _replaced(self.url_of(name))
+            return cast(IO[bytes], file)
 
     def fetch(
         self, name: str, target: Path, *, sha256: str = "", advance: Callable[[int], None] = lambda _: None
@@ -127,14 +135,14 @@ class StoredFolder:
         """
         with self._errors(name, "read") as (system, path), beside(target) as unfinished:
             size = _info(system.info(path)).size
-            with disk_errors(f"cannot fetch {redact(self.url_of(name))}", "give a larger disk"):
+            with disk_errors(f"cannot fetch {_shown(self.url_of(name))}", "give a larger disk"):
                 system.get_file(path, str(unfinished), callback=_callback(advance))
                 sync_file(unfinished)
             arrived, found = unfinished.stat().st_size, sha256_of(unfinished) if sha256 else ""
             if arrived != size or found != sha256:
                 what = f"{arrived:,} of {size:,} bytes arrived" if arrived != size else f"SHA-256 {found}, not {sha256}"
                 raise IntegrityError(
-                    f"{redact(self.url_of(name))} is damaged: {what}",
+                    f"{_shown(self.url_of(name))} is damaged: {what}",
                     "fetch it again; if it stays so, it was written damaged: put it there anew",
                 )
             unfinished.replace(target)
@@ -207,19 +215,28 @@ def _callback(advance: Callable[[int], None]) -> Any:
     return Moved()
 
 
+def _shown(text: str) -> str:
+    """Return a text with a URL without what is secret in it."""
+    return redact(without_passwords(text))
+
+
+def _replaced(url: str) -> InputError:
+    return InputError(_shown(f"{url}: was replaced while it was read"), "Wait until it is written, then try again.")
+
+
 def _problem(error: Exception, url: str, doing: str) -> ExpertError | None:
     """Return what a file system's error is for a user; None for a bug."""
-    scheme, told = url.partition("://")[0], redact(f"{url}: cannot {doing}: {str(error) or type(error).__name__}")
+    scheme, told = url.partition("://")[0], _shown(f"{url}: cannot {doing}: {str(error) or type(error).__name__}")
     library = type(error).__module__.partition(".")[0]
     if isinstance(error, ImportError):
         extra = EXTRAS[scheme]
         return EnvironmentProblem(
-            redact(f"{url}: a package is missing ({error})"), f'pip install "expert-cli[{extra}]"'
+            _shown(f"{url}: a package is missing ({error})"), f'pip install "expert-cli[{extra}]"'
         )
     if isinstance(error, FileNotFoundError):
         return InputError(told, "See that the URL is right, and that it is still there.")
     if type(error).__name__ == "FileExpired":
-        return InputError(redact(f"{url}: was replaced while it was read"), "Wait until it is written, then try again.")
+        return _replaced(url)
     if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
         return EnvironmentProblem(told, f"give a key that may {doing} it: {KEYS[scheme]}")
     if isinstance(error, (OSError, TimeoutError)) or library in _LIBRARIES or library == "asyncio":

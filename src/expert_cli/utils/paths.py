@@ -28,6 +28,11 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("expert-cli", appauthor=False))
 
 
+def local_run(url: str) -> Path:
+    """Return where a run that is kept at a URL lies on this machine, which may lose it; it need not exist."""
+    return cache_folder() / "runs" / f"{slug(url)[:_LONGEST_NAME]}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
+
+
 def slug(model_name: str) -> str:
     """Return the folder name of a base model: its last part, lower case, other characters as "-".
 

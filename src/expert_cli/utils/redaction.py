@@ -30,6 +30,11 @@ def redact(text: str) -> str:
     return _SECRET.sub("***", text)
 
 
+def without_passwords(text: str) -> str:
+    """Return `text` with users and passwords in its URLs replaced by ***."""
+    return _PASSWORD_IN_URL.sub("***", text)
+
+
 def secret_spans(text: str) -> list[tuple[int, int]]:
     """Return where each of the secrets that `redact` replaces begins and ends."""
     return [match.span() for match in _SECRET.finditer(text)]
@@ -76,6 +81,6 @@ def command_text(words: Sequence[str]) -> str:
         elif is_secret and value:
             shown.append(f"{option}=***")
         else:
-            shown.append(_PASSWORD_IN_URL.sub("***", word))
+            shown.append(without_passwords(word))
         hide_next = is_secret and not value
     return redact(" ".join(shown))

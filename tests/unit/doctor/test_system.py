@@ -45,6 +45,30 @@ def test_little_memory_is_worth_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
+    ("machine", "libc", "mapped", "state", "found"),
+    [
+        (
+            CPU,
+            ("glibc", "2.36"),
+            "/lib/libc.so.6",
+            "warn",
+            "glibc 2.36, with which training on a CPU slows down as it goes on",
+        ),
+        (CPU, ("glibc", "2.36"), "/lib/libc.so.6 /usr/lib/libtcmalloc_minimal.so.4", "ok", "tcmalloc"),
+        (replace(CPU, system="Windows"), ("", ""), "", "ok", "the system's"),
+        (MI300X, ("glibc", "2.36"), "", "ok", "glibc 2.36"),
+    ],
+    ids=["glibc", "another one", "no glibc", "GPU"],
+)
+def test_glibc_is_worth_a_warning_where_the_cpu_trains(
+    machine: Machine, libc: tuple[str, str], mapped: str, state: str, found: str
+) -> None:
+    line = facts.allocator(machine, libc, mapped)
+    assert (line.state, line.found) == (state, found)
+    assert ("LD_PRELOAD" in line.fix) == (state == "warn")
+
+
+@pytest.mark.parametrize(
     ("found", "device", "state", "says"),
     [
         (HERE, True, "ok", "NVIDIA 580.65, runs CUDA up to 13.0"),

@@ -9,24 +9,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from expert_cli.data.formats.arrow_headers import MAGIC, BatchHeader, batch_headers
 from expert_cli.data.formats.raw_row import Block, ColumnFilter, Piece, RawRow
+from expert_cli.data.places import DataFile, open_for_arrow, read_range, size_of
 from expert_cli.errors import InputError
 from expert_cli.utils.text import first_line
 
 _BATCH_ROWS = 1024
-_FILE_MAGIC = b"ARROW1"
 
 Batches = Callable[[Piece, ColumnFilter], Iterator[tuple[int, pa.RecordBatch]]]
 """The record batches of a piece of a file in order, at most 1,024 rows each, with the columns of interest, and how many rows of
 the file stand before each. Pieces count groups of rows in Parquet, batches in Arrow."""
 
 
-def read_rows(batches: Batches, path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
+def read_rows(batches: Batches, path: DataFile, columns: ColumnFilter) -> Iterator[RawRow]:
     for block in read_blocks(batches, Piece(path), columns, sys.maxsize):
         yield from block.raw()
 
@@ -45,19 +45,20 @@ def read_blocks(batches: Batches, piece: Piece, columns: ColumnFilter, limit: in
 def parquet_batches(piece: Piece, columns: ColumnFilter) -> Iterator[tuple[int, pa.RecordBatch]]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(piece.path) as file:
+    with open_for_arrow(piece.path) as opened, pq.ParquetFile(opened) as file:
         wanted = _wanted(piece.path, file.schema_arrow, columns)
         groups = range(piece.start, min(piece.stop, file.num_row_groups))
         before = sum(file.metadata.row_group(group).num_rows for group in range(piece.start))
-        for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=wanted):
-            yield before, batch
-            before += batch.num_rows
+        for group in groups:  # one by one: of what is asked for at once Arrow reads all before it gives the first row
+            for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=wanted):
+                yield before, batch
+                before += batch.num_rows
 
 
 def arrow_batches(piece: Piece, columns: ColumnFilter) -> Iterator[tuple[int, pa.RecordBatch]]:
-    with piece.path.open("rb") as file:
-        before = sum(islice(count_arrow_rows(file), piece.start)) if piece.start else 0
-    with pa.OSFile(str(piece.path)) as file:
+    headers = islice(_headers(piece.path), piece.start) if piece.start else ()
+    before = sum(header.rows for header in headers)
+    with open_for_arrow(piece.path) as file:
         schema, batches = _opened(file, piece)
         wanted = _wanted(piece.path, schema, columns)
         for batch in batches:
@@ -66,33 +67,28 @@ def arrow_batches(piece: Piece, columns: ColumnFilter) -> Iterator[tuple[int, pa
             before += batch.num_rows
 
 
-def cut_parquet(path: Path, size: int) -> list[int]:
+def cut_parquet(path: DataFile, size: int) -> list[int]:
     """Return the groups of rows that the pieces of a file start with, each of `size` bytes or of one group."""
     import pyarrow.parquet as pq
 
-    with _table_errors(path):
-        known = pq.read_metadata(path)
+    with _table_errors(path), open_for_arrow(path) as file:
+        known = pq.read_metadata(file)
         return _starts([known.row_group(group).total_byte_size for group in range(known.num_row_groups)], size)
 
 
-def cut_arrow(path: Path, size: int) -> list[int]:
+def cut_arrow(path: DataFile, size: int) -> list[int]:
     """Return the batches that the pieces of a file start with; a stream, which is read from its start, is one piece."""
-    with _table_errors(path), path.open("rb") as file:
-        if file.read(6) != _FILE_MAGIC:
+    with _table_errors(path):
+        if read_range(path, 0, len(MAGIC)) != MAGIC:
             return [0]
-        mapped = _buffer(file)
-        sizes = []
-        for batch in _opened(pa.BufferReader(mapped))[1]:
-            if not _lies_in(batch, mapped):  # compressed: what stands before a piece would be unpacked to be counted
-                return [0]
-            sizes.append(batch.nbytes)
-        return _starts(sizes, size)
+        headers = list(_headers(path))
+        if any(header.is_compressed for header in headers):  # how large their rows are is not told
+            return [0]
+        return _starts([header.size for header in headers], size)
 
 
-def _lies_in(batch: pa.RecordBatch, mapped: Any) -> bool:
-    """Whether the values of a batch are those of the file, not copies."""
-    buffers = [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None and buffer.size]
-    return all(mapped.address <= buffer.address < mapped.address + mapped.size for buffer in buffers)
+def _headers(path: DataFile) -> Iterator[BatchHeader]:
+    return batch_headers(partial(read_range, path), size_of(path))
 
 
 def _starts(sizes: Sequence[int], size: int) -> list[int]:
@@ -125,7 +121,7 @@ def _buffer(file: io.BufferedReader) -> Any:
 
 def _opened(file: pa.NativeFile, piece: Piece | None = None) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     """Schema and batches (of a piece) of both Arrow forms: the file format, and the stream format that `datasets` writes."""
-    is_file = file.read(6) == _FILE_MAGIC
+    is_file = file.read(6) == MAGIC
     file.seek(0)
     if not is_file:
         stream = pa.ipc.open_stream(file)
@@ -135,7 +131,7 @@ def _opened(file: pa.NativeFile, piece: Piece | None = None) -> tuple[pa.Schema,
     return opened.schema, map(opened.get_batch, numbers[piece.start : piece.stop] if piece else numbers)
 
 
-def _wanted(path: Path, schema: pa.Schema, columns: ColumnFilter) -> list[str]:
+def _wanted(path: DataFile, schema: pa.Schema, columns: ColumnFilter) -> list[str]:
     """The columns of interest. Raises InputError where one stands twice, or a name in a struct in it, at any depth."""
     wanted = columns.select_once(schema.names, f"{path}: the schema")
     for column in wanted:
@@ -154,7 +150,7 @@ def _repeated_inside(kind: Any) -> str:
     return twice or next(filter(None, (_repeated_inside(field.type) for field in fields)), "")
 
 
-def _place(path: Path, first: int, number: int) -> str:
+def _place(path: DataFile, first: int, number: int) -> str:
     return f"{path}:row {first + number}"
 
 
@@ -184,7 +180,7 @@ def _texts(batch: pa.RecordBatch) -> dict[str, list[str | None]] | None:
 
 
 @contextmanager
-def _table_errors(path: Path) -> Iterator[None]:
+def _table_errors(path: DataFile) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, EOFError, OSError) as error:

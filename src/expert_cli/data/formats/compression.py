@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from expert_cli.config.data_files import COMPRESSED_SUFFIXES
+from expert_cli.data.places import DataFile, open_file
 from expert_cli.errors import InputError
 from expert_cli.utils.text import first_line
 
@@ -33,13 +33,13 @@ class Compression:
     """How files begin that are compressed so, and what reads the content of one that is open."""
 
     begins: Callable[[bytes], object]
-    reader: Callable[[io.FileIO], Any]
+    reader: Callable[[io.RawIOBase], Any]
 
 
 class _XzReader(io.RawIOBase):
     """The content of all streams of an xz file. Raises EOFError, LZMAError: it is cut off or damaged, also behind a stream."""
 
-    def __init__(self, file: io.FileIO) -> None:
+    def __init__(self, file: io.RawIOBase) -> None:
         self._file = file
         self._start()
 
@@ -63,7 +63,7 @@ class _XzReader(io.RawIOBase):
         return len(content)
 
 
-def _arrow_reader(codec: str, file: io.FileIO) -> Any:
+def _arrow_reader(codec: str, file: io.RawIOBase) -> Any:
     return pa.CompressedInputStream(file, codec)
 
 
@@ -79,7 +79,7 @@ COMPRESSIONS: Mapping[str, Compression] = {
 class _Content(io.RawIOBase):
     """The content of a compressed file; where it is damaged, an InputError that names the file."""
 
-    def __init__(self, path: Path, file: io.FileIO, name: str) -> None:
+    def __init__(self, path: DataFile, file: io.RawIOBase, name: str) -> None:
         self._path = path
         self._file = file
         self._name = name
@@ -109,13 +109,13 @@ class _Content(io.RawIOBase):
         return InputError(f"{self._path}: damaged, or no {self._name} file: {why}", "Get or write the file again.")
 
 
-def open_data(path: Path, file: io.FileIO | None = None) -> io.BufferedReader:
+def open_data(path: DataFile, file: io.RawIOBase | None = None) -> io.BufferedReader:
     """Open a data file, compressed or not as its name tells, to read its content; `file`: where it is open already.
 
     Raises OSError; InputError, also where the content is read: damaged, cut off, or not compressed so.
     """
     name = COMPRESSED_SUFFIXES.get(path.suffix.lower())
-    file = file or io.FileIO(path, "rb")
+    file = file or open_file(path)
     try:
         return io.BufferedReader(_Content(path, file, name) if name else file, _BUFFER_BYTES)
     except BaseException:

@@ -12,7 +12,6 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TypeVar
 
 from expert_cli.data.formats import json_lines
@@ -20,6 +19,7 @@ from expert_cli.data.formats.compression import open_data
 from expert_cli.data.formats.json_lines import json_row
 from expert_cli.data.formats.lines import refuse_utf16
 from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
+from expert_cli.data.places import DataFile
 from expert_cli.errors import InputError
 from expert_cli.utils.files import KeyTwice
 
@@ -33,10 +33,10 @@ _SPACE = re.compile(f"[{_BLANKS}]*")
 T = TypeVar("T")
 
 
-def read_json_rows(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
+def read_json_rows(path: DataFile, columns: ColumnFilter) -> Iterator[RawRow]:
     """A list of rows, {"data": [rows]}, one row over several lines, or rows line by line under the wrong suffix."""
-    refuse_utf16(path)
     with open_data(path) as file:
+        refuse_utf16(path, file)
         text = _Window(path, file)
         if text.peek() == "{":
             form = json_lines.read_rows(path, columns) if _stands_before_more(path) else _under_data(text, columns)
@@ -49,7 +49,7 @@ def read_json_rows(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
             raise text.fault("neither a list nor an object")
 
 
-def _stands_before_more(path: Path) -> bool:
+def _stands_before_more(path: DataFile) -> bool:
     """Whether the object that a file begins with, if it fits the window, has something behind it: rows stand line by line."""
     with open_data(path) as file:
         text = _Window(path, file)
@@ -100,7 +100,7 @@ def _under_data(text: _Window, columns: ColumnFilter) -> Iterator[RawRow]:
         yield from json_lines.read_rows(text.path, columns)
 
 
-def _only_row(path: Path, columns: ColumnFilter, absent: InputError) -> RawRow:
+def _only_row(path: DataFile, columns: ColumnFilter, absent: InputError) -> RawRow:
     """The object that a file is, as a row: it has a column of interest, and fits the window as any row of a chat does."""
     with open_data(path) as file:
         text = _Window(path, file)
@@ -129,7 +129,7 @@ class _TooLong(Exception):
 class _Window:
     """The part of a JSON text that is in memory, and how far it is read."""
 
-    def __init__(self, path: Path, file: io.BufferedReader) -> None:
+    def __init__(self, path: DataFile, file: io.BufferedReader) -> None:
         self.path = path
         self._file = file
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ import pyarrow.json
 
 from expert_cli.data.formats.lines import Lines, read_lines
 from expert_cli.data.formats.raw_row import Block, ColumnFilter, Piece, RawRow
+from expert_cli.data.places import DataFile
 from expert_cli.utils.files import KeyTwice, unique_keys
 
 _COUNTED_BYTES = 1 << 20
@@ -68,7 +68,7 @@ def _rows(lines: Lines, columns: ColumnFilter) -> Iterator[RawRow]:
             yield _row(lines.place(number), line, columns)
 
 
-def read_rows(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
+def read_rows(path: DataFile, columns: ColumnFilter) -> Iterator[RawRow]:
     for lines in read_lines(Piece(path)):
         yield from _rows(lines, columns)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from expert_cli.config.data_files import COMPRESSED_SUFFIXES
 from expert_cli.data.formats.compression import open_data
 from expert_cli.data.formats.raw_row import Piece
+from expert_cli.data.places import DataFile, size_of
 from expert_cli.errors import InputError
 
 _BLOCK_BYTES = 4 << 20
@@ -21,7 +22,7 @@ _BLOCK_BYTES = 4 << 20
 class Lines:
     """Whole lines of a file: `count` of them, the first one's number (from 1) is `first`."""
 
-    path: Path
+    path: DataFile
     first: int
     count: int
     data: bytes
@@ -33,11 +34,12 @@ class Lines:
 
 def read_lines(piece: Piece) -> Iterator[Lines]:
     """Yield the lines that begin in a piece of a file, about 4 MB at a time, without a byte order mark."""
-    refuse_utf16(piece.path)
     first = piece.lines + 1
     with open_data(piece.path) as file:
         if piece.start:
             file.seek(piece.start - 1)
+        else:
+            refuse_utf16(piece.path, file)
         at = piece.start and piece.start - 1 + len(file.readline())  # behind the line that began before the piece
         while data := file.read(max(0, min(_BLOCK_BYTES, piece.stop - at))):
             if not data.endswith(b"\n"):
@@ -48,10 +50,10 @@ def read_lines(piece: Piece) -> Iterator[Lines]:
             at += len(data)
 
 
-def cut_lines(path: Path, size: int) -> list[int]:
+def cut_lines(path: DataFile, size: int) -> list[int]:
     """Return where the pieces of a file of lines start, each of `size` bytes; what is compressed is one piece."""
     whole = path.suffix.lower() in COMPRESSED_SUFFIXES
-    return [0] if whole else list(range(0, max(1, path.stat().st_size), size))
+    return [0] if whole else list(range(0, max(1, size_of(path)), size))
 
 
 def count_lines(piece: Piece) -> int:
@@ -59,14 +61,13 @@ def count_lines(piece: Piece) -> int:
     return sum(lines.count for lines in read_lines(piece))
 
 
-def lines_later(told: str, path: Path, lines: int) -> str:
+def lines_later(told: str, path: DataFile, lines: int) -> str:
     """Return what begins with a place of a file; its line, counted from a piece's start, now with the `lines` before it."""
     place = re.match(rf"{re.escape(str(path))}:(\d+)(?=: |$)", told)
     return f"{path}:{int(place[1]) + lines}{told[place.end() :]}" if place else told
 
 
-def refuse_utf16(path: Path) -> None:
-    """A UTF-16 file, as Windows programs write it, would be one bad row a line; say it once instead."""
-    with open_data(path) as file:
-        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            raise InputError(f"{path}: the file is UTF-16", "Save it as UTF-8.")
+def refuse_utf16(path: DataFile, file: io.BufferedReader) -> None:
+    """Raise InputError for a UTF-16 file, just opened: as Windows programs write it, it would be one bad row a line."""
+    if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise InputError(f"{path}: the file is UTF-16", "Save it as UTF-8.")

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
+from expert_cli.data.places import DataFile
 from expert_cli.errors import InputError
 
 Texts = Mapping[str, list[str | None]]
@@ -21,7 +21,7 @@ class Piece(NamedTuple):
     lines: how many lines the file has before it.
     """
 
-    path: Path
+    path: DataFile
     start: int = 0
     stop: int = sys.maxsize
     lines: int = 0

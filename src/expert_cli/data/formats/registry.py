@@ -18,11 +18,12 @@ from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLA
 from expert_cli.data.formats import arrow, json_document, json_lines, text
 from expert_cli.data.formats.lines import count_lines, cut_lines
 from expert_cli.data.formats.raw_row import Block, ColumnFilter, Piece, RawRow
+from expert_cli.data.places import DataFile
 from expert_cli.errors import EnvironmentProblem, InputError
 
 _ROWS = 1000
 
-ReadRows = Callable[[Path, ColumnFilter], Iterator[RawRow]]
+ReadRows = Callable[[DataFile, ColumnFilter], Iterator[RawRow]]
 ReadBlocks = Callable[[Piece, ColumnFilter, int], Iterator[Block]]
 CountRows = Callable[[io.BufferedReader], Iterator[int]]
 
@@ -43,7 +44,7 @@ class FileFormat:
     holds: str
     rows: ReadRows
     blocks: ReadBlocks | None = None
-    cut: Callable[[Path, int], list[int]] | None = None
+    cut: Callable[[DataFile, int], list[int]] | None = None
     count: CountRows | None = None
     begins: Callable[[bytes], object] | None = None
 
@@ -112,7 +113,7 @@ def format_of(name: str | Path) -> FileFormat | None:
     return FORMATS.get(format_name(name))
 
 
-def read_file(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
+def read_file(path: DataFile, columns: ColumnFilter) -> Iterator[RawRow]:
     """Yield the rows of a file in order; blank lines are not rows.
 
     Raises InputError: format not known, file damaged as a whole. EnvironmentProblem: file cannot be opened.
@@ -137,7 +138,7 @@ def read_blocks(piece: Piece, columns: ColumnFilter, limit: int = sys.maxsize) -
             yield Block.of_rows(some)
 
 
-def pieces_of(path: Path, size: int) -> list[Piece]:
+def pieces_of(path: DataFile, size: int) -> list[Piece]:
     """Return the pieces that a file can be read in, each of about so many bytes; one if its format tells no border.
 
     Raises as `read_file` does.
@@ -154,8 +155,8 @@ def lines_in(piece: Piece) -> int:
     return count_lines(piece) if is_followed else 0
 
 
-def _known_format(path: Path) -> FileFormat:
-    form = format_of(path)
+def _known_format(path: DataFile) -> FileFormat:
+    form = format_of(path.name)
     if form is None:
         raise InputError(
             f"{path}: no known data format" + (f' ("{path.suffix}")' if path.suffix else ""),
@@ -165,7 +166,7 @@ def _known_format(path: Path) -> FileFormat:
 
 
 @contextmanager
-def _file_errors(path: Path) -> Iterator[None]:
+def _file_errors(path: DataFile) -> Iterator[None]:
     """Make a system's error about a file one that names it."""
     try:
         yield

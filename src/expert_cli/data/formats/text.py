@@ -7,13 +7,13 @@ import io
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from expert_cli.data.formats import json_lines
 from expert_cli.data.formats.compression import open_data
 from expert_cli.data.formats.lines import read_lines, refuse_utf16
 from expert_cli.data.formats.raw_row import Block, ColumnFilter, Piece, RawRow
+from expert_cli.data.places import DataFile
 from expert_cli.errors import InputError
 
 TEXT = "text"
@@ -23,17 +23,16 @@ _COUNTED_BYTES = 1 << 20
 _LONGEST_CELL = 2**31 - 1  # csv's default is 128 KiB; a C long on Windows holds no more than this
 
 
-def read_documents(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
+def read_documents(path: DataFile, columns: ColumnFilter) -> Iterator[RawRow]:
     for block in read_document_blocks(Piece(path), columns, sys.maxsize):
         yield from block.raw()
 
 
 def read_document_blocks(piece: Piece, columns: ColumnFilter, limit: int) -> Iterator[Block]:
-    with open_data(piece.path) as file:
-        if json_lines.begins(file.read(_LOOKED_AT)):
-            raise InputError(f"{piece.path}: begins as JSON lines, of which text files have none", "Name it .jsonl.")
     names = columns.select([TEXT])
     for lines in read_lines(piece):
+        if not piece.start and lines.first == 1 and json_lines.begins(lines.data[:_LOOKED_AT]):
+            raise InputError(f"{piece.path}: begins as JSON lines, of which text files have none", "Name it .jsonl.")
         numbered = [(at, line) for at, line in enumerate(lines.data.split(b"\n")) if line.strip()][:limit]
         texts = [_decoded(line.removesuffix(b"\r")) for _, line in numbered]
         rows = [
@@ -61,19 +60,20 @@ def count_documents(file: io.BufferedReader) -> Iterator[int]:
         yield sum(map(bool, map(bytes.strip, lines)))
 
 
-def read_table(delimiter: str, path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
+def read_table(delimiter: str, path: DataFile, columns: ColumnFilter) -> Iterator[RawRow]:
     """CSV, or TSV, which differs in its delimiter alone."""
-    refuse_utf16(path)
     limit = csv.field_size_limit(_LONGEST_CELL)
     try:
         # A CSV cell has no escapes, so half of a surrogate pair in it can only be a byte that was not UTF-8.
-        with io.TextIOWrapper(open_data(path), "utf-8-sig", "surrogateescape", newline="") as file:
-            yield from _table_rows(path, csv.reader(file, delimiter=delimiter, strict=True), columns)
+        with open_data(path) as file:
+            refuse_utf16(path, file)
+            text = io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
+            yield from _table_rows(path, csv.reader(text, delimiter=delimiter, strict=True), columns)
     finally:
         csv.field_size_limit(limit)
 
 
-def _table_rows(path: Path, reader: Any, columns: ColumnFilter) -> Iterator[RawRow]:
+def _table_rows(path: DataFile, reader: Any, columns: ColumnFilter) -> Iterator[RawRow]:
     header: list[str] = []
     while True:
         where = f"{path}:{reader.line_num + 1}"

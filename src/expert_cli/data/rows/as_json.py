@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from expert_cli.data.formats.raw_row import Piece, Pieces
 from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.places import DataFile
 from expert_cli.data.rows.cache import RowCache
 from expert_cli.data.rows.columnar import RowReport
 from expert_cli.data.rows.columns import Columns, TurnNames
@@ -26,24 +26,24 @@ from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def cut_as_json(cut: SourcePieces, files: Sequence[Path]) -> dict[str, Any]:
+def cut_as_json(cut: SourcePieces, files: Sequence[DataFile]) -> dict[str, Any]:
     """Return how a source of these files is cut."""
     held = [[_pieces_as_json(one.pieces, files), one.rows.start, one.rows.stop, one.size] for one in cut.held]
     return {"held": held, "start": cut.start, "names": list(cut.names)}
 
 
-def cut_of(told: Mapping[str, Any], files: Sequence[Path]) -> SourcePieces:
+def cut_of(told: Mapping[str, Any], files: Sequence[DataFile]) -> SourcePieces:
     """Return what `cut_as_json` told."""
     held = tuple(Held(_pieces_of(some, files), range(start, stop), size) for some, start, stop, size in told["held"])
     return SourcePieces(held, told["start"], tuple(told["names"]))
 
 
-def _pieces_as_json(pieces: Pieces, files: Sequence[Path]) -> list[list[int]]:
+def _pieces_as_json(pieces: Pieces, files: Sequence[DataFile]) -> list[list[int]]:
     numbers = {path: number for number, path in enumerate(files)}
     return [[numbers[piece.path], piece.start, piece.stop, piece.lines] for piece in pieces]
 
 
-def _pieces_of(told: Sequence[Sequence[int]], files: Sequence[Path]) -> Pieces:
+def _pieces_of(told: Sequence[Sequence[int]], files: Sequence[DataFile]) -> Pieces:
     return tuple(Piece(files[number], start, stop, lines) for number, start, stop, lines in told)
 
 

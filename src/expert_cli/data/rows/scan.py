@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from expert_cli.config.run_config import DataConfig
 from expert_cli.config.splits import parse_split
 from expert_cli.data.formats.registry import lines_in, pieces_of
 from expert_cli.data.located import Located
+from expert_cli.data.places import DataFile, size_of
 from expert_cli.data.rows.columnar import RowReport
 from expert_cli.data.rows.columns import Columns
 from expert_cli.data.rows.kinds import kind_of
@@ -97,7 +97,8 @@ def cut_source(located: Located, data: DataConfig) -> SourcePieces:
 
 def _in_slice(found: Sequence[Held], counts: Sequence[int], rows: range) -> Iterator[Held]:
     """Those of the pieces that hold rows of a slice, each with its own of these and with the lines before it in its file."""
-    end, path, lines = 0, Path(), 0
+    end, lines = 0, 0
+    path: DataFile | None = None
     for one, count in zip(found, counts, strict=True):
         first, *rest = one.pieces
         path, lines = first.path, lines if first.path == path else 0
@@ -109,12 +110,12 @@ def _in_slice(found: Sequence[Held], counts: Sequence[int], rows: range) -> Iter
         end += count
 
 
-def _read_together(files: Sequence[Path]) -> list[Held]:
+def _read_together(files: Sequence[DataFile]) -> list[Held]:
     """The pieces of files in order; small files that follow each other are read together."""
     found: list[Held] = []
     for path in files:
         pieces = pieces_of(path, PIECE_BYTES)
-        size = path.stat().st_size
+        size = size_of(path)
         before = found[-1] if found else None
         if before and len(pieces) == 1 and before.pieces[-1].is_whole and before.size + size <= PIECE_BYTES:
             found[-1] = Held((*before.pieces, *pieces), ALL_ROWS, before.size + size)
@@ -127,7 +128,8 @@ def look_in_turn(judge: Judge, room: int) -> tuple[SourcePieces, list[PieceLook]
     """Look at the pieces of a source one after the other, each with the names and lines of those before it."""
     cut = cut_source(judge.located, judge.data)
     looks: list[PieceLook] = []
-    names, path, lines = list(cut.names), Path(), 0
+    names, lines = list(cut.names), 0
+    path: DataFile | None = None
     for held in cut.held:
         first, *rest = held.pieces
         lines = lines if first.path == path else first.lines

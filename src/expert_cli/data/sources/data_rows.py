@@ -22,6 +22,7 @@ from expert_cli.data.rows.kinds import choose_columns, kind_of
 from expert_cli.data.rows.look import source_blocks
 from expert_cli.data.sources.folder import folder_files, pattern_files
 from expert_cli.data.sources.hub import hub_files
+from expert_cli.data.sources.stored import url_files
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.utils.reporter import NullReporter, Reporter
 
@@ -41,13 +42,18 @@ def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[
     """
 
     def locate(spec: SourceSpec) -> Located:
-        split = parse_split(spec.split).name
+        found = found_at(spec, parse_split(spec.split).name)
+        _refuse_irregular([file for file in found.files if isinstance(file, Path)])
+        return found
+
+    def found_at(spec: SourceSpec, split: str) -> Located:
         if spec.kind == "hub":
-            found = hub_files(spec, split, reporter, offline=data.offline, alternatives=alternatives)
-            return replace(found, files=_regular(found.files))
+            return hub_files(spec, split, reporter, offline=data.offline, alternatives=alternatives)
+        if spec.kind == "url":
+            return Located(spec, url_files(spec, split, reporter, offline=data.offline))
         path = Path(spec.path)
         if spec.kind == "files":
-            return Located(spec, _regular(pattern_files(spec.path, reporter)))
+            return Located(spec, tuple(pattern_files(spec.path, reporter)))
         if spec.tried or not path.exists():
             places = ", ".join(spec.tried) or spec.path
             raise InputError(
@@ -55,7 +61,7 @@ def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[
                 local_hint(alternatives, "Correct the path"),
             )
         files = [path] if spec.kind == "file" else folder_files(path, spec.config, split, reporter)
-        return Located(spec, _regular(files))
+        return Located(spec, tuple(files))
 
     return LocatedData(tuple(map(locate, data.train)), tuple(map(locate, data.validation)))
 
@@ -65,7 +71,7 @@ def absent_columns(data: DataConfig) -> dict[str, str]:
 
     {} also where no row can be read: training says why.
     """
-    here = replace(data, train=tuple(spec for spec in data.train[:1] if spec.kind != "hub"), validation=())
+    here = replace(data, train=tuple(spec for spec in data.train[:1] if spec.is_local), validation=())
     names = ColumnFilter(names_of_interest(data.mapping))
     with suppress(ExpertError):
         for path in locate_data(here, NullReporter()).files()[:1]:
@@ -73,8 +79,8 @@ def absent_columns(data: DataConfig) -> dict[str, str]:
     return absent(names.seen, data.mapping) if names.seen else {}
 
 
-def _regular(files: Sequence[Path]) -> tuple[Path, ...]:
-    """The same files. Raises InputError for one that is none: a pipe would be waited for, a device be read for ever."""
+def _refuse_irregular(files: Sequence[Path]) -> None:
+    """Raise InputError for a file that is none: a pipe would be waited for, a device be read for ever."""
     for path in files:
         try:
             mode = path.stat().st_mode
@@ -84,7 +90,6 @@ def _regular(files: Sequence[Path]) -> tuple[Path, ...]:
         if not stat.S_ISREG(mode):
             what = _NO_FILES.get(stat.S_IFMT(mode), "no file")
             raise InputError(f"{path}: {what}, not a file of rows", "Write the rows to a file first.")
-    return tuple(files)
 
 
 def input_column(data: DataConfig, sources: Sequence[Located]) -> str:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
+from expert_cli.data.places import has_file, read_start
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.utils.object_storage import StoredFolder
 
 MAX_BYTES = 5_000_000
 """Longest metadata block; that of a data set of 2,000 languages has a fifth."""
@@ -41,16 +43,15 @@ class _Refused(ValueError):
     """Why a metadata block cannot be used."""
 
 
-def load_configs(readme: Path) -> tuple[CardConfig, ...]:
+def load_configs(readme: Path | StoredFolder) -> tuple[CardConfig, ...]:
     """Return the configurations that a README names; none where there is no README, or no metadata block in it.
 
     Raises InputError: not valid YAML, longer than 5 MB, a form that is not known, something named twice.
     """
-    if not readme.is_file():
+    if not has_file(readme):
         return ()
     try:
-        with readme.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = read_start(readme, MAX_BYTES + 1)
     except OSError as error:
         raise EnvironmentProblem(f"{readme}: cannot be read: {error.strerror}") from error
     try:

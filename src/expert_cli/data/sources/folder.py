@@ -7,19 +7,21 @@ from pathlib import Path
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.config.splits import split_of
+from expert_cli.data.places import Place, has_file, names_in
 from expert_cli.data.saved import SPLITS, STATE, listed, saved_files, saved_json
 from expert_cli.data.sources.dataset_card import load_configs
 from expert_cli.data.sources.sniff import rows_inside
 from expert_cli.data.sources.split_files import select_files, select_matching, untold
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.filesystem import is_folder, matching
+from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 
 MOST_FILES = 1_000_000
 
 
-def folder_files(folder: Path, config: str, split: str, reporter: Reporter) -> list[Path]:
+def folder_files(folder: Place, config: str, split: str, reporter: Reporter) -> list[Place]:
     """Return the files of `folder` that hold `split`, in reading order; `config` is one of the README's, "" = the default.
 
     What looks like rows and is not read is told as a warning. A folder of `save_to_disk` is read as its own lists say: a
@@ -36,7 +38,7 @@ def folder_files(folder: Path, config: str, split: str, reporter: Reporter) -> l
         raise InputError(str(error), "Save the data set again.") from error
     unread += rows_inside(folder, untold(names), names)
     selection = select_files(names, load_configs(folder / "README.md"), config, split, str(folder), unread)
-    return list(selection.files_in(folder, str(folder), reporter))
+    return selection.files_in(folder, str(folder), reporter)
 
 
 def matching_files(pattern: str) -> list[Path]:
@@ -50,15 +52,17 @@ def pattern_files(pattern: str, reporter: Reporter) -> list[Path]:
     Raises InputError: none of them is one, a packed one, files of several forms.
     """
     selection = select_matching([path.as_posix() for path in matching_files(pattern)], pattern)
-    return list(selection.files_in(Path(), pattern, reporter))
+    return selection.files_in(Path(), pattern, reporter)
 
 
-def names_below(folder: Path) -> tuple[list[str], list[str]]:
+def names_below(folder: Path | StoredFolder) -> tuple[list[str], list[str]]:
     """Return the names of all files below a folder, relative with "/" between parts, and what is passed over, and why.
 
     Folders that links lead to are read too, each folder once: links may make a circle. A link to nothing counts as a file,
-    so that it is missed where its rows are. Raises OSError: a folder that cannot be read.
+    so that it is missed where its rows are. Raises OSError: a folder that cannot be read; InputError: no object in it.
     """
+    if isinstance(folder, StoredFolder):
+        return names_in(folder), []
     names: list[str] = []
     unread: list[str] = []
     seen: set[str] = set()
@@ -94,16 +98,17 @@ def _raise_where_rows_may_be(error: OSError) -> None:
         raise error
 
 
-def _split_of_saved(folder: Path, config: str, split: str) -> Path | None:
+def _split_of_saved(folder: Place, config: str, split: str) -> Place | None:
     """The folder of one split of what `save_to_disk` wrote; None where it did not write this folder."""
     several, one = folder / SPLITS, folder / STATE
-    if not (several.is_file() or one.is_file()):
+    is_several = has_file(several)
+    if not (is_several or has_file(one)):
         return None
     if config:
         raise InputError(
             f'{folder}: there is no configuration "{config}": save_to_disk wrote this folder', 'Leave "::config" out.'
         )
-    if several.is_file():
+    if is_several:
         splits = listed(several, "splits")
         if split not in splits:
             raise InputError(f'{folder}: there is no split "{split}"; there is: {", ".join(map(str, splits))}')
@@ -131,12 +136,12 @@ def require_apart(data: DataConfig, place: Path, option: str) -> None:
             )
 
 
-def _saved_files(folder: Path) -> list[Path]:
+def _saved_files(folder: Place) -> list[Place]:
     """The Arrow files of one saved `Dataset`, in the order of its state. Raises OSError, ValueError."""
     state, again = folder / STATE, "Save the data set again."
     if saved_json(state).get("_indices_data_files"):
         raise InputError(f"{state}: a choice of rows by numbers, which is not read", again)
     files = saved_files(folder)
-    if missing := next((path for path in files if not path.is_file()), None):
+    if missing := next((file for file in files if not has_file(file)), None):
         raise InputError(f"{missing}: listed in {state}, but it is not there", again)
     return files

@@ -43,11 +43,12 @@ def fitting(names: Sequence[str], patterns: Iterable[str], where: str) -> dict[s
         if steps > MOST_STEPS:
             message = f"{where}: the README's patterns are too many or too long for {len(names)} files"
             raise InputError(message, "Name one file of rows.")
-        found[pattern] = [name for name, parts in zip(names, parts_of, strict=True) if _fits(parts, wanted)]
+        found[pattern] = [name for name, parts in zip(names, parts_of, strict=True) if fits(parts, wanted)]
     return found
 
 
-def _fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+def fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Return whether the parts of a path fit those of a pattern."""
     reached = {0}
     for pattern in wanted:
         if pattern == "**":

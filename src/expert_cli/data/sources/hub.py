@@ -74,7 +74,7 @@ def _downloaded(spec: SourceSpec, split: str, reporter: Reporter) -> Located:
             configs = load_configs(_fetched(spec, ["README.md"], bar) / "README.md")
         selection = select_files(names, configs, spec.config, split, spec.path)
         folder = _fetched(spec, selection.files, bar)
-    return Located(spec, selection.files_in(folder, spec.path, reporter), folder.name)
+    return Located(spec, tuple(selection.files_in(folder, spec.path, reporter)), folder.name)
 
 
 def _fetched(spec: SourceSpec, names: Sequence[str], bar: Bar) -> Path:
@@ -128,7 +128,7 @@ def _cached(spec: SourceSpec, split: str, reason: str, alternatives: Sequence[Pa
         raise problem(f"{files} are not whole in the cache: {faults[0]}{', ...' if len(faults) > 1 else ''}")
     if "README.md" in sizes and "README.md" not in in_cache:
         reporter.warning(f"{spec.path}: its README is not in the cache; the files were chosen by their names")
-    return Located(spec, selection.files_in(folder, spec.path, reporter), folder.name)
+    return Located(spec, tuple(selection.files_in(folder, spec.path, reporter)), folder.name)
 
 
 def _fault(folder: Path, name: str, sizes: Mapping[str, int]) -> str:

@@ -16,6 +16,7 @@ from typing import TypeVar
 from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
 from expert_cli.config.splits import named_split, split_of
 from expert_cli.data.formats.registry import PACKED
+from expert_cli.data.places import Place
 from expert_cli.data.sources.dataset_card import CardConfig
 from expert_cli.data.sources.globs import fitting, is_pattern
 from expert_cli.errors import InputError
@@ -45,11 +46,11 @@ class Selection:
         more = f" and {len(self.unread) - 5} more" if len(self.unread) > 5 else ""
         return f"not read: {', '.join(self.unread[:5])}{more}" if self.unread else ""
 
-    def files_in(self, folder: Path, where: str, reporter: Reporter) -> tuple[Path, ...]:
+    def files_in(self, folder: Place, where: str, reporter: Reporter) -> list[Place]:
         """Return the paths of the files in a folder, and warn of what is not read."""
         if remark := self.remark():
             reporter.warning(f"{where}: {remark}")
-        return tuple(folder / name for name in self.files)
+        return [folder / name for name in self.files]
 
 
 def untold(names: Iterable[str]) -> list[str]:

@@ -119,7 +119,9 @@ def tokenize(  # noqa: PLR0913  what a build is asked, each by its name
         report.info(f"store     {change}")
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
     build_ = begun or StoreBuild(data, inputs, report)
-    contents = Contents(build_.splits, build_.shards, build_.stats, files.require, expert, written)
+    contents = Contents(
+        build_.splits, build_.shards, build_.stats, files.require, expert, files.require_everywhere, written
+    )
     home = build(folder, key, contents, inputs.hashes, report, force=force or state.state == "stale")
     status = "built" if state.state == "missing" else "rebuilt"
     return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())
@@ -133,7 +135,7 @@ def build_part(data: DataConfig, inputs: StoreInputs, shared: SharedWork, report
     files = Unchanged(inputs.located.files())
     with disk_errors(f"cannot write parts of the token store in {shared.folder}", "pretokenize --output DIR"):
         built = PartBuild(data, inputs, shared, report).run()
-    files.require()
+    files.require_everywhere()
     shards = [shard for one in built for shard in one["shards"]]
     return {
         "pieces": len(built),
@@ -154,7 +156,7 @@ def seal_parts(
         raise IntegrityError(*_missing(shared, lacks, lacking))
     with report.progress("hashing the sources", None):
         key, state = store_state(data, inputs, folder)
-    contents = Contents(parts.build.splits, parts.shards, parts.stats, files.require, expert)
+    contents = Contents(parts.build.splits, parts.shards, parts.stats, files.require, expert, files.require_everywhere)
     home = build(folder, key, contents, inputs.hashes, report)
     shared.seal(key.sha256)
     return TokenStore(home, "built", state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())

@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from expert_cli.data.places import DataFile, StoredFile
 from expert_cli.data.saved import SPLITS, STATE
 from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.errors import IntegrityError
@@ -225,10 +226,14 @@ class FileHashCache:
         except (OSError, ValueError, KeyError, TypeError):
             return
 
-    def knows(self, paths: Sequence[Path]) -> bool:
-        """Whether no file has to be read for its hash."""
-        remembered = ((path, self.known.get(str(path.resolve()))) for path in paths)
+    def knows(self, files: Sequence[DataFile]) -> bool:
+        """Whether no file has to be read for what its content goes by."""
+        remembered = ((path, self.known.get(str(path.resolve()))) for path in files if isinstance(path, Path))
         return all(seen is not None and seen[:-1] == stamp(path) for path, seen in remembered)
+
+    def content(self, file: DataFile) -> str:
+        """Return what a data file's content goes by: of a local one its SHA-256, of a stored one what the storage tells."""
+        return file.content if isinstance(file, StoredFile) else self.sha256(file)
 
     def sha256(self, path: Path, *, again: bool = False) -> str:
         """Return a file's hash, read anew if the file changed since it was remembered (or if asked `again`)."""

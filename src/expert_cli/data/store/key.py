@@ -1,8 +1,9 @@
 """What a token store is made of, and the key that this gives.
 
-A store is keyed by content alone: the bytes of the source files, which rows and columns of them, tokenizer, template,
-masking rule, format. Times, paths, threads and processes are not in the key; neither are sequence length and packing,
-which are decided when training starts.
+A store is keyed by content alone: the bytes of the source files (of those in object storage the version that the storage
+tells, so that nothing is read for the key), which rows and columns of them, tokenizer, template, masking rule, format.
+Times, paths, threads and processes are not in the key; neither are sequence length and packing, which are decided when
+training starts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 from tokenizers import Tokenizer
@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from expert_cli.config import recorded
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.places import DataFile, StoredFile
 from expert_cli.data.rows.asked import Asked
 from expert_cli.data.rows.columns import COLUMN_RULE, FIRST_COLUMN_RULE
 from expert_cli.data.rows.overlap import digest_of
@@ -68,7 +69,7 @@ def store_key(
     masking: the rule of `Template.masking`. columns: the rule by which columns are recognized; the first one is no part of the
     key, so that stores from before it had a number are found.
     """
-    digest = partial(_sha256, hash_cache) if hash_cache else _stamp
+    digest = partial(_content_of, hash_cache) if hash_cache else _stamp
     mapping = {name: value for name, value in recorded.block(data.mapping).items() if value}
     parts = {
         "format": str(FORMAT),
@@ -94,20 +95,23 @@ def store_key(
     return StoreKey(tuple(parts.items()))
 
 
-def _sha256(hash_cache: FileHashCache, path: Path) -> str:
-    found = hash_cache.sha256(path)
-    refuse_damaged(path, found)
+def _content_of(hash_cache: FileHashCache, file: DataFile) -> str:
+    found = hash_cache.content(file)
+    if not isinstance(file, StoredFile):
+        refuse_damaged(file, found)
     return found
 
 
-def _stamp(path: Path) -> str:
+def _stamp(path: DataFile) -> str:
+    if isinstance(path, StoredFile):
+        return f"{path.name} {path.content}"
     facts, blob = path.stat(), path.resolve()
     # A file of the hub client's cache is named by its content; its time is that of the download.
     when = blob.name if blob.parent.name == "blobs" else str(facts.st_mtime_ns)
     return f"{path.name} {facts.st_size} {when}"
 
 
-def _content(sources: Sequence[Located], digest: Callable[[Path], str]) -> str:
+def _content(sources: Sequence[Located], digest: Callable[[DataFile], str]) -> str:
     hashes = [[source.revision, *map(digest, source.files)] for source in sources]
     return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
 

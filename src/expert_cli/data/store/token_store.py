@@ -49,7 +49,8 @@ class Contents:
 
     `shards(split, skip)` yields the shards of a split from number `skip` on; the same shards every time. `stats` is asked at
     the end, with the folder of what was written. `unchanged` raises InputError if what the shards are made from is not what
-    the key was made from any more. expert: whom the store is for. `written` is told of every shard of it, with its folder.
+    the key was made from any more; `unchanged_at_end` does, however long it takes to tell. expert: whom the store is for.
+    `written` is told of every shard of it, with its folder.
     """
 
     splits: Sequence[str]
@@ -57,6 +58,7 @@ class Contents:
     stats: Callable[[Path], Mapping[str, Any]]
     unchanged: Callable[[], None] = lambda: None
     expert: str = ""
+    unchanged_at_end: Callable[[], None] = lambda: None
     written: Written = tell_nobody
 
 
@@ -92,6 +94,7 @@ def build(
             done = sum(record.file.startswith(f"{split}/") for record in records)
             _write_shards(building, split, contents, done, records)
         contents.unchanged()
+        contents.unchanged_at_end()
         write_fingerprint(building, key.sha256, dict(key.parts), records, contents.stats, expert=contents.expert)
         (building / PROGRESS).unlink()
         remove(home)

@@ -182,11 +182,12 @@ def fix(audit: Audit, output: Path | None) -> Fixed:
     """
     files = audit.training.files
     if output is None:
-        if len(files) != 1 or audit.training.sources[0].located.spec.kind != "file":
+        (file, *others), spec = files, audit.training.sources[0].located.spec
+        if others or spec.kind != "file" or not isinstance(file, Path):
             raise InputError(
-                "--fix: the rows come from several files, or a hub", "say where to write them: --output FILE"
+                "--fix: the rows come from several files, a hub or a storage", "say where to write them: --output FILE"
             )
-        output = files[0].with_name(f"{files[0].stem}.audited.jsonl")
+        output = file.with_name(f"{file.stem}.audited.jsonl")
     dead = audit.findings.dead()
     unreadable = {where for where, _ in audit.training.unreadable}
     places = {audit.rows[number].where for number in dead if number >= 0}

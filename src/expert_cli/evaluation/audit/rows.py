@@ -13,6 +13,7 @@ import numpy as np
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.formats.raw_row import Block, ColumnFilter
 from expert_cli.data.located import LocatedData
+from expert_cli.data.places import DataFile
 from expert_cli.data.rows.block_check import check_block
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.look import source_blocks
@@ -51,7 +52,7 @@ class TrainingRows:
     sources: tuple[SelectedSource, ...] = ()
 
     @property
-    def files(self) -> list[Path]:
+    def files(self) -> list[DataFile]:
         """The files that the rows are in."""
         return [path for source in self.sources for path in source.located.files]
 
@@ -146,7 +147,7 @@ def write_without(training: TrainingRows, places: Container[str], output: Path) 
     Rows that training does not take stay out too. Raises InputError where `output` is a file that the rows come from, or a
     row holds what JSON cannot.
     """
-    if any(output.exists() and output.samefile(path) for path in training.files):
+    if any(isinstance(file, Path) and output.exists() and output.samefile(file) for file in training.files):
         raise InputError(f"{output} holds the rows themselves, and is not written over", "--output another file")
     lines = [_line(where, fields) for where, fields in _raw(training.sources) if where not in places]
     write_bytes(output, "".join(f"{line}\n" for line in lines).encode("utf-8"))

@@ -84,7 +84,7 @@ class Replay(Strict):
     """`training.dataset.replay`: rows of an earlier training that are trained again, so that less of it is forgotten."""
 
     path: Text = Field(json_schema_extra=Key(effect="rows that are trained again"))
-    """Local file or folder, or hub id, as `path` of the data set."""
+    """File or folder, here or by its URL, or hub id, as `path` of the data set."""
     share: Annotated[float, Field(gt=0, lt=1)] = Field(
         json_schema_extra=Key(effect="{:g} of the training rows, drawn by the seed; all of them where there are fewer")
     )
@@ -108,8 +108,8 @@ class Dataset(Loose):
     old_names: ClassVar[Mapping[str, str]] = {"validation": "filters"}
 
     path: Text | Sources | None = key(None, "training rows")
-    """Local file, folder or pattern (relative to the manifest, then to the project root), or hub id
-    `id@revision::split::config`; or a list of these, read one after another."""
+    """File, folder or pattern (relative to the manifest, then to the project root; or a URL, `s3://bucket/rows-*.jsonl`), or
+    hub id `id@revision::split::config`; or a list of these, read one after another."""
     format: Text | None = always(FORMAT)
     """Format of the data; read from the file itself."""
     type: Literal["single", "multi_task"] | None = always(
