@@ -50,8 +50,8 @@ def main() -> None:
         size = (folder / "train.jsonl").stat().st_size
         print(f"{size / 1e6:.1f} MB, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         alone = statistics.median(spent[counts[0]])
-        for count, seconds in spent.items():
-            median = statistics.median(seconds)
+        for count, rounds in spent.items():
+            median = statistics.median(rounds)
             print(f"{count:,} cases: {median:.2f} s, ratio {median / alone:.3f}, found {found[count]:,}", flush=True)
 
 

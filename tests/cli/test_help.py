@@ -20,7 +20,18 @@ from expert_cli.cli import COMMANDS, app, root
 from tests import manifests
 from tests.unit.manifest.importers.configs import AXOLOTL
 
-HEAVY = {"torch", "transformers", "datasets", "peft", "bitsandbytes", "accelerate", "pyarrow", "tokenizers", "numpy"}
+STORAGE = {"fsspec", "s3fs", "aiobotocore", "botocore", "aiohttp", "gcsfs"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "datasets",
+    "peft",
+    "bitsandbytes",
+    "accelerate",
+    "pyarrow",
+    "tokenizers",
+    "numpy",
+} | STORAGE
 MODULES = {name: f"expert_cli.commands.{name.replace('-', '_')}" for name in COMMANDS}
 # Typer itself imports pydantic once it has values to convert, so a command's --help may; our schema still must not be built.
 LOADED = """
@@ -109,6 +120,10 @@ def test_examples_are_commands_that_can_be_typed(line: str) -> None:
         pytest.param(["benchmark", "--run", "."], HEAVY, id="benchmark refused"),
         pytest.param(["report", "."], HEAVY, id="report refused"),
         pytest.param(["train", "-m", "manifest.json", "--set", "x=1"], HEAVY, id="train refused"),
+        pytest.param(
+            ["train", "-m", "manifest.json", "--output", "hf://datasets/a/b"], HEAVY, id="train to a URL refused"
+        ),
+        pytest.param(["report", "s3://bucket/run"], HEAVY, id="report of a URL refused"),
     ],
 )
 def test_the_light_side_stays_light(tmp_path: Path, args: list[str], absent: set[str]) -> None:

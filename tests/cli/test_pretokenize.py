@@ -75,6 +75,20 @@ def test_built_then_hit_then_built_by_force(tmp_path: Path, model: Path) -> None
     assert Path(first["path"]).parent == tmp_path / "datasets_optimized" / "expert-small" / "tokenized"
 
 
+def test_a_store_is_put_where_a_url_says(
+    tmp_path: Path, model: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    manifest = project(tmp_path, model)
+    (missing,) = pretokenize("-m", manifest, "--output", f"{bucket}/stores", "--explain")
+    (built,) = pretokenize("-m", manifest, "--output", f"{bucket}/stores")
+    (hit,) = pretokenize("-m", manifest, "--output", f"{bucket}/stores", "--explain")
+    assert [row["status"] for row in (missing, built, hit)] == ["missing", "built", "hit"]
+    assert {row["path"] for row in (missing, built, hit)} == {f"{bucket}/stores/{built['key'][:12]}"}
+    (of_one,) = pretokenize("-m", manifest, "--output", (tmp_path / "a b").as_uri())
+    assert Path(of_one["path"]).parent == tmp_path / "a b"
+
+
 def test_parts_are_told_and_sealed(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model)
     whole = pretokenize("-m", manifest, "--output", tmp_path / "one")[0]

@@ -41,9 +41,19 @@ def learned(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     written = read(manifest)
     written["training"]["decoding"] = {"num_beams": 2}
     manifest.write_text(json.dumps(written), encoding="utf-8")
-    alive = Alive()
-    output = train(manifest, RunOptions(callbacks=(alive,))).output
+    alive, folder = Alive(), manifest.parent
+    seen: list[set[str]] = []
+
+    def written() -> None:
+        seen.append({path.relative_to(folder).as_posix().rpartition("round-1/")[2] for path in folder.rglob("*")})
+
+    output = train(manifest, RunOptions(callbacks=(alive,), written=written)).output
     assert alive.models == [1, 1]
+    for there, not_yet in {
+        "samples/block-0001.jsonl": "samples/block-0002.jsonl",
+        "run/checkpoints": "run/COMPLETE",
+    }.items():
+        assert any(there in files and not_yet not in files for files in seen), "what is kept elsewhere is kept in time"
     return output
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +40,7 @@ def pretokenize(
 
     Args:
         manifest: An expert's manifest.json.
-        output: Folder of token stores; default as the manifest says.
+        output: Folder of token stores; default as the manifest says. A URL (s3://, gs://) puts the store into object storage.
         own_folder: With `output`: the store lies in a folder there that has the expert's name, so that several can share it.
         dataset: This file, folder, URL or hub id instead of the manifest's.
         base_model: The base model whose tokenizer is used, as `train` takes it.
@@ -62,14 +63,18 @@ def pretokenize(
     from expert_cli.data.store.prune import prune as remove_others
 
     run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
+    refused = {"--ray": ray is not None, "--prune": prune, "--verify": verify}
+    _refuse_at_url(run, *(option for option, asked in refused.items() if asked))
     built = None
     if ray is not None:
         built = _built_on_ray(run, manifest, dataset, base_model, output, ray, reporter)
     inputs = _inputs(run, stage, reporter)
     from expert_cli.pipeline.pretokenize import describe, store_for
     from expert_cli.pipeline.shown_documents import shown_documents
+    from expert_cli.pipeline.stored_store import AtUrl
 
-    report = describe(run, built or store_for(run, inputs, reporter, verify=verify, force=force))
+    at_url = AtUrl(put=output is not None)  # where a store is written, a manifest does not decide
+    report = describe(run, built or store_for(run, inputs, reporter, verify=verify, force=force, at_url=at_url))
     if prune:
         remove_others(run.store, report.store.key.sha256, run.expert, reporter)
     if not documents:
@@ -98,6 +103,7 @@ def build_part(
 
     one = Part.parse(part)
     run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
+    _refuse_at_url(run, "--part")
     from expert_cli.pipeline.parts import build_store_part
 
     return build_store_part(run, one, reporter)
@@ -121,6 +127,7 @@ def seal_store(
     damaged is an IntegrityError.
     """
     run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
+    _refuse_at_url(run, "--seal")
     from expert_cli.pipeline.parts import seal
     from expert_cli.pipeline.pretokenize import describe
 
@@ -191,7 +198,8 @@ def _run(
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine
-    from expert_cli.utils.paths import folder_name
+    from expert_cli.utils.object_storage import StoredFolder, is_url, without_file_scheme
+    from expert_cli.utils.paths import folder_name, stores_of_url
     from expert_cli.utils.process_setup import prepare_process
 
     overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
@@ -200,7 +208,17 @@ def _run(
     from expert_cli.data.tokenize.backends import limit_threads
 
     limit_threads(threads)
-    if output is not None:
-        folder = Path(output) / folder_name(run.expert) if own_folder else Path(output)
-        run = replace(run, store=folder.resolve())
-    return run
+    if output is None:
+        return run
+    below = folder_name(run.expert) if own_folder else ""
+    if is_url(output):
+        url = StoredFolder(str(output)).url_of(below).rstrip("/")
+        return replace(run, store=stores_of_url(url), store_url=url)
+    folder = Path(without_file_scheme(os.fspath(output)))
+    return replace(run, store=(folder / below).resolve(), store_url="")
+
+
+def _refuse_at_url(run: RunConfig, *options: str) -> None:
+    from expert_cli.pipeline.stored_store import refuse_at_url
+
+    refuse_at_url(run, *options)

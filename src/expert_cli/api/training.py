@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -33,8 +34,23 @@ def _overrides(asked: Mapping[str, Any]) -> Overrides:
     from expert_cli.config.resolve import Overrides
 
     said = {field.name: asked[field.name] for field in fields(Overrides)}
-    paths = {name: optional_path(asked[name]) for name in ("output", "init_adapter")}
+    paths = {"output": _place(asked["output"]), "init_adapter": optional_path(asked["init_adapter"])}
     return Overrides(**said | paths | {"settings": tuple(asked["settings"])})
+
+
+def _place(output: FilePath | None) -> Path | str | None:
+    """Return where a run is kept: a folder, or as text a URL. Raises InputError for one that no run can be kept at."""
+    from expert_cli.utils.object_storage import is_url, without_file_scheme
+
+    if output is None or not is_url(output):
+        return None if output is None else Path(without_file_scheme(os.fspath(output)))
+    url = os.fspath(output).rstrip("/")
+    if url.startswith("hf://") and not url.startswith("hf://buckets/"):
+        raise InputError(
+            f"--output {url}: the hub makes a commit of every file that is written to a repository",
+            "give a bucket: hf://buckets/NAME/BUCKET/FOLDER, s3:// or gs://",
+        )
+    return url
 
 
 @disk_errors()
@@ -59,6 +75,7 @@ def train(
     locked: FilePath | None = None,
     trust_store: bool = False,
     stage: FilePath | None = None,
+    stage_limit: str = "",
     allow_commands: bool = False,
     without_walls: bool = False,
     offline: bool = False,
@@ -71,8 +88,8 @@ def train(
 
     Args:
         manifest: An expert's manifest.json.
-        output: Folder of the run; default `weights/<base model>/` beside the manifest.
-        overwrite: Move a run that lies there aside.
+        output: Folder of the run, or, as text, the URL that it is kept at; default `weights/<base model>/` beside the manifest.
+        overwrite: Move a run that lies there aside; one at a URL is refused.
         init_adapter: Train on from this run directory or adapter folder; default: what the manifest says.
         dataset: Train on this file, folder, URL or hub id instead.
         validation: Evaluate on these rows instead.
@@ -83,13 +100,16 @@ def train(
         max_steps: Stop after this many optimizer steps.
         seed: Seed of everything random.
         settings: Settings of the manifest to change, each written `training.config.KEY=VALUE`.
-        resume: "auto" goes on with the newest good checkpoint, if there is one; or the folder of a checkpoint.
+        resume: "auto" goes on with the newest good checkpoint, if there is one, fetched from the URL of `output` where that is
+            newer; or the folder of a checkpoint.
         allow_drift: With `resume`: keys that may differ from before.
         max_loss_spike: Warn of a loss this many times the median of the last 20; 0: never.
         max_forget: How many nats a token the loss on neutral texts may rise; above it `missed` of the result says so.
         locked: A run.json that data, tokenizer, base model, settings and code must agree with.
         trust_store: Use a tokenized data set that another program saved where the token store should be.
-        stage: Copy the token store to this folder (a faster disk) first.
+        stage: Copy the token store to this folder (a faster disk) first. The shards of one in object storage are fetched
+            there while it trains; without this, to this machine's cache.
+        stage_limit: As many bytes of these shards lie there at most, like "200GB"; others go for those needed earlier.
         allow_commands: Run the programs that cases name as their judges.
         without_walls: Run answers that are programs also where nothing keeps them from the network.
         offline: Forbid every network call.
@@ -103,7 +123,8 @@ def train(
     Raises:
         ManifestError: Faults of the manifest, each with line and column.
         InputError: Settings or data that cannot be used.
-        EnvironmentProblem: A model, a package, a GPU, the network or disk space is missing.
+        EnvironmentProblem: A model, a package, a GPU, the network or disk space is missing; or the run is done, and object
+            storage did not take all of it.
         TrainingFailed: A loss that is not finite; out of memory.
         RunLocked: The folder holds a run already, or another process owns it.
         Interrupted: A signal or the file STOP ended the run, after it was saved.
@@ -122,13 +143,16 @@ def train(
         locked=optional_path(locked),
         trust_store=trust_store,
         stage=optional_path(stage),
+        stage_limit=stage_limit,
         command="",
         max_loss_spike=max_loss_spike,
         max_forget=max_forget,
         allow_commands=allow_commands,
         without_walls=without_walls,
         callbacks=tuple(callbacks),
+        stored_at=overrides.output if isinstance(overrides.output, str) else "",
     )
+    options.stage_bytes  # noqa: B018  raises
     options = replace(options, command=command_line(Path(manifest), overrides, options))
     facts, log = machine.inspect(), RunLog()
     plan = plan_run(Path(manifest), facts, overrides, Logged(reporter, log), keeps=overwrite or bool(resume))

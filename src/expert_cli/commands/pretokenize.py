@@ -33,7 +33,10 @@ def pretokenize(
     ] = None,
     base_model: BaseModel = None,
     output: Annotated[
-        Path | None, typer.Option(help="Folder above the key; of several experts, one folder each.")
+        str | None,
+        typer.Option(
+            metavar="DIR|URL", help="Folder above the key, also s3:// or gs://; of several experts, one each."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build anew even if the store fits.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Hash every file of the store again.")] = False,
@@ -79,6 +82,8 @@ def pretokenize(
         expert-cli pretokenize -m experts/expert-sql/manifest.json --show 5 --html trained.html
 
         expert-cli pretokenize -m experts/expert-sql/manifest.json --part 3/8
+
+        expert-cli pretokenize -m experts/expert-sql/manifest.json --output s3://bucket/stores
     """
     _require_room(html, show=show, explain=explain)
     of_a_store: dict[str, object] = {
@@ -226,7 +231,7 @@ def _show_report(console: Console, report: StoreReport) -> None:
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in row["dropped"].items()) or "none"
     lines = [
         f"{report.expert}: {report.store.status}{speed}",
-        f"  store     {report.store.home}",
+        f"  store     {report.store.place}",
         f"  rows      {row['rows']:,}, {row['tokens']:,} tokens, {row['trained_tokens']:,} trained; dropped: {dropped}",
         *(_filtered(reason, told) for reason, told in row["filtered"].items() if told["examples"]),
         *([f"  forms     {describe_forms(row['forms'])}"] if row["forms"] else []),

@@ -29,7 +29,12 @@ def train(
     console: Console,
     manifest: ManifestPath,
     output: Annotated[
-        Path | None, typer.Option(help="Folder of the run. Default: weights/<base model>/ beside the manifest.")
+        str | None,
+        typer.Option(
+            metavar="DIR|URL",
+            help="Folder of the run, or the URL in object storage (s3://...) that it is kept at. Default: "
+            "weights/<base model>/ beside the manifest.",
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Move a run that lies there aside.")] = False,
     init_adapter: Annotated[
@@ -71,8 +76,15 @@ def train(
         bool, typer.Option("--trust-store", help="Use a tokenized data set that another program saved there.")
     ] = False,
     stage: Annotated[
-        Path | None, typer.Option(help="Copy the token store to this folder (a faster disk) first.")
+        Path | None,
+        typer.Option(
+            help="Copy the token store to this folder (a faster disk) first; from object storage as it trains."
+        ),
     ] = None,
+    stage_limit: Annotated[
+        str,
+        typer.Option(metavar="200GB", help="Of a store in object storage, keep as many bytes of shards here at most."),
+    ] = "",
     plan_only: Annotated[
         bool, typer.Option("--plan", help="Train nothing: say what the run will need and cost. Builds the token store.")
     ] = False,
@@ -93,6 +105,8 @@ def train(
         expert-cli train -m experts/expert-sql/manifest.json --set training.config.learning_rate=1e-4
 
         expert-cli train -m experts/expert-sql/manifest.json --resume auto
+
+        expert-cli train -m experts/expert-sql/manifest.json --output s3://bucket/runs/sql --resume auto
 
         expert-cli train -m experts/expert-sql/manifest.json --from weights/first --dataset new.jsonl --output weights/second
 
@@ -129,6 +143,7 @@ def train(
         max_forget=max_forget,
         locked=locked,
         stage=stage,
+        stage_limit=stage_limit,
         allow_commands=allow_commands,
         without_walls=without_walls,
     )

@@ -15,6 +15,7 @@ from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.types import Dtype
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.object_storage import require_folder
 
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
@@ -88,6 +89,7 @@ def find_adapter(folder: Path) -> AdapterOrigin:
     """Return the adapter in `folder`: a run directory, its adapter, or one of its checkpoints; raise InputError without one."""
     found = next((path for path in (folder, RunPaths(folder).adapter) if (path / CONFIG).is_file()), None)
     if found is None:
+        require_folder(folder)
         raise InputError(f"{folder}: no adapter there", "give a run directory, or the folder adapter/ in one")
     if not (found / WEIGHTS).is_file():
         raise InputError(f"{found}: no {WEIGHTS}", "weights in other formats can run code when they are read: not used")

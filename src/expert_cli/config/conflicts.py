@@ -28,6 +28,7 @@ from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import ROPE_NUMBERS, Base, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import GrammarType
+from expert_cli.utils.object_storage import is_url
 from expert_cli.utils.paths import is_inside, project_root, slug, store_folder
 
 QUANTIZED_TABLE = (
@@ -155,6 +156,8 @@ def _of_grpo(config: Settings[TrainingConfig], loaded: LoadedManifest) -> Iterat
 
 def _of_store(config: TrainingConfig, root: Path) -> Iterator[Clash]:
     folder = config.pretokenized_cache
+    if folder and is_url(folder):
+        return  # it is read there; only the command line may name it to be written
     if folder and not is_inside(store_folder(root, "", folder), root):
         yield "pretokenized_cache", f"{folder} lies outside the project root {root}", "name a folder inside it"
     if folder and any(len(os.fsencode(part)) > LONGEST_FOLDER for part in re.split(r"[/\\]", folder)):

@@ -70,7 +70,8 @@ def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Rep
     if machine.first_words:
         report.warning(machine.first_words)
     plan = make_plan(manifest, machine, overrides)
-    require_free(plan.run.output, overwrite=keeps)
+    if not isinstance(overrides.output, str):  # what a URL holds is looked at when the run begins
+        require_free(plan.run.output, overwrite=keeps)
     if plan.run.grpo is None:
         require_data(plan.run)
     require_alike(plan.run)

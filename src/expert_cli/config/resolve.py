@@ -36,17 +36,18 @@ from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, Decoding, Evalu
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
-from expert_cli.utils.paths import project_root, slug, store_folder
+from expert_cli.utils.object_storage import is_url
+from expert_cli.utils.paths import local_run, project_root, slug, store_folder
 
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line says; None = not said. device "auto": what the manifest says."""
+    """What the command line says; None = not said. device "auto": what the manifest says. output: as text, a URL."""
 
     dataset: str | None = None
     validation: str | None = None
     base_model: str | None = None
-    output: Path | None = None
+    output: Path | str | None = None
     device: str = "auto"
     epochs: float | None = None
     max_steps: int | None = None
@@ -148,18 +149,22 @@ def decide(
     if faults:
         raise ManifestError(loaded.path, faults)
     device = _device(config, merged, machine)
-    output = (overrides.output or folder / "weights" / slug(base.name)).resolve()
+    place = overrides.output or folder / "weights" / slug(base.name)
+    output = local_run(place) if isinstance(place, str) else place.resolve()
     to_train, to_load, stepping = adapter(config, folders), model(of_base, config, folders), optim(config)
     if lack := DEVICES[device].refuses(machine, to_load.quantization, stepping.optim):
         raise EnvironmentProblem(f"device {device}: {lack[0]}", lack[1])
     learning = Settings(loaded.manifest.training.rft or Rft())
+    stores = config["pretokenized_cache"] or ""
+    store_url = stores if is_url(stores) else ""
+    store = store_folder(root, loaded.manifest.name, stores)
+    config.put("pretokenized_cache", store_url or store)
     run = RunConfig(
         expert=loaded.manifest.name,
         manifest=loaded.path.resolve(),
         root=root,
-        store=config.put(
-            "pretokenized_cache", store_folder(root, loaded.manifest.name, config["pretokenized_cache"] or "")
-        ),
+        store=store,
+        store_url=store_url,
         output=output,
         seed=config.use("seed"),
         model=to_load,

@@ -171,7 +171,8 @@ class ModelConfig:
 class RunConfig:
     """One run, decided.
 
-    `store` is the folder that holds token stores, one folder a key. `origins` says for every key of `training.config` where
+    `store` is the folder that holds token stores, one folder a key; where they lie in object storage that is `store_url`, and
+    `store` this machine's folder for them. `origins` says for every key of `training.config` where
     its value came from. `neutral_texts`: on so many what was forgotten is measured. `rft`: None where one training is the
     whole run; `grpo`: None where rows train the expert.
     """
@@ -193,6 +194,7 @@ class RunConfig:
     origins: tuple[tuple[str, str], ...]
     rft: RftConfig | None = None
     grpo: GrpoConfig | None = None
+    store_url: str = ""
 
     @property
     def own_cases(self) -> Path:

@@ -141,7 +141,7 @@ def estimate_run(
         epochs=work.schedule.epoch_of(work.schedule.steps),
         tokens_per_step=work.tokens / work.schedule.steps,
         tokens_total=work.tokens,
-        store={"path": str(store.home), "status": store.status, "reason": store.reason},
+        store={"path": store.place, "status": store.status, "reason": store.reason},
         vram_mb={
             **{name: round(size / MB, 1) for name, size in (*memory.items(), ("total", peak.value))},
             "error_pct": peak.error_pct,

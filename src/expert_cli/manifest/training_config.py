@@ -26,7 +26,7 @@ class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, Adapte
     old_names: ClassVar[Mapping[str, str]] = {"num_epochs": "epochs", "evaluation_strategy": "eval_strategy"}
 
     pretokenized_cache: Text | None = key(None, "token stores lie in {}")
-    """Folder of the token store, relative to the project root."""
+    """Folder of the token store, relative to the project root; or a URL (`s3://`, `gs://`) from which it is read."""
     system_prompt: str | None = key(
         None,
         "the system message of every prompt; rows of whole documents stay as they are",

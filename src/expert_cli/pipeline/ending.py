@@ -45,7 +45,9 @@ def recorded(status: RunStatus, log: RunLog) -> Iterator[None]:
 def _write_down(status: RunStatus, log: RunLog, error: ExpertError) -> None:
     for line in failure_lines(error.message, error.hint):
         log.write(line)
-    with suppress(OSError):  # a disk that is full must not hide what filled it
+    with suppress(
+        OSError, ExpertError
+    ):  # a disk that is full must not hide what filled it, nor who took the run what ended it
         status.broken_off(error)
 
 

@@ -39,6 +39,7 @@ from expert_cli.manifest.keys.grpo import GrpoConfig
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import load_tokenizer
+from expert_cli.pipeline.beginning import begin_run
 from expert_cli.pipeline.ending import finish
 from expert_cli.pipeline.forgetting import choose_texts, measure
 from expert_cli.pipeline.grpo_callback import GrpoCallback
@@ -46,7 +47,6 @@ from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.run_json import run_facts
 from expert_cli.pipeline.token_rows import choose_token_rows
-from expert_cli.pipeline.train import begin_run
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
@@ -65,6 +65,7 @@ def _require_possible(options: RunOptions, processes: int) -> None:
         ("--resume", options.resume),
         ("--locked", options.locked),
         ("--stage", options.stage),
+        ("--stage-limit", options.stage_limit),
         ("--trust-store", options.trust_store),
         ("--max-loss-spike", options.max_loss_spike),
     ):

@@ -83,7 +83,7 @@ def _store_there(run: RunConfig, inputs: DataInputs, shared: SharedWork, *, head
     if not has_stores(run.store) or not inputs.hashes.knows(inputs.located.files()):
         return None
     found = explain(run, headed(inputs, run) if heads_input else inputs)
-    return found.path if found.state.state == "hit" else None
+    return Path(found.path) if found.state.state == "hit" else None
 
 
 def _shared(run: RunConfig, part: Part, report: Reporter) -> tuple[DataInputs, SharedWork, bool]:

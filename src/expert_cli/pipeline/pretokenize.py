@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,18 @@ from expert_cli.data.store.inspect import StoreState, has_stores
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.token_store import lies_in
 from expert_cli.data.templates.template import SCHEMA_COLUMNS
+from expert_cli.errors import InputError
 from expert_cli.inference.base_model import locate_base, prompt_template
 from expert_cli.inference.expert import PromptRenderer
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
+from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.overlap import own_cases, tell_overlap
 from expert_cli.pipeline.shown_documents import ShownDocument, ShownDocuments
+from expert_cli.pipeline.stored_store import AtUrl, look_up, stored_store
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import size_text
 
 
 @dataclass(frozen=True)
@@ -111,10 +115,12 @@ def store_for(
     force: bool = False,
     locked: bool = False,
     trusting: bool = False,
+    at_url: AtUrl = AtUrl(),
 ) -> TokenStore:
     """Return the token store of a run, building it if need be.
 
-    locked: build nothing, raise IntegrityError instead. trusting: use a data set that another program saved there.
+    locked: build nothing, raise IntegrityError instead. trusting: use a data set that another program saved there. at_url: what
+    is asked of one in object storage.
     """
     foreign = foreign_store(run.store)
     if foreign is not None and trusting:
@@ -125,8 +131,12 @@ def store_for(
         report.warning(f"{foreign} was made by another program and is not used; --trust-store uses it")
     require_apart(run.data, run.store, "pretokenized_cache, or pretokenize --output DIR")
     inputs = replace(inputs, cases=own_cases(run, report))
-    how = {"verify": verify, "force": force, "locked": locked}
-    store = tokenize(run.data, inputs, run.store, report, expert=run.expert, **how)
+    build = partial(tokenize, run.data, inputs, run.store, report, expert=run.expert)
+    build = partial(build, verify=verify, force=force, locked=locked)
+    if run.store_url:
+        store = stored_store(run, inputs, report, lambda written: build(written=written), at_url, force=force)
+    else:
+        store = build()
     tell_overlap(store.stats, inputs.cases, report)
     return store
 
@@ -143,9 +153,21 @@ def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Repo
     return replace(inputs, located=LocatedData(moved(inputs.located.train), moved(inputs.located.validation)))
 
 
-def staged_store(store: TokenStore, target: Path, report: Reporter) -> TokenStore:
-    """Return the same store, copied under `target`."""
+def staged_store(store: TokenStore, options: RunOptions, report: Reporter) -> TokenStore:
+    """Return the same store, copied under the folder of `--stage`, if there is one. Raises InputError: it is beyond the limit.
+
+    One in object storage is copied while it is read.
+    """
+    target, limit = options.stage, options.stage_bytes
+    if store.copies is not None or target is None:
+        return store
     files = [path for path in store.home.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    if limit and size > limit:
+        raise InputError(
+            f"--stage-limit {size_text(limit)}: the token store in {store.home} has {size_text(size)}",
+            "Leave --stage out, or raise the limit: only a store in object storage is copied shard by shard.",
+        )
     stage(files, target, report)
     return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
 
@@ -155,7 +177,7 @@ class StoreExplanation:
     """Where a run's token store should lie, by which key, and what lies there."""
 
     expert: str
-    path: Path
+    path: str
     key: StoreKey
     state: StoreState
 
@@ -163,7 +185,7 @@ class StoreExplanation:
         """Return a row under "stores" of `pretokenize --explain --json`."""
         return {
             "expert": self.expert,
-            "path": str(self.path),
+            "path": self.path,
             "status": self.state.state,
             "reason": self.state.reason,
             "key": self.key.sha256,
@@ -174,7 +196,10 @@ class StoreExplanation:
 def explain(run: RunConfig, inputs: DataInputs) -> StoreExplanation:
     """Return the key that the run gives now and what lies there for it; builds nothing."""
     key, state = store_state(run.data, inputs, run.store)
-    return StoreExplanation(run.expert, run.store / key.sha256[:12], key, state)
+    if run.store_url:
+        found = look_up(run, inputs, key)
+        return StoreExplanation(run.expert, found.folder.url, key, found.state)
+    return StoreExplanation(run.expert, str(run.store / key.sha256[:12]), key, state)
 
 
 @dataclass(frozen=True)
@@ -202,7 +227,7 @@ class StoreReport:
         seconds = self.store.seconds
         return {
             "expert": self.expert,
-            "path": str(self.store.home),
+            "path": self.store.place,
             "status": self.store.status,
             "reason": self.store.reason,
             "key": self.store.key.sha256,

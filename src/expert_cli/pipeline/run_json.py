@@ -47,7 +47,7 @@ def write_run_json(
             "kernels": kernels.as_json(),
             "template": inputs.template.name,
             "data": {"files": dict(zip(files, resume_context.identity["data"], strict=True)), **store.stats},
-            "store": {"path": str(store.home), "key": store.key.sha256, "parts": dict(store.key.parts)},
+            "store": {"path": store.place, "key": store.key.sha256, "parts": dict(store.key.parts)},
             "torch_threads": torch.get_num_threads(),
         },
     )

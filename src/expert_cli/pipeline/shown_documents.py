@@ -149,7 +149,7 @@ def _require_same(store: TokenStore, documents: Documents, number: int, written:
 
 def _differs(store: TokenStore, what: str) -> IntegrityError:
     return IntegrityError(
-        f"{store.home}: {what}",
+        f"{store.place}: {what}",
         "this is an error inside expert-cli: please report it; pretokenize --force builds the store anew",
     )
 

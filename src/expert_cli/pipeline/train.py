@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from peft import PeftModel
 from transformers import set_seed
 
 from expert_cli.artifacts.adapter import save_adapter
-from expert_cli.config.plan import Plan, require_free
+from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
@@ -41,6 +40,7 @@ from expert_cli.model.kernels.select import (
     with_graphs,
 )
 from expert_cli.model.loading.quantize import DTYPES
+from expert_cli.pipeline.beginning import begin_run
 from expert_cli.pipeline.ending import finish, recorded
 from expert_cli.pipeline.forgetting import choose_texts, measure, missed
 from expert_cli.pipeline.options import RunOptions, require_folders_apart
@@ -48,10 +48,12 @@ from expert_cli.pipeline.pretokenize import DataInputs, describe, staged_store, 
 from expert_cli.pipeline.result import RunResult, document, finished
 from expert_cli.pipeline.run_json import write_effects, write_run_json
 from expert_cli.pipeline.samples import ask, choose, samples
+from expert_cli.pipeline.stored_run import stored_run
+from expert_cli.pipeline.stored_store import AtUrl
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import training_data
 from expert_cli.pipeline.used_keys import effect_changes, used_keys
-from expert_cli.runs.lock import contents, run_lock
+from expert_cli.runs.lock import run_lock
 from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
@@ -74,9 +76,11 @@ def train(
     an output folder that another run owns, a signal or a STOP file. status.json says which, and log.txt what was told. In a
     job of several processes each calls this; the first one alone writes.
     """
-    job = PartialState(cpu=plan.run.compute.device == "cpu")
-    with naming_lost_processes(), run_lock(plan.run.output) if job.is_main_process else nullcontext():
-        done = train_here(plan, machine, report, options, job, log or RunLog())
+    job, log = PartialState(cpu=plan.run.compute.device == "cpu"), log or RunLog()
+    owned = run_lock(plan.run.output) if job.is_main_process else nullcontext()
+    stored = stored_run(plan.run, options, Logged(report, log), is_first=job.is_main_process)
+    with naming_lost_processes(), owned, stored as written:
+        done = train_here(plan, machine, report, replace(options, written=written), job, log)
         leave()
         return done
 
@@ -112,7 +116,7 @@ def train_here(
         stages = train_grpo
     if not job.is_main_process:
         return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
-    status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes)
+    status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes, options.written)
     with recorded(status, log), naming_lost_processes():
         done = stages(plan, machine, Logged(report, log), options, job, status, log)
         log.write("\n".join(filter(None, (done.summary(), done.missed))))
@@ -234,30 +238,13 @@ def _run_answers(
     return partial(accuracy_of, renderer=renderer, cases=cases, report=report, plan=plan)
 
 
-def begin_run(run: RunConfig, report: Reporter, options: RunOptions, status: RunStatus, log: RunLog) -> None:
-    """Make room for a run, and let its status and its log begin."""
-    _make_room(run.output, report, options)
-    status.begin()
-    log.begin(RunPaths(run.output).log)
-
-
-def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
-    """Make the output folder; one that holds something is refused, moved aside with `overwrite`, kept to be gone on with."""
-    require_free(output, overwrite=options.overwrite or bool(options.resume))
-    if contents(output) and not options.resume:
-        aside = output.with_name(f"{output.name}.{datetime.now():%Y%m%d-%H%M%S-%f}")
-        output.rename(aside)
-        report.info(f"the run that lay there is now {aside}")
-    output.mkdir(parents=True, exist_ok=True)
-    RunPaths(output).complete.unlink(missing_ok=True)  # a run that goes on has not ended
-
-
 def _store(run: RunConfig, inputs: DataInputs, key: StoreKey, options: RunOptions, report: Reporter) -> TokenStore:
-    store = store_for(run, inputs, report, locked=options.locked is not None, trusting=options.trust_store)
+    how = {"locked": options.locked is not None, "trusting": options.trust_store}
+    store = store_for(run, inputs, report, **how, at_url=AtUrl(copies_in=options.stage, limit=options.stage_bytes))
     if store.key != key:
         raise InputError("the data changed while the run began", "wait until it is written, then start again")
-    report.info(f"store     {store.status}: {store.home}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
-    return staged_store(store, options.stage, report) if options.stage is not None else store
+    report.info(f"store     {store.status}: {store.place}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
+    return staged_store(store, options, report)
 
 
 def _model(

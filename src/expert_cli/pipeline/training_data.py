@@ -20,11 +20,13 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
     """Return the packs of a store, and tell of them. Raises InputError: no training rows, documents that are too long."""
     documents = store.split("train")
     if documents is None:
-        raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
+        raise InputError(f"the token store {store.place} has no training rows", "check training.dataset")
     train_set = _packs(store, "train", documents, run, report)
     held_out = store.split("validation") if run.watch.eval_strategy != "no" else None
     sets: dict[str, PackedDataset] = {}
     if held_out is not None:
+        if store.copies is not None:
+            store.copies.fetch_all("validation", report)  # every evaluation reads all of it, so it stays
         whole = _packs(store, "validation", held_out, run, report)
         sources, counts = run.data.validation or run.data.train, store.stats["validation"].get("sources", ())
         if not counts and len({source.task for source in sources}) > 1:

@@ -13,6 +13,7 @@ from typing import Any
 from expert_cli.errors import InputError
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import parse_json
+from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.text import plural
 
 WITHOUT_GRAMMAR = "without_grammar"
@@ -173,6 +174,7 @@ def require_run(folder: Path) -> RunPaths:
     """Return the paths of a run directory. Raises InputError: no such folder, or nothing of a run in it."""
     paths = RunPaths(folder.resolve())
     if not folder.is_dir():
+        require_folder(folder)
         raise InputError(f"{folder}: no such folder", "name the folder of a run: what `train --output` was given")
     if not any(path.is_file() for path in (paths.run_json, paths.metrics, paths.status)):
         raise InputError(

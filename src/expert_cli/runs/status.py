@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -28,17 +29,28 @@ KILLED, ELSEWHERE, UNKNOWN = "killed", "elsewhere", "unknown"
 """What only a reader can say: the process is gone; it ran on another machine; the run keeps no status.json."""
 
 
+def nothing() -> None:
+    """Do nothing."""
+
+
 class RunStatus:
     """Writes a run's status.json. Without a file it writes nothing: the other processes of a job, a run that keeps none."""
 
-    def __init__(self, file: Path | None = None, command: str = "", world_size: int = 1) -> None:
-        """command: what starts the run, without --resume. Nothing is written before `begin`."""
+    def __init__(
+        self,
+        file: Path | None = None,
+        command: str = "",
+        world_size: int = 1,
+        written: Callable[[], None] = nothing,
+    ) -> None:
+        """command: what starts the run, without --resume. written: called behind each writing; none comes before `begin`."""
         self.command = command
         self.step = 0
         self.steps: int | None = None
         self.stage = ""
         self.begun = False
         self._file = file
+        self._written = written
         self.world_size = world_size
         self._started = ""
 
@@ -100,6 +112,7 @@ class RunStatus:
                 "command": self.command,
             },
         )
+        self._written()
 
 
 @dataclass(frozen=True)

@@ -91,17 +91,27 @@ def parse_json(text: str | bytes) -> Any:
 
 def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
     """Write a JSON document atomically, secrets removed, with a hash of itself under "self"."""
+    write_bytes(path, sealed(body))
+
+
+def sealed(body: Mapping[str, Any]) -> bytes:
+    """Return a JSON document without secrets, with a hash of itself under "self"."""
     plain = redacted(body)
-    write_json(path, {**plain, "self": _seal(plain)})
+    return json_text({**plain, "self": _seal(plain)}).encode("utf-8")
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
     """Return what `write_sealed` wrote, without a trace in the file's time of last access.
 
-    Raises OSError, ValueError saying what is wrong: not one byte may differ.
+    Raises OSError, ValueError as `parse_sealed` does.
     """
     with open_unnoticed(path) as file:
-        text = file.read().decode("utf-8", "replace")
+        return parse_sealed(file.read())
+
+
+def parse_sealed(raw: bytes) -> dict[str, Any]:
+    """Return what `sealed` made a document of. Raises ValueError saying what is wrong: not one byte may differ."""
+    text = raw.decode("utf-8", "replace")
     try:
         document: dict[str, Any] = parse_json(text)
         body = {name: value for name, value in document.items() if name != "self"}

@@ -30,6 +30,7 @@ KEYS = {
 READ_AHEAD = 8 << 20
 """Bytes that are asked for at once: what a request takes to be answered is little beside what these take to arrive."""
 _URL = re.compile(r"([a-z0-9]+)://")
+_SLASHES = re.compile(r"([a-z0-9]+):/+(.+)")
 _CONNECTION = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 4, "mode": "standard"}}
 _LIBRARIES = {"aiobotocore", "aiohttp", "botocore", "gcsfs", "google", "huggingface_hub", "requests", "urllib3"}
 _LIBRARIES |= {"httpx", "httpx2", "httpcore", "httpcore2"}  # the hub's client, by its version
@@ -46,6 +47,15 @@ def is_url(written: str | os.PathLike[str]) -> bool:
         known = ", ".join(f"{scheme}://" for scheme in (*EXTRAS, "file"))
         raise InputError(f"{_shown(os.fspath(written))}: {found[0]} is not read", f"These are: {known}.")
     return True
+
+
+def require_folder(written: str | os.PathLike[str]) -> None:
+    """Raise InputError where a folder is named by a URL, also by one that a Path has taken a slash from."""
+    found = _SLASHES.match(Path(written).as_posix())
+    if found is not None and found[1] in EXTRAS:
+        url, name = f"{found[1]}://{found[2]}", Path(found[2]).name
+        get = f"from fsspec.core import url_to_fs as of; fs, path = of({url!r}); fs.get(path, {name!r}, recursive=True)"
+        raise InputError(redact(f"{url}: is read from a folder only"), redact(f'fetch it first: python -c "{get}"'))
 
 
 def without_file_scheme(written: str) -> str:

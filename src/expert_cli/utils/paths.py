@@ -9,6 +9,8 @@ from pathlib import Path, PurePath
 
 import platformdirs
 
+from expert_cli.utils.object_storage import is_url, without_file_scheme
+
 STORES = "datasets_optimized"
 """The folder of token stores in a project."""
 _LONGEST_NAME = 100
@@ -24,6 +26,11 @@ def optional_path(path: FilePath | None) -> Path | None:
 def cache_folder() -> Path:
     """Return the user's cache folder of this tool (unpacked base models); it need not exist yet."""
     return Path(platformdirs.user_cache_dir("expert-cli", appauthor=False))
+
+
+def local_run(url: str) -> Path:
+    """Return where a run that is kept at a URL lies on this machine, which may lose it; it need not exist."""
+    return cache_folder() / "runs" / f"{slug(url)[:_LONGEST_NAME]}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
 
 
 def slug(model_name: str) -> str:
@@ -50,10 +57,19 @@ def folder_name(expert: str) -> str:
 def store_folder(root: Path, expert: str, written: str = "") -> Path:
     """Return the folder of an expert's token stores, above their keys; `written`: the manifest's `pretokenized_cache`.
 
-    A backslash stands between folders, as Windows writes it, and "~" for the user's folder; links are resolved.
+    A backslash stands between folders, as Windows writes it, and "~" for the user's folder; links are resolved. Stores at a URL
+    have a folder of this machine's cache, where they are built and copies of them lie.
     """
+    if is_url(written):
+        return stores_of_url(written)
+    written = without_file_scheme(written)
     place = os.path.expanduser(written.replace("\\", "/"))  # noqa: PTH111  Path.expanduser raises where there is no home
     return Path(os.path.realpath(root / (place or f"{STORES}/{folder_name(expert)}/tokenized")))
+
+
+def stores_of_url(url: str) -> Path:
+    """Return this machine's folder for the token stores at a URL: no other URL has it."""
+    return cache_folder() / "stores" / f"{slug(url)}-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:8]}"
 
 
 def shown(file: str) -> str:

@@ -16,7 +16,7 @@ from expert_cli.data.staging import stage, staged_path
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.hardware.disk import ReadSpeed, measure_read
 from expert_cli.utils.reporter import NullReporter
-from expert_cli.utils.text import size_text
+from expert_cli.utils.text import parse_size, size_text
 
 LINUX = sys.platform == "linux"
 MIB = 1 << 20
@@ -60,6 +60,21 @@ def left(folder: Path) -> list[str]:
 )  # fmt: skip
 def test_sizes_are_read_easily(count: float, text: str) -> None:
     assert size_text(count) == text
+    assert abs(parse_size("--stage-limit", text) - count) <= count / 20
+
+
+@pytest.mark.parametrize(
+    ("written", "size"), [("200GB", 200 * 10**9), ("1.5 TB", 15 * 10**11), ("7B", 7), (" 3kB ", 3000), ("3KB", 3000)]
+)
+def test_a_size_is_read_as_it_is_written(written: str, size: int) -> None:
+    assert parse_size("--stage-limit", written) == size
+
+
+@pytest.mark.parametrize("written", ["", "200", "GB", "-1GB", "0MB", "1GiB", "1e9B", "1 000MB", "٣GB"])
+def test_what_is_no_size_is_refused(written: str) -> None:
+    with pytest.raises(InputError, match=f'--stage-limit "{written}" is no size') as raised:
+        parse_size("--stage-limit", written)
+    assert raised.value.hint == "Write a number and a unit: --stage-limit 200GB"
 
 
 @pytest.mark.parametrize(

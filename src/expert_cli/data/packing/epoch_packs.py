@@ -71,6 +71,23 @@ class EpochPacks:
         index, portion = divmod(number, self.portions)
         return self.plan(epoch, portion).pack(index)
 
+    def documents_of(self, epoch: int, numbers: Ints) -> tuple[Ints, Ints]:
+        """Return the documents of some packs, and beside each the place of its pack in `numbers`; both int64 [pieces].
+
+        A portion after another, so that each is planned once.
+        """
+        packs, portions = np.divmod(numbers, self.portions)
+        places, documents = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for portion in np.unique(portions).tolist():
+            here = np.flatnonzero(portions == portion)
+            plan = self.plan(epoch, portion)
+            begins, stops = plan.offsets[packs[here]], plan.offsets[packs[here] + 1]
+            counts = stops - begins
+            within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+            places.append(np.repeat(here, counts))
+            documents.append(plan.documents[np.repeat(begins, counts) + within])
+        return np.concatenate(places), np.concatenate(documents)
+
     def counts(self, epoch: int) -> Counts:
         """Return how many packs and tokens the portions of an epoch have. All are planned, one at a time."""
         epoch = self._drawn(epoch)

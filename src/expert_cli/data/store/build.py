@@ -16,13 +16,14 @@ from expert_cli.config.run_config import DataConfig
 from expert_cli.data.rows.cache import Unchanged
 from expert_cli.data.rows.kinds import kind_named
 from expert_cli.data.store.contents import StoreBuild, split_stats
+from expert_cli.data.store.copies import Copies
 from expert_cli.data.store.documents import Documents, data_files
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.inspect import StoreState, has_stores, inspect_store, left_unread, read_stats, store_kind
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.part_build import PartBuild
 from expert_cli.data.store.parts import Part, SharedWork
-from expert_cli.data.store.token_store import Contents, build
+from expert_cli.data.store.token_store import Contents, Written, build, tell_nobody
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.reporter import Reporter
@@ -33,7 +34,8 @@ class TokenStore:
     """A store that is ready: where, how it came to be there, and what its statistics say.
 
     status: "hit" (it was there and fits), "built", "rebuilt" (stale or damaged before; `reason` says which). `source_bytes`
-    over `seconds` is the speed from first read to verified store; both are 0 for a hit.
+    over `seconds` is the speed from first read to verified store; both are 0 for a hit. url: where it lies in object storage,
+    "" for a store on a disk; copies: what is fetched of that, None where `home` is whole.
     """
 
     home: Path
@@ -43,9 +45,18 @@ class TokenStore:
     stats: Mapping[str, Any]
     seconds: float
     source_bytes: int
+    url: str = ""
+    copies: Copies | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it lies, as it is told."""
+        return self.url or str(self.home)
 
     def split(self, name: str) -> Documents | None:
-        """Return the documents of a split, None if the store has none."""
+        """Return the documents of a split, None if the store has none. Raises what fetching their lengths raises."""
+        if self.copies is not None:
+            return self.copies.documents(name)
         folder = self.home / name
         if name == "train" and not folder.is_dir():
             folder = self.home  # a data set without splits that another program saved
@@ -70,7 +81,7 @@ def store_state(
     return key, state
 
 
-def tokenize(
+def tokenize(  # noqa: PLR0913  what a build is asked, each by its name
     data: DataConfig,
     inputs: StoreInputs,
     folder: Path,
@@ -80,8 +91,10 @@ def tokenize(
     verify: bool = False,
     force: bool = False,
     locked: bool = False,
+    written: Written = tell_nobody,
 ) -> TokenStore:
-    """Return the store for this data in `folder`, building it if need be; expert: whom it is built for.
+    """Return the store for this data in `folder`, building it if need be. expert: whom it is built for. written: is told of
+    every shard that is written.
 
     Raises InputError (rows that cannot be used, files that change while they are read), EnvironmentProblem (disk),
     IntegrityError (`locked` and no store fits).
@@ -106,7 +119,9 @@ def tokenize(
         report.info(f"store     {change}")
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
     build_ = begun or StoreBuild(data, inputs, report)
-    contents = Contents(build_.splits, build_.shards, build_.stats, files.require, expert, files.require_everywhere)
+    contents = Contents(
+        build_.splits, build_.shards, build_.stats, files.require, expert, files.require_everywhere, written
+    )
     home = build(folder, key, contents, inputs.hashes, report, force=force or state.state == "stale")
     status = "built" if state.state == "missing" else "rebuilt"
     return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())

@@ -20,7 +20,7 @@ _LARGEST = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class _Part:
+class DocumentsOfShard:
     """One record batch: `starts` [rows + 1] into `ids` int32 [tokens]; bit `first_bit` + i says if token i is trained.
 
     empty: rows without a token, which are left out. What a store holds are views of its file: 4 bytes a document.
@@ -52,10 +52,10 @@ class Documents:
     def __init__(self, folder: Path) -> None:
         """Map the Arrow files of a split's folder. Raises IntegrityError if they are not what a store holds."""
         self.folder = folder
-        self._parts = [part for file in data_files(folder) for part in _parts(file)]
+        self._parts = [part for file in data_files(folder) for part in documents_of_file(file)]
         self.empty = sum(part.empty for part in self._parts)
         counts = [len(part.starts) - 1 for part in self._parts]
-        self._first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        self.first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
     def __reduce__(self) -> tuple[type[Documents], tuple[Path]]:
         """Send the folder, not the data."""
@@ -63,23 +63,26 @@ class Documents:
 
     def __len__(self) -> int:
         """Return the number of documents."""
-        return int(self._first[-1])
+        return int(self.first[-1])
 
     def document(self, number: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Return (ids, trained) of one document, both [tokens]; ids is a view of the file."""
-        at = int(np.searchsorted(self._first, number, side="right")) - 1
-        part = self._parts[at]
-        row = number - int(self._first[at])
+        at = int(np.searchsorted(self.first, number, side="right")) - 1
+        part = self._shard(at)
+        row = number - int(self.first[at])
         start, stop = int(part.starts[row]), int(part.starts[row + 1])
         return part.ids[start:stop], part.trained(start, stop)
+
+    def _shard(self, at: int) -> DocumentsOfShard:
+        return self._parts[at]
 
     def lengths_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the tokens of some documents, int64 [numbers]; the numbers ascend."""
         found = np.empty(len(numbers), np.int64)
-        borders = np.searchsorted(numbers, self._first)
+        borders = np.searchsorted(numbers, self.first)
         for at in np.flatnonzero(np.diff(borders)).tolist():
             here, starts = slice(borders[at], borders[at + 1]), self._parts[at].starts
-            rows = numbers[here] - self._first[at]
+            rows = numbers[here] - self.first[at]
             found[here] = starts[rows + 1] - starts[rows]
         return found
 
@@ -124,7 +127,8 @@ def data_files(folder: Path) -> list[Path]:
         raise IntegrityError(f"{folder}: state.json is missing or broken", BUILD_ANEW) from error
 
 
-def _parts(file: Path) -> list[_Part]:
+def documents_of_file(file: Path) -> list[DocumentsOfShard]:
+    """Map an Arrow file of a store, a record batch each. Raises IntegrityError if it is not what a store holds."""
     try:
         with pa.memory_map(str(file)) as source:
             batches = list(pa.ipc.open_stream(source))
@@ -133,7 +137,7 @@ def _parts(file: Path) -> list[_Part]:
     return [_part(file, batch) for batch in batches]
 
 
-def _part(file: Path, batch: Any) -> _Part:
+def _part(file: Path, batch: Any) -> DocumentsOfShard:
     names = batch.schema.names
     if "input_ids" not in names or not {"completion_mask", "labels"} & set(names):
         message = f"{file} has the columns {', '.join(names)}; input_ids and completion_mask (or labels) are needed"
@@ -156,7 +160,7 @@ def _part(file: Path, batch: Any) -> _Part:
     # A document without a token, which only other programs write, trains nothing.
     empty = np.flatnonzero(starts[1:] <= starts[:-1])
     starts = np.delete(starts, empty + 1) if len(empty) else starts
-    return _Part(starts, ids.astype(np.int32, copy=False), bits, first_bit, len(empty))
+    return DocumentsOfShard(starts, ids.astype(np.int32, copy=False), bits, first_bit, len(empty))
 
 
 def _lists(file: Path, batch: Any, name: str) -> tuple[NDArray[np.integer[Any]], Any]:
@@ -179,14 +183,14 @@ def _values(array: Any) -> NDArray[Any]:
     return np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
 
 
-def _prompts(part: _Part) -> NDArray[np.int64]:
+def _prompts(part: DocumentsOfShard) -> NDArray[np.int64]:
     trained = np.flatnonzero(part.mask())
     ends = np.append(trained, len(part.ids))
     first = ends[np.searchsorted(trained, part.starts[:-1])]
     return np.asarray(np.minimum(first, part.starts[1:]) - part.starts[:-1])
 
 
-def _trained(part: _Part) -> NDArray[np.int64]:
+def _trained(part: DocumentsOfShard) -> NDArray[np.int64]:
     # int32 sums of bytes take a fifth of the time of int64 sums of booleans; a batch holds less than 2**31 tokens
     before = np.zeros(len(part.ids) + 1, np.int32)
     np.cumsum(part.mask().view(np.int8), dtype=np.int32, out=before[1:])

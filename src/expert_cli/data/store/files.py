@@ -180,14 +180,23 @@ def verify_store(home: Path, sha256: Callable[[Path], str] | None = sha256_of) -
     """
     fingerprint = read_fingerprint(home)
     try:
-        outside = next(filter(_leads_outside, fingerprint["files"]), "")
-        damage = f"{FINGERPRINT} names a file outside the store, {outside}" if outside else ""
+        damage = names_outside(fingerprint)
         damage = damage or VerifiedFolder(home, fingerprint["files"]).damage(sha256)
     except (KeyError, TypeError, AttributeError, ValueError):
         damage = f"{FINGERPRINT} is not of its form"
     if damage:
         raise IntegrityError(f"{home}: {damage}", BUILD_ANEW)
     return fingerprint
+
+
+def names_outside(fingerprint: Mapping[str, Any]) -> str:
+    """Return what a fingerprint names that would lie outside its store, in words; "" for nothing.
+
+    Raises KeyError, TypeError: it is not of its form.
+    """
+    names = [*fingerprint["files"], *(shard["file"] for shard in fingerprint.get("shards", ()))]
+    outside = next(filter(_leads_outside, names), "")
+    return f"{FINGERPRINT} names a file outside the store, {outside}" if outside else ""
 
 
 def _leads_outside(name: str) -> bool:

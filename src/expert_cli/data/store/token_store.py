@@ -35,6 +35,12 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.verified_folder import VerifiedFolder
 
 LOCK_POLL_S = 0.5
+Written = Callable[[Path, ShardRecord], None]
+"""Told of every shard of a store once it is written, with the folder that it lies in."""
+
+
+def tell_nobody(_: Path, __: ShardRecord) -> None:
+    """Do nothing: who is told where nobody wants to know."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Contents:
     `shards(split, skip)` yields the shards of a split from number `skip` on; the same shards every time. `stats` is asked at
     the end, with the folder of what was written. `unchanged` raises InputError if what the shards are made from is not what
     the key was made from any more; `unchanged_at_end` does, however long it takes to tell. expert: whom the store is for.
+    `written` is told of every shard of it, with its folder.
     """
 
     splits: Sequence[str]
@@ -52,6 +59,7 @@ class Contents:
     unchanged: Callable[[], None] = lambda: None
     expert: str = ""
     unchanged_at_end: Callable[[], None] = lambda: None
+    written: Written = tell_nobody
 
 
 def lies_in(folder: Path, key: StoreKey) -> bool:
@@ -107,6 +115,7 @@ def _write_shards(building: Path, split: str, contents: Contents, done: int, rec
         contents.unchanged()  # a shard made from what came later would be taken for one of this key
         records.append(record)
         _note_progress(building, contents, records)
+        contents.written(building, record)
 
     with ThreadPoolExecutor(1) as thread:
         waiting: Future[None] | None = None

@@ -126,6 +126,7 @@ def _draw(work: Work, blocks: Sequence[_Block], missing: Sequence[int], number: 
                 if found is not None:
                     passed = _judge(blocks[index], found)
                     asked, right = asked + passed[0], right + passed[1]
+            work.options.written()
             work.look_for_stop()
 
 

@@ -23,6 +23,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import asked_by_cases
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.kernels.cpu_trials import with_trials
+from expert_cli.pipeline.beginning import begin_run
 from expert_cli.pipeline.ending import finish
 from expert_cli.pipeline.options import RunOptions, require_folders_apart
 from expert_cli.pipeline.pretokenize import DataInputs, resolve_inputs
@@ -32,7 +33,6 @@ from expert_cli.pipeline.rft.rounds import Rounds, make_rounds
 from expert_cli.pipeline.rft.select import RowForm
 from expert_cli.pipeline.rft.work import Work
 from expert_cli.pipeline.run_json import run_facts
-from expert_cli.pipeline.train import begin_run
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.runs.paths import RunPaths

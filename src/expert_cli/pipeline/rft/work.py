@@ -107,7 +107,10 @@ class Work:
             max_forget=None,
             callbacks=(*self.options.callbacks, HandStopDown(self.run.output, run.output)),
         )
-        plan = replace(self.plan, run=replace(run, rft=None), decided=self._decided(is_first=is_first))
+        store_url = run.store_url if is_first else ""  # nobody puts the stores of rounds anywhere
+        plan = replace(
+            self.plan, run=replace(run, rft=None, store_url=store_url), decided=self._decided(is_first=is_first)
+        )
         done = train_here(plan, self.machine, self.report, options, self.job, RunLog(), self.begun_with)
         free_memory(run)
         return done

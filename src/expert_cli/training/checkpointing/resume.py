@@ -23,6 +23,7 @@ from expert_cli.training.checkpointing.serialization import capture_rng, load_op
 from expert_cli.training.state import Position, TrainingState
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.files import parse_json, write_bytes
+from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import plural
 
@@ -54,6 +55,7 @@ def find_checkpoint(
     else:
         path = Path(wanted)
         if not path.is_dir():
+            require_folder(wanted)
             raise InputError(f"--resume {wanted}: is not a folder", 'name a folder checkpoint-N, or write "auto"')
     parts = checkpoint.read(path)
     require_goes_on(path, parts.identity, identity, drift, report)

@@ -13,8 +13,10 @@ from datasets import Dataset
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.store.files import read_fingerprint
+from expert_cli.errors import InputError
 from expert_cli.hardware.machine import inspect
 from expert_cli.utils.files import write_sealed
+from expert_cli.utils.paths import cache_folder, stores_of_url
 from tests.dataset_world import KEY, OTHER, expert, listed, made, store
 
 
@@ -44,6 +46,21 @@ def test_a_store_is_found_where_training_puts_it(world: Path, name: str, written
     home = store(run.store)
     (row,) = [row for row in listed(world, lambda _: KEY).values() if row.path == home]
     assert (row.status, row.experts) == ("fresh", (name,))
+
+
+def test_stores_at_a_url_have_a_folder_of_this_machine(world: Path) -> None:
+    path = expert(world, "one", {"path": "org/rows"}, pretokenized_cache="s3://bucket/stores/")
+    run = make_plan(path, inspect(), Overrides()).run
+    assert run.store_url == "s3://bucket/stores/"
+    assert run.store == stores_of_url("s3://bucket/stores") != stores_of_url("s3://other/stores")
+    assert run.store.is_relative_to(cache_folder())
+    path = expert(world, "one", {"path": "org/rows"}, pretokenized_cache=(world / "project" / "here").as_uri())
+    run = make_plan(path, inspect(), Overrides()).run
+    assert (run.store, run.store_url) == (world / "project" / "here", "")
+    for written, error in (("ftp://host/a", "ftp:// is not read"), ("file:///etc/x", "outside the project root")):
+        path = expert(world, "one", {"path": "org/rows"}, pretokenized_cache=written)
+        with pytest.raises(InputError, match=error):
+            make_plan(path, inspect(), Overrides())
 
 
 def test_a_base_model_may_have_a_folder_of_its_own(world: Path) -> None:
