@@ -158,7 +158,7 @@ def read_start(place: Path | StoredFolder, most: int = -1) -> bytes:
 
 def names_in(folder: StoredFolder) -> list[str]:
     """Return the names of all objects below a folder, "/" between parts. Raises InputError: there are none."""
-    names = [name for name in folder.list() if name and not name.endswith("/")]
+    names = list(folder.list())
     if not names:
         raise InputError(f"{folder}: no object has this name, and none lies below it", "Correct the URL.")
     return names

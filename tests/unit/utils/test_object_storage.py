@@ -156,3 +156,13 @@ def test_an_object_that_is_replaced_while_it_is_read_is_named(bucket: str) -> No
 
 def test_a_token_in_a_url_is_not_shown() -> None:
     assert str(StoredFolder("hf://datasets/hf_abcdefghijabcdefghijabcdefghij1234/a")) == "hf://datasets/***/a"
+
+
+def test_errors_of_the_hubs_own_client_are_told() -> None:
+    from huggingface_hub.utils import get_session
+
+    with (
+        pytest.raises(EnvironmentProblem, match="hf://datasets/a/b: cannot read: "),
+        storage_errors("hf://datasets/a/b"),
+    ):
+        get_session().get("http://127.0.0.1:1/")
