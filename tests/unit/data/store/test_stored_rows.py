@@ -149,7 +149,7 @@ def at(url: str, dataset: Any, key: str = "") -> Any:
 def filled(store: Path) -> dict[str, bytes]:
     """The shards of the only store in a folder, and what is told of them, places without their folders."""
     files = {name.partition("/")[2]: content for name, content in contents(store).items()}
-    files["stats.json"] = re.sub(rb'"[^"]*[/\\]([^"/\\]+:\d+)"', rb'"\1"', files["stats.json"])
+    files["stats.json"] = re.sub(rb'"[^"]*[/\\]([^"/\\]+:(?:row )?\d+)"', rb'"\1"', files["stats.json"])
     return {name: content for name, content in files.items() if name.endswith(".arrow") or name == "stats.json"}
 
 
