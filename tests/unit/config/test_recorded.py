@@ -57,6 +57,7 @@ LATER = {
     *Task.model_fields,
     "revision",
     "chat_template",
+    "store_url",
 }
 """Names of keys that came later."""
 SETTINGS = ("model", "adapter", "optim", "loader", "compute")
