@@ -15,13 +15,12 @@ import os
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.bench_parts import write_manifest
+from benchmarks.bench_parts import pretokenize_command, write_manifest
 from benchmarks.bench_tokenize import texts
 
 ASKED = 600
@@ -85,19 +84,10 @@ def write_cases(path: Path, questions: list[str]) -> None:
 def build(manifest: Path, store: Path) -> tuple[float, int]:
     """Build the store anew; return the seconds, and how many cases were found in its rows."""
     shutil.rmtree(store, ignore_errors=True)
-    command = [
-        sys.executable,
-        "-m",
-        "expert_cli",
-        "pretokenize",
-        "-m",
-        str(manifest),
-        "--output",
-        str(store),
-        "--quiet",
-    ]
     started = time.monotonic()
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        pretokenize_command(manifest, store), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True
+    )
     seconds = time.monotonic() - started
     (stats,) = store.glob("[0-9a-f]*/stats.json")
     overlap = json.loads(stats.read_text(encoding="utf-8"))["train"]["overlap"].get("cases", {"same": 0, "near": 0})

@@ -84,21 +84,17 @@ def write_manifest(folder: Path) -> Path:
     return path
 
 
+def pretokenize_command(manifest: Path, store: Path) -> list[str]:
+    """Return the command that builds a manifest's store in a folder and says nothing."""
+    command = [sys.executable, "-m", "expert_cli", "pretokenize"]
+    return [*command, "-m", str(manifest), "--output", str(store), "--quiet"]
+
+
 def build(
     way: str, manifest: Path, store: Path, parts: int, at_once: int
 ) -> tuple[float, list[tuple[str, float, float]]]:
     """Build the store in one way; return the seconds, and of each step its seconds and the largest process's peak in MB."""
-    command = [
-        sys.executable,
-        "-m",
-        "expert_cli",
-        "pretokenize",
-        "-m",
-        str(manifest),
-        "--output",
-        str(store),
-        "--quiet",
-    ]
+    command = pretokenize_command(manifest, store)
     steps: list[tuple[str, list[list[str]]]] = {
         "one": [("build", [command])],
         "ray": [("build", [[*command, "--ray", "local"]])],

@@ -9,10 +9,22 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from expert_cli.data.rows import scan
+from expert_cli.data.store import parts
+from expert_cli.data.tokenize import stream
 from tests import manifests
 
 Rows = list[dict[str, Any]]
+
+
+def cut_small(patch: pytest.MonkeyPatch) -> None:
+    """Let files of a few kB be many pieces, and a piece several chunks."""
+    patch.setattr(scan, "PIECE_BYTES", 1500)
+    patch.setattr(stream, "PIECE_BYTES", 1500)
+    patch.setattr(stream, "CHUNK_CHARACTERS", 250)
+    patch.setattr(parts, "POLL_S", 0.01)
 
 
 def pairs(count: int, start: int = 0) -> Rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -198,7 +197,7 @@ def _run(
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine
-    from expert_cli.utils.object_storage import StoredFolder, is_url, without_file_scheme
+    from expert_cli.utils.object_storage import StoredFolder, place_of
     from expert_cli.utils.paths import folder_name, stores_of_url
     from expert_cli.utils.process_setup import prepare_process
 
@@ -211,11 +210,11 @@ def _run(
     if output is None:
         return run
     below = folder_name(run.expert) if own_folder else ""
-    if is_url(output):
-        url = StoredFolder(str(output)).url_of(below).rstrip("/")
+    place = place_of(output)
+    if isinstance(place, str):
+        url = StoredFolder(place).url_of(below)
         return replace(run, store=stores_of_url(url), store_url=url)
-    folder = Path(without_file_scheme(os.fspath(output)))
-    return replace(run, store=(folder / below).resolve(), store_url="")
+    return replace(run, store=(place / below).resolve(), store_url="")
 
 
 def _refuse_at_url(run: RunConfig, *options: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -40,17 +39,15 @@ def _overrides(asked: Mapping[str, Any]) -> Overrides:
 
 def _place(output: FilePath | None) -> Path | str | None:
     """Return where a run is kept: a folder, or as text a URL. Raises InputError for one that no run can be kept at."""
-    from expert_cli.utils.object_storage import is_url, without_file_scheme
+    from expert_cli.utils.object_storage import place_of
 
-    if output is None or not is_url(output):
-        return None if output is None else Path(without_file_scheme(os.fspath(output)))
-    url = os.fspath(output).rstrip("/")
-    if url.startswith("hf://") and not url.startswith("hf://buckets/"):
+    place = None if output is None else place_of(output)
+    if isinstance(place, str) and place.startswith("hf://") and not place.startswith("hf://buckets/"):
         raise InputError(
-            f"--output {url}: the hub makes a commit of every file that is written to a repository",
+            f"--output {place}: the hub makes a commit of every file that is written to a repository",
             "give a bucket: hf://buckets/NAME/BUCKET/FOLDER, s3:// or gs://",
         )
-    return url
+    return place
 
 
 @disk_errors()

@@ -63,6 +63,12 @@ def without_file_scheme(written: str) -> str:
     return url2pathname(written.removeprefix("file://")) if written.startswith("file://") else written
 
 
+def place_of(written: str | os.PathLike[str]) -> Path | str:
+    """Return where something is kept: a folder, or as text a URL in storage, without a slash behind it. Raises InputError."""
+    name = os.fspath(written)
+    return name.rstrip("/") if is_url(name) else Path(without_file_scheme(name))
+
+
 @dataclass(frozen=True)
 class ObjectInfo:
     """What storage tells of an object: its bytes, and the version that its content goes by (S3: the ETag)."""

@@ -12,14 +12,22 @@ import pytest
 from filelock import FileLock
 
 import expert_cli
-from expert_cli.data.rows import scan
-from expert_cli.data.store import part_build, parts
+from expert_cli.data.store import part_build
 from expert_cli.data.store.parts import Part
-from expert_cli.data.tokenize import stream
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.reporter import NullReporter, Said
 from tests import tiny
-from tests.store_rows import WAYS, contents, lines, pairs, project, write_lines, write_validation, write_weights
+from tests.store_rows import (
+    WAYS,
+    contents,
+    cut_small,
+    lines,
+    pairs,
+    project,
+    write_lines,
+    write_validation,
+    write_weights,
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +37,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "PIECE_BYTES", 1500)
-    monkeypatch.setattr(stream, "PIECE_BYTES", 1500)
-    monkeypatch.setattr(stream, "CHUNK_CHARACTERS", 250)
-    monkeypatch.setattr(parts, "POLL_S", 0.01)
+    cut_small(monkeypatch)
 
 
 def noted(patch: pytest.MonkeyPatch, name: str, dies_at: int = 0) -> list[Any]:

@@ -21,10 +21,9 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 import expert_cli
-from expert_cli.data.rows import scan, selection
-from expert_cli.data.store import part_build, parts, token_store
+from expert_cli.data.rows import selection
+from expert_cli.data.store import part_build, token_store
 from expert_cli.data.store.files import write_shard
-from expert_cli.data.tokenize import stream
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.rows_manifest import write_manifest_of_rows
@@ -32,7 +31,7 @@ from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.object_storage import S3Server
-from tests.store_rows import WAYS, Rows, contents, lines, pairs, project
+from tests.store_rows import WAYS, Rows, contents, cut_small, lines, pairs, project
 
 pytestmark = pytest.mark.usefixtures("bucket")
 
@@ -44,10 +43,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "PIECE_BYTES", 1500)
-    monkeypatch.setattr(stream, "PIECE_BYTES", 1500)
-    monkeypatch.setattr(stream, "CHUNK_CHARACTERS", 250)
-    monkeypatch.setattr(parts, "POLL_S", 0.01)
+    cut_small(monkeypatch)
 
 
 def text_of(rows: Rows) -> bytes:
