@@ -37,7 +37,7 @@ class DataRows:
 
     @property
     def files(self) -> list[Path]:
-        return self.located.files()
+        return [file for file in self.located.files() if isinstance(file, Path)]
 
 
 def read_training_rows(data: DataConfig, reporter: Reporter) -> DataRows:
