@@ -29,8 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expert_cli.data.packing.order import epoch_order
-from expert_cli.data.packing.plan import PackingPlan, concat, length_table, no_packing, pack, recommend
+from expert_cli.data.packing.plan import PackingPlan, concat, no_packing, pack
 from expert_cli.data.packing.random_fit import pack_randomly
+from expert_cli.data.packing.right_size import length_table, recommend
+from expert_cli.data.store.documents import DocumentLengths
+from expert_cli.utils.length_histogram import LengthHistogram
 
 MEDIANS = (100, 200, 400, 900)
 TRL_DOCUMENTS = 200_000
@@ -97,7 +100,7 @@ def rows_of(name: str, file: Path) -> tuple[NDArray[np.int64], list[dict[str, st
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     if documents is None or len(documents) != len(rows):
         raise SystemExit(f"{file}: rows were left out, keys would not fit")
-    return np.asarray(documents.lengths, np.int64), rows
+    return documents.lengths_of(np.arange(len(rows))), rows
 
 
 def template(answer: str) -> str:
@@ -155,11 +158,9 @@ def main() -> None:
         if has_trl:
             bench_trl(lengths[:TRL_DOCUMENTS], options.capacity)
     lengths = lengths_of(options.documents, MEDIANS[-1], 1 << 20)
-    prompts = lengths // 2
-    print(f"right_size {median_seconds(partial(length_table, lengths, options.capacity))[0]:.2f} s")
-    print(
-        f"recommend {median_seconds(partial(recommend, lengths, prompts, lengths - prompts, options.capacity))[0]:.2f} s"
-    )
+    counted, documents = LengthHistogram.of(lengths), DocumentLengths(lengths, lengths // 2, lengths - lengths // 2)
+    print(f"right_size {median_seconds(partial(length_table, counted, options.capacity))[0]:.2f} s")
+    print(f"recommend {median_seconds(partial(recommend, counted, [documents], options.capacity))[0]:.2f} s")
     print(f"epoch_order {median_seconds(lambda: epoch_order(options.documents, 42, 0))[0]:.2f} s")
     print("| set | capacity | fill, best fit | fill, random | likeness, best fit: share, against chance | random |")
     print("|---|---|---|---|---|---|")

@@ -95,7 +95,7 @@ def _length(found: RowsManifest) -> str:
     counted = f"by the tokenizer of {name}"
     if lengths.by == "estimate":
         counted = f"estimated from the text: the tokenizer of {name} is not on this machine"
-    half, most, longest = lengths.at(50), lengths.at(99), lengths.at(100)
+    half, most, longest = map(lengths.tokens.percentile, (50, 99, 100))
     return f"{half:,} tokens at half of the documents, {most:,} at 99 %, {longest:,} at most, {counted}"
 
 

@@ -13,7 +13,7 @@ from expert_cli.config.init_adapter import init_origin, require_same_base
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.plan import LengthRow, length_table, recommend
+from expert_cli.data.packing.right_size import LengthRow, length_table, recommend
 from expert_cli.data.places import DataFile
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.sources.data_rows import input_column, locate_data
@@ -253,8 +253,7 @@ def describe(run: RunConfig, store: TokenStore) -> StoreReport:
     documents = store.training()
     present = run.data.max_seq_length
     packs = PackedDataset(documents, present, run.loader.packing, run.loader.overflow, run.seed).packs
-    recommended = recommend(documents.lengths, documents.prompt_lengths, documents.trained_lengths, present)
+    lengths = documents.histogram()
+    recommended = recommend(lengths, documents.measured(), present)
     packing = LengthRow(present, packs.count(0), packs.fill(), *(packs.left_out or (0, 0)))
-    return StoreReport(
-        run.expert, store, packing, tuple(length_table(documents.lengths, present, recommended)), recommended
-    )
+    return StoreReport(run.expert, store, packing, tuple(length_table(lengths, present, recommended)), recommended)

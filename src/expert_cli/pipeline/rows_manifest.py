@@ -8,30 +8,31 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import SourceSpec
 from expert_cli.config.source_names import missing, parse_source
 from expert_cli.config.validate import named_weights, needless_int4
-from expert_cli.data.packing.plan import LengthRow, length_table, recommend
+from expert_cli.data.packing.right_size import LengthRow, length_table, recommend
 from expert_cli.data.rows.columnar import RowReport
 from expert_cli.data.rows.kinds import kind_of
 from expert_cli.data.rows.selected import RowSelection, batches
 from expert_cli.data.rows.selection import select_rows
 from expert_cli.data.sources.data_rows import locate_data
+from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.starter import SMOLLM2
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.utils.files import write_text
+from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 LARGE_BASE = "Qwen/Qwen3-0.6B"
@@ -57,17 +58,19 @@ Counted = Literal["tokenizer", "estimate"]
 
 @dataclass(frozen=True)
 class Lengths:
-    """Tokens of every document that trains, int64 [documents]; `trained` of them. by: what counted them."""
+    """How long the documents are that train. recommended: a row length that cuts next to nothing. by: what counted them."""
 
-    tokens: NDArray[np.int64]
-    prompts: NDArray[np.int64]
-    trained: NDArray[np.int64]
+    tokens: LengthHistogram
+    recommended: int
     by: Counted
     reason: str = ""
 
-    def at(self, percent: float) -> int:
-        """Return the length that so many percent of the documents do not exceed."""
-        return int(np.percentile(self.tokens, percent, method="higher"))
+    @classmethod
+    def of(
+        cls, tokens: LengthHistogram, documents: Iterable[DocumentLengths], by: Counted, reason: str = ""
+    ) -> Lengths:
+        """Return what is told of documents that are looked at some at a time."""
+        return cls(tokens, recommend(tokens, documents, 1 << 24), by, reason)
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ class RowsManifest:
 
     def as_json(self) -> dict[str, Any]:
         """Return what `init --from --json` prints of it."""
-        lengths = self.lengths
+        lengths, at = self.lengths, self.lengths.tokens.percentile
         return {
             "manifest": str(self.manifest),
             "rows": self.rows,
@@ -113,7 +116,7 @@ class RowsManifest:
                 "not_read": self.report.unread(),
                 "read": self.report.read,
                 "good": self.good,
-                "length": {"p50": lengths.at(50), "p99": lengths.at(99), "max": lengths.at(100), "by": lengths.by},
+                "length": {"p50": at(50), "p99": at(99), "max": at(100), "by": lengths.by},
                 "max_seq_length": self.size.max_seq_length,
                 "truncated_rows": self.size.truncated_rows,
                 "epochs": self.config["epochs"],
@@ -240,7 +243,7 @@ def _lengths(plan: Plan, selection: RowSelection, report: Reporter) -> Lengths:
     except EnvironmentProblem as problem:
         return _estimated(selection, problem.message)
     documents = store_for(run, inputs, report).training()
-    return Lengths(documents.lengths, documents.prompt_lengths, documents.trained_lengths, "tokenizer")
+    return Lengths.of(documents.histogram(), documents.measured(), "tokenizer")
 
 
 def _estimated(selection: RowSelection, reason: str) -> Lengths:
@@ -253,13 +256,13 @@ def _estimated(selection: RowSelection, reason: str) -> Lengths:
             answer = round(len(rows.answer(row).encode("utf-8", "replace")) / BYTES_PER_TOKEN)
             trained.append(min(max(answer, 1), tokens[-1]))
     sizes, answers = np.array(tokens, np.int64), np.array(trained, np.int64)
-    return Lengths(sizes, sizes - answers, answers, "estimate", reason)
+    documents = DocumentLengths(sizes, sizes - answers, answers)
+    return Lengths.of(LengthHistogram.of(sizes), [documents], "estimate", reason)
 
 
 def settings_for(lengths: Lengths, base: str, *, evaluates: bool) -> tuple[dict[str, Any], LengthRow, int]:
     """Return `training.config`, what its row length comes to, and about how many steps it makes."""
-    wanted = recommend(lengths.tokens, lengths.prompts, lengths.trained, 1 << 24)
-    capacity = min(wanted, LONGEST)
+    capacity = min(lengths.recommended, LONGEST)
     size = next(row for row in length_table(lengths.tokens, capacity) if row.max_seq_length == capacity)
     rows, packs = len(lengths.tokens), size.sequences
     epochs = next((passes for below, passes in PASSES if rows < below), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,15 @@ class LengthHistogram:
     def of(cls, lengths: NDArray[np.integer[Any]]) -> LengthHistogram:
         """Count lengths."""
         return cls(np.bincount(lengths, minlength=1))
+
+    @classmethod
+    def of_all(cls, parts: Iterable[NDArray[np.integer[Any]]]) -> LengthHistogram:
+        """Count lengths that are at hand part by part."""
+        return sum(map(cls.of, parts), cls(np.zeros(1, np.int64)))
+
+    def __len__(self) -> int:
+        """Return how many have a length."""
+        return int(self.counts.sum())
 
     def __add__(self, other: LengthHistogram) -> LengthHistogram:
         """Return the histogram of both together."""
@@ -45,7 +55,24 @@ class LengthHistogram:
     @property
     def mean(self) -> float:
         """Tokens of one, on average; 0 where there are none."""
-        return self.tokens / max(1, int(self.counts.sum()))
+        return self.tokens / max(1, len(self))
+
+    def beyond(self, length: int) -> tuple[int, int]:
+        """Return how many are longer, and by how many tokens in all."""
+        longer = self.counts[length + 1 :]
+        return int(longer.sum()), int((longer * np.arange(1, len(longer) + 1)).sum())
+
+    def percentile(self, percent: float) -> int:
+        """Return the length that so many percent do not exceed, one that some have. Raises IndexError where none have any."""
+        # The place as numpy's method "higher" finds it: number i of n, from 0, is at i / (n - 1).
+        place = np.ceil(percent / 100 * (len(self) - 1))
+        return int(np.flatnonzero(np.cumsum(self.counts) > place)[0])
+
+    def binned(self, bins: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return how many lie in each of so many bins of equal width between the ends, and the bins' edges."""
+        lengths = np.flatnonzero(self.counts)
+        counts, edges = np.histogram(lengths, bins, weights=self.counts[lengths])
+        return counts.astype(np.int64), edges
 
     def largest(self, count: int) -> list[int]:
         """Return the `count` largest lengths, or all, descending."""

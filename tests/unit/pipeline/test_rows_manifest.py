@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.manifest.starter import SMOLLM2
 from expert_cli.pipeline.rows_manifest import Lengths, manifest_text, settings_for
+from expert_cli.utils.length_histogram import LengthHistogram
 
 CASES: dict[str, tuple[int, int, dict[str, Any], int]] = {
     # documents, tokens of each; the settings that they come to, steps in all
@@ -26,10 +28,15 @@ CASES: dict[str, tuple[int, int, dict[str, Any], int]] = {
 }
 
 
+def lengths_of(documents: int, tokens: int) -> Lengths:
+    sizes = np.full(documents, tokens, np.int64)
+    half = DocumentLengths(sizes, sizes // 2, sizes - sizes // 2)
+    return Lengths.of(LengthHistogram.of(sizes), [half], "tokenizer")
+
+
 @pytest.mark.parametrize(("documents", "tokens", "settings", "steps"), CASES.values(), ids=CASES.keys())
 def test_what_rows_come_to(documents: int, tokens: int, settings: dict[str, Any], steps: int) -> None:
-    sizes = np.full(documents, tokens, np.int64)
-    lengths = Lengths(sizes, sizes // 2, sizes - sizes // 2, "tokenizer")
+    lengths = lengths_of(documents, tokens)
     found, size, planned = settings_for(lengths, "org/some-3B", evaluates=False)
     assert (found, planned) == (settings, steps)
     assert size.max_seq_length == settings["max_seq_length"]
@@ -37,16 +44,13 @@ def test_what_rows_come_to(documents: int, tokens: int, settings: dict[str, Any]
 
 
 def test_a_small_model_learns_faster_and_what_is_held_back_judges() -> None:
-    sizes = np.full(1_000, 100, np.int64)
-    lengths = Lengths(sizes, sizes // 2, sizes // 2, "estimate")
+    lengths = lengths_of(1_000, 100)
     small = settings_for(lengths, str(SMOLLM2["name"]), evaluates=True)[0]
     assert (small["learning_rate"], small["eval_strategy"], small["load_best_model_at_end"]) == (1e-3, "epoch", True)
     large = settings_for(lengths, "Qwen/Qwen3-0.6B", evaluates=False)[0]
     assert {"learning_rate", "eval_strategy", "load_best_model_at_end"}.isdisjoint(large)
-    once = Lengths(*(np.full(50_000, size, np.int64) for size in (100, 50, 50)), "estimate")
-    assert "load_best_model_at_end" not in settings_for(once, "org/some-3B", evaluates=True)[0], (
-        "one pass has no best one"
-    )
+    once = settings_for(lengths_of(50_000, 100), "org/some-3B", evaluates=True)[0]
+    assert "load_best_model_at_end" not in once, "one pass has no best one"
 
 
 def test_the_text_of_a_manifest_is_short() -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,9 +22,6 @@ from expert_cli.errors import ExpertError
 
 Lengths = NDArray[np.integer[Any]]
 Ints = NDArray[np.int64]
-
-SIZES = (512, 768, 1024, 1536, 2048, 4096)
-_MOST_CUT = 0.001
 
 
 class Pieces(NamedTuple):
@@ -120,55 +116,17 @@ def no_packing(lengths: Lengths, capacity: int) -> PackingPlan:
     return PackingPlan(np.arange(len(sizes)), np.zeros_like(sizes), sizes, np.arange(len(sizes) + 1), capacity)
 
 
-@dataclass(frozen=True)
-class LengthRow:
-    """What a `max_seq_length` would mean: packs, how full, documents shortened and by how many tokens in all."""
-
-    max_seq_length: int
-    sequences: int
-    fill: float
-    truncated_rows: int
-    truncated_tokens: int
-
-
-def length_table(lengths: Lengths, *others: int) -> list[LengthRow]:
-    """Return a row for each of `SIZES` and of the `others`, ascending; long documents truncated."""
-    sizes = checked(lengths, None)
-    rows = []
-    for capacity in sorted({*SIZES, *others}):
-        short = np.minimum(sizes, capacity)
-        _, packs = _best_fit(np.bincount(short, minlength=1).tolist(), capacity)
-        fill = share(int(short.sum()), packs * capacity)
-        rows.append(LengthRow(capacity, packs, fill, int((sizes > capacity).sum()), int((sizes - short).sum())))
-    return rows
-
-
-def recommend(lengths: Lengths, prompt_lengths: Lengths, trained_lengths: Lengths, present: int) -> int:
-    """Return the smallest of `SIZES`, powers of two above them and `present` that truncates less than 0.1 % of tokens.
-
-    Less than 0.1 % of the trained tokens, and of all tokens as well: answers may be whole at a size that leaves nothing of
-    their prompts. `trained_lengths` = trained tokens of a document; where fewer than follow the prompt (several turns),
-    its share of them is taken as cut.
-    """
-    sizes, prompts = np.asarray(lengths, np.int64), np.asarray(prompt_lengths, np.int64)
-    share = np.asarray(trained_lengths, np.int64) / np.maximum(sizes - prompts, 1)
-    most, most_trained = _MOST_CUT * sizes.sum(), _MOST_CUT * np.sum(trained_lengths)
-
-    def keeps(capacity: int) -> bool:
-        tokens = np.maximum(sizes - capacity, 0).sum()
-        trained = (answer_cut(sizes, prompts, capacity) * share).sum()
-        return bool(not tokens or (tokens < most and trained < most_trained))
-
-    usual = next(filter(keeps, chain(SIZES, (SIZES[-1] << n for n in count(1)))))
-    return present if present < usual and keeps(present) else usual
-
-
 def checked(lengths: Lengths, capacity: int | None) -> Ints:
     """Return lengths as int64. Raises ExpertError where one is below 1 or above `capacity` (None: any length goes)."""
     sizes = np.asarray(lengths, np.int64)
     if len(sizes) and (sizes.min() < 1 or (capacity is not None and sizes.max() > capacity)):
         raise ExpertError(f"lengths {sizes.min()} to {sizes.max()} do not go into packs of {capacity or 'any length'}")
     return sizes
+
+
+def packs_of(counts: Sequence[int], capacity: int) -> int:
+    """Return how many packs `pack` makes where counts[n] documents have n tokens."""
+    return _best_fit(counts, capacity)[1]
 
 
 def _best_fit(counts: Sequence[int], capacity: int) -> tuple[list[tuple[int, int, int]], int]:
@@ -222,14 +180,6 @@ def stable_order(keys: Ints) -> Ints:
     for shift in range(16, int(keys.max(initial=0)).bit_length(), 16):
         order = order[np.argsort((keys[order] >> shift).astype(np.uint16), kind="stable")]
     return order
-
-
-def answer_cut(sizes: Ints, prompts: Ints, capacity: int) -> Ints:
-    """Return how many tokens of each answer `dataset.truncate_middle` cuts or leaves untrained after the seam."""
-    keep = np.maximum(np.minimum(prompts, capacity // 4), prompts - (sizes - capacity))
-    rest = capacity - keep
-    cut = sizes - prompts - rest
-    return np.where(cut > 0, cut + (rest > 2), 0)
 
 
 def share(part: int, whole: int) -> float:

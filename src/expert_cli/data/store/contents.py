@@ -163,25 +163,21 @@ class StoreBuild:
 def split_stats(
     documents: Documents, report: RowReport | None, rows: int, encoder: str, forms: Mapping[str, int]
 ) -> dict[str, Any]:
-    lengths = documents.lengths
+    lengths = documents.histogram()
     trained = documents.trained_tokens()
     if not trained:
         raise InputError("no document has a trained token", "check that the response column is mapped and not empty")
-    percentiles = np.percentile(lengths, PERCENTILES, method="higher")
-    counts, edges = np.histogram(lengths, bins=12)
+    counts, edges = lengths.binned(12)
     dropped = {**report.dropped, **report.filtered} if report else {}
     if rows > len(documents):
         dropped["no trained token"] = rows - len(documents)
     return {
         "rows": len(lengths),
-        "tokens": int(lengths.sum()),
+        "tokens": lengths.tokens,
         "trained_tokens": trained,
         "dropped": dropped,
         "filtered": report.filters() if report else {},
-        "length": {
-            **{f"p{p}": int(v) for p, v in zip(PERCENTILES, percentiles, strict=True)},
-            "max": int(lengths.max()),
-        },
+        "length": {**{f"p{p}": lengths.percentile(p) for p in PERCENTILES}, "max": lengths.longest},
         "histogram": {"counts": counts.tolist(), "edges": [round(float(edge), 1) for edge in edges]},
         "mapping": report.mapping if report else "",
         "ignored": report.unread() if report else [],

@@ -10,10 +10,10 @@ lengths.json, train/lengths.npy    how documents share packs is decided without 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from expert_cli.data.saved import STATE
-from expert_cli.data.store.documents import Documents, DocumentsOfShard, documents_of_file
+from expert_cli.data.store.documents import DocumentLengths, Documents, DocumentsOfShard, documents_of_file
 from expert_cli.data.store.files import ShardRecord, file_hashes
 from expert_cli.data.store.stored import (
     LENGTHS,
@@ -33,6 +33,7 @@ from expert_cli.data.store.stored import (
 )
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.files import read_sealed, sha256_of, write_sealed
+from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import size_text
@@ -236,20 +237,14 @@ class StoredDocuments(Documents):
         """Return the tokens before the first trained one of some documents, int64 [numbers]."""
         return np.asarray(self._lengths[1, numbers], np.int64)
 
-    @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of every document, int64 [documents]."""
-        return np.asarray(self._lengths[0], np.int64)
+    def measured(self) -> Iterator[DocumentLengths]:
+        """Yield the lengths of all documents, as many at once as a shard has; no shard is read."""
+        for start, stop in pairwise(self.first.tolist()):
+            yield DocumentLengths(*self._lengths[:, start:stop].astype(np.int64))
 
-    @cached_property
-    def prompt_lengths(self) -> NDArray[np.int64]:
-        """Tokens before the first trained one, int64 [documents]."""
-        return np.asarray(self._lengths[1], np.int64)
-
-    @cached_property
-    def trained_lengths(self) -> NDArray[np.int64]:
-        """Trained tokens, int64 [documents]."""
-        return np.asarray(self._lengths[2], np.int64)
+    def histogram(self) -> LengthHistogram:
+        """Return how many documents have which length."""
+        return LengthHistogram.of_all(lengths.tokens for lengths in self.measured())
 
     def _shard(self, at: int) -> DocumentsOfShard:
         opened = self._opened.get(at)

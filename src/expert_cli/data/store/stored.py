@@ -180,10 +180,13 @@ class StoreWriter:
 
 def write_lengths(path: Path, documents: Documents) -> dict[str, Any]:
     """Write the lengths of documents as `StoredDocuments` reads them; return what is recorded of the file."""
-    rows = [documents.lengths, documents.prompt_lengths, documents.trained_lengths]
     with beside(path) as unfinished:
-        with unfinished.open("wb") as file:
-            np.save(file, np.stack(rows).astype(np.int32), allow_pickle=False)
+        rows = np.lib.format.open_memmap(unfinished, "w+", np.int32, (3, len(documents)))
+        done = 0
+        for lengths in documents.measured():
+            rows[:, done : (done := done + len(lengths.tokens))] = lengths
+        rows.flush()
+        del rows
         entry = {"bytes": unfinished.stat().st_size, "sha256": sha256_of(unfinished)}
         unfinished.replace(path)
     return entry

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from expert_cli.data.packing.dataset import truncate_middle
 from expert_cli.data.packing.overflow import apply_overflow, left_out, pieces_of
-from expert_cli.data.packing.plan import answer_cut, concat, pack
+from expert_cli.data.packing.plan import concat, pack
+from expert_cli.data.packing.right_size import answer_cut
+from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow
 from tests.packs import Lengths
@@ -76,7 +78,7 @@ def test_truncation_counts_what_shorten_cuts(capacity: int) -> None:
         short, still_trained = truncate_middle(ids, trained, capacity)
         fitted = apply_overflow(numbers(len(ids)), numbers(prompt), capacity, "truncate")
         assert fitted.lengths.tolist() == [len(short)]
-        cut = answer_cut(numbers(len(ids)), numbers(prompt), capacity)
+        cut = answer_cut(DocumentLengths(numbers(len(ids)), numbers(prompt), numbers(answer)), capacity)
         assert cut.tolist() == [trained.sum() - still_trained.sum()], (prompt, answer)
 
 

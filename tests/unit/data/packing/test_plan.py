@@ -13,18 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.overflow import apply_overflow, left_out
 from expert_cli.data.packing.plan import (
-    SIZES,
     PackingPlan,
     concat,
-    length_table,
     no_packing,
     pack,
-    recommend,
 )
 from expert_cli.errors import ExpertError
-from tests.packs import Lengths
 
 
 def numbers(*values: int) -> NDArray[np.int64]:
@@ -150,92 +145,6 @@ def test_concat_keeps_every_token_in_order(lengths: list[int], capacity: int) ->
 def test_single_gives_every_document_its_own_pack() -> None:
     packs = no_packing(numbers(3, 1), 4)
     assert (contents(packs), packs.fill()) == ([[(0, 0, 3)], [(1, 0, 1)]], 0.5)
-
-
-def test_right_size_shows_what_each_capacity_means() -> None:
-    rows = length_table(numbers(*[300] * 4, 1000, 5000), 600)
-    assert [row.max_seq_length for row in rows] == [512, 600, 768, 1024, 1536, 2048, 4096]
-    assert (rows[0].sequences, rows[0].fill) == (6, (4 * 300 + 2 * 512) / (6 * 512))
-    assert (rows[1].sequences, rows[1].fill) == (4, 1.0)
-    assert [(row.truncated_rows, row.truncated_tokens) for row in rows] == [
-        (2, 488 + 4488),
-        (2, 400 + 4400),
-        (2, 232 + 4232),
-        (1, 3976),
-        (1, 3464),
-        (1, 2952),
-        (1, 904),
-    ]
-
-
-def test_right_size_counts_the_packs_that_packing_makes() -> None:
-    lengths = np.random.default_rng(1).lognormal(6, 1, 5000).astype(int) + 1
-    for row in length_table(lengths, 2048):
-        fitted = apply_overflow(lengths, lengths // 2, row.max_seq_length, "truncate")
-        packs = pack(fitted.lengths, row.max_seq_length)
-        assert (row.sequences, row.fill) == (len(packs), packs.fill())
-        assert (row.truncated_rows, row.truncated_tokens) == left_out(
-            Lengths(lengths), range(len(lengths)), row.max_seq_length, "truncate", 1000
-        )
-
-
-@pytest.mark.parametrize(
-    ("lengths", "prompts", "size"),
-    [
-        ((512, 100), (0, 0), 512),
-        ((513, 100), (0, 0), 768),
-        ((513, *[500] * 10), (0,) * 11, 512),
-        ((4096, 9), (4000, 2), 4096),
-        ((4097, 9), (0, 2), 4096),
-        ((5000, 9), (0, 2), 8192),
-        ((40_000, 9), (39_990, 2), 65_536),
-        ((520, *[512] * 9), (519, *[511] * 9), 768),
-        ((513, *[512] * 9), (0, *[511] * 9), 768),
-    ],
-    ids=[
-        "fits 512",
-        "one token too long of 613",
-        "one token and a seam of 5513",
-        "fits 4096",
-        "one token too long of 4106",
-        "beyond the table",
-        "answers whole, prompts gone",
-        "a few tokens of the prompts",
-        "few tokens, but of the answers",
-    ],
-)
-def test_recommended_size_cuts_next_to_nothing(lengths: tuple[int, ...], prompts: tuple[int, ...], size: int) -> None:
-    assert recommend(numbers(*lengths), numbers(*prompts), numbers(*lengths) - numbers(*prompts), SIZES[0]) == size
-
-
-@pytest.mark.parametrize(
-    ("longest", "present", "size"),
-    [
-        (300, 384, 384),
-        (384, 384, 384),
-        (385, 384, 512),
-        (600, 700, 700),
-        (600, 800, 768),
-        (5000, 6000, 6000),
-        (9, 8, 512),
-    ],
-)
-def test_the_present_length_is_recommended_where_it_is_the_smallest_that_cuts_nothing(
-    longest: int, present: int, size: int
-) -> None:
-    lengths = numbers(longest, 9)
-    assert recommend(lengths, numbers(0, 2), lengths - numbers(0, 2), present) == size
-
-
-def test_the_recommended_size_is_the_first_row_of_the_table_that_cuts_nothing() -> None:
-    lengths = numbers(5000, 300)
-    size = recommend(lengths, numbers(0, 2), lengths - numbers(0, 2), 384)
-    rows = length_table(lengths, 384, size)
-    assert [row.max_seq_length for row in rows if not row.truncated_tokens] == [size] == [8192]
-
-
-def test_sizes_are_looked_at_in_ascending_order() -> None:
-    assert list(SIZES) == sorted(SIZES)
 
 
 @pytest.mark.parametrize("module", ["plan", "order"])

@@ -26,7 +26,6 @@ def test_lengths_are_those_of_the_numbers(tmp_path: Path, numbers: list[int]) ->
 def test_where_documents_begin_is_read_from_the_file_and_not_copied(tmp_path: Path) -> None:
     documents = Documents(make(tmp_path) / "train")
     assert {(part.starts.dtype, part.starts.flags.owndata) for part in documents._parts} == {(np.dtype("int32"), False)}
-    assert "lengths" not in vars(documents)
 
 
 def test_a_row_without_a_token_is_no_document(tmp_path: Path) -> None:
@@ -35,6 +34,8 @@ def test_a_row_without_a_token_is_no_document(tmp_path: Path) -> None:
     datasets.Dataset.from_dict({"input_ids": ids, "labels": labels}).save_to_disk(str(tmp_path / "rows"))
     documents = Documents(tmp_path / "rows")
     assert (len(documents), documents.empty) == (3, 4)
-    assert documents.lengths.tolist() == documents.lengths_of(np.arange(3)).tolist() == [2, 4, 1]
-    assert documents.prompt_lengths.tolist() == documents.prompt_lengths_of(np.arange(3)).tolist() == [1, 3, 1]
+    (measured,) = documents.measured()
+    assert measured.tokens.tolist() == documents.lengths_of(np.arange(3)).tolist() == [2, 4, 1]
+    assert measured.prompts.tolist() == documents.prompt_lengths_of(np.arange(3)).tolist() == [1, 3, 1]
+    assert measured.trained.tolist() == [1, 1, 0]
     assert [documents.document(number)[0].tolist() for number in range(3)] == [[1, 2], [3, 4, 5, 6], [7]]

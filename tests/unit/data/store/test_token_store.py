@@ -69,12 +69,14 @@ def contents(home: Path) -> dict[str, bytes]:
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     home = make(tmp_path)
     documents = Documents(home / "train")
-    assert documents.lengths.tolist() == [3, 2, 4, *[2] * 20]
     ids, trained = documents.document(2)
     assert ids.tolist() == [6, 7, 8, 9]
     assert trained.tolist() == [False, True, True, True]
-    assert documents.prompt_lengths.tolist() == [1] * 23
-    assert documents.trained_lengths.tolist() == [2, 1, 3, *[1] * 20]
+    tokens, prompts, trained_tokens = map(np.concatenate, zip(*documents.measured(), strict=True))
+    assert tokens.tolist() == [3, 2, 4, *[2] * 20]
+    assert prompts.tolist() == [1] * 23
+    assert trained_tokens.tolist() == [2, 1, 3, *[1] * 20]
+    assert documents.histogram().counts.tolist() == [0, 0, 21, 1, 1]
     assert documents.id_range() == (1, 11)
     assert home.name == KEY.sha256[:12]
 

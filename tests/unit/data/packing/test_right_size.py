@@ -1,0 +1,122 @@
+"""What is told of other row lengths is what packing by them would make; what is recommended cuts next to nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from expert_cli.data.packing.overflow import apply_overflow, left_out
+from expert_cli.data.packing.plan import pack
+from expert_cli.data.packing.right_size import SIZES, LengthRow, recommend
+from expert_cli.data.packing.right_size import length_table as table
+from expert_cli.data.store.documents import DocumentLengths
+from expert_cli.utils.length_histogram import LengthHistogram
+from tests.packs import Lengths
+
+
+def numbers(*values: int) -> NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
+def length_table(lengths: NDArray[np.int64], *others: int) -> list[LengthRow]:
+    return table(LengthHistogram.of(lengths), *others)
+
+
+def recommended(lengths: NDArray[np.int64], prompts: NDArray[np.int64], present: int, at_once: int = 1000) -> int:
+    """What is recommended for documents that are looked at so many at once."""
+    documents = DocumentLengths(lengths, prompts, lengths - prompts)
+    parts = [
+        DocumentLengths(*(column[start : start + at_once] for column in documents))
+        for start in range(0, len(lengths), at_once)
+    ]
+    return recommend(LengthHistogram.of(lengths), parts, present)
+
+
+def test_right_size_shows_what_each_capacity_means() -> None:
+    rows = length_table(numbers(*[300] * 4, 1000, 5000), 600)
+    assert [row.max_seq_length for row in rows] == [512, 600, 768, 1024, 1536, 2048, 4096]
+    assert (rows[0].sequences, rows[0].fill) == (6, (4 * 300 + 2 * 512) / (6 * 512))
+    assert (rows[1].sequences, rows[1].fill) == (4, 1.0)
+    assert [(row.truncated_rows, row.truncated_tokens) for row in rows] == [
+        (2, 488 + 4488),
+        (2, 400 + 4400),
+        (2, 232 + 4232),
+        (1, 3976),
+        (1, 3464),
+        (1, 2952),
+        (1, 904),
+    ]
+
+
+def test_right_size_counts_the_packs_that_packing_makes() -> None:
+    lengths = np.random.default_rng(1).lognormal(6, 1, 5000).astype(int) + 1
+    for row in length_table(lengths, 2048):
+        fitted = apply_overflow(lengths, lengths // 2, row.max_seq_length, "truncate")
+        packs = pack(fitted.lengths, row.max_seq_length)
+        assert (row.sequences, row.fill) == (len(packs), packs.fill())
+        assert (row.truncated_rows, row.truncated_tokens) == left_out(
+            Lengths(lengths), range(len(lengths)), row.max_seq_length, "truncate", 1000
+        )
+
+
+@pytest.mark.parametrize(
+    ("lengths", "prompts", "size"),
+    [
+        ((512, 100), (0, 0), 512),
+        ((513, 100), (0, 0), 768),
+        ((513, *[500] * 10), (0,) * 11, 512),
+        ((4096, 9), (4000, 2), 4096),
+        ((4097, 9), (0, 2), 4096),
+        ((5000, 9), (0, 2), 8192),
+        ((40_000, 9), (39_990, 2), 65_536),
+        ((520, *[512] * 9), (519, *[511] * 9), 768),
+        ((513, *[512] * 9), (0, *[511] * 9), 768),
+    ],
+    ids=[
+        "fits 512",
+        "one token too long of 613",
+        "one token and a seam of 5513",
+        "fits 4096",
+        "one token too long of 4106",
+        "beyond the table",
+        "answers whole, prompts gone",
+        "a few tokens of the prompts",
+        "few tokens, but of the answers",
+    ],
+)
+@pytest.mark.parametrize("at_once", [1, 7, 1000])
+def test_recommended_size_cuts_next_to_nothing(
+    lengths: tuple[int, ...], prompts: tuple[int, ...], size: int, at_once: int
+) -> None:
+    assert recommended(numbers(*lengths), numbers(*prompts), SIZES[0], at_once) == size
+
+
+@pytest.mark.parametrize(
+    ("longest", "present", "size"),
+    [
+        (300, 384, 384),
+        (384, 384, 384),
+        (385, 384, 512),
+        (600, 700, 700),
+        (600, 800, 768),
+        (5000, 6000, 6000),
+        (9, 8, 512),
+    ],
+)
+def test_the_present_length_is_recommended_where_it_is_the_smallest_that_cuts_nothing(
+    longest: int, present: int, size: int
+) -> None:
+    lengths = numbers(longest, 9)
+    assert recommended(lengths, numbers(0, 2), present) == size
+
+
+def test_the_recommended_size_is_the_first_row_of_the_table_that_cuts_nothing() -> None:
+    lengths = numbers(5000, 300)
+    size = recommended(lengths, numbers(0, 2), 384)
+    rows = length_table(lengths, 384, size)
+    assert [row.max_seq_length for row in rows if not row.truncated_tokens] == [size] == [8192]
+
+
+def test_sizes_are_looked_at_in_ascending_order() -> None:
+    assert list(SIZES) == sorted(SIZES)
