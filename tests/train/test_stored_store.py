@@ -344,11 +344,9 @@ def test_a_denied_key_is_told_before_anything_is_tokenized(
     assert s3_server.door.requests == []
 
 
-def test_what_needs_a_shared_disk_is_refused(tmp_path: Path, model: Path, stores: str) -> None:
+def test_what_asks_for_a_disk_is_refused(tmp_path: Path, model: Path, stores: str) -> None:
     manifest = project(tmp_path, model, **SMALL_STEPS)
     for ask in (
-        lambda: api.build_part(manifest, "1/2", output=stores),
-        lambda: api.seal_store(manifest, output=stores),
         lambda: api.pretokenize(manifest, output=stores, prune=True),
         lambda: api.pretokenize(manifest, output=stores, verify=True),
     ):

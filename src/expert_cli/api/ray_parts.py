@@ -10,11 +10,9 @@ from typing import Any
 from expert_cli import errors
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.build import TokenStore
-from expert_cli.data.store.inspect import has_stores
 from expert_cli.data.store.parts import Part
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
-from expert_cli.pipeline.parts import parts_done, seal
-from expert_cli.pipeline.pretokenize import explain, resolve_inputs, store_for
+from expert_cli.pipeline.parts import parts_done, seal, store_of_parts
 from expert_cli.utils.reporter import Reporter
 
 LOCAL = "local"
@@ -35,10 +33,8 @@ def build_on_ray(
     """
     if not address:
         raise InputError("--ray needs an address", "Write --ray auto, --ray local, or the address of a cluster.")
-    if has_stores(run.store):
-        inputs = resolve_inputs(run, report)
-        if explain(run, inputs).state.state == "hit":
-            return store_for(run, inputs, report)
+    if store := store_of_parts(run, report):
+        return store
     ray = _connected(address)
     try:
         parts = max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -86,7 +82,7 @@ def _wait(ray: Any, tasks: list[Any], run: RunConfig, report: Reporter) -> None:
     with report.progress("tokenizing on ray", None, "pieces") as bar:
         while open_:
             done, open_ = ray.wait(open_, num_returns=1, timeout=_POLL_S)
-            bar.update(parts_done(run.store), f"{len(tasks) - len(open_)} of {len(tasks)} parts")
+            bar.update(parts_done(run), f"{len(tasks) - len(open_)} of {len(tasks)} parts")
             for one in done:
                 _result(ray, one, Part(tasks.index(one) + 1, len(tasks)))
 

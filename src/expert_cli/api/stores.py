@@ -62,7 +62,7 @@ def pretokenize(
     from expert_cli.data.store.prune import prune as remove_others
 
     run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
-    refused = {"--ray": ray is not None, "--prune": prune, "--verify": verify}
+    refused = {"--prune": prune, "--verify": verify}
     _refuse_at_url(run, *(option for option, asked in refused.items() if asked))
     built = None
     if ray is not None:
@@ -102,7 +102,6 @@ def build_part(
 
     one = Part.parse(part)
     run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
-    _refuse_at_url(run, "--part")
     from expert_cli.pipeline.parts import build_store_part
 
     return build_store_part(run, one, reporter)
@@ -126,7 +125,6 @@ def seal_store(
     damaged is an IntegrityError.
     """
     run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
-    _refuse_at_url(run, "--seal")
     from expert_cli.pipeline.parts import seal
     from expert_cli.pipeline.pretokenize import describe
 
@@ -171,7 +169,11 @@ def _built_on_ray(
     full = {
         name: str(Path(given).resolve()) if given and Path(given).exists() else given for name, given in names.items()
     }
-    options = {**full, "output": run.store if output is not None else None, "offline": run.data.offline}
+    options = {
+        **full,
+        "output": (run.store_url or run.store) if output is not None else None,
+        "offline": run.data.offline,
+    }
     return build_on_ray(run, Path(manifest).resolve(), options, address, reporter)
 
 

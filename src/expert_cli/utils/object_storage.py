@@ -158,6 +158,11 @@ class StoredFolder:
         with self._errors(name, "write") as (system, path):
             system.put_file(str(source), path, callback=_callback(advance))
 
+    def copy(self, source: StoredFolder, named: str, name: str) -> None:
+        """Write an object that is a copy of another in the same storage; its bytes stay there."""
+        with self._errors(name, "write") as (system, path):
+            system.cp_file(_file_system(source.url_of(named))[1], path)
+
     def write(self, name: str, data: bytes) -> None:
         """Write bytes as a whole object."""
         with self._errors(name, "write") as (system, path):

@@ -6,7 +6,7 @@ import gc
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,17 +15,14 @@ from typing import Any
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.rows.cache import Unchanged
 from expert_cli.data.rows.kinds import kind_named
-from expert_cli.data.store.contents import StoreBuild, split_stats
+from expert_cli.data.store.contents import Counted, StoreBuild, split_stats
 from expert_cli.data.store.copies import Copies
 from expert_cli.data.store.documents import Documents, data_files
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.inspect import StoreState, has_stores, inspect_store, left_unread, read_stats, store_kind
 from expert_cli.data.store.key import StoreInputs, StoreKey
-from expert_cli.data.store.part_build import PartBuild
-from expert_cli.data.store.parts import Part, SharedWork
 from expert_cli.data.store.token_store import Contents, Written, build, tell_nobody
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.reporter import Reporter
 
 
@@ -120,60 +117,17 @@ def tokenize(  # noqa: PLR0913  what a build is asked, each by its name
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
     build_ = begun or StoreBuild(data, inputs, report)
     contents = Contents(
-        build_.splits, build_.shards, build_.stats, files.require, expert, files.require_everywhere, written
+        build_.splits,
+        build_.shards,
+        lambda building: build_.stats(lambda split: Counted.of(Documents(building / split))),
+        files.require,
+        expert,
+        files.require_everywhere,
+        written,
     )
     home = build(folder, key, contents, inputs.hashes, report, force=force or state.state == "stale")
     status = "built" if state.state == "missing" else "rebuilt"
     return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())
-
-
-def build_part(data: DataConfig, inputs: StoreInputs, shared: SharedWork, report: Reporter) -> dict[str, int]:
-    """Build one part of a store, and of what all parts need what nobody has done yet; return what the part holds, in numbers.
-
-    Raises InputError (rows that cannot be used, files that change while they are read), EnvironmentProblem (disk).
-    """
-    files = Unchanged(inputs.located.files())
-    with disk_errors(f"cannot write parts of the token store in {shared.folder}", "pretokenize --output DIR"):
-        built = PartBuild(data, inputs, shared, report).run()
-    files.require_everywhere()
-    shards = [shard for one in built for shard in one["shards"]]
-    return {
-        "pieces": len(built),
-        "shards": len(shards),
-        **{of: sum(s[of] for s in shards) for of in ("rows", "tokens")},
-    }
-
-
-def seal_parts(
-    data: DataConfig, inputs: StoreInputs, shared: SharedWork, folder: Path, report: Reporter, *, expert: str = ""
-) -> TokenStore:
-    """Return the store that the parts make. Raises IntegrityError: one is missing, or not as it was written."""
-    started = time.monotonic()
-    files = Unchanged(inputs.located.files())
-    parts = PartBuild(data, inputs, shared, report)
-    lacks, lacking = parts.missing()
-    if lacks:
-        raise IntegrityError(*_missing(shared, lacks, lacking))
-    with report.progress("hashing the sources", None):
-        key, state = store_state(data, inputs, folder)
-    contents = Contents(parts.build.splits, parts.shards, parts.stats, files.require, expert, files.require_everywhere)
-    home = build(folder, key, contents, inputs.hashes, report)
-    shared.seal(key.sha256)
-    return TokenStore(home, "built", state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())
-
-
-def _missing(shared: SharedWork, lacks: str, lacking: Sequence[Part]) -> tuple[str, str]:
-    """What to say of parts that are not there, and what to do."""
-    do = "pretokenize --part i/N for every i up to N, with the same manifest and options"
-    told = f"{shared.folder.parent}: there are no parts of this token store"
-    if shared.folder.is_dir():
-        which = f"part {', '.join(map(str, lacking))} of the token store is not whole: " if lacking else ""
-        told = f"{shared.folder}: {which}{lacks}"
-    if others := shared.others():
-        told += f"; the parts in {others[0]} are of another: {'; '.join(others[1:])}"
-    if lacking:
-        do = ", ".join(f"pretokenize --part {part}" for part in lacking)
-    return told, f"Run {do}; then seal again."
 
 
 def foreign_store(folder: Path) -> Path | None:
@@ -211,5 +165,5 @@ def adopt_foreign_store(home: Path, key: StoreKey, vocab_size: int) -> TokenStor
             message = f"{documents.folder}: ids run from {smallest} to {largest}, the tokenizer has {vocab_size}"
             hint = "it was made with another tokenizer; leave --trust-store out to build a store"
             raise IntegrityError(message, hint)
-        stats[split] = split_stats(documents, None, len(documents) + documents.empty, "another program", {})
+        stats[split] = split_stats(Counted.of(documents), None, len(documents) + documents.empty, "another program", {})
     return replace(trusted, stats=stats)

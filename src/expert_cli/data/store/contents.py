@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +26,23 @@ from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.data.tokenize.stream import DocumentStream
 from expert_cli.errors import InputError
+from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
 
 PERCENTILES = (50, 90, 95, 99)
+
+
+class Counted(NamedTuple):
+    """How long the documents of a split are, and how many of their tokens are trained."""
+
+    lengths: LengthHistogram
+    trained: int
+
+    @classmethod
+    def of(cls, documents: Documents) -> Counted:
+        """Count documents, shard by shard."""
+        return cls(documents.histogram(), documents.trained_tokens())
 
 
 class StoreBuild:
@@ -138,8 +150,8 @@ class StoreBuild:
         self.encoder.encode(self.template.documents(rows))
         return self.encoder.engine.engine.name
 
-    def stats(self, building: Path) -> dict[str, Any]:
-        """Return the store's statistics, measured on what was written."""
+    def stats(self, counted: Callable[[Split], Counted]) -> dict[str, Any]:
+        """Return the store's statistics; counted: what was written of a split."""
         if self.template.thought:
             self.report.warning(
                 "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
@@ -147,9 +159,7 @@ class StoreBuild:
             )
         reports = {"train": self.selection.train_report, "validation": self.selection.validation_report}
         stats: dict[str, Any] = {
-            split: split_stats(
-                Documents(building / split), reports[split], self.rows(split), self.engine(), self.forms[split]
-            )
+            split: split_stats(counted(split), reports[split], self.rows(split), self.engine(), self.forms[split])
             for split in sorted(self.splits)
         }
         stats["train"]["overlap"] = {of: overlap.as_json() for of, overlap in self.overlaps.items() if overlap.added}
@@ -161,16 +171,16 @@ class StoreBuild:
 
 
 def split_stats(
-    documents: Documents, report: RowReport | None, rows: int, encoder: str, forms: Mapping[str, int]
+    counted: Counted, report: RowReport | None, rows: int, encoder: str, forms: Mapping[str, int]
 ) -> dict[str, Any]:
-    lengths = documents.histogram()
-    trained = documents.trained_tokens()
+    """Return the statistics of a split. rows: those that were taken. Raises InputError: nothing of it is trained."""
+    lengths, trained = counted
     if not trained:
         raise InputError("no document has a trained token", "check that the response column is mapped and not empty")
     counts, edges = lengths.binned(12)
     dropped = {**report.dropped, **report.filtered} if report else {}
-    if rows > len(documents):
-        dropped["no trained token"] = rows - len(documents)
+    if rows > len(lengths):
+        dropped["no trained token"] = rows - len(lengths)
     return {
         "rows": len(lengths),
         "tokens": lengths.tokens,

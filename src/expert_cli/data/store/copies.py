@@ -179,7 +179,8 @@ class Copies:
             self.fetch_all(split)
             state, name = f"{split}/{STATE}", lengths_name(split)
             self._fetch(state, self.files[state]["sha256"])
-            entries[name] = write_lengths(self.folder / name, Documents(self.folder / split))
+            documents = Documents(self.folder / split)
+            entries[name] = write_lengths(self.folder / name, len(documents), documents.measured())
         write_sealed(self.folder / LENGTHS, {"files": entries})
 
     def _lock(self, shard: ShardRecord) -> FileLock:

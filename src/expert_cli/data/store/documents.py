@@ -102,7 +102,7 @@ class Documents:
 
     def measured(self) -> Iterator[DocumentLengths]:
         """Yield the lengths of all documents, shard by shard: each mask is read."""
-        return map(_measured, self._parts)
+        return (measured(part.starts, part.mask()) for part in self._parts)
 
     def histogram(self) -> LengthHistogram:
         """Return how many documents have which length."""
@@ -182,11 +182,12 @@ def _values(array: Any) -> NDArray[Any]:
     return np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
 
 
-def _measured(part: DocumentsOfShard) -> DocumentLengths:
-    begins, stops = part.starts[:-1].astype(np.int64), part.starts[1:].astype(np.int64)
-    trained = np.flatnonzero(part.mask())
+def measured(starts: NDArray[np.integer[Any]], mask: NDArray[np.bool_]) -> DocumentLengths:
+    """Measure documents that lie end to end; starts: [documents + 1]; mask: whether each token is trained."""
+    begins, stops = starts[:-1].astype(np.int64), starts[1:].astype(np.int64)
+    trained = np.flatnonzero(mask)
     first, beyond = np.searchsorted(trained, begins), np.searchsorted(trained, stops)
-    prompts = np.minimum(np.append(trained, len(part.ids))[first], stops) - begins
+    prompts = np.minimum(np.append(trained, len(mask))[first], stops) - begins
     return DocumentLengths(stops - begins, prompts, beyond - first)
 
 

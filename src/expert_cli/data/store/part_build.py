@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, partial
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -28,19 +28,23 @@ from expert_cli.data.rows.as_json import (
     selection_of,
 )
 from expert_cli.data.rows.asked import Asked
+from expert_cli.data.rows.cache import Unchanged
 from expert_cli.data.rows.look import Held, Judge, PieceLook, scan_pieces
 from expert_cli.data.rows.overlap import MOST_HELD_OUT, Overlap
 from expert_cli.data.rows.scan import SourcePieces, cut_source, lines_of
 from expert_cli.data.rows.selected import Reading, RowSelection, Split
-from expert_cli.data.store.contents import StoreBuild
+from expert_cli.data.store.contents import Counted, StoreBuild
+from expert_cli.data.store.documents import DocumentLengths, measured
 from expert_cli.data.store.files import FinishedShard, ShardRecord, write_shard
 from expert_cli.data.store.key import StoreInputs
 from expert_cli.data.store.parts import Given, Part, SharedWork
 from expert_cli.data.tokenize.stream import read_together
-from expert_cli.errors import IntegrityError
+from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.reporter import Reporter, Said
 
 CUT, SELECTION = "cut", "selection"
+_LENGTHS = "lengths"
 
 
 class PartBuild:
@@ -140,8 +144,10 @@ class PartBuild:
         ends = np.cumsum([int(reading.taken.sum()) for reading in readings])
         counts, done = np.zeros(len(readings), np.int64), 0
         shards: list[ShardRecord] = []
+        lengths = [np.empty((3, 0), np.int64)]
         for at, chunk in enumerate(stream.encoded([readings])):
             shards.append(write_shard(self.shared.folder, f"{split}/{number:06d}-{at:03d}.arrow", chunk))
+            lengths.append(np.stack(measured(chunk.offsets, chunk.trained)))
             counts += np.bincount(np.searchsorted(ends, done + chunk.kept, "right"), minlength=len(ends))
             done += chunk.rows
             stream.refuse_foreign(rows)
@@ -155,11 +161,12 @@ class PartBuild:
             "found": [found.found() for found in self.build.found],
             "asked": overlaps["validation"].added,
         }
+        arrays = {_LENGTHS: np.concatenate(lengths, axis=1).astype(np.int32)}
         if split == "train":
-            return told, {}
+            return told, arrays
         held = overlaps["validation"].asked
         asked = json.dumps([held.questions, held.inputs, held.places]).encode()
-        return told, {"asked": np.frombuffer(asked, np.uint8)}
+        return told, {**arrays, "asked": np.frombuffer(asked, np.uint8)}
 
     @cached_property
     def _overlaps(self) -> dict[str, Overlap]:
@@ -190,23 +197,29 @@ class PartBuild:
                 return told.format(len(open_), len(names)), lacking
         return "", []
 
-    def shards(self, split: Split, skip: int) -> Iterator[FinishedShard]:
-        """Yield the shards of a split from number `skip` on. Raises IntegrityError: one is not as it was written."""
-        number = 0
+    def records(self, split: Split) -> Iterator[ShardRecord]:
+        """Yield the shards of a split, as they were written. Raises IntegrityError: one is not there so any more."""
         for name in self.names(split):
-            for told in self.shared.told(name)["shards"]:
-                record = ShardRecord(**told)
-                path = self.shared.folder / record.file
-                if number >= skip:
-                    if not path.is_file() or path.stat().st_size != record.bytes:
-                        raise IntegrityError(
-                            f"{path}: is not what was written",
-                            f"Delete {self.shared.folder / name}.json; run the parts again, then seal.",
-                        )
-                    yield FinishedShard(path, record)
-                number += 1
+            records = [ShardRecord(**told) for told in self.shared.told(name)["shards"]]
+            for lost in self.shared.shards_lost(records):
+                raise self.shared.lost(lost, name)
+            yield from records
 
-    def stats(self, building: Path) -> dict[str, Any]:
+    def shards(self, split: Split, skip: int) -> Iterator[FinishedShard]:
+        """Yield the shards of a split in a folder from number `skip` on. Raises IntegrityError as `records` does."""
+        for record in islice(self.records(split), skip, None):
+            yield FinishedShard(self.shared.folder / record.file, record)
+
+    def lengths(self, split: Split) -> Iterator[DocumentLengths]:
+        """Yield the lengths of all documents of a split, as many at once as a task encoded."""
+        for name in self.names(split):
+            yield DocumentLengths(*self.shared.result(name)[1][_LENGTHS].astype(np.int64))
+
+    def _counted(self, split: Split) -> Counted:
+        trained = sum(int(some.trained.sum()) for some in self.lengths(split))
+        return Counted(LengthHistogram.of_all(some.tokens for some in self.lengths(split)), trained)
+
+    def stats(self) -> dict[str, Any]:
         """Return the store's statistics, of what all parts counted, and tell what the one told that selected the rows."""
         self.said.repeat(self.shared.told(SELECTION)["said"])
         build = self.build
@@ -223,4 +236,21 @@ class PartBuild:
                     overlap.extend(overlap.with_found(found))
             if split == "validation" and len(counts) > 1:
                 build.by_source[split] = counts
-        return build.stats(building)
+        return build.stats(self._counted)
+
+
+def build_part(data: DataConfig, inputs: StoreInputs, shared: SharedWork, report: Reporter) -> dict[str, int]:
+    """Build one part of a store, and of what all parts need what nobody has done yet; return what the part holds, in numbers.
+
+    Raises InputError (rows that cannot be used, files that change while they are read), EnvironmentProblem (disk).
+    """
+    files = Unchanged(inputs.located.files())
+    with disk_errors(f"cannot write parts of the token store in {shared.place()}", "pretokenize --output DIR"):
+        built = PartBuild(data, inputs, shared, report).run()
+    files.require_everywhere()
+    shards = [shard for one in built for shard in one["shards"]]
+    return {
+        "pieces": len(built),
+        "shards": len(shards),
+        **{of: sum(s[of] for s in shards) for of in ("rows", "tokens")},
+    }

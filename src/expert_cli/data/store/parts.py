@@ -24,6 +24,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from expert_cli.data.rows.as_json import Arrays
+from expert_cli.data.store.files import ShardRecord
 from expert_cli.data.store.inspect import PARTS, recorded_key
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError, IntegrityError
@@ -74,9 +75,17 @@ def is_worked_on(folder: Path) -> bool:
 def parts_about(folder: Path) -> tuple[str, str] | None:
     """Return the expert that a folder's parts are for, and the key of what they became or ""; None for what are no parts."""
     try:
-        told = parse_json((folder / ABOUT).read_bytes())
+        return read_about((folder / ABOUT).read_bytes())
+    except OSError:
+        return None
+
+
+def read_about(written: bytes) -> tuple[str, str] | None:
+    """Return what parts say of themselves, as `parts_about` does."""
+    try:
+        told = parse_json(written)
         return (str(told["expert"]), str(told.get("sealed", ""))) if isinstance(told["plan"], dict) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -88,34 +97,65 @@ Given = tuple[Mapping[str, Any], Arrays]
 class SharedWork:
     """The folder in which some processes build one store.
 
-    plan: what it is made of; work of another plan is not taken. part: which tasks this process does first.
+    store: the folder of stores. plan: what this one is made of; work of another plan is not taken. part: which tasks this
+    process does first.
     """
 
-    folder: Path
+    store: Path
     plan: StoreKey
     part: Part
     report: Reporter
 
-    @classmethod
-    def beside(cls, store: Path, plan: StoreKey, part: Part, report: Reporter) -> SharedWork:
-        """Return the folder of a plan where its stores lie."""
-        return cls(store / f"{PARTS}{plan.sha256[:12]}", plan, part, report)
+    @property
+    def name(self) -> str:
+        """The name of the plan's folder."""
+        return f"{PARTS}{self.plan.sha256[:12]}"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the plan."""
+        return self.store / self.name
+
+    def place(self, name: str = "") -> str:
+        """Return where the parts lie, or a file of them, as it is told."""
+        return str(self.folder / name)
+
+    @property
+    def above(self) -> str:
+        """Where the stores lie, as it is told."""
+        return str(self.store)
 
     def open(self, expert: str) -> None:
-        """Make the folder, unless it is there; once the store that its parts became is gone, they are built again."""
-        _, sealed = parts_about(self.folder) or ("", "no parts")
+        """Begin, unless that was done; once the store that the parts became is gone, they are built again."""
+        _, sealed = self.about() or ("", "no parts")
         if sealed:
-            write_json(self.folder / ABOUT, {"expert": expert, "plan": dict(self.plan.parts)})
+            self.write_about({"expert": expert, "plan": dict(self.plan.parts)})
+
+    def about(self) -> tuple[str, str] | None:
+        """Return the expert that the parts are for, and the key of what they became or ""; None where there are none."""
+        return parts_about(self.folder)
+
+    def write_about(self, told: Mapping[str, Any]) -> None:
+        """Note what the parts are of, and what they have become."""
+        write_json(self.folder / ABOUT, told)
 
     def sealed(self) -> str:
         """Return the key of the store that the parts have become, "" while they are none, or where it is gone."""
-        _, key = parts_about(self.folder) or ("", "")
-        return key if key and recorded_key(self.folder.parent / key[:12])[0] == key else ""
+        _, key = self.about() or ("", "")
+        return key if key and self.has_store(key) else ""
+
+    def has_store(self, key: str) -> bool:
+        """Whether the store of a key lies beside the parts."""
+        return recorded_key(self.store / key[:12])[0] == key
 
     def seal(self, key: str) -> None:
         """Note what the parts have become, and remove what they were made of."""
-        about = parse_json((self.folder / ABOUT).read_bytes())
-        write_json(self.folder / ABOUT, {**about, "sealed": key})
+        expert, _ = self.about() or ("", "")
+        self.write_about({"expert": expert, "plan": dict(self.plan.parts), "sealed": key})
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove what tasks gave."""
         for path in self.folder.iterdir():
             if path.name != ABOUT:
                 with suppress(OSError):  # another process may look at it just now
@@ -123,9 +163,10 @@ class SharedWork:
 
     def is_done(self, name: str) -> bool:
         """Whether a task is done; not if what is there is of another plan or task, or damaged."""
-        return self._recorded(name) is not None
+        return self.recorded(name) is not None
 
-    def _recorded(self, name: str) -> dict[str, Any] | None:
+    def recorded(self, name: str) -> dict[str, Any] | None:
+        """Return the record of a task, None if it is not done."""
         try:
             told = read_sealed(self.folder / f"{name}.json")
         except (OSError, ValueError):
@@ -135,15 +176,17 @@ class SharedWork:
     def result(self, name: str) -> Given:
         """Return what a task gave. Raises IntegrityError: it is not there, or not as it was written."""
         path = self.folder / f"{name}.npz"
-        recorded = self._recorded(name)
+        recorded = self.recorded(name)
         if recorded is None or not path.is_file() or sha256_of(path) != recorded["sha256"]:
-            raise IntegrityError(
-                f"{path}: is not what was written",
-                f"Delete {path.with_suffix('.json')}; run the parts again, then seal.",
-            )
+            raise self.lost(f"{name}.npz", name)
         with np.load(path) as found:
             arrays = dict(found)
         return parse_json(arrays.pop(_TOLD).tobytes()), arrays
+
+    def lost(self, file: str, name: str) -> IntegrityError:
+        """Return the error of a file of a task that is not as it was written."""
+        again = f"Delete {self.place(f'{name}.json')}; run the parts again, then seal."
+        return IntegrityError(f"{self.place(file)}: is not what was written", again)
 
     def told(self, name: str) -> Mapping[str, Any]:
         """Return what a task told, as `result` does."""
@@ -155,7 +198,7 @@ class SharedWork:
         A task that another process does is waited for, and done here where that process dies. do: does the task of a number.
         """
         own = self.part.own(len(names))
-        order = [*own, *(number for number in range(len(names)) if number not in own)] if all_of else [*own]
+        order = [*own, *range(own.stop, len(names)), *range(own.start)] if all_of else [*own]
         open_ = [number for number in order if not self.is_done(names[number])]
         with self.report.progress(title, len(order), "tasks") as bar:
             while open_:
@@ -194,12 +237,16 @@ class SharedWork:
             beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)
-        about = {"plan": self.plan.sha256, "name": name, "part": str(self.part)}
-        write_sealed(self.folder / f"{name}.json", {**about, "sha256": sha256_of(path)})
+        about = {"plan": self.plan.sha256, "name": name, "part": str(self.part), "sha256": sha256_of(path)}
+        self.share_out(name, about, [shard["file"] for shard in told.get("shards", ())])
+        write_sealed(self.folder / f"{name}.json", about)
+
+    def share_out(self, name: str, about: Mapping[str, Any], shards: Sequence[str]) -> None:
+        """Let others have what a task gave, with the shards that it wrote: who shares this folder has it."""
 
     def parts_of(self, names: Sequence[str]) -> list[Part]:
         """Return the parts that have tasks that are not done, as the others of `names` tell how many parts there are."""
-        told = [self._recorded(name) for name in names]
+        told = [self.recorded(name) for name in names]
         counts = {Part.parse(one["part"]).count for one in told if one}
         if len(counts) != 1:
             return []
@@ -209,8 +256,13 @@ class SharedWork:
 
     def others(self) -> list[str]:
         """Return what is different in the newest parts of another plan beside these; nothing where there are none."""
-        found = sorted(self.folder.parent.glob(f"{PARTS}*/{ABOUT}"), key=lambda path: path.stat().st_mtime)
+        found = sorted(self.store.glob(f"{PARTS}*/{ABOUT}"), key=lambda path: path.stat().st_mtime)
         for path in reversed([path for path in found if path.parent != self.folder]):
             with suppress(OSError, ValueError, KeyError, TypeError):
                 return [f"{path.parent}", *self.plan.changes(parse_json(path.read_bytes())["plan"])]
         return []
+
+    def shards_lost(self, shards: Sequence[ShardRecord]) -> list[str]:
+        """Return those of some shards that are not there as they were written, by their sizes."""
+        paths = [(shard, self.folder / shard.file) for shard in shards]
+        return [shard.file for shard, path in paths if not path.is_file() or path.stat().st_size != shard.bytes]

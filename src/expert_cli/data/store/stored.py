@@ -15,21 +15,22 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from expert_cli.data.store.documents import Documents
+from expert_cli.data.store.documents import DocumentLengths, Documents
 from expert_cli.data.store.files import (
     FINGERPRINT,
     FORMAT,
     STATS,
     ShardRecord,
     names_outside,
+    read_fingerprint,
     verify_store,
 )
 from expert_cli.data.store.key import StoreKey
@@ -116,13 +117,32 @@ class StoreWriter:
         """Put a shard that was written. Raises EnvironmentProblem, InputError as `StoredFolder` does."""
         self._put(building / record.file, record.file, record.bytes, record.sha256)
 
+    def copy(self, source: StoredFolder, shards: Sequence[tuple[str, ShardRecord]]) -> None:
+        """Put shards that lie in the same storage: the name of each in `source`, and what it is in the store."""
+
+        def one(shard: tuple[str, ShardRecord]) -> None:
+            named, record = shard
+            self._send(record.file, record.bytes, record.sha256, partial(self.folder.copy, source, named, record.file))
+
+        _ = self._there
+        with self.report.progress("copying shards", len(shards)) as bar, ThreadPoolExecutor(AT_ONCE) as threads:
+            for done, _none in enumerate(threads.map(one, shards), 1):
+                bar.update(done)
+
     def seal(self, home: Path) -> None:
         """Put what is left of a whole store, see that all is there, and put the fingerprint.
 
         Raises IntegrityError: an object is not what was put.
         """
-        fingerprint = verify_store(home, sha256=None)
-        files = fingerprint["files"]
+        verify_store(home, sha256=None)
+        documents = [Documents(home / split) for split in ("train", "validation") if (home / split).is_dir()]
+        self.seal_with(home, {of.folder.name: (len(of), of.measured()) for of in documents})
+        self.report.info(f"store     put into {self.folder}; a copy stays in {home}")
+
+    def seal_with(self, home: Path, lengths: Mapping[str, tuple[int, Iterable[DocumentLengths]]]) -> None:
+        """Do that for a store of which `home` has what was not copied. lengths: by split how many documents, and how long."""
+        fingerprint = read_fingerprint(home)
+        files = {name: entry for name, entry in fingerprint["files"].items() if name not in self.put}
         total, done = sum(entry["bytes"] for entry in files.values()), 0
         _ = self._there
         with (
@@ -140,7 +160,7 @@ class StoreWriter:
                     bar.update(done / 1e6)
             finally:
                 threads.shutdown(cancel_futures=True)
-        self._put_lengths(home, fingerprint["key"])
+        self._put_lengths(home, fingerprint["key"], lengths)
         there = self.folder.list()
         for name, info in self.put.items():
             if there.get(name) != info:
@@ -150,26 +170,27 @@ class StoreWriter:
                 )
         self.folder.put(home / FINGERPRINT, FINGERPRINT)
         self.folder.remove(name for name in there if name.startswith(_PUT))
-        self.report.info(f"store     put into {self.folder}; a copy stays in {home}")
 
-    def _put_lengths(self, home: Path, key: str) -> None:
+    def _put_lengths(self, home: Path, key: str, lengths: Mapping[str, tuple[int, Iterable[DocumentLengths]]]) -> None:
         entries = {}
         with tempfile.TemporaryDirectory(dir=home.parent, prefix=".lengths-") as folder:
-            for split in ("train", "validation"):
-                if (home / split).is_dir():
-                    path, name = Path(folder) / f"{split}.npy", lengths_name(split)
-                    entries[name] = entry = write_lengths(path, Documents(home / split))
-                    self._put(path, name, entry["bytes"], entry["sha256"])
+            for split, (count, of_documents) in sorted(lengths.items()):
+                path, name = Path(folder) / f"{split}.npy", lengths_name(split)
+                entries[name] = entry = write_lengths(path, count, of_documents)
+                self._put(path, name, entry["bytes"], entry["sha256"])
         self.folder.write(LENGTHS, sealed({"key": key, "files": entries}))
 
     def _put(self, path: Path, name: str, size: int, sha256: str) -> None:
+        self._send(name, size, sha256, partial(self.folder.put, path, name))
+
+    def _send(self, name: str, size: int, sha256: str, send: Callable[[], None]) -> None:
         if name in self.put:
             return
         before = self._there.get(name)
         if before is not None and before.size == size and _note(name, sha256, before) in self._there:
             self.put[name] = before
             return
-        self.folder.put(path, name)
+        send()
         info = self.folder.info(name)
         if info is None or info.size != size:
             told = "is not there" if info is None else f"has {info.size:,} bytes, not {size:,}"
@@ -178,13 +199,13 @@ class StoreWriter:
         self.put[name] = info
 
 
-def write_lengths(path: Path, documents: Documents) -> dict[str, Any]:
-    """Write the lengths of documents as `StoredDocuments` reads them; return what is recorded of the file."""
+def write_lengths(path: Path, count: int, lengths: Iterable[DocumentLengths]) -> dict[str, Any]:
+    """Write the lengths of so many documents as `StoredDocuments` reads them; return what is recorded of the file."""
     with beside(path) as unfinished:
-        rows = np.lib.format.open_memmap(unfinished, "w+", np.int32, (3, len(documents)))
+        rows = np.lib.format.open_memmap(unfinished, "w+", np.int32, (3, count))
         done = 0
-        for lengths in documents.measured():
-            rows[:, done : (done := done + len(lengths.tokens))] = lengths
+        for some in lengths:
+            rows[:, done : (done := done + len(some.tokens))] = some
         rows.flush()
         del rows
         entry = {"bytes": unfinished.stat().st_size, "sha256": sha256_of(unfinished)}

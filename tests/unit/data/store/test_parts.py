@@ -245,7 +245,7 @@ def test_a_part_that_comes_after_the_seal_finds_the_store(tmp_path: Path, model:
     expert_cli.build_part(manifest, "1/1", output=tmp_path / "many")
     sealed = expert_cli.seal_store(manifest, output=tmp_path / "many")
     late = expert_cli.build_part(manifest, "2/3", output=tmp_path / "many")
-    assert (late.status, late.path) == ("hit", sealed.store.home)
+    assert (late.status, late.path) == ("hit", str(sealed.store.home))
     assert expert_cli.seal_store(manifest, output=tmp_path / "many").store.status == "hit"
     shutil.rmtree(sealed.store.home)
     assert expert_cli.build_part(manifest, "1/1", output=tmp_path / "many").status == "built"
@@ -256,7 +256,7 @@ def test_a_store_that_one_process_built_needs_no_parts(tmp_path: Path, model: Pa
     manifest = project(tmp_path, model, write_lines(tmp_path))
     whole = expert_cli.pretokenize(manifest, output=tmp_path / "one").store
     part = expert_cli.build_part(manifest, "1/2", output=tmp_path / "one")
-    assert (part.status, part.path) == ("hit", whole.home)
+    assert (part.status, part.path) == ("hit", str(whole.home))
     assert expert_cli.seal_store(manifest, output=tmp_path / "one").store.status == "hit"
     lines(tmp_path / "train.jsonl", pairs(151))
     assert expert_cli.build_part(manifest, "1/2", output=tmp_path / "one").status == "built"
