@@ -53,12 +53,12 @@ if sys.argv[1] == "train":
 """
 TORCHRUN = """
 words = sys.argv[1:]
-output = words[words.index("--output") + 1]
+output = words[words.index("--output") + 1].removeprefix("file://")
 ends = int(os.environ["ENDS"])
 if os.environ.get("TOLD", "yes") == "yes":
-    time.sleep(0.01)
     os.makedirs(output, exist_ok=True)
-    json.dump({"exit_code": ends if ends >= 0 else None}, open(output + "/status.json", "w"))
+    told = {"exit_code": ends if ends >= 0 else None, "started": time.time()}
+    json.dump(told, open(output + "/status.json", "w"))
 sys.exit(1 if ends else 0)
 """
 
@@ -196,8 +196,15 @@ def test_a_run_that_said_nothing_is_not_tried_again(cluster: Cluster, ends: int,
     status = Path("weights/qwen3-0-6b/status.json")
     status.parent.mkdir(parents=True)
     status.write_text('{"exit_code": 143}', encoding="utf-8")
-    os.utime(status, (1, 1))
     assert cluster.run(script, ENDS=str(ends), TOLD=told, JOB_COMPLETION_INDEX="0") == code
+
+
+@pytest.mark.parametrize("code", [0, 143, 5])
+def test_the_exit_code_of_a_run_at_a_url_is_that_of_its_status_there(cluster: Cluster, code: int) -> None:
+    (script,) = scripts("kubernetes", written("kubernetes", 1, 2))
+    at_url = script.replace("OUTPUT=weights/qwen3-0-6b", f"OUTPUT=file://{cluster.folder}/runs")
+    for _ in range(2):
+        assert cluster.run(at_url, ENDS=str(code), JOB_COMPLETION_INDEX="0", PYTHONPATH=":".join(sys.path)) == code
 
 
 @pytest.mark.parametrize(("node", "code", "ends"), [("0", 4, 4), ("1", 4, 143), ("1", 0, 0)])
