@@ -15,6 +15,8 @@ from http import HTTPStatus
 from http.client import HTTPConnection
 from typing import Any
 
+from expert_cli.utils.object_storage import StoredFolder
+
 START_S = 60.0
 
 
@@ -143,6 +145,12 @@ class S3Server:
             assert connection.getresponse().status == HTTPStatus.OK
         finally:
             connection.close()
+
+
+def objects(url: str) -> dict[str, bytes]:
+    """Return the content of all that lies below a URL, but in folders whose names begin with a dot."""
+    there = StoredFolder(url)
+    return {name: there.read(name) for name in there.list() if not name.startswith(".")}
 
 
 @contextmanager

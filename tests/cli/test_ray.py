@@ -15,6 +15,7 @@ import expert_cli
 from expert_cli.data.store.inspect import PARTS
 from expert_cli.errors import EnvironmentProblem, InputError
 from tests import manifests, tiny
+from tests.object_storage import objects
 
 pytest.importorskip("ray", reason="Ray has no wheel here")
 
@@ -72,6 +73,15 @@ def test_a_node_that_is_lost_costs_nothing(tmp_path: Path, model: Path, cluster:
     assert 0 < done_then[0] < 30
     assert (built.store.status, contents(built.store.home)) == ("built", expected)
     assert expert_cli.pretokenize(manifest, output=tmp_path / "many", ray=cluster.address).store.status == "hit"
+
+
+def test_nodes_share_nothing_but_the_storage(tmp_path: Path, model: Path, bucket: str, cluster: Any) -> None:
+    manifest = project(tmp_path, model)
+    expert_cli.pretokenize(manifest, output=f"{bucket}/one")
+    built = expert_cli.pretokenize(manifest, output=f"{bucket}/many", ray=cluster.address)
+    assert (built.store.status, objects(f"{bucket}/many")) == ("built", objects(f"{bucket}/one"))
+    again = expert_cli.pretokenize(manifest, output=f"{bucket}/many", ray=cluster.address)
+    assert (again.store.status, again.store.place) == ("hit", built.store.place)
 
 
 def test_a_parts_own_error_is_told(tmp_path: Path, model: Path, cluster: Any) -> None:

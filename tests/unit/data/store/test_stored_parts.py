@@ -14,7 +14,7 @@ from expert_cli.data.store import part_build, stored_parts
 from expert_cli.errors import EnvironmentProblem, IntegrityError
 from expert_cli.utils.object_storage import StoredFolder
 from tests import tiny
-from tests.object_storage import S3Server
+from tests.object_storage import S3Server, objects
 from tests.store_rows import (
     cut_small,
     lines,
@@ -42,12 +42,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
     on("first")
     return on
-
-
-def objects(url: str) -> dict[str, bytes]:
-    """All that lies in a bucket's folder, but what its parts were."""
-    there = StoredFolder(url)
-    return {name: there.read(name) for name in there.list() if not name.startswith(".parts-")}
 
 
 def parts_at(url: str) -> list[str]:
