@@ -4,8 +4,8 @@
 
 Rows are the Python sources of the installed packages, over and over, each row with a number of its own. Every process is
 started anew, with its own tokenizer; the clock runs from the first start to the sealed and verified store, imports included.
-peak_mb: resident memory of the largest process, pages of mapped files included. All ways have to give the same store, file
-for file, or the script fails.
+Memory is that of the largest process: anonymous_mb its own, resident_mb with the pages of mapped files, which the system takes
+back. All ways have to give the same store, file for file, or the script fails.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from benchmarks.bench_tokenize import MODEL, write_rows
+from benchmarks.lib.memory import Peaks, watch
 
 SMALL = 40e6
 """Bytes of rows that are written once and repeated."""
@@ -51,7 +53,10 @@ def main() -> None:
             if expected not in (None, files):
                 sys.exit(f"{way}: another store than before")
             expected = files
-            told = ", ".join(f"{name} {spent:.0f} s, peak_mb {peak:.0f}" for name, spent, peak in steps)
+            told = ", ".join(
+                f"{name} {spent:.0f} s, anonymous_mb {peaks.anonymous:.0f}, resident_mb {peaks.resident:.0f}"
+                for name, spent, peaks in steps
+            )
             print(f"{way}: {seconds:.0f} s, {size / 1e6 / seconds:.1f} MB/s ({told})", flush=True)
             shutil.rmtree(store)
 
@@ -92,8 +97,8 @@ def pretokenize_command(manifest: Path, store: Path) -> list[str]:
 
 def build(
     way: str, manifest: Path, store: Path, parts: int, at_once: int
-) -> tuple[float, list[tuple[str, float, float]]]:
-    """Build the store in one way; return the seconds, and of each step its seconds and the largest process's peak in MB."""
+) -> tuple[float, list[tuple[str, float, Peaks]]]:
+    """Build the store in one way; return the seconds, and of each step its seconds and the largest process's memory."""
     command = pretokenize_command(manifest, store)
     steps: list[tuple[str, list[list[str]]]] = {
         "one": [("build", [command])],
@@ -106,23 +111,20 @@ def build(
     started, spent = time.monotonic(), []
     for name, commands in steps:
         begun = time.monotonic()
-        peak = max(ended(commands, at_once))
-        spent.append((name, time.monotonic() - begun, peak))
+        with ThreadPoolExecutor(at_once) as threads:
+            peaks = [*threads.map(run, commands)]
+        largest = Peaks(*map(max, zip(*peaks, strict=True)))
+        spent.append((name, time.monotonic() - begun, largest))
     return time.monotonic() - started, spent
 
 
-def ended(commands: Sequence[Sequence[str]], at_once: int) -> Iterator[float]:
-    """Run some commands, so many at once, and yield the peak memory of each in MB."""
-    waiting = list(commands)
-    running: set[int] = set()
-    while waiting or running:
-        while waiting and len(running) < at_once:
-            running.add(subprocess.Popen(waiting.pop(0), stdout=subprocess.DEVNULL).pid)
-        pid, status, usage = os.wait4(-1, 0)
-        if status:
-            sys.exit(f"a process ended with {os.waitstatus_to_exitcode(status)}")
-        running.discard(pid)
-        yield usage.ru_maxrss / 1024
+def run(command: Sequence[str]) -> Peaks:
+    """Run a command and return its memory."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        peaks = watch(process)
+    if process.returncode:
+        sys.exit(f"a process ended with {process.returncode}")
+    return peaks
 
 
 def stored(store: Path) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from itertools import cycle
 from pathlib import Path
 
 from benchmarks.bench_tokenize import MODEL, ROW_CHARACTERS, texts
+from benchmarks.lib.memory import watch
 
 
 def main() -> None:
@@ -63,18 +64,6 @@ def build(folder: Path, size: float) -> Path:
         flush=True,
     )
     return Path(row["path"])
-
-
-def watch(process: subprocess.Popen[str]) -> tuple[float, float]:
-    """Return the peaks of a process's own memory and of its resident memory, in MB, once it ends (Linux)."""
-    anonymous = resident = 0.0
-    status = Path(f"/proc/{process.pid}/status")
-    while process.poll() is None:
-        lines = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines() if ":" in line)
-        anonymous = max(anonymous, float(lines.get("RssAnon", "0").split()[0]) / 1024)
-        resident = max(resident, float(lines.get("VmHWM", "0").split()[0]) / 1024)
-        time.sleep(0.02)
-    return anonymous, resident
 
 
 def read(store: Path) -> None:
