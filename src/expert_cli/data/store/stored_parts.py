@@ -28,13 +28,13 @@ from expert_cli.utils.files import parse_json, parse_sealed, remove, sealed, wri
 from expert_cli.utils.object_storage import ObjectInfo, StoredFolder
 
 LOOK_S = 2.0
-"""How old what is known of the storage may be: what another machine has done meanwhile is done twice at worst."""
+"""How old what is known of the storage may be, at least: what another machine has done meanwhile is done twice at worst."""
 
 
 @dataclass
 class _Listed:
     objects: dict[str, ObjectInfo] = field(default_factory=dict)
-    at: float = float("-inf")
+    until: float = float("-inf")
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,11 @@ class StoredWork(SharedWork):
         return [shard.file for shard in shards if shard.file not in there or there[shard.file].size != shard.bytes]
 
     def _objects(self) -> dict[str, ObjectInfo]:
-        if time.monotonic() - self._listed.at > LOOK_S:
-            self._listed.objects, self._listed.at = self.parts.list(), time.monotonic()
+        began = time.monotonic()
+        if began > self._listed.until:
+            self._listed.objects = self.parts.list()
+            ended = time.monotonic()
+            self._listed.until = ended + max(LOOK_S, 10 * (ended - began))  # of many objects a list takes seconds
         return self._listed.objects
 
 
