@@ -391,9 +391,11 @@ def test_four_bit_layers_with_adapters_are_compiled_on_batches_of_one_shape(tmp_
 def test_32768_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(tmp_path: Path) -> None:
     folder = tiny.tiny_model_folder(tmp_path / "long", max_position_embeddings=32768)
     rows = [{"instruction": "abcdefgh " * n, "input": "", "output": "yes"} for n in (500, 6000)]
+    asked = {"instruction": "a", "input": "", "output": "yes"}  # answered before and after, being the shortest
     config = {
         "max_seq_length": 32768,
         "batch_size": 1,
+        "gradient_accumulation_steps": 2,
         "gradient_checkpointing": True,
         "max_steps": 1,
         "packing": False,
@@ -408,7 +410,7 @@ def test_32768_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-            result = train(project(tmp_path / str(n), folder, [row], **config))
+            result = train(project(tmp_path / str(n), folder, [row, asked], **config))
         saved.append(kept // result.document["tokens"]["real"])
     assert result.document["tokens"]["real"] > 24_000
     assert saved[1] == pytest.approx(saved[0], rel=0.05)
