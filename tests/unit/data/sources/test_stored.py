@@ -210,6 +210,7 @@ def test_groups_of_rows_are_read_by_range(bucket: str, s3_server: S3Server, tmp_
     assert gets(s3_server) <= 3, "the footer, and one group of eight"
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.zst", "rows.parquet"])
 def test_a_server_that_goes_while_a_file_is_read_is_told(
     name: str, bucket: str, s3_server: S3Server, tmp_path: Path

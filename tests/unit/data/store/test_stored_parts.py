@@ -206,6 +206,7 @@ def test_a_part_that_comes_after_the_seal_finds_the_store(
     assert expert_cli.seal_store(manifest, output=f"{bucket}/many").store.status == "built"
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("at", ["part", "seal"])
 def test_a_server_that_goes_away_costs_a_task(
     at: str, tmp_path: Path, bucket: str, model: Path, machine: Callable[[str], None], s3_server: S3Server
