@@ -17,7 +17,7 @@ from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, 
 from expert_cli.config.source_names import parse_source
 from expert_cli.data.formats.raw_row import ColumnFilter, Piece
 from expert_cli.data.formats.registry import pieces_of, read_blocks
-from expert_cli.data.places import DataFile
+from expert_cli.data.places import DataFile, read_range, stored_files
 from expert_cli.data.rows.cache import Unchanged
 from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.errors import EnvironmentProblem, InputError
@@ -112,6 +112,14 @@ def test_a_key_that_stands_for_a_folder_is_no_file(bucket: str, s3_server: S3Ser
     s3_server.files.call_s3("put_object", Bucket=bucket.removeprefix("s3://"), Key="some/", Body=b"")
     assert names(f"{bucket}/some") == [f"{bucket}/some/train.jsonl"]
     assert names(f"{bucket}/some/*") == [f"{bucket}/some/train.jsonl"]
+
+
+def test_no_range_of_an_empty_object_is_asked_for(bucket: str, s3_server: S3Server) -> None:
+    """S3 answers one with an error; moto's server does not."""
+    StoredFolder(bucket).write("a.rows", b"")
+    (file,) = stored_files([StoredFolder(bucket) / "a.rows"])
+    s3_server.door.requests.clear()
+    assert (read_range(file, 0, 10), s3_server.door.requests) == (b"", [])
 
 
 def test_rows_under_another_name_are_told_of_some_objects(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
