@@ -10,9 +10,11 @@ from typing import Any
 from expert_cli import errors
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.build import TokenStore
+from expert_cli.data.store.inspect import has_stores
 from expert_cli.data.store.parts import Part
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.pipeline.parts import parts_done, seal, store_of_parts
+from expert_cli.pipeline.pretokenize import explain, resolve_inputs, store_for
 from expert_cli.utils.reporter import Reporter
 
 LOCAL = "local"
@@ -33,7 +35,11 @@ def build_on_ray(
     """
     if not address:
         raise InputError("--ray needs an address", "Write --ray auto, --ray local, or the address of a cluster.")
-    if store := store_of_parts(run, report):
+    if has_stores(run.store):
+        inputs = resolve_inputs(run, report)
+        if explain(run, inputs).state.state == "hit":
+            return store_for(run, inputs, report)
+    elif run.store_url and (store := store_of_parts(run, report)):
         return store
     ray = _connected(address)
     try:

@@ -67,7 +67,12 @@ def build_store_part(run: RunConfig, part: Part, report: Reporter) -> PartReport
 
 def store_of_parts(run: RunConfig, report: Reporter) -> TokenStore | None:
     """Return a run's token store, None where it is not there, as far as that can be told without reading the data."""
-    inputs, shared, heads_input = _shared(run, Part(1, 1), report)
+    return _opened(run, *_shared(run, Part(1, 1), report), report)
+
+
+def _opened(
+    run: RunConfig, inputs: DataInputs, shared: SharedWork, heads_input: bool, report: Reporter
+) -> TokenStore | None:
     if not _store_there(run, inputs, shared, heads_input=heads_input):
         return None
     return store_for(run, resolve_inputs(run, report), report, locked=True)
@@ -75,9 +80,9 @@ def store_of_parts(run: RunConfig, report: Reporter) -> TokenStore | None:
 
 def seal(run: RunConfig, report: Reporter) -> TokenStore:
     """Make a run's token store of its parts. Raises IntegrityError: a part is missing, of another store, or damaged."""
-    if store := store_of_parts(run, report):
-        return store
-    inputs, shared, _ = _shared(run, Part(1, 1), report)
+    inputs, shared, heads_input = _shared(run, Part(1, 1), report)
+    if there := _opened(run, inputs, shared, heads_input, report):
+        return there
     inputs = _with_heading(inputs, run, shared)
     store = seal_parts(run.data, inputs, shared, report, expert=run.expert)
     if run.store_url:
@@ -97,7 +102,7 @@ def parts_done(run: RunConfig) -> int:
 def _store_there(run: RunConfig, inputs: DataInputs, shared: SharedWork, *, heads_input: bool) -> str:
     """Where the store of these inputs is, if it is there and that can be told without reading the data; else ""."""
     if sealed := shared.sealed():
-        return f"{shared.above}/{sealed[:12]}" if run.store_url else str(run.store / sealed[:12])
+        return shared.above(sealed[:12])
     if not (run.store_url or has_stores(run.store)) or not inputs.hashes.knows(inputs.located.files()):
         return ""
     if run.store_url and heads_input:  # all rows would have to be read for the heading

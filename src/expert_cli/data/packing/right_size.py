@@ -48,8 +48,8 @@ def recommend(lengths: LengthHistogram, documents: Iterable[DocumentLengths], pr
     usual = [*SIZES]
     while usual[-1] < lengths.longest:
         usual.append(2 * usual[-1])
-    trained, trained_cut = 0, dict.fromkeys([*usual, present], 0.0)
-    for some in documents:
+    trained, trained_cut = 0, {size: 0.0 for size in (*usual, present) if size < lengths.longest}
+    for some in documents if trained_cut else ():
         trained += int(some.trained.sum())
         share_trained = some.trained / np.maximum(some.tokens - some.prompts, 1)
         for capacity in trained_cut:

@@ -216,8 +216,11 @@ class PartBuild:
             yield DocumentLengths(*self.shared.result(name)[1][_LENGTHS].astype(np.int64))
 
     def _counted(self, split: Split) -> Counted:
-        trained = sum(int(some.trained.sum()) for some in self.lengths(split))
-        return Counted(LengthHistogram.of_all(some.tokens for some in self.lengths(split)), trained)
+        lengths, trained = LengthHistogram.of_all(()), 0
+        for some in self.lengths(split):
+            lengths += LengthHistogram.of(some.tokens)
+            trained += int(some.trained.sum())
+        return Counted(lengths, trained)
 
     def stats(self) -> dict[str, Any]:
         """Return the store's statistics, of what all parts counted, and tell what the one told that selected the rows."""

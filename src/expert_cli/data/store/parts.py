@@ -120,10 +120,9 @@ class SharedWork:
         """Return where the parts lie, or a file of them, as it is told."""
         return str(self.folder / name)
 
-    @property
-    def above(self) -> str:
-        """Where the stores lie, as it is told."""
-        return str(self.store)
+    def above(self, name: str = "") -> str:
+        """Return where the stores lie, or one of them, as it is told."""
+        return str(self.store / name)
 
     def open(self, expert: str) -> None:
         """Begin, unless that was done; once the store that the parts became is gone, they are built again."""

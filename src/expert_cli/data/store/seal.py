@@ -77,7 +77,7 @@ def _seal_at_url(
 def _missing(shared: SharedWork, lacks: str, lacking: Sequence[Part]) -> tuple[str, str]:
     """What to say of parts that are not there, and what to do."""
     do = "pretokenize --part i/N for every i up to N, with the same manifest and options"
-    told = f"{shared.above}: there are no parts of this token store"
+    told = f"{shared.above()}: there are no parts of this token store"
     if shared.about() is not None:
         which = f"part {', '.join(map(str, lacking))} of the token store is not whole: " if lacking else ""
         told = f"{shared.place()}: {which}{lacks}"

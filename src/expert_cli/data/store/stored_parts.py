@@ -53,10 +53,9 @@ class StoredWork(SharedWork):
         """Return where the parts lie, or an object of them, as it is told."""
         return str(self.parts / name if name else self.parts)
 
-    @property
-    def above(self) -> str:
-        """Where the stores lie, as it is told."""
-        return str(self.stores)
+    def above(self, name: str = "") -> str:
+        """Return where the stores lie, or one of them, as it is told."""
+        return str(self.stores / name)
 
     def open(self, expert: str) -> None:
         """Begin, unless that was done; see `SharedWork`."""

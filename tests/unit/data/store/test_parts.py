@@ -16,7 +16,6 @@ from expert_cli.data.store import part_build
 from expert_cli.data.store.parts import Part
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.reporter import NullReporter, Said
-from tests import tiny
 from tests.store_rows import (
     WAYS,
     contents,
@@ -28,11 +27,6 @@ from tests.store_rows import (
     write_validation,
     write_weights,
 )
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
 @pytest.fixture(autouse=True)

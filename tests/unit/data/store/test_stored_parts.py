@@ -13,7 +13,6 @@ import expert_cli
 from expert_cli.data.store import part_build, stored_parts
 from expert_cli.errors import EnvironmentProblem, IntegrityError
 from expert_cli.utils.object_storage import StoredFolder
-from tests import tiny
 from tests.object_storage import S3Server, objects
 from tests.store_rows import (
     cut_small,
@@ -24,11 +23,6 @@ from tests.store_rows import (
     write_validation,
     write_weights,
 )
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
 @pytest.fixture

@@ -29,16 +29,10 @@ from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.rows_manifest import write_manifest_of_rows
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import NullReporter
-from tests import tiny
 from tests.object_storage import S3Server
 from tests.store_rows import WAYS, Rows, contents, cut_small, lines, pairs, project
 
 pytestmark = pytest.mark.usefixtures("bucket")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
 @pytest.fixture(autouse=True)
