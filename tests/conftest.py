@@ -120,9 +120,12 @@ def bucket(s3_server: "S3Server") -> "Iterator[str]":
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a server that is gone be asked a few times, not for a minute."""
+    """Let a server that is gone be asked once, not for a minute."""
+    from s3fs import S3FileSystem
+
     from expert_cli.utils import object_storage
 
+    monkeypatch.setattr(S3FileSystem, "retries", 1)
     monkeypatch.setitem(object_storage._CONNECTION, "retries", {"max_attempts": 1})
 
 

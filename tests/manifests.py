@@ -29,7 +29,7 @@ def write(folder: Path, manifest: dict[str, Any]) -> Path:
 
 
 ROOT = Path(__file__).parents[1]
-SHIPPED = sorted([*ROOT.glob("experts/*/manifest.json"), *ROOT.glob("examples/*/manifest.json")])
+SHIPPED = sorted([*ROOT.glob("experts/*/manifest*.json"), *ROOT.glob("examples/*/manifest.json")])
 SHARED = sorted(Path(os.environ.get("EXPERT_CLI_MANIFESTS", ROOT.parent / "shared" / "manifests")).glob("*.json"))
 """Manifests of other people, where they are on this machine."""
 

@@ -16,7 +16,7 @@ UNSURE = [
 ]
 
 
-def prompt(number: int, expected: int = 7, **more: Any) -> dict[str, Any]:
+def prompt(number: int, expected: int | str = 7, **more: Any) -> dict[str, Any]:
     """Return a row of prompts; eight categories."""
     asked = {"id": f"p{number}", "prompt": f"Which number is {number}?", "category": f"world {number % 8}"}
     return {"verifier": "number", "expected": expected, **asked, **more}

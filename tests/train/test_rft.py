@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from transformers import LlamaForCausalLM, TrainerCallback
 from expert_cli import api
 from expert_cli.config.plan import trained_adapter
 from expert_cli.data.store.inspect import read_stats
-from expert_cli.errors import EnvironmentProblem, IntegrityError, Interrupted
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError, Interrupted
 from expert_cli.evaluation.verifiers import typescript
 from expert_cli.inference.expert import open_expert
 from expert_cli.pipeline.options import RunOptions
@@ -25,8 +26,9 @@ from expert_cli.runs.paths import RunPaths
 from expert_cli.utils import reporter
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullBar, NullReporter
+from tests import manifests
 from tests.train.projects import Told, train
-from tests.train.rft_project import prompt, sharp_model, unsure_expert
+from tests.train.rft_project import prompt, sharp_model, unsure_expert, write_rows
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +128,7 @@ def test_the_report_shows_the_rounds(learned: Path) -> None:
     assert "16 prompts of 2 of 8 categories of prompts" in page
     assert "100.0%" in page
     assert "round 1, learned" in page
+    assert "round 1, lost" not in page, "none was right before"
 
 
 def test_a_run_that_is_complete_is_not_made_again_and_another_is_refused(learned: Path, model: Path) -> None:
@@ -136,6 +139,18 @@ def test_a_run_that_is_complete_is_not_made_again_and_another_is_refused(learned
     assert {path: path.stat().st_mtime_ns for path in learned.rglob("block-*.jsonl")} == blocks
     with pytest.raises(IntegrityError, match=r"rft\.samples: .*4.*5"):
         train(manifest_with(manifest, samples=5), RunOptions(resume="auto"))
+
+
+def test_what_rounds_forgot_is_a_gate_also_of_a_run_that_is_complete(
+    tmp_path: Path, learned: Path, model: Path
+) -> None:
+    done = train(unsure_expert(tmp_path, model), RunOptions(max_forget=-1.0), init_adapter=learned / "sft")
+    assert "more than --max-forget -1" in done.missed
+    assert read(RunPaths(done.output).status)["exit_code"] == 5
+    manifest = learned.parents[1] / "manifest.json"
+    rose = read(learned / "report.json")["forgetting"]["difference"]
+    for allowed, is_missed in ((rose, False), (rose - 0.001, True)):
+        assert bool(train(manifest, RunOptions(resume="auto", max_forget=allowed)).missed) == is_missed
 
 
 def manifest_with(manifest: Path, **rft: Any) -> Path:
@@ -166,6 +181,47 @@ NOTHING: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str, str]] = {
         "the 4 answers to each prompt are the same",
     ),
 }
+
+
+LOSING = [prompt(n, 8) for n in range(16)]
+"""The first adapter says 8, and answers that are drawn are right where they say 7."""
+
+
+@pytest.mark.parametrize("start", ["base", "last"])
+def test_rounds_that_lose_leave_the_adapter_that_was_there(
+    tmp_path: Path, learned: Path, model: Path, start: str
+) -> None:
+    write_rows(tmp_path / "held.jsonl", LOSING)
+    going_on = {"rounds": 2, "stop_without_gain": False, "from": start, "gold": "always"}
+    manifest = unsure_expert(tmp_path, model, held_back="held.jsonl", **going_on)
+    told = Told()
+    done = train(manifest, report=told, init_adapter=learned / "sft")
+    assert [line for line in told.warnings if "8 of 16 held-back prompts stand in the training rows" in line]
+    rft = done.document["rft"]
+    assert rft["before"]["correct"] == 16
+    first, second = rft["rounds"]
+    assert (first["correct"], first["is_kept"], second["is_kept"]) == (0, True, True), "kept to go on with"
+    assert (first["gain"]["lost"], first["gain"]["against"], second["gain"]["against"]) == (16, 0, 1)
+    assert second["gain"]["lost"] == 0, "of what the round before had right"
+    assert len(first["forgotten"]) == 5
+    assert rft["best_round"] == 0
+    assert done.document["adapter_sha256"] == read(learned / "sft" / "report.json")["adapter_sha256"]
+    page = RunPaths(done.output).report_html.read_text(encoding="utf-8")
+    assert "round 1, lost" in page
+    assert "the adapter is that of before the first round" in page
+    begun = [read(RunPaths(done.output / f"round-{number}" / "run").run_json)["init_adapter"] for number in (1, 2)]
+    drew = [learned / "sft" / "adapter", done.output / "round-1" / "run" / "adapter"]
+    assert [one and Path(one["path"]) for one in begun] == ([None, None] if start == "base" else drew)
+
+
+def test_a_round_without_a_gain_ends_the_run(tmp_path: Path, learned: Path, model: Path) -> None:
+    write_rows(tmp_path / "held.jsonl", LOSING)
+    manifest = unsure_expert(tmp_path, model, held_back="held.jsonl", rounds=2)
+    done = train(manifest, init_adapter=learned / "sft")
+    (record,) = done.document["rft"]["rounds"]
+    assert not record["is_kept"]
+    assert done.document["rft"]["best_round"] == 0
+    assert "round 1: a gain of -100.0% (" in done.document["stop_reason"]
 
 
 @pytest.mark.parametrize(("prompts", "rft", "reason", "warning"), NOTHING.values(), ids=NOTHING.keys())
@@ -199,7 +255,84 @@ def test_a_judge_that_is_missing_is_told_before_anything_is_loaded(
         train(unsure_expert(tmp_path, tmp_path / "no-model-is-here", programs))
 
 
-def test_the_file_stop_ends_the_run_between_two_blocks(tmp_path: Path, learned: Path, model: Path) -> None:
+class Bars(NullReporter):
+    """Keeps what each bar of a title says."""
+
+    def __init__(self, title: str) -> None:
+        self.title, self.said = title, list[tuple[float, str]]()
+
+    @contextmanager
+    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Any]:
+        yield self if title == self.title else NullBar()
+
+    def update(self, done: float, note: str = "") -> None:
+        self.said.append((done, note))
+
+
+def test_the_file_stop_ends_the_run_between_two_blocks_of_which_the_first_is_not_drawn_again(
+    tmp_path: Path, learned: Path, model: Path
+) -> None:
+    manifest, output = unsure_expert(tmp_path, model), tmp_path / "out"
+    blocks, asked = output / "round-1" / "samples", list[None]()
+
+    def once_a_block_is_there() -> None:
+        if blocks.exists() and not asked:
+            asked.append((output / "STOP").touch())
+
+    with pytest.raises(Interrupted, match=r"stopped by the file .*STOP in round 1, sampling"):
+        train(manifest, RunOptions(written=once_a_block_is_there), output=output, init_adapter=learned / "sft")
+    (first,) = blocks.iterdir()
+    changed, told = first.stat().st_mtime_ns, Bars("round 1, sampling")
+    train(manifest, RunOptions(resume="auto"), told, output=output, init_adapter=learned / "sft")
+    assert sorted(blocks.iterdir()) == [first, blocks / "block-0002.jsonl"]
+    assert first.stat().st_mtime_ns == changed
+    assert told.said[-1][0] == 16 * 4, "the answers of the second block alone"
+    assert re.fullmatch(r"[\d,]+ tokens/s", told.said[-1][1])
+
+
+def test_drawing_says_how_many_are_right(tmp_path: Path, learned: Path, model: Path) -> None:
+    told = Bars("round 1, sampling")
+    record = train(unsure_expert(tmp_path, model), report=told, init_adapter=learned / "sft").document["rft"]["rounds"][
+        0
+    ]
+    assert (told.said[-1][0], record["asked"]) == (192, 192)
+    found = re.fullmatch(r"(\d+)/128 right, [\d,]+ tokens/s", told.said[-1][1])
+    assert found
+    assert 0 < int(found[1]) <= record["right"]
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any], RunOptions, str]] = {
+    "a checkpoint to begin from": (
+        "sft/checkpoints/checkpoint-16",
+        {},
+        RunOptions(),
+        "is not the adapter of a complete run",
+    ),
+    "a checkpoint to go on with": ("sft", {}, RunOptions(resume="checkpoint-8"), "a run in rounds has no checkpoints"),
+    "a gate on what is not measured": ("sft", {"neutral_texts": 0}, RunOptions(max_forget=0.1), "neutral_texts is 0"),
+}
+
+
+@pytest.mark.parametrize(("begin", "evaluation", "options", "told"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_is_refused_before_anything_is_loaded(
+    tmp_path: Path, learned: Path, begin: str, evaluation: dict[str, Any], options: RunOptions, told: str
+) -> None:
+    manifest = unsure_expert(tmp_path, tmp_path / "no-model-is-here")
+    written = read(manifest)
+    manifests.write(tmp_path, {**written, "evaluation": {**written["evaluation"], **evaluation}})
+    with pytest.raises(InputError, match=told):
+        train(manifest, options, init_adapter=learned / begin)
+    assert not (tmp_path / "out").exists()
+
+
+def test_rounds_train_rows_of_prompt_and_answer(tmp_path: Path, learned: Path, model: Path) -> None:
+    manifest = unsure_expert(tmp_path, model)
+    write_rows(tmp_path / "train.jsonl", [{"text": "whole"}] * 64)
+    with pytest.raises(InputError, match=r"rounds train rows of prompt and answer, those of .* are whole documents"):
+        train(manifest, init_adapter=learned / "sft")
+
+
+def test_the_file_stop_ends_the_run_before_anything_is_drawn(tmp_path: Path, learned: Path, model: Path) -> None:
     manifest = unsure_expert(tmp_path, model)
     output = tmp_path / "out"
     output.mkdir()
@@ -265,6 +398,10 @@ def test_a_plan_says_what_a_round_needs_at_most(tmp_path: Path, model: Path) -> 
     assert (found["rounds"], found["prompts"], found["held_back"], found["answers"]) == (1, 40, 16, 160)
     assert found["tokens_at_most"] == 160 * 256
     assert found["rows_at_most"] == 40 * 3 + 64
+    trained, answers = told["seconds"] + found["training_seconds_at_most"], 160 + 2 * 16
+    assert found["seconds_at_most"] == pytest.approx(trained + answers * 256 / (0.5 * told["tokens_per_s"]))
+    assert trained < found["seconds"] < found["seconds_at_most"]
+    assert (found["begins_from"], found["cost_at_most"]) == ("", None)
     assert found["training_seconds_at_most"] > 0
     assert found["tokens"] == round(160 * rows["trained_tokens"] / rows["rows"]) < found["tokens_at_most"]
     assert found["sampling_seconds"] == pytest.approx(found["tokens"] / (0.5 * told["tokens_per_s"]))
@@ -276,3 +413,19 @@ def test_a_plan_says_what_a_round_needs_at_most(tmp_path: Path, model: Path) -> 
     manifest = unsure_expert(tmp_path, model, limit=40)
     found = api.estimate_run(manifest, output=tmp_path / "drawn").as_json()["rft"]
     assert found["sampling_seconds_at_most"] == found["tokens_at_most"] / 40
+
+
+def test_a_plan_counts_no_first_training_where_there_is_none_and_answers_as_long_as_they_may_be(
+    tmp_path: Path, learned: Path, model: Path
+) -> None:
+    long = [prompt(n, "seven " * 200, verifier="exact") for n in range(100, 164)]
+    manifest = unsure_expert(tmp_path, model, long)
+    told = api.estimate_run(manifest, init_adapter=learned / "sft", price="3/h").as_json()
+    found = told["rft"]
+    each = found["tokens_at_most"] / found["answers"]
+    assert each > 300
+    assert found["begins_from"] == str(learned / "sft")
+    answers = found["answers"] + 2 * found["held_back"]
+    answering = answers * each / (0.5 * told["tokens_per_s"])
+    assert found["seconds_at_most"] == pytest.approx(found["training_seconds_at_most"] + answering)
+    assert found["cost_at_most"] == pytest.approx(found["seconds_at_most"] / 1200)

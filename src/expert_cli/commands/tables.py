@@ -172,9 +172,12 @@ WORDS = {
 def show_estimate(console: Console, found: dict[str, Any]) -> None:
     """Write three tables: what the run needs, its memory by component, other cards. `found`: `RunEstimate.as_json()`."""
     memory, device = found["vram_mb"], found["kernels"]["device"]["used"]
-    console.table("what this run will need", ["", "estimate", "how far off", "from"], _needs(found, device))
+    begins_from = found.get("rft", {}).get("begins_from", "")
+    title = "what a first training would need; there is none" if begins_from else "what this run will need"
+    console.table(title, ["", "estimate", "how far off", "from"], _needs(found, device))
     if "rft" in found:
-        console.table("each round after it", ["", "at most", "from"], _rounds(found["rft"]))
+        title = f"each round, from {begins_from}" if begins_from else "each round after it"
+        console.table(title, ["", "at most", "from"], _rounds(found["rft"], found["price"]))
     rows = [[_named(name, device), f"{memory[name]:,.0f} MB"] for name in WORDS if memory[name] > 0]
     console.table("memory by component (formula)", ["component", "size"], rows)
     console.table(
@@ -213,15 +216,15 @@ def _needs(found: dict[str, Any], device: str) -> list[list[str]]:
     return [*rows, ["cost", cost, error, f"{a_price} an hour ({price['source']}) x time"]]
 
 
-def _rounds(told: dict[str, Any]) -> list[list[str]]:
+def _rounds(told: dict[str, Any], price: dict[str, Any] | None) -> list[list[str]]:
     answers = f"{told['answers']:,} answers to {told['prompts']:,} prompts"
     tokens = f"about {told['tokens']:,} tokens, at most {told['tokens_at_most']:,}"
-    times = [told["sampling_seconds"], told["sampling_seconds_at_most"]]
-    about, most = ("" if time is None else duration(time) for time in times)
+    drawing, whole = (_about(told[name], told[f"{name}_at_most"]) for name in ("sampling_seconds", "seconds"))
+    cost = f", {_money(told['cost_at_most'], price['currency'])}" if price and told["cost_at_most"] is not None else ""
     return [
         ["rounds", f"{told['rounds']}", "training.rft.rounds"],
         ["drawn", f"{answers}, {tokens}", "answers as long as the rows' on average; all as long as they may be"],
-        ["time of drawing", f"about {about}, at most {most}" if about else "not known", told["sampling_source"]],
+        ["time of drawing", drawing, told["sampling_source"]],
         [
             "memory of drawing",
             f"{told['sampling_memory_mb'] / 1024:.1f} GB",
@@ -230,7 +233,14 @@ def _rounds(told: dict[str, Any]) -> list[list[str]]:
         ["trained", f"{told['rows_at_most']:,} rows", "every prompt with as many right answers as are kept"],
         ["time of training", duration(told["training_seconds_at_most"]), "the speed of the first training"],
         ["judged by", f"{told['held_back']:,} prompts", "training.rft.held_back"],
+        ["the whole run", f"{whole}{cost}", "all trainings and answers, without running these"],
     ]
+
+
+def _about(seconds: float | None, at_most: float | None) -> str:
+    if seconds is None or at_most is None:
+        return "not known"
+    return f"about {duration(seconds)}, at most {duration(at_most)}"
 
 
 def _money(amount: float, currency: str) -> str:

@@ -28,7 +28,7 @@ from expert_cli.estimate.memory import (
 from expert_cli.estimate.model_shape import Shape, meta_adapter, meta_base, shape_of
 from expert_cli.estimate.prices import Price, rented
 from expert_cli.estimate.probe import STEPS, ProbeResult, probe
-from expert_cli.estimate.rounds import RoundsEstimate, estimate_rounds, sampling_bytes
+from expert_cli.estimate.rounds import RoundsEstimate, Training, estimate_rounds, sampling_bytes
 from expert_cli.estimate.throughput import Figure, by_formula, earlier_runs
 from expert_cli.estimate.workload import work_of
 from expert_cli.hardware.devices import DEVICES
@@ -160,17 +160,18 @@ def estimate_run(
         ],
         effects=plan.after(outcomes_of(run, rows.tokens)).effects,
         kernels=setting.kernels.lines,
-        rft=_rounds(plan, shape, store.stats["train"], speed.value, seconds, memory["process"]),
+        rft=estimate_rounds(
+            plan,
+            plan.run.rft,
+            store.stats["train"],
+            Training(speed.value, seconds),
+            inputs.renderer,
+            sampling_bytes(shape, plan.run, memory["process"]),
+            price,
+        )
+        if plan.run.rft is not None
+        else None,
     )
-
-
-def _rounds(
-    plan: Plan, shape: Shape, rows: Mapping[str, Any], speed: float, seconds: float, process: int
-) -> RoundsEstimate | None:
-    if plan.run.rft is None:
-        return None
-    memory = sampling_bytes(shape, plan.run, process)
-    return estimate_rounds(plan, plan.run.rft, rows, speed, seconds, memory)
 
 
 def _merging(asked: OptimConfig, used: OptimConfig) -> str:

@@ -60,6 +60,11 @@ def drawn_cases(plan: Plan, count: int) -> list[EvalCase]:
     return shown_databases(drawn, plan.run.data.schema_prompt)
 
 
+def room_for_answers(renderer: PromptRenderer, cases: Sequence[EvalCase]) -> int:
+    """Return how many tokens answers to cases may have where nothing else is said: as many as the right ones need, too."""
+    return max(DEFAULT_NEW_TOKENS, longest_right_answer(renderer, cases) + 1)
+
+
 def answer_settings(
     plan: Plan,
     decoding: DecodingConfig,

@@ -39,7 +39,7 @@ def choose_texts(run: RunConfig, max_forget: float | None, report: Reporter) -> 
         return ()
     if run.compute.fsdp:
         if max_forget is not None:
-            raise InputError(f"--max-forget {max_forget:g}: {ALONE}", "measure it with evaluate, or leave fsdp out")
+            raise InputError(f"--max-forget {max_forget:g}: {ALONE}", "leave --max-forget or fsdp out")
         report.info(f"what is forgotten is not measured: {ALONE}")
         return ()
     try:

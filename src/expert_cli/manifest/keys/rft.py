@@ -28,7 +28,7 @@ _FROM = {
 def _judge(held_back: float | str) -> str:
     if isinstance(held_back, str):
         return f"the cases of {held_back} judge the rounds"
-    return f"{held_back:g} of the databases judge the rounds: no answer to their prompts is trained"
+    return f"{held_back:g} of the databases judge the rounds: no answers are drawn to their prompts"
 
 
 class _Keys(Strict):

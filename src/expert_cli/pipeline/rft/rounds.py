@@ -11,8 +11,8 @@ from typing import Any
 
 from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
 from expert_cli.config.run_config import RunConfig, SourceSpec
-from expert_cli.evaluation.answer import longest_right_answer, write_answers
-from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, DEFAULT_NEW_TOKENS, answer_settings
+from expert_cli.evaluation.answer import write_answers
+from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, answer_settings, room_for_answers
 from expert_cli.evaluation.grade import grade
 from expert_cli.inference.expert import open_expert
 from expert_cli.inference.expert_config import decoding_of
@@ -128,8 +128,8 @@ def _judge(work: Work, prompts: Prompts, number: int, adapter: Path) -> dict[str
     if kept.get("key") == key:
         return kept
     expert = open_expert(work.run, origin, work.report)
-    longest = longest_right_answer(expert.renderer, prompts.held_back)
-    settings = replace(answer_settings(work.plan, decoding, max(DEFAULT_NEW_TOKENS, longest + 1)), num_beams=1)
+    most = room_for_answers(expert.renderer, prompts.held_back)
+    settings = replace(answer_settings(work.plan, decoding, most), num_beams=1)
     written = write_answers(expert.model, expert.renderer, prompts.held_back, settings, work.report, "judging")
     del expert
     free_memory(work.run)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
-from expert_cli.evaluation.answer import Generations, longest_right_answer, write_answers
+from expert_cli.evaluation.answer import Generations, write_answers
 from expert_cli.evaluation.cases import EvalCase
-from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, DEFAULT_NEW_TOKENS, answer_settings
+from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, DEFAULT_NEW_TOKENS, answer_settings, room_for_answers
 from expert_cli.evaluation.grade import grade
 from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.expert_config import decoding_of
@@ -87,9 +87,8 @@ def sample(work: Work, prompts: Sequence[EvalCase], number: int, adapter: Path) 
     return Sampled(drawn, sum(found.tokens for found in read), sum(found.seconds for found in read))
 
 
-def sampling_settings(work: Work, number: int, longest: int) -> GenerationConfig:
-    """Return how the answers of a round are drawn. longest: tokens of the longest answer that is expected."""
-    most = max(DEFAULT_NEW_TOKENS, longest + 1)
+def sampling_settings(work: Work, number: int, most: int) -> GenerationConfig:
+    """Return how the answers of a round are drawn, each of `most` tokens at most."""
     settings = answer_settings(work.plan, decoding_of(work.plan.loaded.manifest), most, samples=work.settings.samples)
     seed = int.from_bytes(hashlib.sha256(f"{work.run.seed} {number}".encode()).digest()[:4], "big")
     return replace(settings, temperature=work.settings.temperature, seed=seed)
@@ -97,7 +96,7 @@ def sampling_settings(work: Work, number: int, longest: int) -> GenerationConfig
 
 def _blocks(work: Work, prompts: Sequence[EvalCase], number: int, adapter: Path) -> list[_Block]:
     weights = sha256_of(find_adapter(adapter).adapter / WEIGHTS)
-    settings = sampling_settings(work, number, 0)
+    settings = sampling_settings(work, number, DEFAULT_NEW_TOKENS)
     how: dict[str, Any] = {"adapter": weights, "settings": settings.as_json(), "grammar": settings.grammar}
     how["prompts"] = [one.digest for one in prompts]
     found = []
@@ -111,8 +110,8 @@ def _blocks(work: Work, prompts: Sequence[EvalCase], number: int, adapter: Path)
 def _draw(work: Work, blocks: Sequence[_Block], missing: Sequence[int], number: int, adapter: Path) -> None:
     """Draw and judge the blocks that are missing, in turns: one a process."""
     expert = open_expert(work.run, find_adapter(adapter), work.report)
-    longest = longest_right_answer(expert.renderer, [one for block in blocks for one in block.prompts])
-    settings = sampling_settings(work, number, longest)
+    most = room_for_answers(expert.renderer, [one for block in blocks for one in block.prompts])
+    settings = sampling_settings(work, number, most)
     job, tries = work.job, work.settings.samples
     asked = right = 0
     total = sum(len(blocks[index].prompts) for index in missing) * tries

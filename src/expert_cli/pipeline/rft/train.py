@@ -25,6 +25,7 @@ from expert_cli.hardware.machine import Machine
 from expert_cli.model.kernels.cpu_trials import with_trials
 from expert_cli.pipeline.beginning import begin_run
 from expert_cli.pipeline.ending import finish
+from expert_cli.pipeline.forgetting import choose_texts
 from expert_cli.pipeline.options import RunOptions, require_folders_apart
 from expert_cli.pipeline.pretokenize import DataInputs, resolve_inputs
 from expert_cli.pipeline.result import RunResult
@@ -74,6 +75,8 @@ def train_in_rounds(
     require_folders_apart(plan.run, options)
     if options.resume not in ("", "auto"):
         raise InputError(f"--resume {options.resume}: a run in rounds has no checkpoints of its own", "--resume auto")
+    choose_texts(plan.run, options.max_forget, NullReporter())  # each training says which; here what cannot be measured
+    begun_from = _run_of(plan.run.adapter.init_adapter) if plan.run.adapter.init_adapter is not None else None
     work = Work(
         plan, settings, broadcast_rank0(partial(with_trials, machine, plan.run.compute)), report, options, job, status
     )
@@ -88,25 +91,23 @@ def train_in_rounds(
         begin_run(plan.run, report, options, status, log)
         _write_run_json(work, inputs, what)
     barrier()
-    adapter = first_adapter(work)
-    rounds = make_rounds(work, prompts, form, adapter)
+    rounds = make_rounds(work, prompts, form, begun_from or first_adapter(work))
     if not job.is_main_process:
         return RunResult(plan.run.output, {})
     return _finish(work, rounds, prompts, started)
 
 
 def first_adapter(work: Work) -> Path:
-    """Return the run directory of the adapter that the first round draws with: of `init_adapter`, or of a first training."""
-    if work.run.adapter.init_adapter is not None:
-        return _run_of(work.run.adapter.init_adapter)
+    """Train the adapter that the first round draws with; return its run directory."""
     work.at("first training")
     return work.train(replace(work.run, output=work.run.output / "sft"), is_first=True).output
 
 
 def _run_of(adapter: Path) -> Path:
-    """Return the run directory of an adapter. Raises InputError: its run is not there, which report.json is copied from."""
-    run = find_adapter(adapter).run
-    if run is None or not RunPaths(run).complete.is_file():
+    """Return the run directory that an adapter is the result of. Raises InputError: there is none, or it is a checkpoint."""
+    origin = find_adapter(adapter)
+    run = origin.run
+    if run is None or not RunPaths(run).complete.is_file() or origin.adapter != RunPaths(run).adapter:
         raise InputError(
             f"{adapter}: is not the adapter of a complete run", "rounds begin with one: --from RUN_DIRECTORY"
         )
@@ -239,7 +240,7 @@ def _copy_adapter(rounds: Rounds, paths: RunPaths) -> str:
 def _card_lines(rounds: Rounds) -> list[str]:
     share = rounds.first.accuracy
     lines = [
-        "Accuracy on prompts of databases that no round was trained on, with its 95 % interval.",
+        "Accuracy on prompts to which no answers were drawn, with its 95 % interval.",
         "",
         "| round | answers | right | trained | accuracy | 95 % interval | kept |",
         "|---|---|---|---|---|---|---|",

@@ -84,9 +84,12 @@ class Work:
         self.look_for_stop()
 
     def look_for_stop(self) -> None:
-        """Raise Interrupted where the file STOP asks the run to end: what is done is on disk."""
+        """Raise Interrupted, in all processes, where the file STOP asks the run to end: what is done is on disk."""
         stop = StopRequest(self.run.output)
-        if self.job.is_main_process and stop.asked():
+        if self.job.is_main_process:
+            stop.asked()
+        stop.agree()
+        if stop.exit_code:
             told = f"stopped by {stop.reason} in {self.status.stage}"
             raise Interrupted(told, f"go on: {self.status.go_on}", stop.exit_code, by_signal=False)
 
