@@ -31,6 +31,7 @@ def test_smollm2_learns_sql_in_four_bit(tmp_path: Path) -> None:
         settings=(
             "training.config.warmup_ratio=0.0",
             "training.config.report_to=none",
+            "evaluation.neutral_texts=8",
             "training.config.max_seq_length=256",
         ),
     )

@@ -129,7 +129,10 @@ def test_a_key_that_may_not_is_named_with_what_gives_one(bucket: str, s3_server:
         StoredFolder(bucket).write("a", b"")
 
 
-def test_a_server_that_is_gone_is_named_and_found_again(bucket: str, s3_server: S3Server) -> None:
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_is_gone_is_named_and_found_again(
+    bucket: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = StoredFolder(bucket)
     folder.write("a", BYTES * 100)
     with folder.open("a") as file:
@@ -140,6 +143,7 @@ def test_a_server_that_is_gone_is_named_and_found_again(bucket: str, s3_server: 
     with pytest.raises(EnvironmentProblem, match="s3://rows/a: cannot read") as raised:
         folder.read("a")
     assert "try again" in raised.value.hint
+    monkeypatch.undo()  # as patient as it is for users
     threading.Timer(0.3, s3_server.door.open).start()
     assert folder.read("a", 3, 5) == BYTES[3:5], "a short break is bridged"
 

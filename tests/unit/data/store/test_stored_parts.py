@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,28 @@ def parts_at(url: str) -> list[str]:
     return [name.partition("/")[2] for name in StoredFolder(url).list() if name.startswith(".parts-")]
 
 
+Way = Callable[[Path], dict[str, Any]]
+PUT: dict[Path, dict[str, bytes]] = {}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Callable[[Way], Path]:
+    """Give the manifest of rows that no test changes, which each lie in one place: a store knows where its rows are from."""
+
+    @cache
+    def manifest_of(way: Way) -> Path:
+        folder = tmp_path_factory.mktemp("rows")
+        return project(folder, model, way(folder))
+
+    return manifest_of
+
+
 def put_by_one(manifest: Path, url: str) -> dict[str, bytes]:
-    expert_cli.pretokenize(manifest, output=url)
-    return objects(url)
+    """Return what one process puts, which is asked once of each manifest."""
+    if manifest not in PUT:
+        expert_cli.pretokenize(manifest, output=url)
+        PUT[manifest] = objects(url)
+    return PUT[manifest]
 
 
 def asked(server: S3Server, what: str, name: str) -> list[str]:
@@ -54,15 +74,15 @@ def asked(server: S3Server, what: str, name: str) -> list[str]:
 
 @pytest.mark.parametrize(("way", "count"), [(write_weights, 3), (write_validation, 1)])
 def test_parts_make_the_store_that_one_process_puts(
-    way: Callable[[Path], dict[str, Any]],
+    way: Way,
     count: int,
     tmp_path: Path,
     bucket: str,
-    model: Path,
+    made: Callable[[Way], Path],
     machine: Callable[[str], None],
     s3_server: S3Server,
 ) -> None:
-    manifest = project(tmp_path, model, way(tmp_path))
+    manifest = made(way)
     expected = put_by_one(manifest, f"{bucket}/one")
     assert sum(name.endswith(".arrow") for name in expected) > 5
     for number in range(count, 0, -1):
@@ -85,9 +105,13 @@ def test_parts_make_the_store_that_one_process_puts(
 
 
 def test_what_one_machine_has_done_no_other_does(
-    tmp_path: Path, bucket: str, model: Path, machine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    bucket: str,
+    made: Callable[[Way], Path],
+    machine: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    manifest = project(tmp_path, model, write_validation(tmp_path))
+    manifest = made(write_validation)
     expected = put_by_one(manifest, f"{bucket}/one")
     written: list[str] = []
     write_shard = part_build.write_shard
@@ -111,9 +135,13 @@ def test_what_one_machine_has_done_no_other_does(
 
 
 def test_machines_that_do_one_part_at_once_make_one_store(
-    tmp_path: Path, bucket: str, model: Path, machine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    bucket: str,
+    made: Callable[[Way], Path],
+    machine: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    manifest = project(tmp_path, model, write_weights(tmp_path))
+    manifest = made(write_weights)
     expected = put_by_one(manifest, f"{bucket}/one")
     write_shard = part_build.write_shard
     names: list[str] = []
@@ -163,9 +191,9 @@ def test_a_part_that_is_missing_or_of_other_data_is_named(
     ],
 )
 def test_an_object_that_is_not_as_it_was_put_is_named(
-    damage: str, gone: bool, tmp_path: Path, bucket: str, model: Path, machine: Callable[[str], None]
+    damage: str, gone: bool, tmp_path: Path, bucket: str, made: Callable[[Way], Path], machine: Callable[[str], None]
 ) -> None:
-    manifest = project(tmp_path, model, write_validation(tmp_path))
+    manifest = made(write_validation)
     expected = put_by_one(manifest, f"{bucket}/one")
     expert_cli.build_part(manifest, "1/1", output=f"{bucket}/many")
     there = StoredFolder(f"{bucket}/many")
@@ -203,9 +231,14 @@ def test_a_part_that_comes_after_the_seal_finds_the_store(
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("at", ["part", "seal"])
 def test_a_server_that_goes_away_costs_a_task(
-    at: str, tmp_path: Path, bucket: str, model: Path, machine: Callable[[str], None], s3_server: S3Server
+    at: str,
+    tmp_path: Path,
+    bucket: str,
+    made: Callable[[Way], Path],
+    machine: Callable[[str], None],
+    s3_server: S3Server,
 ) -> None:
-    manifest = project(tmp_path, model, write_lines(tmp_path))
+    manifest = made(write_lines)
     expected = put_by_one(manifest, f"{bucket}/one")
     seen: list[str] = []
 

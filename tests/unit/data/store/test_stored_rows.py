@@ -191,6 +191,7 @@ def at_shard(patch: pytest.MonkeyPatch, number: int, do: Callable[[], object]) -
     return names
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("part", ["", "1/1"])
 def test_a_server_that_is_gone_is_told_and_the_next_run_goes_on(
     part: str, tmp_path: Path, bucket: str, s3_server: S3Server, model: Path, monkeypatch: pytest.MonkeyPatch
