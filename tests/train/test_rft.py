@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -322,7 +323,14 @@ def test_what_cannot_be_is_refused_before_anything_is_loaded(
     manifests.write(tmp_path, {**written, "evaluation": {**written["evaluation"], **evaluation}})
     with pytest.raises(InputError, match=told):
         train(manifest, options, init_adapter=learned / begin)
-    assert not (tmp_path / "out").exists()
+    assert not [*tmp_path.rglob("run.json")]
+
+
+@pytest.mark.parametrize("left", ["adapter", "."], ids=["an adapter alone", "a run that is not complete"])
+def test_rounds_begin_from_the_result_of_a_run(tmp_path: Path, learned: Path, left: str) -> None:
+    copied = shutil.copytree(learned / "sft" / left, tmp_path / "copied", ignore=shutil.ignore_patterns("COMPLETE"))
+    with pytest.raises(InputError, match=r"copied: is not the adapter of a complete run"):
+        train(unsure_expert(tmp_path, tmp_path / "no-model-is-here"), init_adapter=copied)
 
 
 def test_rounds_train_rows_of_prompt_and_answer(tmp_path: Path, learned: Path, model: Path) -> None:
