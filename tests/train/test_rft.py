@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import re
-import shutil
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +14,12 @@ from transformers import LlamaForCausalLM, TrainerCallback
 from expert_cli import api
 from expert_cli.config.plan import trained_adapter
 from expert_cli.data.store.inspect import read_stats
-from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError, Interrupted
-from expert_cli.evaluation.verifiers import typescript
+from expert_cli.errors import IntegrityError
 from expert_cli.inference.expert import open_expert
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.runs.paths import RunPaths
-from expert_cli.utils import reporter
 from expert_cli.utils.files import sha256_of
-from expert_cli.utils.reporter import NullBar, NullReporter
-from tests import manifests
+from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import Told, train
 from tests.train.rft_project import prompt, sharp_model, unsure_expert, write_rows
 
@@ -243,161 +235,6 @@ def test_a_round_that_has_nothing_to_learn_from_ends_the_run_with_what_there_was
     assert done.document["adapter_sha256"] == read(learned / "sft" / "report.json")["adapter_sha256"]
     assert [line for line in told.warnings if warning in line]
     assert RunPaths(done.output).complete.exists()
-
-
-def test_a_judge_that_is_missing_is_told_before_anything_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(typescript, "find_node", lambda: None)
-    programs = [
-        {"verifier": "typescript", "prompt": f"Write {n}.", "tests": "f();", "category": f"c{n % 4}"} for n in range(8)
-    ]
-    with pytest.raises(EnvironmentProblem, match=r"Node\.js 20"):
-        train(unsure_expert(tmp_path, tmp_path / "no-model-is-here", programs))
-
-
-class Bars(NullReporter):
-    """Keeps what each bar of a title says."""
-
-    def __init__(self, title: str) -> None:
-        self.title, self.said = title, list[tuple[float, str]]()
-
-    @contextmanager
-    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Any]:
-        yield self if title == self.title else NullBar()
-
-    def update(self, done: float, note: str = "") -> None:
-        self.said.append((done, note))
-
-
-def test_the_file_stop_ends_the_run_between_two_blocks_of_which_the_first_is_not_drawn_again(
-    tmp_path: Path, learned: Path, model: Path
-) -> None:
-    manifest, output = unsure_expert(tmp_path, model), tmp_path / "out"
-    blocks, asked = output / "round-1" / "samples", list[None]()
-
-    def once_a_block_is_there() -> None:
-        if blocks.exists() and not asked:
-            asked.append((output / "STOP").touch())
-
-    with pytest.raises(Interrupted, match=r"stopped by the file .*STOP in round 1, sampling"):
-        train(manifest, RunOptions(written=once_a_block_is_there), output=output, init_adapter=learned / "sft")
-    (first,) = blocks.iterdir()
-    changed, told = first.stat().st_mtime_ns, Bars("round 1, sampling")
-    train(manifest, RunOptions(resume="auto"), told, output=output, init_adapter=learned / "sft")
-    assert sorted(blocks.iterdir()) == [first, blocks / "block-0002.jsonl"]
-    assert first.stat().st_mtime_ns == changed
-    assert told.said[-1][0] == 16 * 4, "the answers of the second block alone"
-    assert re.fullmatch(r"[\d,]+ tokens/s", told.said[-1][1])
-
-
-def test_drawing_says_how_many_are_right(tmp_path: Path, learned: Path, model: Path) -> None:
-    told = Bars("round 1, sampling")
-    record = train(unsure_expert(tmp_path, model), report=told, init_adapter=learned / "sft").document["rft"]["rounds"][
-        0
-    ]
-    assert (told.said[-1][0], record["asked"]) == (192, 192)
-    found = re.fullmatch(r"(\d+)/128 right, [\d,]+ tokens/s", told.said[-1][1])
-    assert found
-    assert 0 < int(found[1]) <= record["right"]
-
-
-REFUSED: dict[str, tuple[str, dict[str, Any], RunOptions, str]] = {
-    "a checkpoint to begin from": (
-        "sft/checkpoints/checkpoint-16",
-        {},
-        RunOptions(),
-        "is not the adapter of a complete run",
-    ),
-    "a checkpoint to go on with": ("sft", {}, RunOptions(resume="checkpoint-8"), "a run in rounds has no checkpoints"),
-    "a gate on what is not measured": ("sft", {"neutral_texts": 0}, RunOptions(max_forget=0.1), "neutral_texts is 0"),
-}
-
-
-@pytest.mark.parametrize(("begin", "evaluation", "options", "told"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_is_refused_before_anything_is_loaded(
-    tmp_path: Path, learned: Path, begin: str, evaluation: dict[str, Any], options: RunOptions, told: str
-) -> None:
-    manifest = unsure_expert(tmp_path, tmp_path / "no-model-is-here")
-    written = read(manifest)
-    manifests.write(tmp_path, {**written, "evaluation": {**written["evaluation"], **evaluation}})
-    with pytest.raises(InputError, match=told):
-        train(manifest, options, init_adapter=learned / begin)
-    assert not [*tmp_path.rglob("run.json")]
-
-
-@pytest.mark.parametrize("left", ["adapter", "."], ids=["an adapter alone", "a run that is not complete"])
-def test_rounds_begin_from_the_result_of_a_run(tmp_path: Path, learned: Path, left: str) -> None:
-    copied = shutil.copytree(learned / "sft" / left, tmp_path / "copied", ignore=shutil.ignore_patterns("COMPLETE"))
-    with pytest.raises(InputError, match=r"copied: is not the adapter of a complete run"):
-        train(unsure_expert(tmp_path, tmp_path / "no-model-is-here"), init_adapter=copied)
-
-
-def test_rounds_train_rows_of_prompt_and_answer(tmp_path: Path, learned: Path, model: Path) -> None:
-    manifest = unsure_expert(tmp_path, model)
-    write_rows(tmp_path / "train.jsonl", [{"text": "whole"}] * 64)
-    with pytest.raises(InputError, match=r"rounds train rows of prompt and answer, those of .* are whole documents"):
-        train(manifest, init_adapter=learned / "sft")
-
-
-def test_the_file_stop_ends_the_run_before_anything_is_drawn(tmp_path: Path, learned: Path, model: Path) -> None:
-    manifest = unsure_expert(tmp_path, model)
-    output = tmp_path / "out"
-    output.mkdir()
-    (output / "STOP").touch()
-    with pytest.raises(Interrupted, match=r"stopped by the file .*STOP in judging the first adapter") as ended:
-        train(manifest, RunOptions(resume="auto"), output=output, init_adapter=learned / "sft")
-    assert not ended.value.by_signal
-    assert not (output / "STOP").exists()
-
-
-class JudgingBars(NullReporter):
-    """Notes how many answers each bar says are judged."""
-
-    def __init__(self) -> None:
-        self.answers: list[float | None] = []
-
-    @contextmanager
-    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[NullBar]:
-        self.answers += [total] if title == "judging" else []
-        yield NullBar()
-
-
-def test_a_run_that_goes_on_does_not_try_every_prompt_again(
-    tmp_path: Path, learned: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reporter, "QUIET_S", -1)
-    manifest, output, first, second = unsure_expert(tmp_path, model), tmp_path / "out", JudgingBars(), JudgingBars()
-    for told in (first, second):
-        output.mkdir(exist_ok=True)
-        (output / "STOP").touch()
-        with pytest.raises(Interrupted):
-            train(manifest, RunOptions(resume="auto"), told, output=output, init_adapter=learned / "sft")
-    assert (first.answers, second.answers) == ([64], [1])
-
-
-class StopWhenTrainingBegins(TrainerCallback):
-    """Puts the file STOP into a folder; steps are slow, since the file is looked for once a second."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        (self.folder / "STOP").touch()
-
-    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        time.sleep(0.3)
-
-
-def test_the_file_stop_ends_a_training_within_the_run_which_goes_on_from_there(tmp_path: Path, model: Path) -> None:
-    output = tmp_path / "out"
-    manifest = unsure_expert(tmp_path, model, rounds=1)
-    with pytest.raises(Interrupted, match=r"stopped by the file .*out/sft/STOP"):
-        train(manifest, RunOptions(callbacks=(StopWhenTrainingBegins(output),)), output=output)
-    assert read(output / "status.json")["state"] == "stopped"
-    assert 1 <= read(output / "sft" / "status.json")["step"] < 16
-    assert not [*output.rglob("STOP")]
-    assert train(manifest, RunOptions(resume="auto"), output=output).document["rft"]["best_round"] == 1
 
 
 def test_a_plan_says_what_a_round_needs_at_most(tmp_path: Path, model: Path) -> None:
