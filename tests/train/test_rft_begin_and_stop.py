@@ -48,13 +48,14 @@ def test_a_judge_that_is_missing_is_told_before_anything_is_loaded(
 
 
 class Bars(NullReporter):
-    """Keeps what each bar of a title says."""
+    """Keeps what each bar of a title counts to, and what it says."""
 
     def __init__(self, title: str) -> None:
-        self.title, self.said = title, list[tuple[float, str]]()
+        self.title, self.totals, self.said = title, list[float | None](), list[tuple[float, str]]()
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Any]:
+        self.totals += [total] if title == self.title else []
         yield self if title == self.title else NullBar()
 
     def update(self, done: float, note: str = "") -> None:
@@ -140,29 +141,17 @@ def test_the_file_stop_ends_the_run_before_anything_is_drawn(tmp_path: Path, fir
     assert not (output / "STOP").exists()
 
 
-class JudgingBars(NullReporter):
-    """Notes how many answers each bar says are judged."""
-
-    def __init__(self) -> None:
-        self.answers: list[float | None] = []
-
-    @contextmanager
-    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[NullBar]:
-        self.answers += [total] if title == "judging" else []
-        yield NullBar()
-
-
 def test_a_run_that_goes_on_does_not_try_every_prompt_again(
     tmp_path: Path, first: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reporter, "QUIET_S", -1)
-    manifest, output, begun, again = unsure_expert(tmp_path, model), tmp_path / "out", JudgingBars(), JudgingBars()
+    manifest, output, begun, again = unsure_expert(tmp_path, model), tmp_path / "out", Bars("judging"), Bars("judging")
     for told in (begun, again):
         output.mkdir(exist_ok=True)
         (output / "STOP").touch()
         with pytest.raises(Interrupted):
             train(manifest, RunOptions(resume="auto"), told, output=output, init_adapter=first)
-    assert (begun.answers, again.answers) == ([64], [1])
+    assert (begun.totals, again.totals) == ([64], [1])
 
 
 class StopWhenTrainingBegins(TrainerCallback):

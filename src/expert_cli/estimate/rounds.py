@@ -80,7 +80,7 @@ def estimate_rounds(
     most = len(asked) * _kept(settings) + round(settings.replay * rows["rows"])
     training = first.seconds * (1 if plan.run.optim.max_steps > 0 else most / max(1, rows["rows"]))
     trainings = settings.rounds * training + (0.0 if begins_from else first.seconds)
-    room = room_for_answers(renderer, [*prompts.sampled, *prompts.held_back])
+    room = room_for_answers(renderer, prompts.of_run(settings, plan.run.seed))
     average = min(room, rows["trained_tokens"] / max(1, rows["rows"]))
     answers = len(asked) * settings.samples
     every = settings.rounds * answers + (settings.rounds + 1) * held_back
