@@ -28,6 +28,7 @@ import psutil
 from filelock import FileLock, Timeout
 
 from expert_cli.errors import RunLocked
+from expert_cli.utils import locks
 from expert_cli.utils.files import parse_json, write_json
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.text import utc_time
@@ -83,9 +84,8 @@ def is_held(output: Path) -> bool:
     if not file.exists():
         return False
     try:
-        with FileLock(file).acquire(timeout=0):
-            return False
-    except (Timeout, OSError):  # a lock file of another user cannot be asked
+        return locks.is_held(FileLock(file))
+    except OSError:  # a lock file of another user cannot be asked
         return True
 
 
@@ -116,15 +116,15 @@ def _base(output: Path) -> Path:
 
 
 def _acquire(lock: FileLock, owner_file: Path, output: Path) -> None:
-    """Take the lock; wait only while its owner is dead and its last children are about to be."""
-    deadline = time.monotonic() + ORPHANS_END_S
+    """Take the lock; wait only while its owner is dead and its last children are about to be, or for one who asks."""
+    since = time.monotonic()
     while True:
         try:
             lock.acquire(timeout=0)
         except Timeout:
             owner = _read(owner_file)
-            here = owner.get("host") in (None, platform.node())
-            if not here or lives(owner) or time.monotonic() > deadline:
+            patience = ORPHANS_END_S if owner.get("host") in (None, platform.node()) else locks.ASKED_S
+            if lives(owner) or time.monotonic() > since + patience:
                 hint = "wait for that run, end it, or give another folder with --output"
                 raise RunLocked(f"{output} belongs to {_words(owner)}", hint) from None
             time.sleep(0.1)

@@ -22,6 +22,7 @@ from expert_cli.data.store.copies import Copies, StoredDocuments
 from expert_cli.data.store.files import ShardRecord
 from expert_cli.data.store.stored import AT_ONCE
 from expert_cli.errors import ExpertError, InputError, Interrupted, RunLocked
+from expert_cli.utils.locks import take
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import plural, size_text
 
@@ -57,7 +58,7 @@ def fetching_ahead(
         return
     needs = needs_of(run, train, schedule, documents.first, trained())
     held = [number for number, shard in enumerate(documents.shards) if copies.has(shard)]
-    with _alone(copies) as lock:
+    with alone(copies) as lock:
         ahead = FetchAhead(copies, documents.shards, ShardPlan(needs, sizes, limit, held), trained, lock.release)
         ahead.start()
         try:
@@ -115,11 +116,11 @@ def _tell_limit(
 
 
 @contextmanager
-def _alone(copies: Copies) -> Iterator[BaseFileLock]:
+def alone(copies: Copies) -> Iterator[BaseFileLock]:
     """Hold the lock of who fetches ahead, until it is released. Raises RunLocked: another run removes shards from these."""
     lock = copies.ahead()
     try:
-        lock.acquire(timeout=0)
+        take(lock)
     except Timeout as error:
         if copies.limit:
             raise RunLocked(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from expert_cli.data.packing.shard_plan import Needs, ShardPlan
 from expert_cli.data.store.copies import StoredDocuments
-from expert_cli.errors import EnvironmentProblem
+from expert_cli.errors import EnvironmentProblem, RunLocked
 from expert_cli.training import fetch_ahead
-from expert_cli.training.fetch_ahead import FetchAhead
+from expert_cli.training.fetch_ahead import FetchAhead, alone
 from expert_cli.utils.object_storage import StoredFolder
 from tests.object_storage import S3Server
 from tests.unit.data.store.test_stored import copies_of, put
@@ -62,3 +63,13 @@ def test_what_cannot_be_fetched_is_told_and_lets_the_readers_try(
     ahead.join()
     assert given_up == [True]
     assert isinstance(ahead.error, EnvironmentProblem)
+
+
+def test_a_process_that_waits_for_shards_is_not_taken_for_another_run(documents: StoredDocuments) -> None:
+    asking = documents.copies.ahead()
+    asking.acquire()
+    threading.Timer(0.2, asking.release).start()
+    with alone(documents.copies):
+        assert not asking.is_locked
+    with documents.copies.ahead(), pytest.raises(RunLocked, match="another run trains from these copies"):
+        alone(documents.copies).__enter__()

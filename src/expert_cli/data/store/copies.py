@@ -34,6 +34,7 @@ from expert_cli.data.store.stored import (
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.files import read_sealed, sha256_of, write_sealed
 from expert_cli.utils.length_histogram import LengthHistogram
+from expert_cli.utils.locks import is_held
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import size_text
@@ -90,7 +91,7 @@ class Copies:
         patience = PATIENCE_S if self.limit else PATIENCE_S / 10
         since = time.monotonic()
         while not self.has(shard):
-            if not _is_held(self.ahead()) or time.monotonic() - since > patience:
+            if not is_held(self.ahead()) or time.monotonic() - since > patience:
                 self.fetch(shard)
             else:
                 time.sleep(POLL_S)
@@ -191,14 +192,6 @@ class Copies:
             self.store.fetch(name, self.folder / name, sha256=sha256, advance=advance)
         except InputError as error:
             raise IntegrityError(f"{error.message}, though it belongs to the store", PUT_ANEW) from error
-
-
-def _is_held(lock: FileLock) -> bool:
-    try:
-        with lock.acquire(timeout=0):
-            return False
-    except Timeout:
-        return True
 
 
 class _Opened(NamedTuple):

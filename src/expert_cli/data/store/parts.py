@@ -29,6 +29,7 @@ from expert_cli.data.store.inspect import PARTS, recorded_key
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.files import parse_json, read_sealed, remove, sha256_of, sync_file, write_json, write_sealed
+from expert_cli.utils.locks import is_held
 from expert_cli.utils.reporter import Reporter
 
 ABOUT = "parts.json"
@@ -63,13 +64,7 @@ class Part:
 
 def is_worked_on(folder: Path) -> bool:
     """Return whether some process does a piece of the work in a folder just now."""
-    for path in folder.glob(".lock-*"):
-        try:
-            with FileLock(path).acquire(timeout=0):
-                pass
-        except Timeout:
-            return True
-    return False
+    return any(is_held(FileLock(path)) for path in folder.glob(".lock-*"))
 
 
 def parts_about(folder: Path) -> tuple[str, str] | None:
