@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 from random import Random
@@ -63,6 +63,26 @@ def make_in_turns(
                 refused[reason] += 1
         rows += made
     return rows, refused
+
+
+def with_small(
+    known: Iterable[tuple[list[Row], Counter[str]]],
+    small: tuple[list[Row], Counter[str]],
+    *,
+    query: str,
+    most: int,
+) -> tuple[list[Row], Counter[str]]:
+    """Join what was made and refused of each known domain and of all small ones, as `make_in_turns` returns it.
+
+    most: so many rows of a known domain's train side are kept, the first; and all of its others.
+    """
+    rows: list[Row] = []
+    refused: Counter[str] = Counter()
+    for made, why in known:
+        train = [row for row in made if side_of(shape(row[query])) == "train"]
+        rows += [*train[:most], *(row for row in made if row not in train)]
+        refused += why
+    return rows + small[0], refused + small[1]
 
 
 def write_sides(output: Path, rows: Sequence[Row], refused: Counter[str], *, query: str) -> None:

@@ -5,10 +5,10 @@ have given the same result, when the result follows from the order in which the 
 through equal rows, when it uses a name that the schema lacks, and when it holds a literal that the question does not
 give.
 
-The questions are about a few graphs whose schemas are always shown the same way, and what a question does not determine
-is always written the same way, because a small model is to learn this in minutes. The held-out file, like the test
-cases, has queries whose shape (the query without its values) the train file lacks: other properties, other conditions
-or other relationships, not another name or number alone.
+Half of the questions are about four graphs, the others about many small ones. The schemas of each are always shown the
+same way, and what a question does not determine is always written the same way, because a small model is to learn this in
+minutes. The held-out file, like the test cases, is about the four and has queries whose shape (the query without its
+values) the train file lacks: other properties, other conditions or other relationships, not another name or number alone.
 
 graphqlite 0.12 gives wrong results for some constructs, so none of them is written here: property maps in a pattern
 inside WHERE or `EXISTS { pattern }` are ignored (they hold in `EXISTS { MATCH pattern }`), min() and max() turn text
@@ -31,7 +31,7 @@ import apsw
 import graphqlite
 
 from datagen.common.dataset_files import Row, shape, side_of
-from datagen.common.query_rows import make_in_turns, write_sides
+from datagen.common.query_rows import make_in_turns, with_small, write_sides
 from datagen.common.wording import SMALL
 from datagen.neo4j import link_forms as neo4j_link_forms
 from datagen.neo4j import node_forms as neo4j_node_forms
@@ -39,9 +39,11 @@ from datagen.neo4j import path_forms as neo4j_path_forms
 from datagen.neo4j.domain_table import TEXT
 from datagen.neo4j.domains import GraphDomain, graph_script, parse_graphs
 from datagen.neo4j.scene import GraphScene, SkipFormError
+from datagen.neo4j.small_domains import TEXT as SMALL_TEXT
 
 SEED = 30
-ROWS_PER_DOMAIN = 640
+ROWS_PER_DOMAIN = 640  # of which the first go into the train file and all of their side into the held-out file
+TRAIN_ROWS_PER_DOMAIN, TRAIN_ROWS_PER_SMALL_DOMAIN = 280, 25
 MAX_CHARACTERS = 1200
 FORMS = (*neo4j_node_forms.FORMS, *neo4j_link_forms.FORMS, *neo4j_path_forms.FORMS)
 Form = Callable[[GraphScene], tuple[str, str]]
@@ -211,13 +213,20 @@ def draw(form: Form, domain: GraphDomain, rng: random.Random, sides: Sequence[st
     return {"question": question, "schema": scene.schema(), "cypher": cypher}
 
 
+def make_all() -> tuple[list[Row], Counter[str]]:
+    """The rows of both files and what was refused."""
+    known = (make_rows([domain], SEED, ROWS_PER_DOMAIN, ("train", "valid")) for domain in parse_graphs(TEXT))
+    small = make_rows(parse_graphs(SMALL_TEXT), SEED, TRAIN_ROWS_PER_SMALL_DOMAIN, ("train",))
+    return with_small(known, small, query="cypher", most=TRAIN_ROWS_PER_DOMAIN)
+
+
 def main() -> None:
     """Write train.jsonl and valid.jsonl."""
     default = Path(__file__).resolve().parents[2] / "experts" / "expert-neo4j" / "datasets"
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=default)
     output: Path = parser.parse_args().output
-    rows, refused = make_rows(parse_graphs(TEXT), SEED, ROWS_PER_DOMAIN, ("train", "valid"))
+    rows, refused = make_all()
     write_sides(output, rows, refused, query="cypher")
 
 

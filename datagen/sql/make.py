@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from datagen.common.dataset_files import Row, shape, side_of
-from datagen.common.query_rows import make_in_turns, write_sides
+from datagen.common.query_rows import make_in_turns, with_small, write_sides
 from datagen.common.wording import SMALL
 from datagen.sql import group_forms as sql_group_forms
 from datagen.sql import hard_forms as sql_hard_forms
@@ -199,15 +199,9 @@ def draw(form: Form, domain: Domain, rng: random.Random, sides: Sequence[str]) -
 
 def make_all() -> tuple[list[Row], Counter[str]]:
     """The rows of both files and what was refused."""
-    rows: list[Row] = []
-    refused: Counter[str] = Counter()
-    for domain in parse_domains(TEXT):
-        made, why = make_rows([domain], SEED, ROWS_PER_DOMAIN, ("train", "valid"))
-        train = [row for row in made if side_of(shape(row["answer"])) == "train"]
-        rows += [*train[:TRAIN_ROWS_PER_DOMAIN], *(row for row in made if row not in train)]
-        refused += why
-    small, why = make_rows(parse_domains(SMALL_TEXT), SEED, TRAIN_ROWS_PER_SMALL_DOMAIN, ("train",))
-    return rows + small, refused + why
+    known = (make_rows([domain], SEED, ROWS_PER_DOMAIN, ("train", "valid")) for domain in parse_domains(TEXT))
+    small = make_rows(parse_domains(SMALL_TEXT), SEED, TRAIN_ROWS_PER_SMALL_DOMAIN, ("train",))
+    return with_small(known, small, query="answer", most=TRAIN_ROWS_PER_DOMAIN)
 
 
 def main() -> None:

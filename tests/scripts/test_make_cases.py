@@ -24,6 +24,7 @@ from datagen.json.domains import parse_domains as parse_objects
 from datagen.neo4j import make as make_neo4j_data
 from datagen.neo4j.domain_table import TEXT as GRAPH_TEXT
 from datagen.neo4j.domains import parse_graphs
+from datagen.neo4j.small_domains import TEXT as SMALL_GRAPH_TEXT
 from datagen.sql import make as make_sql_data
 from datagen.sql.domain_table import TEXT as SQL_TEXT
 from datagen.sql.domains import parse_domains
@@ -148,7 +149,7 @@ def test_every_group_has_one_side_and_the_shares_are_kept() -> None:
 
 def test_the_worlds_of_unseen_cases_are_not_those_of_the_training_rows() -> None:
     parse_domains(SQL_TEXT + SMALL_SQL_TEXT + case_worlds.SQL)  # refuses a table that stands twice
-    parse_graphs(GRAPH_TEXT + case_worlds.GRAPHS)  # refuses a relationship that stands twice
+    parse_graphs(GRAPH_TEXT + SMALL_GRAPH_TEXT + case_worlds.GRAPHS)  # refuses a relationship that stands twice
     objects = {domain.noun for domain in parse_objects(case_worlds.OBJECTS)}
     assert objects.isdisjoint(domain.noun for domain in parse_objects(DOMAINS + SMALL_OBJECTS))
     fields = {field.words for domain in parse_objects(case_worlds.OBJECTS) for field in domain.fields}

@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
+from datagen.cases import case_worlds
 from datagen.common.dataset_files import shape
 from datagen.neo4j.domain_table import TEXT
-from datagen.neo4j.domains import domain_graph, parse_graphs
-from datagen.neo4j.make import connect, graph_connection, make_rows, run, verify
+from datagen.neo4j.domains import GraphDomain, domain_graph, parse_graphs
+from datagen.neo4j.make import connect, domain_of, graph_connection, main, make_rows, run, verify
+from datagen.neo4j.small_domains import TEXT as SMALL_TEXT
 
 DATASETS = Path(__file__).resolve().parents[2] / "experts" / "expert-neo4j" / "datasets"
-DOMAINS = parse_graphs(TEXT)
+KNOWN, SMALL = parse_graphs(TEXT), parse_graphs(SMALL_TEXT)
+DOMAINS = parse_graphs(TEXT + SMALL_TEXT)  # refuses a relationship that stands twice
 (BOOKS,) = parse_graphs("""
 # books
 Writer/writers: name person; born int 1900-1995 as birth year by born; country country
@@ -71,6 +74,43 @@ def test_files_hold_enough_rows_with_the_columns_of_the_manifest() -> None:
         assert all(value == value.strip() != "" for value in row.values())
         assert re.match("MATCH", row["cypher"])
         assert "\n" not in row["cypher"]
+
+
+def test_the_committed_files_are_what_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["make", "--output", str(tmp_path)])
+    main()
+    for name in ("train", "valid"):
+        file = f"{name}.jsonl"
+        assert (tmp_path / file).read_text(encoding="utf-8") == (DATASETS / file).read_text(encoding="utf-8")
+
+
+def test_half_of_the_rows_are_about_the_graphs_of_the_cases_and_every_small_one_has_some() -> None:
+    rows = Counter(domain_of(row["schema"], DOMAINS).name for row in committed("train"))
+    assert rows.keys() == {domain.name for domain in DOMAINS}
+    assert sum(rows[domain.name] for domain in KNOWN) >= 0.5 * rows.total()
+    assert len(SMALL) >= 40
+    assert min(rows.values()) >= 20
+
+
+def words(domains: list[GraphDomain]) -> tuple[set[str], set[str]]:
+    """What labels and types are called and said to be, and what properties are called and hold, however they are written."""
+    labels, properties = set[str](), set[str]()
+    for domain in domains:
+        for label in domain.labels:
+            labels |= {label.name, label.plural, label.singular}
+        for link in domain.relationships:
+            labels |= {link.type, link.words, link.back}
+        for column in (column for part in (*domain.labels, *domain.relationships) for column in part.columns):
+            properties |= {column.name, column.label, *column.options}
+    labels, properties = ({re.sub("[ _]", "", name).lower() for name in names} for names in (labels, properties))
+    return labels, properties
+
+
+def test_no_small_graph_has_a_label_a_type_or_a_rare_property_of_the_unseen_cases() -> None:
+    labels, properties = words(SMALL)
+    unseen_labels, unseen_properties = words(parse_graphs(case_worlds.GRAPHS))
+    assert labels.isdisjoint(unseen_labels | unseen_properties)
+    assert properties & (unseen_labels | unseen_properties) <= words(KNOWN)[1]  # name, title, since and the like
 
 
 def test_rows_are_short() -> None:
