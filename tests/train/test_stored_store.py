@@ -15,6 +15,7 @@ from expert_cli.data.store.copies import Copies
 from expert_cli.data.tokenize import stream
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError, RunLocked
 from expert_cli.pipeline.train import RunOptions
+from expert_cli.utils.filesystem import facts_of
 from expert_cli.utils.object_storage import StoredFolder
 from tests import tiny
 from tests.object_storage import S3Server
@@ -70,8 +71,8 @@ class CopiesSeen(TrainerCallback):
         self.shards: list[int] = []
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        found = list(self.folder.glob("*/train/*.arrow"))
-        self.bytes.append(sum(path.stat().st_size for path in found if path.exists()))
+        found = facts_of(self.folder.glob("*/train/*.arrow"))  # other threads fetch and remove them
+        self.bytes.append(sum(facts.st_size for facts in found.values()))
         self.shards.append(len(found))
 
 

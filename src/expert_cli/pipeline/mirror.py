@@ -18,7 +18,8 @@ from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing.checkpoint import MANIFEST
 from expert_cli.training.signals import STOP_FILE
 from expert_cli.utils.disk_errors import known
-from expert_cli.utils.files import stamp
+from expert_cli.utils.files import stamp_of
+from expert_cli.utils.filesystem import facts_of, files_below
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line, plural, size_text
@@ -143,8 +144,9 @@ class Mirror:
 
 def files_of(folder: Path) -> dict[str, Stamp]:
     """Return the files of a run as they are now; what is being written, or removed, is hidden."""
-    names = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {name: stamp(path) for name, path in names.items() if not is_hidden(name) and path.name != STOP_FILE}
+    found = sorted(facts_of(files_below(folder)).items())
+    names = [(path.relative_to(folder).as_posix(), facts) for path, facts in found if path.name != STOP_FILE]
+    return {name: stamp_of(facts) for name, facts in names if not is_hidden(name)}
 
 
 def is_hidden(name: str) -> bool:

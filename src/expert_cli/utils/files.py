@@ -129,11 +129,14 @@ def _seal(body: Mapping[str, Any]) -> str:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder with all that is in it, or a file, or a link but nothing it leads to. Raises OSError."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    """Remove a folder with all that is in it, or a file, or a link but nothing it leads to. Raises OSError.
+
+    Another process may remove it, or parts of it, at the same time.
+    """
+    while path.is_dir() and not path.is_symlink():
+        with suppress(FileNotFoundError):  # what it was about to remove has gone: the rest is next
+            shutil.rmtree(path)
+    path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
@@ -162,7 +165,11 @@ def sync_names(folder: Path) -> None:
 
 def stamp(path: Path) -> list[int]:
     """Return size, times and inode of a file: what changes whenever its bytes do. Raises OSError."""
-    facts = path.stat()
+    return stamp_of(path.stat())
+
+
+def stamp_of(facts: os.stat_result) -> list[int]:
+    """Return the stamp of the file that the system tells this about."""
     return [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
 
 

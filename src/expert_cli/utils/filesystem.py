@@ -1,11 +1,12 @@
-"""Looking at files and folders without an error for what cannot be looked at, and without leaving a trace."""
+"""Looking at files and folders: no error for what cannot be looked at, or goes meanwhile, and no trace left."""
 
 from __future__ import annotations
 
 import glob
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -45,3 +46,29 @@ def subfolders(folder: Path) -> list[Path]:
         return sorted(path for path in folder.iterdir() if is_folder(path))
     except OSError:
         return []
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder and in its folders, in no order; a folder that another process removes meanwhile has none.
+
+    `Path.rglob` raises FileNotFoundError for such a folder up to Python 3.12.
+    """
+    for where, _, names in os.walk(folder):
+        yield from (Path(where, name) for name in names)
+
+
+def facts_of(paths: Iterable[Path]) -> dict[Path, os.stat_result]:
+    """Return what the system tells about each of some files; one that is gone, or goes meanwhile, is left out.
+
+    Who asks first whether a file is there, and then about it, fails where another process removes it in between.
+    """
+    found = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            found[path] = path.stat()
+    return found
+
+
+def newest_first(paths: Iterable[Path]) -> list[Path]:
+    """Return those of some files that are there, the one that was written last first."""
+    return [path for path, _ in sorted(facts_of(paths).items(), key=lambda one: one[1].st_mtime, reverse=True)]

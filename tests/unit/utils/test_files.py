@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -53,3 +55,20 @@ def test_what_is_removed_is_gone_and_what_a_link_leads_to_stays(tmp_path: Path, 
         path.symlink_to(tmp_path / "kept")
     remove(path)
     assert sorted(tmp_path.rglob("*")) == [tmp_path / "kept", tmp_path / "kept" / "a"]
+
+
+def test_two_may_remove_a_folder_at_once(tmp_path: Path) -> None:
+    folder, both = tmp_path / "folder", Barrier(2)
+    for number in range(300):
+        file = folder / f"{number % 20}" / f"{number}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+
+    def begin() -> None:
+        both.wait()
+        remove(folder)
+
+    with ThreadPoolExecutor(2) as pool:
+        ends = [pool.submit(begin), pool.submit(begin)]
+    assert [end.exception() for end in ends] == [None, None]
+    assert not folder.exists()

@@ -20,7 +20,7 @@ from expert_cli.data.store.files import FINGERPRINT, STATS, FileHashCache, read_
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import parse_json
-from expert_cli.utils.filesystem import is_file
+from expert_cli.utils.filesystem import is_file, newest_first
 
 BUILDING = ".building-"
 PARTS = ".parts-"
@@ -60,8 +60,7 @@ def has_stores(folder: Path) -> bool:
 
 
 def _other_store(folder: Path, key: StoreKey) -> StoreState:
-    others = sorted(folder.glob(_STORES), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in others:
+    for path in newest_first(folder.glob(_STORES)):
         try:
             found = read_fingerprint(path.parent)
         except IntegrityError:

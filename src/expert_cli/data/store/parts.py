@@ -29,6 +29,7 @@ from expert_cli.data.store.inspect import PARTS, recorded_key
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.files import parse_json, read_sealed, remove, sha256_of, sync_file, write_json, write_sealed
+from expert_cli.utils.filesystem import facts_of, newest_first
 from expert_cli.utils.locks import is_held
 from expert_cli.utils.reporter import Reporter
 
@@ -250,13 +251,13 @@ class SharedWork:
 
     def others(self) -> list[str]:
         """Return what is different in the newest parts of another plan beside these; nothing where there are none."""
-        found = sorted(self.store.glob(f"{PARTS}*/{ABOUT}"), key=lambda path: path.stat().st_mtime)
-        for path in reversed([path for path in found if path.parent != self.folder]):
+        found = newest_first(self.store.glob(f"{PARTS}*/{ABOUT}"))
+        for path in [path for path in found if path.parent != self.folder]:
             with suppress(OSError, ValueError, KeyError, TypeError):
                 return [f"{path.parent}", *self.plan.changes(parse_json(path.read_bytes())["plan"])]
         return []
 
     def shards_lost(self, shards: Sequence[ShardRecord]) -> list[str]:
         """Return those of some shards that are not there as they were written, by their sizes."""
-        paths = [(shard, self.folder / shard.file) for shard in shards]
-        return [shard.file for shard, path in paths if not path.is_file() or path.stat().st_size != shard.bytes]
+        there = {path: facts.st_size for path, facts in facts_of(self.folder / shard.file for shard in shards).items()}
+        return [shard.file for shard in shards if there.get(self.folder / shard.file) != shard.bytes]

@@ -20,6 +20,7 @@ from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.cache import fault, materialize
 from expert_cli.model.loading.names import Package
 from expert_cli.utils.disk_errors import disk_problem
+from expert_cli.utils.filesystem import facts_of, files_below
 from expert_cli.utils.offline import forbidden_by
 from expert_cli.utils.reporter import Reporter
 
@@ -125,11 +126,7 @@ def _download(package: Package, folder: Path, report: Reporter) -> Path:
 
 
 def _megabytes(folder: Path) -> float:
-    total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):  # pip moved it in between
-            total += path.stat().st_size if path.is_file() else 0
-    return round(total / 1e6, 1)
+    return round(sum(facts.st_size for facts in facts_of(files_below(folder)).values()) / 1e6, 1)
 
 
 def _pip_problem(package: Package, log: str) -> EnvironmentProblem:
