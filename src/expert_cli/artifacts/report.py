@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,15 +71,14 @@ def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
     runs = [replace(run, name=name, color=color) for run, name, color in zip(runs, _names(runs), COLORS, strict=False)]
     charts, absent = _charts(runs)
     parts = {name: page_part(name.replace("_", ".")) for name in ("uplot_css", "report_css", "uplot_js", "report_js")}
-    template = _environment().from_string(page_part("report.html.j2"))
-    write_text(
-        to, template.render(runs=runs, accuracies=accuracies(runs), charts=charts, absent=absent, bases=BASES, **parts)
-    )
+    told = {"runs": runs, "accuracies": accuracies(runs), "charts": charts, "absent": absent, "bases": BASES}
+    write_text(to, _template().render(**told, **parts))
     return [run.ending for run in runs]
 
 
-def _environment() -> jinja2.Environment:
-    """Return what renders the page; what a run's files do not say, or say in another form, is empty."""
+@cache
+def _template() -> jinja2.Template:
+    """Return the page's template, which takes longer to compile than to render; what a run's files do not say is empty."""
     environment = page_environment()
     environment.filters |= {
         "base_title": base_title,
@@ -99,7 +99,7 @@ def _environment() -> jinja2.Environment:
         "those": lambda value: value if isinstance(value, list) else [],
         "zip": zip,
     }
-    return environment
+    return environment.from_string(page_part("report.html.j2"))
 
 
 def _figure(value: Any, form: str, scale: float = 1.0) -> str:
