@@ -24,6 +24,8 @@ DEFAULTING = (
     "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are Tiny.<|im_end|>\n' }}{% endif %}"
     + tiny.CHATML
 )
+BRIEF = "Be brief: a.b_key=b.id."
+"""Looks like a secret, and is none."""
 JOINTS = {"": "\n\n", "alpaca": "\n\n### Schema:\n"}
 
 
@@ -39,7 +41,7 @@ def written(folder: Path, model: Path, template: str = "", **config: Any) -> Pat
     return manifests.write(folder, text)
 
 
-@pytest.mark.parametrize("system_prompt", [None, "", "Be brief."], ids=["nothing", "none", "text"])
+@pytest.mark.parametrize("system_prompt", [None, "", BRIEF], ids=["nothing", "none", "text"])
 @pytest.mark.parametrize("template", ["", "alpaca"], ids=["chat", "alpaca"])
 def test_the_adapters_own_tokenizer_writes_what_was_trained(
     tmp_path: Path, model: Path, template: str, system_prompt: str | None
@@ -59,7 +61,7 @@ def test_the_adapters_own_tokenizer_writes_what_was_trained(
         text = tokenizer.decode(ids)
         assert answered.removesuffix("\n" if not template else "") == text
         assert ("You are Tiny." in text) == (system_prompt is None and not template)
-        assert ("Be brief." in text) == (system_prompt == "Be brief.")
+        assert (BRIEF in text) == (system_prompt == BRIEF)
 
 
 def origin(output: Path) -> Any:

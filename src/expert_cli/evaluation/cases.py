@@ -65,6 +65,11 @@ class CaseAnswer(_CaseRow):
     shown: str = ""
 
     @property
+    def asked(self) -> Question | None:
+        """What a model was asked: the case's question, with what it was shown; None where that is not known."""
+        return self.question and Question(self.question.prompt, self.shown or self.question.input)
+
+    @property
     def extracted(self) -> str | None:
         """The answer without what stands around it; None where the text is too long to look for it."""
         return extract(self.answer, self.case.fences) if len(self.answer) <= MAX_CHARACTERS else None

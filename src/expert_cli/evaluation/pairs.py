@@ -8,7 +8,6 @@ the turn. To texts TRL adds the tokenizer's own end token, which need not be the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,8 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import Question
 from expert_cli.evaluation.grade import Evaluation, GradedAnswer
 from expert_cli.evaluation.verifiers.case import plain
-from expert_cli.utils.files import require_new_file, write_text
+from expert_cli.utils.files import require_new_file
+from expert_cli.utils.json_lines import write_json_lines
 
 MOST_PAIRS = 4
 """Pairs of one prompt. K answers, half of them right, make K²/4: prompts that are won half the time would be all there is."""
@@ -64,11 +64,9 @@ def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> P
         raise InputError(f"{OPTION}: a pair needs several answers to a case", "draw them: --samples 8")
     of_cases = [list(_pairs(one.samples)) for one in found.answers]
     rows = [
-        json.dumps(_row(one, pair, input_separator), ensure_ascii=False)
-        for one, pairs in zip(found.answers, of_cases, strict=True)
-        for pair in pairs
+        _row(one, pair, input_separator) for one, pairs in zip(found.answers, of_cases, strict=True) for pair in pairs
     ]
-    write_text(path, "".join(row + "\n" for row in rows))
+    write_json_lines(path, rows)
     with_some = sum(bool(pairs) for pairs in of_cases)
     all_right = sum(all(one.verdict.passed for one in answer.samples) for answer in found.answers)
     return Pairs(path, len(rows), with_some, all_right, len(of_cases) - with_some - all_right)
@@ -93,7 +91,7 @@ def _different(answers: Iterator[GradedAnswer]) -> list[str]:
 
 def _row(answer: GradedAnswer, pair: tuple[str, str], input_separator: str | None) -> dict[str, Any]:
     chosen, rejected = ([{"role": "assistant", "content": text}] for text in pair)
-    asked = [{"role": "user", "content": _user_turn(answer, answer.row.question or Question("", ""), input_separator)}]
+    asked = [{"role": "user", "content": _user_turn(answer, answer.row.asked or Question("", ""), input_separator)}]
     return {"id": answer.row.id, "prompt": asked, "chosen": chosen, "rejected": rejected}
 
 

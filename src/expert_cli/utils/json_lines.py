@@ -1,17 +1,29 @@
-"""JSON lines, read strictly, every fault with its file and line."""
+"""JSON lines: written exactly, read strictly, every fault with its file and line."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import InputError
-from expert_cli.utils.files import unique_keys
+from expert_cli.utils.files import unique_keys, write_bytes
+from expert_cli.utils.redaction import without_hub_tokens
 from expert_cli.utils.text import type_name
 
 MAX_LINE_BYTES = 16 << 20
+
+
+def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows atomically, an object a line."""
+    write_bytes(path, json_lines(rows))
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return rows as JSON lines: exactly, but without the hub's tokens, and with "?" for half of a surrogate pair."""
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return without_hub_tokens(text).encode("utf-8", "replace")
 
 
 def json_objects(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:

@@ -1,6 +1,7 @@
 """What is a secret (hub tokens, values of *_TOKEN and *_KEY, passwords), and its way out of what is written and shown.
 
-Secrets are cut out of texts before these are put into JSON: cut out of JSON they would take quotes and backslashes along.
+Secrets are cut out of texts before these are put into JSON: cut out of JSON they would take quotes and backslashes along. Rows,
+and answers of models, are nothing that is told of a run: but for hub tokens they are written as they are.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ _PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s:]+:[^/@\s]+(?=@)")
 def redact(text: str) -> str:
     """Return `text` with secrets replaced by ***; a text that was redacted stays as it is."""
     return _SECRET.sub("***", text)
+
+
+def without_hub_tokens(text: str) -> str:
+    """Return `text` with the hub's tokens replaced by ***, and all else as it is: rows that are trained, answers of models."""
+    return re.sub(_OF_THE_HUB, "***", text)
 
 
 def without_passwords(text: str) -> str:
@@ -63,7 +69,7 @@ def redacted(value: Any) -> Any:
 def _redacted_entry(name: Any, entry: Any) -> Any:
     if entry and isinstance(name, str) and isinstance(entry, str):
         if name in _WORDS_OF_MODELS:
-            return re.sub(_OF_THE_HUB, "***", entry)
+            return without_hub_tokens(entry)
         if _SECRET_NAME.fullmatch(name):
             return "***"
     return redacted(entry)

@@ -60,6 +60,23 @@ def test_a_pair(tmp_path: Path) -> None:
     assert pairs == Pairs(tmp_path / "pairs.jsonl", 1, 1, 0, 0)
 
 
+def test_a_pair_asks_with_what_the_model_was_shown(tmp_path: Path) -> None:
+    found = evaluation(tmp_path, ["2", "1"], input="CREATE TABLE t (a)")
+    (answer,) = found.answers
+    shown = replace(answer, row=replace(answer.row, shown="t(a)"))
+    (row,) = written(tmp_path, Evaluation((shown,)))[1]
+    assert row["prompt"] == [{"role": "user", "content": "Ask 0\nt(a)"}]
+
+
+def test_answers_that_are_trained_are_written_as_they_are(tmp_path: Path) -> None:
+    row = {"verifier": "exact", "expected": 'a.b_key="x"', "prompt": "Ask"}
+    (tmp_path / "cases.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    (case,) = read_cases(tmp_path / "cases.jsonl")
+    samples = tuple(case.answered(text, "end") for text in ('a.b_key="x"', "a.b_key=y"))
+    found = grade([replace(samples[0], samples=samples)], NullReporter(), 2)
+    assert texts(written(tmp_path, found)[1]) == [('a.b_key="x"', "a.b_key=y")]
+
+
 def test_prompts_without_a_pair_are_counted(tmp_path: Path) -> None:
     pairs, rows = written(tmp_path, evaluation(tmp_path, ["1", " 1"], ["2", "3"], ["2", "1"], ["3", "3"]))
     assert [row["id"] for row in rows] == ["c2"]
@@ -136,6 +153,13 @@ def test_samples_that_were_kept_give_pairs(tmp_path: Path) -> None:
     assert document["pairs"] == told
     (row,) = map(json.loads, (tmp_path / "pairs.jsonl").read_text(encoding="utf-8").splitlines())
     assert row["prompt"][0]["content"] == "Ask 0 | y"
+    kept_answers = json.loads((tmp_path / "kept.json").read_text(encoding="utf-8"))
+    kept_answers["answers"][0]["schema_prompt"] = "t(a)"
+    for one in kept_answers["answers"][0]["samples"]:
+        one["schema_prompt"] = "t(a)"
+    (tmp_path / "kept.json").write_text(json.dumps(kept_answers), encoding="utf-8")
+    api.grade_answers(tmp_path / "kept.json", write_pairs=tmp_path / "shown.jsonl")
+    assert json.loads((tmp_path / "shown.jsonl").read_text(encoding="utf-8"))["prompt"][0]["content"] == "Ask 0 | t(a)"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
+from expert_cli.errors import IntegrityError
 from expert_cli.evaluation.answer import Generations, write_answers
 from expert_cli.evaluation.cases import EvalCase
 from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, DEFAULT_NEW_TOKENS, answer_settings, room_for_answers
@@ -25,9 +26,10 @@ from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.pipeline.rft.work import Work, free_memory
 from expert_cli.utils.distributed import broadcast_rank0, gather_rank0
 from expert_cli.utils.files import parse_json, sha256_of, write_bytes
-from expert_cli.utils.redaction import redact
+from expert_cli.utils.json_lines import json_lines
 from expert_cli.utils.reporter import Bar, NullReporter
 
+RIGHT = "correct"
 BLOCK = 32
 """Prompts a block: what a kill costs, and enough answers at once for a device."""
 
@@ -42,15 +44,16 @@ class Sample(NamedTuple):
     @property
     def is_right(self) -> bool:
         """Whether it is right."""
-        return self.kind == "correct"
+        return self.kind == RIGHT
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A prompt with the answers that were drawn to it."""
+    """A prompt with the answers that were drawn to it, and the verdict on the expected one, where there is one."""
 
     prompt: EvalCase
     samples: tuple[Sample, ...]
+    expected: str = RIGHT
 
 
 @dataclass(frozen=True)
@@ -64,25 +67,26 @@ class Sampled:
 
 @dataclass(frozen=True)
 class _Block:
-    """Some prompts, the file of their answers, and a hash of all that decides what is drawn."""
+    """Some prompts, the file of their answers, a hash of all that decides what is drawn, and one of what judges it."""
 
     prompts: Sequence[EvalCase]
     file: Path
     key: str
+    judged_on: str = ""
 
 
 def sample(work: Work, prompts: Sequence[EvalCase], number: int, adapter: Path) -> Sampled:
     """Draw answers to the prompts of a round; a block that is there and whole is not drawn anew.
 
     Each process of a job draws blocks of its own, the first one judges and keeps them; it alone returns them, the others
-    nothing. Raises what loading and judging raise.
+    nothing. Raises what loading and judging raise; IntegrityError: a block is not as it was written.
     """
     blocks = _blocks(work, prompts, number, adapter)
     missing = broadcast_rank0(lambda: [index for index, block in enumerate(blocks) if _read(block) is None])
     if missing:
         _draw(work, blocks, missing, number, adapter)
         free_memory(work.run)
-    read = [found for block in blocks if work.job.is_main_process and (found := _read(block)) is not None]
+    read = [_whole(block) for block in blocks if work.job.is_main_process]
     drawn = tuple(one for found in read for one in found.drawn)
     return Sampled(drawn, sum(found.tokens for found in read), sum(found.seconds for found in read))
 
@@ -103,7 +107,8 @@ def _blocks(work: Work, prompts: Sequence[EvalCase], number: int, adapter: Path)
     for index, start in enumerate(range(0, len(prompts), BLOCK), start=1):
         text = json.dumps({**how, "block": index}, sort_keys=True, default=vars)
         key = hashlib.sha256(text.encode()).hexdigest()
-        found.append(_Block(prompts[start : start + BLOCK], work.paths(number).block(index), key))
+        mine = prompts[start : start + BLOCK]
+        found.append(_Block(mine, work.paths(number).block(index), key, work.judged_on(mine)))
     return found
 
 
@@ -138,22 +143,33 @@ def _written(expert: Expert, mine: Sequence[_Block], settings: GenerationConfig,
 def _judge(block: _Block, written: Generations) -> tuple[int, int]:
     """Run the answers of a block and keep it; return how many there are, and how many are right."""
     rows = [one for row in written.answers for one in row.samples]
-    verdicts = iter(grade(rows, NullReporter(), CASE_TIMEOUT_S).answers)
+    expected = {one.id: one.answered(text) for one in block.prompts for text in one.case.right_answers()[:1]}
+    verdicts = iter(grade([*rows, *expected.values()], NullReporter(), CASE_TIMEOUT_S).answers)
     lines: list[dict[str, Any]] = []
     for row in written.answers:
         samples = [{"answer": one.answer, "kind": next(verdicts).verdict.kind, "stop": one.stop} for one in row.samples]
         lines.append({"id": row.id, "prompt": row.digest, "samples": samples})
+    judged = dict(zip(expected, verdicts, strict=True))
+    lines = [one | {"expected": judged[one["id"]].verdict.kind} if one["id"] in judged else one for one in lines]
     _write(block, lines, written)
     kinds = [one["kind"] for line in lines for one in line["samples"]]
-    return len(kinds), kinds.count("correct")
+    return len(kinds), kinds.count(RIGHT)
 
 
 def _write(block: _Block, lines: Sequence[Mapping[str, Any]], written: Generations) -> None:
-    body = redact("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)).encode("utf-8", "replace")
+    body = json_lines(lines)
     figures = written.as_json()
-    head = {"key": block.key, "sha256": hashlib.sha256(body).hexdigest()}
+    head = {"key": block.key, "sha256": hashlib.sha256(body).hexdigest(), "judged_on": block.judged_on}
     head |= {name: figures[name] for name in ("tokens", "seconds", "cut_off", "looping", "device", "threads")}
     write_bytes(block.file, json.dumps(head).encode() + b"\n" + body)
+
+
+def _whole(block: _Block) -> Sampled:
+    found = _read(block)
+    if found is None:
+        told = "is not as it was written just now"
+        raise IntegrityError(f"{block.file} {told}", "See that no other program writes there; then --resume auto.")
+    return found
 
 
 def _read(block: _Block) -> Sampled | None:
@@ -163,9 +179,15 @@ def _read(block: _Block) -> Sampled | None:
         head = parse_json(first)
         if (head["key"], head["sha256"]) != (block.key, hashlib.sha256(body).hexdigest()):
             return None
+        if head.get("judged_on", block.judged_on) != block.judged_on:  # earlier versions did not note it
+            return None
         lines = [parse_json(line) for line in body.splitlines()]
         drawn = [
-            Drawn(prompt, tuple(Sample(one["answer"], one["kind"], one["stop"]) for one in line["samples"]))
+            Drawn(
+                prompt,
+                tuple(Sample(one["answer"], one["kind"], one["stop"]) for one in line["samples"]),
+                line.get("expected", RIGHT),
+            )
             for prompt, line in zip(block.prompts, lines, strict=True)
         ]
     except (OSError, ValueError, KeyError, TypeError):

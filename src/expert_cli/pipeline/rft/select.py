@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +9,18 @@ from typing import Any
 
 from expert_cli.data.rows.columns import Columns
 from expert_cli.data.templates.template import Template
-from expert_cli.evaluation.cases import Question
+from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import EvalCase, Question
 from expert_cli.inference.expert_config import decoding_of
 from expert_cli.inference.grammar.grammar import Grammar
 from expert_cli.inference.vote import same_as
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
-from expert_cli.pipeline.rft.sampling import Drawn, Sampled
+from expert_cli.pipeline.rft.sampling import RIGHT, Drawn, Sampled
 from expert_cli.pipeline.rft.work import Work
-from expert_cli.utils.files import write_text
+from expert_cli.utils.json_lines import write_json_lines
 from expert_cli.utils.statistics import mean_of_shares, pass_at
+from expert_cli.utils.text import plural
 
 WHOLE = ("end", "sequence")
 """Why an answer ends that came to its own end: one that was cut off has none to learn."""
@@ -46,6 +47,19 @@ class RowForm:
         if columns.input:
             return {columns.instruction: asked.prompt, columns.input: asked.input, columns.response: answer} | beside
         return {columns.instruction: turn, columns.response: answer} | beside
+
+    def require_shown(self, prompts: Sequence[EvalCase]) -> None:
+        """Raise InputError where a row of a prompt can neither name its database nor has its tables in the input."""
+        if self.shown is None:
+            return
+        for one in prompts:
+            named = self.database(one.file).get(self.columns.database)
+            if one.case.file_key == "database" and not named and not (self.columns.input and one.input):
+                rule = self.shown.databases or "not written"
+                raise InputError(
+                    f"{one.where}: rows cannot name {one.file}: training.dataset.schema_prompt.databases is {rule}",
+                    "write a pattern that fits the prompts' databases too, and name theirs in a column of the rows",
+                )
 
     def database(self, file: Path | None) -> dict[str, Any]:
         """Return the column that names a prompt's database, where rows are shown theirs."""
@@ -76,8 +90,13 @@ def select(work: Work, sampled: Sampled, number: int, form: RowForm) -> Selected
     kept = [keep(one, work.settings, grammar) for one in sampled.drawn]
     rows = [row for one in kept for row in _rows(one, number, form)]
     figures = _figures(sampled, kept, grammar)
-    write_text(work.paths(number).rows, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    return Selected(figures, _nothing_to_learn(sampled.drawn, figures, work.settings))
+    write_json_lines(work.paths(number).rows, rows)
+    wrong = [one for one in sampled.drawn if one.expected != RIGHT]
+    if wrong and work.settings.gold != "never":
+        told = f"{plural(len(wrong), 'expected answer')} of {len(sampled.drawn)} not trained: wrong by their own judge"
+        work.report.warning(f"{told}: {wrong[0].prompt.where}: {wrong[0].expected}")
+    reason = _nothing_to_learn(sampled.drawn, figures, work.settings)
+    return Selected(figures | (dict.fromkeys(("kept", "expected"), 0) if reason else {}), reason)
 
 
 def keep(drawn: Drawn, settings: RftConfig, grammar: Grammar | None) -> Kept:
@@ -90,7 +109,8 @@ def keep(drawn: Drawn, settings: RftConfig, grammar: Grammar | None) -> Kept:
     expected = next(iter(drawn.prompt.case.right_answers()), "")
     wanted = settings.gold == "always" or (settings.gold == "failed" and failed)
     is_new = bool(expected) and normal_form(drawn, expected, grammar) not in chosen
-    return Kept(drawn, tuple(chosen.values()), expected if wanted and is_new else "")
+    is_right = drawn.expected == RIGHT  # part of an object need not be what its schema asks for
+    return Kept(drawn, tuple(chosen.values()), expected if wanted and is_new and is_right else "")
 
 
 def normal_form(drawn: Drawn, answer: str, grammar: Grammar | None) -> str:

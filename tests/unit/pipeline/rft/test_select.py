@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from expert_cli.config.plan import Plan, make_plan
+from expert_cli.config.resolve import Overrides
 from expert_cli.data.rows.columns import Columns
 from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import EvalCase, Question, read_cases
 from expert_cli.manifest.keys.rft import RftConfig
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.pipeline.rft.sampling import Drawn, Sample, Sampled
-from expert_cli.pipeline.rft.select import RowForm, _figures, _nothing_to_learn, keep
-from tests import tiny
+from expert_cli.pipeline.rft.select import RowForm, _figures, _nothing_to_learn, keep, select
+from expert_cli.pipeline.rft.work import RoundPaths
+from tests import manifests, tiny
+from tests.machines import CPU
+from tests.train.projects import Told
 from tests.train.rft_project import write_rows
 
 SETTINGS = RftConfig(Path("p"), 2, 4, 0.8, 2, "failed", 0.0, "base", True, 0.15, None, None)
@@ -87,6 +97,74 @@ def test_a_row_is_written_as_the_expert_is_asked() -> None:
     assert alone.row(asked, "7") == {"q": turn, "a": "7"}
     said = talk.row(asked, "7")["messages"]
     assert [(one["role"], one["content"]) for one in said] == [("user", turn), ("assistant", "7")]
+
+
+def test_an_expected_answer_that_its_judge_takes_for_wrong_is_not_trained(case: EvalCase) -> None:
+    found = drawn(case, ("{}", False))
+    assert keep(found, SETTINGS, None).gold == '{"a": 1}'
+    assert keep(replace(found, expected="wrong"), SETTINGS, None).gold == ""
+
+
+@dataclass(frozen=True)
+class Here:
+    """As much of a run in rounds as choosing needs."""
+
+    plan: Plan
+    settings: RftConfig
+    report: Told
+    output: Path
+
+    def paths(self, number: int) -> RoundPaths:
+        return RoundPaths(self.output, number)
+
+
+def test_rows_are_what_was_answered_and_expected_answers_that_are_right(tmp_path: Path) -> None:
+    text = {"verifier": "exact", "expected": 'a.b_key="x"', "prompt": "Which?"}
+    part = {**ROW, "schema": {"required": ["b"]}, "rule": "subset", "prompt": "Which part?"}
+    right, other = read_cases(write_rows(tmp_path / "p.jsonl", [text, part]))
+    plan = make_plan(manifests.write(tmp_path, manifests.small()), CPU, Overrides())
+    work: Any = Here(plan, SETTINGS, Told(), tmp_path)
+    template = tiny.template_for(
+        tiny.tiny_backend(), "", own=ChatTemplate(tiny.CHATML), eos_token=tiny.CONTROL_TOKENS[0]
+    )
+    form = RowForm(Columns(instruction="q", response="a"), template)
+    wrong = replace(drawn(other, ("{}", False), ("[]", False)), expected="schema")
+    answered = (drawn(right, ('a.b_key="x"', True), ("no", False)), wrong)
+    found = select(work, Sampled(answered, 1, 1.0), 1, form)
+    rows = [json.loads(line) for line in work.paths(1).rows.read_text(encoding="utf-8").splitlines()]
+    assert rows == [{"q": "Which?", "a": 'a.b_key="x"', "case": "1", "round": 1, "sample": 1}]
+    assert (found.reason, found.figures["kept"], found.figures["expected"]) == ("", 1, 0)
+    (told,) = work.report.warnings
+    assert told.startswith("1 expected answer of 2 not trained: wrong by their own judge: ")
+    assert told.endswith("p.jsonl:2: schema")
+    nothing = select(work, Sampled((drawn(right, ("no", False), ("none", False)),), 1, 1.0), 2, form)
+    assert nothing.reason
+    assert (nothing.figures["kept"], nothing.figures["expected"]) == (0, 0)
+
+
+def test_a_prompt_whose_database_no_row_can_name_is_refused_by_name(tmp_path: Path) -> None:
+    for name in ("in/a.sqlite", "out/b.sqlite"):
+        (tmp_path / name).parent.mkdir()
+        with closing(sqlite3.connect(tmp_path / name)) as database:
+            database.execute("CREATE TABLE t (a)")
+    rows = [
+        {"verifier": "sql", "id": name, "prompt": "?", "database": name, "expected": "SELECT 1"}
+        for name in ("in/a.sqlite", "out/b.sqlite")
+    ]
+    within, without = read_cases(write_rows(tmp_path / "p.jsonl", rows))
+    template = tiny.template_for(
+        tiny.tiny_backend(), "", own=ChatTemplate(tiny.CHATML), eos_token=tiny.CONTROL_TOKENS[0]
+    )
+    shown = SchemaPromptConfig(databases=str(tmp_path / "in" / "{db}.sqlite"))
+    columns = Columns(instruction="q", response="a", database="db")
+    RowForm(columns, template, shown).require_shown([within])
+    RowForm(columns, template).require_shown([without])
+    with_tables = replace(without, input="CREATE TABLE t (a)")
+    RowForm(replace(columns, input="schema"), template, shown).require_shown([with_tables])
+    with pytest.raises(InputError, match=r"p\.jsonl:2: rows cannot name .*out/b\.sqlite: .*databases is .*in/\{db\}"):
+        RowForm(columns, template, shown).require_shown([within, without])
+    with pytest.raises(InputError, match=r"p\.jsonl:1: rows cannot name .*: .*databases is not written"):
+        RowForm(Columns(instruction="q", response="a"), template, SchemaPromptConfig()).require_shown([within])
 
 
 REASONS: dict[str, tuple[list[list[bool]], str, str]] = {
