@@ -14,7 +14,7 @@ from transformers import LlamaForCausalLM, TrainerCallback
 from expert_cli import api
 from expert_cli.config.plan import trained_adapter
 from expert_cli.data.store.inspect import read_stats
-from expert_cli.errors import IntegrityError
+from expert_cli.errors import IntegrityError, Interrupted
 from expert_cli.inference.expert import open_expert
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.runs.paths import RunPaths
@@ -217,6 +217,47 @@ def test_a_round_without_a_gain_ends_the_run(tmp_path: Path, learned: Path, mode
     assert "round 1: a gain of -100.0% (" in done.document["stop_reason"]
 
 
+class AsksToStop:
+    """Asks a run to stop once a file of it is there."""
+
+    def __init__(self, output: Path, file: str) -> None:
+        self.output, self.file, self.asked = output, output / file, False
+
+    def __call__(self) -> None:
+        if self.file.exists() and not self.asked:
+            self.asked = True
+            (self.output / "STOP").touch()
+
+
+def test_a_round_whose_rows_are_others_by_an_allowed_drift_is_trained_anew(
+    tmp_path: Path, learned: Path, model: Path
+) -> None:
+    output, told = tmp_path / "out", Told()
+    stops = AsksToStop(output, "round-1/run/COMPLETE")
+    with pytest.raises(Interrupted):
+        train(unsure_expert(tmp_path, model), RunOptions(written=stops), output=output, init_adapter=learned / "sft")
+    rows, before = output / "round-1" / "rows.jsonl", sha256_of(output / "round-1" / "rows.jsonl")
+    options = RunOptions(resume="auto", drift=("rft.gold",))
+    manifest = unsure_expert(tmp_path, model, gold="always")
+    done = train(manifest, options, told, output=output, init_adapter=learned / "sft")
+    assert sha256_of(rows) != before
+    assert sha256_of(rows) in read(output / "round-1" / "run" / "run.json")["data"]["files"].values()
+    assert [line for line in told.warnings if "it is trained anew" in line]
+    assert done.document["rft"]["rounds"][0]["expected"] > 0
+
+
+def test_the_first_trainings_rows_are_replayed_by_their_share_of_what_was_trained(
+    tmp_path: Path, learned: Path, model: Path
+) -> None:
+    manifest = unsure_expert(tmp_path, model, replay=0.25)
+    written = read(manifest)
+    written["training"]["dataset"] = {"tasks": {"numbers": {"train": "train.jsonl", "max_rows": 40}}}
+    manifest.write_text(json.dumps(written), encoding="utf-8")
+    done = train(manifest, init_adapter=learned / "sft")
+    (record,) = done.document["rft"]["rounds"]
+    assert read(done.output / "round-1" / "run" / "report.json")["store"]["rows"] == record["kept"] + 10
+
+
 @pytest.mark.parametrize(("prompts", "rft", "reason", "warning"), NOTHING.values(), ids=NOTHING.keys())
 def test_a_round_that_has_nothing_to_learn_from_ends_the_run_with_what_there_was(
     tmp_path: Path,
@@ -232,6 +273,8 @@ def test_a_round_that_has_nothing_to_learn_from_ends_the_run_with_what_there_was
     done = train(manifest, report=told, init_adapter=learned / "sft")
     assert reason in done.document["stop_reason"]
     assert not (done.output / "round-1" / "run").exists()
+    (record,) = done.document["rft"]["rounds"]
+    assert (record["kept"], record["expected"]) == (0, 0), "nothing was trained"
     assert done.document["adapter_sha256"] == read(learned / "sft" / "report.json")["adapter_sha256"]
     assert [line for line in told.warnings if warning in line]
     assert RunPaths(done.output).complete.exists()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
+import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerState
 
 from expert_cli.errors import EnvironmentProblem, InputError, Interrupted
 from expert_cli.evaluation.verifiers import typescript
@@ -116,6 +119,24 @@ def test_what_cannot_be_is_refused_before_anything_is_loaded(
     assert not [*tmp_path.rglob("run.json")]
 
 
+def test_a_prompt_on_a_database_that_no_row_can_name_is_refused_before_anything_is_drawn(
+    tmp_path: Path, first: Path, model: Path
+) -> None:
+    queries = []
+    for number in range(4):
+        with closing(sqlite3.connect(tmp_path / f"{number}.sqlite")) as database:
+            database.execute(f"CREATE TABLE t{number} (a)")
+        asked = {"verifier": "sql", "id": f"q{number}", "prompt": f"Rows of {number}?", "expected": "SELECT 1"}
+        queries.append({**asked, "database": f"{number}.sqlite"})
+    manifest = unsure_expert(tmp_path, model, queries)
+    written = read_json(manifest)
+    written["training"]["dataset"]["schema_prompt"] = {}
+    manifests.write(tmp_path, written)
+    with pytest.raises(InputError, match=r"rows cannot name .*\.sqlite: .*schema_prompt\.databases is not written"):
+        train(manifest, init_adapter=first)
+    assert not [*tmp_path.rglob("block-*")]
+
+
 @pytest.mark.parametrize("left", ["adapter", "."], ids=["an adapter alone", "a run that is not complete"])
 def test_rounds_begin_from_the_result_of_a_run(tmp_path: Path, first: Path, left: str) -> None:
     copied = shutil.copytree(first / left, tmp_path / "copied", ignore=shutil.ignore_patterns("COMPLETE"))
@@ -165,6 +186,30 @@ class StopWhenTrainingBegins(TrainerCallback):
 
     def on_step_end(self, *args: Any, **kwargs: Any) -> None:
         time.sleep(0.3)
+
+
+class StopInTheLastStep(TrainerCallback):
+    """Asks the run to stop when the training has no step left."""
+
+    def __init__(self, ask: Callable[[], object]) -> None:
+        self.ask = ask
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if state.global_step == state.max_steps:
+            self.ask()
+
+
+@pytest.mark.parametrize("by_signal", [True, False], ids=["Ctrl-C", "the file STOP"])
+def test_who_asks_in_the_last_step_of_a_training_is_heard_before_the_next_stage(
+    tmp_path: Path, model: Path, by_signal: bool
+) -> None:
+    output, manifest = tmp_path / "out", unsure_expert(tmp_path, model, rounds=1)
+    ask = partial(signal.raise_signal, signal.SIGINT) if by_signal else (output / "STOP").touch
+    with pytest.raises(Interrupted, match=r"stopped by (SIGINT|the file .*STOP) in") as ended:
+        train(manifest, RunOptions(callbacks=(StopInTheLastStep(ask),)), output=output)
+    assert (ended.value.by_signal, ended.value.exit_code) == (by_signal, 130)
+    assert (output / "sft" / "COMPLETE").is_file(), "its training is done"
+    assert not [*output.rglob("STOP"), *output.glob("round-0/evaluation.json"), *output.glob("round-1/*")]
 
 
 def test_the_file_stop_ends_a_training_within_the_run_which_goes_on_from_there(tmp_path: Path, model: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
@@ -24,6 +24,9 @@ from expert_cli.utils.files import sha256_of
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import duration, shortened
+
+if TYPE_CHECKING:
+    from expert_cli.training.signals import StopRequest
 
 LONGEST_ANSWER = 220
 """Characters of a text that the summary of a run shows."""
@@ -59,12 +62,14 @@ class SampleAnswer:
 class RunResult:
     """What `train` leaves and prints: the document of `train --json` (docs/INTERFACE.md), report.json of the run directory.
 
-    missed: which threshold was missed, in words with both values; "" for none.
+    missed: which threshold was missed, in words with both values; "" for none. unserved: what asked the run to stop when there
+    was no step left: whoever makes more than one run begins no other.
     """
 
     output: Path
     document: Mapping[str, Any]
     missed: str = ""
+    unserved: StopRequest | None = None
 
     def summary(self) -> str:
         """Return the lines a person reads at the end."""

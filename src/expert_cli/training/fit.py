@@ -128,7 +128,8 @@ def fit(
         _require_moved(model, before)
     if run.watch.load_best_model_at_end:
         load_best(trainer, model, paths.checkpoints)
-    return _result(trainer, metrics_callback, cost, peak, what_was_used(trainer, model))
+    done = _result(trainer, metrics_callback, cost, peak, what_was_used(trainer, model))
+    return replace(done, unserved=stop if stop.exit_code else None)
 
 
 def _trainer(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from expert_cli.training.signals import StopRequest
     from expert_cli.training.used import Used
 
 
@@ -37,6 +38,7 @@ class FitResult:
     Of the process that ended it, which may have gone on from a checkpoint: `here`, peak_memory_mb, mfu (share of the
     hardware's peak that `peak` names; None where no peak is known), step_time_shares, which sum to 1.
     adjusted: what had to be changed to fit the GPU's memory. stop_reason: why training ended where it did. used: what trained.
+    unserved: what asked to stop when there was no step left.
     """
 
     steps: int
@@ -55,6 +57,7 @@ class FitResult:
     adjusted: tuple[str, ...]
     stop_reason: str
     used: Used
+    unserved: StopRequest | None = None
 
     @property
     def first_loss(self) -> float:

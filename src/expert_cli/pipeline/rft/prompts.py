@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from expert_cli.config.plan import Plan
+from expert_cli.data.rows.asked import Asked
 from expert_cli.data.rows.overlap import HeldOut
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases, shown_databases
+from expert_cli.evaluation.cases import EvalCase, read_cases, shown_databases
 from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.permissions import Permissions
 from expert_cli.manifest.keys.rft import RftConfig
@@ -50,9 +50,9 @@ class Prompts:
         return [*asked.values(), *self.held_back]
 
     @property
-    def files(self) -> list[Path]:
+    def files(self) -> list[str]:
         """The files that prompts are judged on, each once."""
-        return list(dict.fromkeys(Path(name) for one in (*self.sampled, *self.held_back) for name in _files(one)))
+        return list(dict.fromkeys(name for one in (*self.sampled, *self.held_back) for name in files_of(one)))
 
 
 def read_prompts(
@@ -68,7 +68,8 @@ def read_prompts(
     prompts = parted(settings, plan.run.seed).shown(plan.run.data.schema_prompt)
     of_run = prompts.of_run(settings, plan.run.seed)
     if plan.own_cases.is_file():
-        _require_apart(of_run, read_cases(plan.own_cases), f"cases of {plan.own_cases}")
+        own = shown_databases(read_cases(plan.own_cases), plan.run.data.schema_prompt)
+        _require_apart(of_run, own, f"cases of {plan.own_cases}")
     _require_apart(prompts.sampled, prompts.held_back, "held-back prompts")
     if were_judged:
         of_run = list({one.case.verifier: one for one in of_run}.values())
@@ -90,17 +91,17 @@ def parted(settings: RftConfig, seed: int) -> Prompts:
 
 def beside(prompts: Sequence[EvalCase], cases: Sequence[EvalCase]) -> Prompts:
     """Let other cases judge the rounds. Raises InputError where one is judged on a file that a prompt is judged on."""
-    sampled = {name for one in prompts for name in _files(one)}
-    both = [one for one in cases if not sampled.isdisjoint(_files(one))]
+    sampled = {name for one in prompts for name in _worlds(one)}
+    both = [one for one in cases if not sampled.isdisjoint(_worlds(one))]
     if both:
-        file = next(name for name in _files(both[0]) if name in sampled)
+        file = next(name for name in _worlds(both[0]) if name in sampled)
         raise InputError(
             f"{len(both)} of {len(cases)} held-back cases are on files of prompts: {both[0].where} is judged on {file}",
             "cases of files that no prompt names, or a share: training.rft.held_back",
         )
     by = BY_FILE if sampled else BY_CATEGORY
     held, asked = (
-        {name for one in side for name in (_files(one) if sampled else (one.case.category,))}
+        {name for one in side for name in (_worlds(one) if sampled else (one.case.category,))}
         for side in (cases, prompts)
     )
     return Prompts(tuple(prompts), tuple(cases), by, len(held | asked), len(held))
@@ -117,7 +118,7 @@ def part(cases: Sequence[EvalCase], share: float, seed: int) -> Prompts:
     names = list(dict.fromkeys(groups))
     if len(names) < 2:
         raise InputError(
-            f"{cases[0].where.rpartition(':')[0]}: all prompts share one {'file' if _files(cases[0]) else 'category'}: none "
+            f"{cases[0].where.rpartition(':')[0]}: all prompts share one {'file' if _worlds(cases[0]) else 'category'}: none "
             "can be held back to judge the rounds",
             'give prompts of several databases, or name their "category"',
         )
@@ -139,22 +140,36 @@ def _by_file(cases: Sequence[EvalCase]) -> list[str]:
         return name
 
     for one in cases:
-        first, *rest = _files(one) or ("",)
+        first, *rest = _worlds(one) or ("",)
         for other in rest:
             leads[find(other)] = find(first)
-    return [find((_files(one) or ("",))[0]) for one in cases]
+    return [find((_worlds(one) or ("",))[0]) for one in cases]
 
 
-def _files(case: EvalCase) -> tuple[str, ...]:
+def files_of(case: EvalCase) -> tuple[str, ...]:
+    """Return the files that a case is judged on."""
     return (str(case.file), *case.case.file_names[1:]) if case.file else ()
 
 
+def _worlds(case: EvalCase) -> tuple[str, ...]:
+    """Return those of them that it asks about: a program that judges answers may judge all."""
+    return () if case.case.starts == "command" else files_of(case)
+
+
 def _require_apart(prompts: Sequence[EvalCase], others: Sequence[EvalCase], name: str) -> None:
-    """Raise InputError where prompts ask what others ask, small and capital letters and blanks left aside."""
-    held = HeldOut(asked_by_cases(others), finds_near=False)
-    found = ((prompts[match.row], others[match.held]) for match in held.find(asked_by_cases(prompts)))
+    """Raise InputError where prompts ask what others ask, small and capital letters and blanks left aside.
+
+    A question about another database, which is shown, is another one.
+    """
+    held = HeldOut(_asked_of_models(others), finds_near=False)
+    found = ((prompts[match.row], others[match.held]) for match in held.find(_asked_of_models(prompts)))
     both = list({id(one): (one, other) for one, other in found if one is not other}.values())
     if both:
         one, other = both[0]
         shown = f"{one.where} asks what {other.where} asks" if one.where != other.where else one.where
         raise InputError(f"{len(both)} of {len(prompts)} prompts are {name}, too: {shown}", HINT)
+
+
+def _asked_of_models(cases: Sequence[EvalCase]) -> Asked:
+    asked = [case.asked for case in cases]
+    return Asked([one.prompt for one in asked], [one.input for one in asked], [case.where for case in cases])

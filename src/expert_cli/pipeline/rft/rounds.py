@@ -20,9 +20,10 @@ from expert_cli.pipeline.rft.prompts import Prompts
 from expert_cli.pipeline.rft.sampling import sample
 from expert_cli.pipeline.rft.select import RowForm, select
 from expert_cli.pipeline.rft.work import Work, free_memory
-from expert_cli.runs.metrics import read_json
+from expert_cli.runs.metrics import part, read_json
+from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.distributed import broadcast_rank0
-from expert_cli.utils.files import sha256_of, write_json
+from expert_cli.utils.files import remove, sha256_of, write_json
 from expert_cli.utils.statistics import Paired
 from expert_cli.utils.text import plural
 
@@ -77,6 +78,7 @@ def make_rounds(work: Work, prompts: Prompts, form: RowForm, adapter: Path) -> R
             work.report.warning(ended)
             break
         work.at(f"round {number}, training")
+        broadcast_rank0(partial(_drop_other, work, number))
         done = work.train(training(work, number, last.folder))
         now = judge(work, prompts, number, done.output)
         gain = Paired.of(last.passed, now.passed).reversed
@@ -95,14 +97,31 @@ def make_rounds(work: Work, prompts: Prompts, form: RowForm, adapter: Path) -> R
     return Rounds(records, first, best, ended)
 
 
+def _drop_other(work: Work, number: int) -> None:
+    """Remove a round's training that is of other rows than are kept now, which `--allow-drift` lets differ."""
+    paths = work.paths(number)
+    trained = part(read_json(RunPaths(paths.run).run_json), "data", "files")
+    if work.options.drift and trained and sha256_of(paths.rows) not in trained.values():
+        work.report.warning(f"{paths.run} trained other rows than {paths.rows} has now: it is trained anew")
+        aside = paths.run.with_name(".other")
+        remove(aside)
+        paths.run.rename(aside)  # at once: half of it would be taken for a run
+        remove(aside)
+
+
 def training(work: Work, number: int, last: Path) -> RunConfig:
     """Return the training of a round: what was kept, and the first training's rows by the share that is replayed."""
     paths, data, share = work.paths(number), work.run.data, work.settings.replay
-    old = tuple(replace(spec, weight=spec.weight * share) for spec in data.train) if share else ()
+    old = tuple(_replayed(spec, share) for spec in data.train) if share else ()
     rows = SourceSpec("file", str(paths.rows))
     start = find_adapter(last).adapter if work.settings.start == "last" else None
     adapter = replace(work.run.adapter, init_adapter=start)
     return replace(work.run, output=paths.run, data=replace(data, train=(rows, *old)), adapter=adapter)
+
+
+def _replayed(spec: SourceSpec, share: float) -> SourceSpec:
+    most = spec.max_rows and max(1, round(spec.max_rows * share))
+    return replace(spec, weight=spec.weight * share, max_rows=most)
 
 
 def judge(work: Work, prompts: Prompts, number: int, adapter: Path) -> Candidate:
@@ -125,7 +144,8 @@ def _judge(work: Work, prompts: Prompts, number: int, adapter: Path) -> dict[str
     parts = (weights, repr(decoding), *(one.digest for one in prompts.held_back))
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     kept = read_json(file)
-    if kept.get("key") == key:
+    judged_on = work.judged_on(prompts.held_back)
+    if kept.get("key") == key and kept.get("judged_on", judged_on) == judged_on:
         return kept
     expert = open_expert(work.run, origin, work.report)
     most = room_for_answers(expert.renderer, prompts.held_back)
@@ -134,7 +154,12 @@ def _judge(work: Work, prompts: Prompts, number: int, adapter: Path) -> dict[str
     del expert
     free_memory(work.run)
     evaluation = grade(written.answers, work.report, CASE_TIMEOUT_S)
-    about = {"key": key, "adapter_sha256": weights, "generation": {**settings.as_json(), **written.as_json()}}
+    about = {
+        "key": key,
+        "judged_on": judged_on,
+        "adapter_sha256": weights,
+        "generation": {**settings.as_json(), **written.as_json()},
+    }
     write_json(file, {**evaluation.as_json(), **about})
     return read_json(file)
 

@@ -21,6 +21,7 @@ from expert_cli.data.rows.selected import batches
 from expert_cli.data.rows.selection import select_rows
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import asked_by_cases
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.kernels.cpu_trials import with_trials
 from expert_cli.pipeline.beginning import begin_run
@@ -84,13 +85,16 @@ def train_in_rounds(
     prompts = read_prompts(plan, settings, options.permissions, report, were_judged=goes_on)
     inputs = resolve_inputs(plan.run, report)
     form = RowForm(_columns(plan, inputs, prompts, report), inputs.template, plan.run.data.schema_prompt)
-    what = _identity(work, inputs, prompts)
+    form.require_shown(prompts.sampled)
+    work = replace(work, hashes={name: sha256_of(Path(name)) for name in prompts.files})
+    what = _identity(work, inputs)
     what = broadcast_rank0(partial(_same_run, work, what))
     work = replace(work, begun_with=what["processes"])
     if job.is_main_process:
         begin_run(plan.run, report, options, status, log)
         _write_run_json(work, inputs, what)
     barrier()
+    DEVICES[plan.run.compute.device].set_flags(tf32=plan.run.compute.tf32)  # a run that goes on may begin by answering
     rounds = make_rounds(work, prompts, form, begun_from or first_adapter(work))
     if not job.is_main_process:
         return RunResult(plan.run.output, {})
@@ -135,12 +139,12 @@ def _columns(plan: Plan, inputs: DataInputs, prompts: Prompts, report: Reporter)
     return columns
 
 
-def _identity(work: Work, inputs: DataInputs, prompts: Prompts) -> dict[str, Any]:
+def _identity(work: Work, inputs: DataInputs) -> dict[str, Any]:
     """Return what two equal runs have in common: prompts, and what they are judged on, are data."""
     run, key = work.run, inputs.key(work.run.data)
     files = [inputs.hashes.content(file) for file in inputs.located.files()]
-    named = (work.settings.prompts, work.settings.held_back_cases, *prompts.files)
-    files += [sha256_of(path) for path in named if path is not None]
+    named = (work.settings.prompts, work.settings.held_back_cases)
+    files += [*(sha256_of(path) for path in named if path is not None), *work.hashes.values()]
     return identity(
         run,
         files=files,

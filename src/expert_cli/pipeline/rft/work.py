@@ -12,7 +12,10 @@ OUT/adapter/, run.json, report.json, ...   of the best of them, as every run lea
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass, replace
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,15 +23,17 @@ from expert_cli.config.effects import Decided
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.errors import Interrupted
+from expert_cli.evaluation.cases import EvalCase
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.key import not_used
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.result import RunResult
+from expert_cli.pipeline.rft.prompts import files_of
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.signals import StopRequest
+from expert_cli.training.signals import STOP_FILE, StopRequest
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -57,7 +62,10 @@ class RoundPaths:
 
 @dataclass(frozen=True)
 class Work:
-    """A run in rounds: what it is, where it runs, who is told. begun_with: the processes that began it; 0: as many as now."""
+    """A run in rounds: what it is, where it runs, who is told.
+
+    begun_with: the processes that began it; 0: as many as now. hashes: of the files that prompts are judged on, by name.
+    """
 
     plan: Plan
     settings: RftConfig
@@ -67,11 +75,17 @@ class Work:
     job: PartialState
     status: RunStatus
     begun_with: int = 0
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def run(self) -> RunConfig:
         """The run."""
         return self.plan.run
+
+    def judged_on(self, prompts: Sequence[EvalCase]) -> str:
+        """Return a hash of the files that prompts are judged on; "" where they name none."""
+        found = [self.hashes[name] for one in prompts for name in files_of(one)]
+        return hashlib.sha256("\n".join(found).encode()).hexdigest() if found else ""
 
     def paths(self, number: int) -> RoundPaths:
         """The files of a round."""
@@ -89,12 +103,18 @@ class Work:
         if self.job.is_main_process:
             stop.asked()
         stop.agree()
+        self._end_by(stop)
+
+    def _end_by(self, stop: StopRequest) -> None:
         if stop.exit_code:
             told = f"stopped by {stop.reason} in {self.status.stage}"
-            raise Interrupted(told, f"go on: {self.status.go_on}", stop.exit_code, by_signal=False)
+            raise Interrupted(told, f"go on: {self.status.go_on}", stop.exit_code, by_signal=stop.by_signal)
 
     def train(self, run: RunConfig, *, is_first: bool = False) -> RunResult:
-        """Make an ordinary run, or go on with it, or return what it came to if it is done."""
+        """Make an ordinary run, or go on with it, or return what it came to if it is done.
+
+        Raises Interrupted where it was asked to stop, also where that run has no step left.
+        """
         from expert_cli.pipeline.train import train_here
         from expert_cli.training.stop_callback import HandStopDown
 
@@ -114,8 +134,14 @@ class Work:
         plan = replace(
             self.plan, run=replace(run, rft=None, store_url=store_url), decided=self._decided(is_first=is_first)
         )
+        begun = (run.output / STOP_FILE).exists()
         done = train_here(plan, self.machine, self.report, options, self.job, RunLog(), self.begun_with)
         free_memory(run)
+        if self.job.is_main_process and not begun:
+            with suppress(FileNotFoundError):  # handed down, and not looked for in the last step: the next stage does
+                (run.output / STOP_FILE).replace(self.run.output / STOP_FILE)
+        if done.unserved is not None:
+            self._end_by(done.unserved)
         return done
 
     def _decided(self, *, is_first: bool) -> Decided:

@@ -15,7 +15,8 @@ from expert_cli.config.resolve import Overrides, missing_data
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_cases
 from expert_cli.evaluation.permissions import NOTHING
-from expert_cli.pipeline.rft.prompts import BY_CATEGORY, BY_FILE, Prompts, part, read_prompts
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
+from expert_cli.pipeline.rft.prompts import BY_CATEGORY, BY_FILE, Prompts, _require_apart, beside, part, read_prompts
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests
 from tests.machines import CPU
@@ -138,6 +139,41 @@ def test_cases_of_a_file_on_a_database_of_the_prompts_are_refused_by_name(tmp_pa
     write_rows(tmp_path / "judge.jsonl", [query(7, "c.sqlite")])
     found = parted(tmp_path, rows, "judge.jsonl")
     assert (found.by, found.parts, found.held_parts) == (BY_FILE, 3, 1)
+
+
+def judged_by_a_program(number: int) -> dict[str, Any]:
+    row = {"id": f"c{number}", "verifier": "command", "command": "judge.py", "expected": "7"}
+    return {**row, "prompt": f"Which number is {number}?", "category": f"world {number % 4}"}
+
+
+def test_a_program_that_judges_all_is_not_what_they_ask_about(tmp_path: Path) -> None:
+    (tmp_path / "judge.py").write_text("", encoding="utf-8")
+    rows = [judged_by_a_program(number) for number in range(8)]
+    cases = read_cases(write_rows(tmp_path / "p.jsonl", rows))
+    found = part(cases, 0.5, 42)
+    assert (found.by, found.parts, found.held_parts) == (BY_CATEGORY, 4, 2)
+    found = beside(cases[:4], cases[4:])
+    assert (len(found.sampled), len(found.held_back), found.by) == (4, 4, BY_CATEGORY)
+    assert found.files == [str(tmp_path / "judge.py")], "another program makes another run"
+
+
+@pytest.mark.parametrize("tables", [("a", "b"), ("a", "a")], ids=["of another database", "of a copy of it"])
+def test_the_same_question_about_another_database_that_is_shown_is_another_one(
+    tmp_path: Path, tables: tuple[str, str]
+) -> None:
+    names = ["one.sqlite", "two.sqlite"]
+    for name, table in zip(names, tables, strict=True):
+        with closing(sqlite3.connect(tmp_path / name)) as database:
+            database.execute(f"CREATE TABLE {table} (x)")
+    rows = [{**query(number, name), "prompt": "How many rows?"} for number, name in enumerate(names)]
+    cases = read_cases(write_rows(tmp_path / "prompts.jsonl", rows))
+    prompts = Prompts((cases[0],), (cases[1],), BY_FILE, 2, 1)
+    shown = prompts.shown(SchemaPromptConfig())
+    if tables[0] != tables[1]:
+        _require_apart(shown.sampled, shown.held_back, "held-back prompts")
+        return
+    with pytest.raises(InputError, match="1 of 1 prompts are held-back prompts, too"):
+        _require_apart(shown.sampled, shown.held_back, "held-back prompts")
 
 
 def test_a_file_that_is_not_there_is_told_with_its_key(tmp_path: Path) -> None:
