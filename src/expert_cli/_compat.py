@@ -68,7 +68,7 @@ def plain_help() -> None:
 
 
 def hub_bar(update: Callable[[float], None]) -> type[Any]:
-    """Return a class for the hub client's `tqdm_class` that draws nothing and tells `update` the megabytes.
+    """Return a class for the hub client's `tqdm_class` that draws nothing and tells `update` the bytes.
 
     huggingface-hub 1.x (and before) draws its own bars past the console. Two of them count the same bytes, received and
     written; the fullest is told. Remove when the client takes a function to report progress to.
@@ -88,7 +88,7 @@ def hub_bar(update: Callable[[float], None]) -> type[Any]:
             self.count += n or 0
             if self.counts_bytes and self.count > most:
                 most = self.count
-                update(round(most / 1e6, 1))
+                update(most)
 
     return CountingBar
 

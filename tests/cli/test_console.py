@@ -56,6 +56,18 @@ def test_progress_without_a_terminal_ends_with_its_last_state(capsys: pytest.Cap
     assert capsys.readouterr() == ("", "training  4/4 steps  loss 1\n")
 
 
+@pytest.mark.parametrize(
+    ("total", "line"),
+    [(3_400_000_000, "fetching  12 MB/3.4 GB\n"), (None, "fetching  12 MB\n"), (20_480, "fetching  20 kB/20 kB\n")],
+)
+def test_bytes_are_shown_in_the_unit_that_a_person_reads(
+    capsys: pytest.CaptureFixture[str], total: int | None, line: str
+) -> None:
+    with Console("c").progress("fetching", total, "B") as bar:
+        bar.update(min(12_345_678, total or 12_345_678))
+    assert capsys.readouterr() == ("", line)
+
+
 def test_the_time_left_goes_by_what_was_done_since_the_first_state(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,7 +110,7 @@ def test_nothing_is_compiled_while_bitsandbytes_is_imported() -> None:
     assert torch.compile is before
 
 
-def test_the_bar_of_a_download_draws_nothing_and_tells_megabytes() -> None:
+def test_the_bar_of_a_download_draws_nothing_and_tells_bytes() -> None:
     told: list[float] = []
     out = io.StringIO()
     kind = _compat.hub_bar(told.append)
@@ -121,7 +121,7 @@ def test_the_bar_of_a_download_draws_nothing_and_tells_megabytes() -> None:
     written.update(1_000_000)
     files.update(1)
     received.update(1_000_000)
-    assert (told, out.getvalue()) == ([3.0, 4.0], "")
+    assert (told, out.getvalue()) == ([3e6, 4e6], "")
 
 
 def linear4bit() -> bitsandbytes.nn.Linear4bit:

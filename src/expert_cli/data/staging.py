@@ -19,7 +19,7 @@ from pathlib import Path
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.hardware.disk import BLOCK, drop_cached
 from expert_cli.utils.disk_errors import disk_errors
-from expert_cli.utils.files import parse_json, sha256_of, write_json
+from expert_cli.utils.files import beside, parse_json, sha256_of, write_json
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import size_text
@@ -59,7 +59,7 @@ def stage(files: Sequence[Path], target: Path, report: Reporter) -> Staged:
     mapping = {path: path if is_inside(path, target) else staged_path(path, target) for path in files}
     copies = {copy: _Copy(path, copy, target.absolute(), facts[path]) for path, copy in mapping.items() if copy != path}
     total = sum(copy.size for copy in copies.values())
-    with report.progress("staging", total / 1e6, "MB") as bar:
+    with report.progress("staging", total, "B") as bar:
         stale = [copy for copy in copies.values() if not copy.is_current(report)]
         needed = sum(copy.size for copy in stale)
         done = total - needed
@@ -68,7 +68,7 @@ def stage(files: Sequence[Path], target: Path, report: Reporter) -> Staged:
         def advance(count: int) -> None:
             nonlocal done
             done += count
-            bar.update(done / 1e6)
+            bar.update(done)
 
         for copy in stale:
             copy.make(advance)
@@ -113,31 +113,29 @@ class _Copy:
 
     def make(self, advance: Callable[[int], None]) -> None:
         """Copy beside its place, read back, rename, note."""
-        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         with disk_errors(f"{self.source}: cannot be staged to {self.path}", "stage to another disk"):
             try:
                 self.record.unlink(missing_ok=True)
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                sha256 = self._write(beside, advance)
-                if sha256_of(beside) != sha256:
-                    raise IntegrityError(
-                        f"{self.path}: the staged copy reads back different from what was written",
-                        f"do not trust the disk of {self.top}; stage to another one",
-                    )
-                beside.replace(self.path)
+                with beside(self.path) as unfinished:
+                    sha256 = self._write(unfinished, advance)
+                    if sha256_of(unfinished) != sha256:
+                        raise IntegrityError(
+                            f"{self.path}: the staged copy reads back different from what was written",
+                            f"do not trust the disk of {self.top}; stage to another one",
+                        )
+                    unfinished.replace(self.path)
                 write_json(self.record, {"file": str(self.source), "source": self.facts, "sha256": sha256})
             finally:
-                beside.unlink(missing_ok=True)
                 folder = self.path.parent
                 with suppress(OSError):  # one that is not empty
                     while folder != self.top:
                         folder.rmdir()
                         folder = folder.parent
 
-    def _write(self, beside: Path, advance: Callable[[int], None]) -> str:
+    def _write(self, to: Path, advance: Callable[[int], None]) -> str:
         """Copy the bytes, and drop them from the page cache, so that reading back asks the disk; return their hash."""
         digest = hashlib.sha256()
-        with self.source.open("rb") as source, beside.open("wb") as copy:
+        with self.source.open("rb") as source, to.open("wb") as copy:
             # A source that grows as fast as it is read would never end.
             while copy.tell() <= self.size and (block := source.read(8 * BLOCK)):
                 digest.update(block)

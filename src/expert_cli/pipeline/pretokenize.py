@@ -26,6 +26,7 @@ from expert_cli.data.store.build import (
     store_state,
     tokenize,
 )
+from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import file_hashes
 from expert_cli.data.store.inspect import StoreState, has_stores
 from expert_cli.data.store.key import StoreInputs, StoreKey
@@ -248,9 +249,12 @@ class StoreReport:
         }
 
 
-def describe(run: RunConfig, store: TokenStore) -> StoreReport:
-    """Measure what the run's length and packing make of a store, and what other lengths would."""
-    documents = store.training()
+def describe(run: RunConfig, store: TokenStore, documents: Documents | None = None) -> StoreReport:
+    """Measure what the run's length and packing make of a store, and what other lengths would.
+
+    documents: those that it trains, where they are open: the store's folder may be gone since.
+    """
+    documents = store.training() if documents is None else documents
     present = run.data.max_seq_length
     packs = PackedDataset(documents, present, run.loader.packing, run.loader.overflow, run.seed).packs
     lengths = documents.histogram()

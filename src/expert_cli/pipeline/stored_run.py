@@ -140,13 +140,13 @@ def _fetch(
 ) -> None:
     """Bring all files but checkpoints, and of each training that is not over the newest good checkpoint, or `every` one."""
     started, moved = time.monotonic(), 0
-    with late_progress(report, f"fetching {storage}", None, "MB") as show:
+    with late_progress(report, f"fetching {storage}", None, "B") as show:
 
         def bring(names: list[str]) -> None:
             def advance(count: int) -> None:
                 nonlocal moved
                 moved += count
-                show(moved / 1e6)
+                show(moved)
 
             for name in names:
                 storage.fetch(name, fresh / name, advance=advance)

@@ -170,7 +170,7 @@ def _train(
         callbacks=options.callbacks,
     )
     if not job.is_main_process:
-        return RunResult(run.output, {})
+        return RunResult(run.output, {}, unserved=done.unserved)
     kernels = with_copies(with_graphs(kernels, done.used.compute.graphs), done.used.compute.copies)
     _write_effects(plan, done, kernels, inputs, store, report)
     asked = samples(questions, before, ask(model, questions, renderer, plan, report))
@@ -178,9 +178,10 @@ def _train(
     forgot = measure(model, inputs.tokenizer, texts, paths, report)
     seconds = time.monotonic() - started
     origin = resume_context.resumed.path if resume_context.resumed else None
-    found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, asked, seconds)
+    measured = describe(run, store, data.train.documents).as_json()
+    found = document(run.output, done, measured, kernels, sha256, origin, asked, seconds)
     found |= {"forgetting": forgot.as_json()} if forgot else {}
-    return finish(paths, found, sha256, done.stop_reason, options.max_forget, status)
+    return replace(finish(paths, found, sha256, done.stop_reason, options.max_forget, status), unserved=done.unserved)
 
 
 def _resume_context(

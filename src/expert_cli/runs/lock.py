@@ -8,7 +8,7 @@ weights/
 Where nothing can be written beside the folder (a volume of a container), both lie in it, as .run.lock and .run.owner.json.
 The lock file stays when the run ends: whoever removed it could remove the lock of the next owner.
 
-<cache>/running/<pid>.json    {"pid", "birth", "output", "started"}, one a run, for those who want to watch one
+<cache>/running/<host>-<pid>.json    {"pid", "birth", "host", "output", "started"}, one a run, for those who want to watch one
 
 `birth` tells a process from a later one of the same id; `started` is a time of day, which may be set.
 """
@@ -55,10 +55,10 @@ def run_lock(output: Path) -> Iterator[None]:
     owner_file = base.with_name(f"{base.name}.owner.json")
     lock = FileLock(base.with_name(f"{base.name}.lock"))
     _acquire(lock, owner_file, output)
-    me = {"pid": os.getpid(), "birth": birth(os.getpid()), "started": time.time()}
-    entry = _registry() / f"{os.getpid()}.json"
+    me = {"pid": os.getpid(), "birth": birth(os.getpid()), "started": time.time(), "host": platform.node()}
+    entry = _registry() / f"{platform.node()}-{os.getpid()}.json"  # machines may share a home
     try:
-        write_json(owner_file, {**me, "host": platform.node()})
+        write_json(owner_file, me)
         with suppress(OSError):  # without a cache folder that can be written, the run is only harder to find
             write_json(entry, {**me, "output": str(output.resolve())})
         yield
@@ -94,6 +94,8 @@ def running() -> list[RunningRun]:
     found: list[RunningRun] = []
     for entry in _registry().glob("*.json"):
         facts = _read(entry)
+        if facts.get("host", platform.node()) != platform.node():
+            continue
         if not lives(facts) or "output" not in facts:
             with suppress(OSError):
                 entry.unlink(missing_ok=True)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import glob
 import io
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+
+_ABANDONED_S = 24 * 3600.0
 
 
 def open_unnoticed(path: Path, flags: int = 0) -> io.FileIO:
@@ -48,12 +51,23 @@ def subfolders(folder: Path) -> list[Path]:
         return []
 
 
+def is_abandoned(path: Path) -> bool:
+    """Whether what is hidden while it is written was left by a process that was killed: nobody changed it for a day."""
+    facts = facts_of([path]).get(path)
+    return facts is not None and time.time() - facts.st_mtime > _ABANDONED_S
+
+
 def files_below(folder: Path) -> Iterator[Path]:
     """Yield the files in a folder and in its folders, in no order; a folder that another process removes meanwhile has none.
 
-    `Path.rglob` raises FileNotFoundError for such a folder up to Python 3.12.
+    `Path.rglob` raises FileNotFoundError for such a folder up to Python 3.12. Raises OSError for one that cannot be read.
     """
-    for where, _, names in os.walk(folder):
+
+    def unless_gone(error: OSError) -> None:
+        if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            raise error
+
+    for where, _, names in os.walk(folder, onerror=unless_gone):
         yield from (Path(where, name) for name in names)
 
 

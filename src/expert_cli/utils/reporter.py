@@ -34,7 +34,7 @@ class Reporter(Protocol):
         """Report a table of what happens; `columns` are its heads."""
 
     def progress(self, title: str, total: float | None, unit: str = "") -> AbstractContextManager[Bar]:
-        """Return a context manager that yields a `Bar`."""
+        """Return a context manager that yields a `Bar`. unit: what is counted; "B" for bytes, shown in kB, MB or GB."""
 
 
 class Said:

@@ -50,9 +50,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def count(done: float, total: float | None, unit: str) -> str:
-    """Return how much is done, of how much, and its unit."""
-    of_total = f"/{total:,.0f}" if total else ""
-    return f"{done:,.0f}{of_total} {unit}".rstrip()
+    """Return how much is done, of how much, and its unit; of "B", bytes, as `size_text` writes them."""
+    write, shown = (size_text, "") if unit == "B" else ("{:,.0f}".format, unit)
+    of_total = f"/{write(total)}" if total else ""
+    return f"{write(done)}{of_total} {shown}".rstrip()
 
 
 def plural(count: int, one: str, many: str = "") -> str:

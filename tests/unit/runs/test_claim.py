@@ -86,10 +86,11 @@ def test_a_writer_that_goes_on_is_not_disturbed(storage: StoredFolder, monkeypat
         assert not first.is_lost()
 
 
-def test_who_was_taken_for_vanished_writes_no_more(storage: StoredFolder) -> None:
+def test_who_was_taken_for_vanished_writes_no_more(storage: StoredFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim, "BEAT_S", 1.0)  # longer than the other's name takes to be written
     with held(storage, "a") as (first, _):
         Claim(storage, "b")._write(ended=False)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while not first._lost and time.monotonic() < deadline:
             time.sleep(0.02)
         with pytest.raises(RunLocked, match="which took this run for one that had vanished"):

@@ -21,6 +21,7 @@ from expert_cli.config.plan import require_free
 from expert_cli.errors import RunLocked
 from expert_cli.runs import lock
 from expert_cli.runs.lock import RunningRun, birth, contents, is_held, run_lock, running
+from expert_cli.utils.files import write_json
 from expert_cli.utils.paths import cache_folder
 
 SOURCE = Path(lock.__file__).parents[2]
@@ -38,6 +39,11 @@ with run_lock(pathlib.Path(sys.argv[1])):
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"):
         monkeypatch.setenv(name, str(tmp_path / "user"))
+
+
+def entry(pid: int) -> Path:
+    """Return where a run's process notes that it is under way."""
+    return cache_folder() / "running" / f"{platform.node()}-{pid}.json"
 
 
 @contextmanager
@@ -87,12 +93,12 @@ def test_a_killed_owner_owns_nothing(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         assert (tmp_path / ".out.owner.json").exists()
-        assert (cache_folder() / "running" / f"{process.pid}.json").exists()
+        assert entry(process.pid).exists()
         started = time.monotonic()
         with run_lock(tmp_path / "out"):
             assert [run.pid for run in running()] == [os.getpid()]
-        assert time.monotonic() - started < 1
-        assert not (cache_folder() / "running" / f"{process.pid}.json").exists()
+        assert time.monotonic() - started < lock.ORPHANS_END_S
+        assert not entry(process.pid).exists()
 
 
 def test_what_a_dead_owner_left_running_is_waited_for(tmp_path: Path) -> None:
@@ -203,7 +209,7 @@ def test_who_holds_a_folder_need_not_be_known(tmp_path: Path) -> None:
     assert not is_held(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
     with owner(tmp_path / "out") as process:
-        (cache_folder() / "running" / f"{process.pid}.json").unlink()
+        entry(process.pid).unlink()
         assert is_held(tmp_path / "out")
         process.kill()
         process.wait()
@@ -262,6 +268,16 @@ def test_a_damaged_note_of_an_owner_is_no_traceback(tmp_path: Path, monkeypatch:
         (tmp_path / ".out.owner.json").write_text(note.replace('"pid": 1,', f'"pid": {os.getpid()}, "host": "other",'))
         with pytest.raises(RunLocked, match="belongs to"):
             run_lock(tmp_path / "out").__enter__()
+
+
+def test_a_run_of_another_machine_that_shares_the_home_is_neither_told_nor_forgotten() -> None:
+    theirs = cache_folder() / "running" / "other-1.json"
+    facts = {"pid": os.getpid(), "birth": birth(os.getpid()), "started": time.time(), "output": "/out"}
+    write_json(theirs, {**facts, "host": "other"})
+    assert running() == []
+    assert theirs.exists()
+    write_json(theirs, {**facts, "host": platform.node()})
+    assert [run.pid for run in running()] == [os.getpid()]
 
 
 def test_a_damaged_entry_of_the_registry_is_removed() -> None:

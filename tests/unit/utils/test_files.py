@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -57,6 +58,7 @@ def test_what_is_removed_is_gone_and_what_a_link_leads_to_stays(tmp_path: Path, 
     assert sorted(tmp_path.rglob("*")) == [tmp_path / "kept", tmp_path / "kept" / "a"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="what is removed there stays until nobody has it open")
 def test_two_may_remove_a_folder_at_once(tmp_path: Path) -> None:
     folder, both = tmp_path / "folder", Barrier(2)
     for number in range(300):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -50,3 +51,14 @@ def test_a_folder_that_goes_while_one_looks_has_no_files(tmp_path: Path) -> None
     shutil.rmtree(other)
     assert not any(path.is_relative_to(other) for path in found)
     assert list(files_below(other)) == []
+
+
+def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(folder: Path) -> None:
+        raise OSError(errno.EIO, "input/output error", str(folder))
+
+    monkeypatch.setattr(os, "scandir", fails)
+    with pytest.raises(OSError, match="input/output error"):
+        list(files_below(tmp_path))

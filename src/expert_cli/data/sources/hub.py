@@ -69,7 +69,7 @@ def _downloaded(spec: SourceSpec, split: str, reporter: Reporter) -> Located:
     listed = HfApi().dataset_info(spec.path, revision=spec.revision or None, timeout=_HUB_TIMEOUT_S).siblings or ()
     names = [entry.rfilename for entry in listed]
     configs: tuple[CardConfig, ...] = ()
-    with reporter.progress(f"Fetching {spec.path} from the Hugging Face hub", None, "MB") as bar:
+    with reporter.progress(f"Fetching {spec.path} from the Hugging Face hub", None, "B") as bar:
         if "README.md" in names:
             configs = load_configs(_fetched(spec, ["README.md"], bar) / "README.md")
         selection = select_files(names, configs, spec.config, split, spec.path)

@@ -125,7 +125,9 @@ def tokenize(  # noqa: PLR0913  what a build is asked, each by its name
         files.require_everywhere,
         written,
     )
-    home = build(folder, key, contents, inputs.hashes, report, force=force or state.state == "stale")
+    # One that lies there and is stale itself, or not: beside a store of another key another process may have built this one.
+    anew = force or (state.state == "stale" and not state.changes)
+    home = build(folder, key, contents, inputs.hashes, report, force=anew)
     status = "built" if state.state == "missing" else "rebuilt"
     return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())
 

@@ -33,6 +33,7 @@ from expert_cli.data.store.stored import (
 )
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.files import read_sealed, sha256_of, write_sealed
+from expert_cli.utils.filesystem import is_abandoned
 from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.locks import is_held
 from expert_cli.utils.object_storage import StoredFolder
@@ -113,13 +114,16 @@ class Copies:
         return True
 
     def check(self, report: Reporter) -> None:
-        """Remove what an earlier run left here damaged or unfinished."""
+        """Remove what an earlier run left here damaged or unfinished; what another process writes just now stays."""
         hashes = file_hashes(self.folder)
         by_file = {shard.file: shard for shard in self.shards}
         for unfinished in self.folder.glob("*/.*.tmp"):
             shard = by_file.get(f"{unfinished.parent.name}/{unfinished.name[1:].rsplit('.', 2)[0]}")
-            with suppress(Timeout, OSError), self._lock(shard).acquire(timeout=0) if shard else nullcontext():
-                unfinished.unlink(missing_ok=True)
+            with suppress(Timeout, OSError):
+                if shard is None and not is_abandoned(unfinished):  # lengths, which have no lock
+                    continue
+                with self._lock(shard).acquire(timeout=0) if shard else nullcontext():
+                    unfinished.unlink(missing_ok=True)
         for shard in filter(self.has, self.shards):
             path = self.folder / shard.file
             with suppress(FileNotFoundError):  # another run removes it just now
@@ -136,9 +140,9 @@ class Copies:
         def advance(count: int) -> None:
             nonlocal done
             done += count
-            bar.update(done / 1e6)
+            bar.update(done)
 
-        with report.progress(f"fetching {split}", total / 1e6, "MB") as bar:
+        with report.progress(f"fetching {split}", total, "B") as bar:
             for shard in shards:
                 self.fetch(shard, advance)
 

@@ -146,7 +146,7 @@ class StoreWriter:
         total, done = sum(entry["bytes"] for entry in files.values()), 0
         _ = self._there
         with (
-            self.report.progress("putting the store", total / 1e6, "MB") as bar,
+            self.report.progress("putting the store", total, "B") as bar,
             ThreadPoolExecutor(AT_ONCE) as threads,
         ):
             puts = [
@@ -157,7 +157,7 @@ class StoreWriter:
                 for entry, put in zip(files.values(), puts, strict=True):
                     put.result()
                     done += entry["bytes"]
-                    bar.update(done / 1e6)
+                    bar.update(done)
             finally:
                 threads.shutdown(cancel_futures=True)
         self._put_lengths(home, fingerprint["key"], lengths)

@@ -9,18 +9,17 @@ No lock: two processes at once both build, the first to rename wins, the other v
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from expert_cli.errors import EnvironmentProblem, IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import parse_json, write_json
+from expert_cli.utils.filesystem import is_abandoned
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.verified_folder import VerifiedFolder, folder_beside
 
 RECORD = "unpacked.json"
-_STALE_S = 24 * 3600.0
 
 
 def materialize(folder: Path, build: Callable[[Path], None], report: Reporter) -> dict[str, str]:
@@ -85,8 +84,5 @@ def _build(folder: Path, build: Callable[[Path], None], report: Reporter) -> Non
 
 def _remove_stale(parent: Path) -> None:
     for path in parent.glob(".*"):
-        try:
-            if path.is_dir() and time.time() - path.stat().st_mtime > _STALE_S:
-                shutil.rmtree(path, ignore_errors=True)
-        except OSError:  # another process removed it first
-            continue
+        if path.is_dir() and is_abandoned(path):
+            shutil.rmtree(path, ignore_errors=True)

@@ -26,7 +26,7 @@ def fetch_snapshot(model_id: str, *, offline: bool, report: Reporter) -> Path:
     """
     forbidden = forbidden_by(asked=offline)
     try:
-        with report.progress(f"Fetching {model_id} from the Hugging Face hub", None, "MB") as bar:
+        with report.progress(f"Fetching {model_id} from the Hugging Face hub", None, "B") as bar:
             found = huggingface_hub.snapshot_download(
                 model_id,
                 allow_patterns=_WANTED,

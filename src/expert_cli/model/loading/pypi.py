@@ -106,7 +106,7 @@ def _download(package: Package, folder: Path, report: Reporter) -> Path:
     # pip's own temporary files lie in the cache as well, so that one disk decides whether there is room.
     environment = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     with (
-        report.progress(f"Fetching {package}", None, "MB") as bar,
+        report.progress(f"Fetching {package}", None, "B") as bar,
         log.open("wb") as output,
         subprocess.Popen(
             command, env=os.environ | environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
@@ -116,17 +116,14 @@ def _download(package: Package, folder: Path, report: Reporter) -> Path:
             while process.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_POLL_S)
-                bar.update(_megabytes(folder))
+                with suppress(OSError):  # on Windows a file that goes just now cannot be asked
+                    bar.update(sum(facts.st_size for facts in facts_of(files_below(folder)).values()))
         finally:
             process.kill()  # it never outlives the block; one that has ended is not asked
     wheel = next(folder.glob("*.whl"), None)
     if process.returncode != 0 or wheel is None:
         raise _pip_problem(package, log.read_text(encoding="utf-8", errors="replace"))
     return wheel
-
-
-def _megabytes(folder: Path) -> float:
-    return round(sum(facts.st_size for facts in facts_of(files_below(folder)).values()) / 1e6, 1)
 
 
 def _pip_problem(package: Package, log: str) -> EnvironmentProblem:

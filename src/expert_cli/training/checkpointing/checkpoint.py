@@ -22,6 +22,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -150,9 +151,10 @@ def rotate(folder: Path, keep: int | None, protect: set[int]) -> list[Path]:
         if is_kept or not (path / MANIFEST).is_file():
             continue
         hidden = folder / f".removed-{_step(path)}"
-        path.rename(hidden)
-        shutil.rmtree(hidden)
-        removed.append(path)
+        with suppress(OSError):  # somebody reads it, or removes it by hand: what is hidden goes the next time
+            path.rename(hidden)
+            removed.append(path)
+            remove(hidden)
     return removed
 
 
@@ -196,7 +198,8 @@ def _tidy(folder: Path) -> None:
         home = folder / f"checkpoint-{_step(path)}"
         is_replaced = path.name.startswith(".") and _NAME.fullmatch(path.name)
         if _LEFT.fullmatch(path.name) or (is_replaced and home.exists()):
-            remove(path)
+            with suppress(OSError):
+                remove(path)
         elif is_replaced:
             path.rename(home)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -168,8 +169,13 @@ def test_copies_of_an_earlier_run_are_used_if_they_are_what_they_were(
     unfinished = path.with_name(f".{path.name}.1-ab.tmp")
     unfinished.write_bytes(b"a")
     again = copies_of(there, tmp_path / "copies")
+    written, left = (path.with_name(f".lengths.npy.{number}-ab.tmp") for number in (2, 3))
+    written.write_bytes(b"another process writes it just now")
+    left.write_bytes(b"a process that wrote it was killed")
+    os.utime(left, (0, 0))
     again.check(NullReporter())
     assert [again.has(first), again.has(second), unfinished.exists()] == [False, True, False]
+    assert [written.exists(), left.exists()] == [True, False]
     s3_server.door.requests.clear()
     again.fetch_all("train")
     assert len([line for line in s3_server.door.requests if line.startswith("GET")]) == 1

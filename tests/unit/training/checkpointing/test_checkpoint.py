@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -167,6 +168,30 @@ def test_rotation(tmp_path: Path, keep: int | None, protect: set[int], left: lis
     gone = rotate(tmp_path, keep, protect)
     assert names(tmp_path) == [f"checkpoint-{step}" for step in left]
     assert len(gone) == 5 - len(left)
+
+
+def test_what_cannot_be_removed_just_now_goes_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in range(1, 5):
+        write(tmp_path, step, parts(step))
+
+    def held(path: Path, ignore_errors: bool = False) -> None:
+        if ignore_errors:
+            return
+        raise OSError(errno.ENOTEMPTY, "a reader of it is left on a network disk", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", held)
+        assert len(rotate(tmp_path, 2, set())) == 2
+        write(tmp_path, 5, parts(5))
+    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == [
+        "checkpoint-3",
+        "checkpoint-4",
+        "checkpoint-5",
+    ]
+    assert latest_valid(tmp_path).path == tmp_path / "checkpoint-5"
+    assert len([*tmp_path.glob(".removed-*")]) == 2
+    write(tmp_path, 6, parts(6))
+    assert not [*tmp_path.glob(".removed-*")]
 
 
 def test_what_is_not_whole_does_not_count_as_kept(tmp_path: Path) -> None:
