@@ -88,7 +88,7 @@ def test_settings_that_do_not_go_together(
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"resume": "auto"}, "--resume does not go with method grpo"),
+        ({"resume": "checkpoint-1"}, "--resume does not go with method grpo"),
         ({"trust_store": True}, "--trust-store does not go with method grpo"),
         ({"stage": "fast"}, "--stage does not go with method grpo"),
         ({"max_loss_spike": 2.0}, "--max-loss-spike does not go with method grpo"),
@@ -99,6 +99,17 @@ def test_what_such_a_run_cannot_do_is_refused(tmp_path: Path, asked: dict[str, A
     with pytest.raises(InputError, match=message):
         api.train(manifest, device="cpu", output=tmp_path / "run", **asked)
     assert not RunPaths(tmp_path / "run").run_json.exists()
+
+
+def test_resume_auto_begins_a_run_finds_it_done_and_cannot_go_on_with_it(tmp_path: Path) -> None:
+    """So the files of `expert-cli job` have it: what was broken off is refused, not begun anew for ever."""
+    manifest, paths = written(tmp_path, max_steps=1), RunPaths(tmp_path / "run")
+    done, again = (api.train(manifest, device="cpu", output=paths.output, resume="auto") for _ in range(2))
+    assert done.document["adapter_sha256"] == again.document["adapter_sha256"]
+    paths.complete.unlink()
+    with pytest.raises(InputError, match="--resume does not go with method grpo") as refused:
+        api.train(manifest, device="cpu", output=paths.output, resume="auto")
+    assert refused.value.hint == "start it anew: --overwrite"
 
 
 def test_nothing_is_planned(tmp_path: Path) -> None:

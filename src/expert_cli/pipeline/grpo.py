@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
@@ -23,7 +24,7 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallba
 
 from expert_cli.artifacts.adapter import save_adapter
 from expert_cli.config.plan import Plan
-from expert_cli.config.run_config import RunConfig
+from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.data.rows.columnar import Message
 from expert_cli.errors import EnvironmentProblem, InputError, Interrupted, TrainingFailed
 from expert_cli.evaluation.cases import EvalCase, read_cases, shown_databases
@@ -59,10 +60,11 @@ from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.reporter import Reporter
 
 
-def _require_possible(options: RunOptions, processes: int) -> None:
+def _require_possible(options: RunOptions, processes: int, output: Path) -> None:
     """Raise InputError for what such a run cannot do, EnvironmentProblem without TRL; before anything is loaded."""
+    goes_on = options.resume if options.resume != AUTO or RunPaths(output).run_json.is_file() else ""
     for option, asked in (
-        ("--resume", options.resume),
+        ("--resume", goes_on),
         ("--locked", options.locked),
         ("--stage", options.stage),
         ("--stage-limit", options.stage_limit),
@@ -89,7 +91,7 @@ def train_grpo(
 ) -> RunResult:
     """Train an expert on its own judged answers, and leave its run directory; what `train` raises."""
     started = time.monotonic()
-    _require_possible(options, job.num_processes)
+    _require_possible(options, job.num_processes, plan.run.output)
     run, paths, asked = plan.run, RunPaths(plan.run.output), _asked(plan.run)
     cases = shown_databases(read_cases(asked.prompts), run.data.schema_prompt)
     check_gradable(cases, report, remedy='train on rows: "method": "sft"', allowed=options.permissions)

@@ -93,9 +93,10 @@ def card_lines(document: dict[str, Any]) -> list[str]:
 
 
 def _chosen(generation: dict[str, Any]) -> str:
-    if not generation["temperature"]:
-        return "greedy"
-    return f"drawn at temperature {generation['temperature']:g}"
+    if generation["temperature"]:
+        return f"drawn at temperature {generation['temperature']:g}"
+    beams = generation.get("num_beams", 1)
+    return f"by beam search, {beams} beams" if beams > 1 else "greedy"
 
 
 def _sampled_lines(document: dict[str, Any]) -> list[str]:

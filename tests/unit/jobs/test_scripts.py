@@ -226,8 +226,8 @@ def test_a_pod_hands_the_signal_on_and_waits_for_what_is_saved(cluster: Cluster)
     while ["waits"] not in cluster.calls("expert-cli"):
         assert process.poll() is None
         time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
     sent = time.monotonic()
+    process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 143
     assert time.monotonic() - sent > 1.4
