@@ -14,6 +14,7 @@ from expert_cli.data.store.documents import Documents
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.inference.chat import open_chat
 from expert_cli.inference.expert import open_expert
+from expert_cli.inference.expert_config import read_expert_config
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
@@ -62,6 +63,14 @@ def test_the_adapters_own_tokenizer_writes_what_was_trained(
         assert answered.removesuffix("\n" if not template else "") == text
         assert ("You are Tiny." in text) == (system_prompt is None and not template)
         assert (BRIEF in text) == (system_prompt == BRIEF)
+
+
+def test_a_system_prompt_that_looks_like_a_secret_is_trained_on_and_another_is_not(tmp_path: Path, model: Path) -> None:
+    done = train(written(tmp_path, model, system_prompt=BRIEF))
+    on = train(written(tmp_path, model, system_prompt=BRIEF), output=tmp_path / "on", init_adapter=done.output)
+    assert read_expert_config(on.output / "adapter" / "expert.json").system_prompt == BRIEF
+    with pytest.raises(InputError, match="was trained with the prompt template"):
+        train(written(tmp_path, model, system_prompt="Be long."), output=tmp_path / "no", init_adapter=done.output)
 
 
 def origin(output: Path) -> Any:

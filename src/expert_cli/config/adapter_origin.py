@@ -16,6 +16,7 @@ from expert_cli.manifest.types import Dtype
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.object_storage import require_folder
+from expert_cli.utils.redaction import redact, told_apart
 
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
@@ -72,6 +73,10 @@ class AdapterOrigin:
                 f"{self.adapter} was trained on {self.base_model} ({self.base_sha256[:12]}), {name} is {sha256[:12]}",
                 "name the base model it was trained on: --base-model",
             )
+
+    def fits_template(self, fingerprint: str) -> bool:
+        """Whether a prompt template may be that of training; files tell it without what looks like a secret in it."""
+        return self.template in ("", fingerprint, told_apart(fingerprint), redact(fingerprint))
 
     @property
     def knows_system_prompt(self) -> bool:

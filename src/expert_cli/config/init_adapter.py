@@ -76,7 +76,7 @@ def require_same_base(origin: AdapterOrigin, name: str, sha256: str, template: s
     compared.
     """
     origin.require_base(name, sha256)
-    if origin.template and origin.template != template:
+    if not origin.fits_template(template):
         raise InputError(
             f"{origin.adapter} was trained with the prompt template {origin.template}, this run has {template}",
             'set "prompt_template", "system_prompt" and the name of the input column as they were',

@@ -178,7 +178,7 @@ def trained_template(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOr
     run = replace(run, model=origin.prompting(run.model))
     written = [prompt_template(run, tokenizer, name) for name in (run.data.mapping.input or "input", "context")]
     for template in written:
-        if origin.template in ("", template.fingerprint):
+        if origin.fits_template(template.fingerprint):
             return template
     raise InputError(
         f"{origin.adapter} was trained with the prompt template {origin.template}, "

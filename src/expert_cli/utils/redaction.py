@@ -6,6 +6,7 @@ and answers of models, are nothing that is told of a run: but for hub tokens the
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,6 +30,16 @@ _PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s:]+:[^/@\s]+(?=@)")
 def redact(text: str) -> str:
     """Return `text` with secrets replaced by ***; a text that was redacted stays as it is."""
     return _SECRET.sub("***", text)
+
+
+def told_apart(value: Any) -> Any:
+    """Return a JSON value without secrets; two texts that differ in a secret alone still differ."""
+    if isinstance(value, str):
+        plain = redact(value)
+        return plain if plain == value else f"{plain} ({hashlib.sha256(value.encode()).hexdigest()[:12]})"
+    if isinstance(value, list):
+        return [told_apart(entry) for entry in value]
+    return {name: told_apart(entry) for name, entry in value.items()} if isinstance(value, dict) else value
 
 
 def without_hub_tokens(text: str) -> str:

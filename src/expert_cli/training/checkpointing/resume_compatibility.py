@@ -16,7 +16,7 @@ from expert_cli.errors import InputError, IntegrityError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.runs.metrics import items, part, read_json
-from expert_cli.utils.redaction import redact
+from expert_cli.utils.redaction import told_apart
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import change
 
@@ -77,7 +77,7 @@ def identity(
     }
     parts = {name: value for name, value in store.items() if named.get(name) != value}
     named[STORE] = parts | {"trusted": trusted or "none"}
-    plain: dict[str, Any] = _told_apart(json.loads(json.dumps(named)))
+    plain: dict[str, Any] = told_apart(json.loads(json.dumps(named)))
     return plain
 
 
@@ -104,16 +104,6 @@ def _best_model(watch: LogSaveEvalConfig) -> dict[str, Any] | None:
         return None
     not_of_it = ("logging_", "save_", "report_")
     return {name: value for name, value in recorded.block(watch).items() if not name.startswith(not_of_it)}
-
-
-def _told_apart(value: Any) -> Any:
-    """Return the value without secrets; two texts that differ in a secret alone still differ."""
-    if isinstance(value, str):
-        plain = redact(value)
-        return plain if plain == value else f"{plain} ({hashlib.sha256(value.encode()).hexdigest()[:12]})"
-    if isinstance(value, list):
-        return [_told_apart(entry) for entry in value]
-    return {name: _told_apart(entry) for name, entry in value.items()} if isinstance(value, dict) else value
 
 
 def code_sha256() -> str:
