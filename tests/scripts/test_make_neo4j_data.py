@@ -16,6 +16,7 @@ from datagen.neo4j.domain_table import TEXT
 from datagen.neo4j.domains import GraphDomain, domain_graph, parse_graphs
 from datagen.neo4j.make import connect, domain_of, graph_connection, main, make_rows, run, verify
 from datagen.neo4j.small_domains import TEXT as SMALL_TEXT
+from tests.scripts.committed import require_committed
 
 DATASETS = Path(__file__).resolve().parents[2] / "experts" / "expert-neo4j" / "datasets"
 KNOWN, SMALL = parse_graphs(TEXT), parse_graphs(SMALL_TEXT)
@@ -77,11 +78,7 @@ def test_files_hold_enough_rows_with_the_columns_of_the_manifest() -> None:
 
 
 def test_the_committed_files_are_what_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["make", "--output", str(tmp_path)])
-    main()
-    for name in ("train", "valid"):
-        file = f"{name}.jsonl"
-        assert (tmp_path / file).read_text(encoding="utf-8") == (DATASETS / file).read_text(encoding="utf-8")
+    require_committed(main, DATASETS, tmp_path, monkeypatch)
 
 
 def test_half_of_the_rows_are_about_the_graphs_of_the_cases_and_every_small_one_has_some() -> None:

@@ -17,6 +17,7 @@ from datagen.sql.domains import Domain, domain_data, parse_domains
 from datagen.sql.make import main, make_rows, run, verify
 from datagen.sql.scene import create
 from datagen.sql.small_domains import TEXT as SMALL_TEXT
+from tests.scripts.committed import require_committed
 
 DATASETS = Path(__file__).resolve().parents[2] / "experts" / "expert-sql" / "datasets"
 KNOWN, SMALL = parse_domains(TEXT), parse_domains(SMALL_TEXT)
@@ -48,11 +49,7 @@ def test_files_hold_enough_rows_with_the_columns_of_the_manifest() -> None:
 
 
 def test_the_committed_files_are_those_the_script_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["make", "--output", str(tmp_path)])
-    main()
-    for name in ("train", "valid"):
-        file = f"{name}.jsonl"
-        assert (tmp_path / file).read_text(encoding="utf-8") == (DATASETS / file).read_text(encoding="utf-8")
+    require_committed(main, DATASETS, tmp_path, monkeypatch)
 
 
 def test_almost_half_of_the_rows_are_about_the_databases_of_the_cases_and_every_small_one_has_some() -> None:

@@ -21,7 +21,7 @@ from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import Told, train
-from tests.train.rft_project import prompt, sharp_model, unsure_expert, write_rows
+from tests.train.rft_project import AsksToStop, prompt, sharp_model, unsure_expert, write_rows
 
 
 @pytest.fixture(scope="module")
@@ -215,18 +215,6 @@ def test_a_round_without_a_gain_ends_the_run(tmp_path: Path, learned: Path, mode
     assert not record["is_kept"]
     assert done.document["rft"]["best_round"] == 0
     assert "round 1: a gain of -100.0% (" in done.document["stop_reason"]
-
-
-class AsksToStop:
-    """Asks a run to stop once a file of it is there."""
-
-    def __init__(self, output: Path, file: str) -> None:
-        self.output, self.file, self.asked = output, output / file, False
-
-    def __call__(self) -> None:
-        if self.file.exists() and not self.asked:
-            self.asked = True
-            (self.output / "STOP").touch()
 
 
 def test_a_round_whose_rows_are_others_by_an_allowed_drift_is_trained_anew(

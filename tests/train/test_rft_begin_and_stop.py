@@ -24,7 +24,7 @@ from expert_cli.utils import reporter
 from expert_cli.utils.reporter import NullBar, NullReporter
 from tests import manifests
 from tests.train.projects import train
-from tests.train.rft_project import sharp_model, unsure_expert, write_rows
+from tests.train.rft_project import AsksToStop, sharp_model, unsure_expert, write_rows
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +69,7 @@ def test_the_file_stop_ends_the_run_between_two_blocks_of_which_the_first_is_not
     tmp_path: Path, first: Path, model: Path
 ) -> None:
     manifest, output = unsure_expert(tmp_path, model), tmp_path / "out"
-    blocks, asked = output / "round-1" / "samples", list[None]()
-
-    def once_a_block_is_there() -> None:
-        if blocks.exists() and not asked:
-            asked.append((output / "STOP").touch())
-
+    blocks, once_a_block_is_there = output / "round-1" / "samples", AsksToStop(output, "round-1/samples")
     with pytest.raises(Interrupted, match=r"stopped by the file .*STOP in round 1, sampling"):
         train(manifest, RunOptions(written=once_a_block_is_there), output=output, init_adapter=first)
     (block,) = blocks.iterdir()

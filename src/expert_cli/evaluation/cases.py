@@ -37,6 +37,10 @@ class Question(NamedTuple):
         """A hash of what is asked."""
         return digest_of(self._asdict())
 
+    def showing(self, shown: str) -> Question:
+        """Return it with what is shown of a database in the place of the input; "" = nothing."""
+        return Question(self.prompt, shown or self.input)
+
 
 @dataclass(frozen=True)
 class _CaseRow:
@@ -67,7 +71,7 @@ class CaseAnswer(_CaseRow):
     @property
     def asked(self) -> Question | None:
         """What a model was asked: the case's question, with what it was shown; None where that is not known."""
-        return self.question and Question(self.question.prompt, self.shown or self.question.input)
+        return self.question and self.question.showing(self.shown)
 
     @property
     def extracted(self) -> str | None:
@@ -91,7 +95,7 @@ class EvalCase(_CaseRow):
     @property
     def asked(self) -> Question:
         """What a model is asked: the case's question, with what it is shown."""
-        return Question(self.prompt, self.shown or self.input)
+        return self.question.showing(self.shown)
 
     def answered(self, text: str, stop: Stop | Literal[""] = "", raw: str = "") -> CaseAnswer:
         """Return the case with an answer."""

@@ -41,6 +41,7 @@ from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.overlap import own_cases, tell_overlap
 from expert_cli.pipeline.shown_documents import ShownDocument, ShownDocuments
 from expert_cli.pipeline.stored_store import AtUrl, look_up, stored_store
+from expert_cli.utils.filesystem import facts_of, files_below
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import size_text
@@ -162,14 +163,14 @@ def staged_store(store: TokenStore, options: RunOptions, report: Reporter) -> To
     target, limit = options.stage, options.stage_bytes
     if store.copies is not None or target is None:
         return store
-    files = [path for path in store.home.rglob("*") if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
+    files = facts_of(files_below(store.home))
+    size = sum(facts.st_size for facts in files.values())
     if limit and size > limit:
         raise InputError(
             f"--stage-limit {size_text(limit)}: the token store in {store.home} has {size_text(size)}",
             "Leave --stage out, or raise the limit: only a store in object storage is copied shard by shard.",
         )
-    stage(files, target, report)
+    stage([*files], target, report)
     return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
 
 

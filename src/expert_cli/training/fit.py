@@ -243,6 +243,7 @@ def _watched(
             _train(trainer, paths, resume_context)
         finally:
             resume_context.status.step = trainer.progress.step
+    stop.asked(at_once=True)  # the last step may have been too short for a look
     stop.agree()
     if stop.exit_code and trainer.progress.schedule_step < steps:
         step = trainer.progress.step

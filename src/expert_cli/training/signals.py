@@ -39,9 +39,12 @@ class StopRequest:
         self._pid = os.getpid()
         self._before: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
 
-    def asked(self) -> bool:
-        """Whether the run shall stop; then `reason` tells by what, and `exit_code` how to end (130 or 143)."""
-        if not self.exit_code and time.monotonic() >= self._next_look:
+    def asked(self, *, at_once: bool = False) -> bool:
+        """Whether the run shall stop; then `reason` tells by what, and `exit_code` how to end (130 or 143).
+
+        at_once: look for the file, however short ago that was done.
+        """
+        if not self.exit_code and (at_once or time.monotonic() >= self._next_look):
             self._next_look = time.monotonic() + LOOK_EVERY_S
             if self._file.exists():
                 self.exit_code, self.reason = CTRL_C, f"the file {self._file}"

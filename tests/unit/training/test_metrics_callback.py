@@ -106,15 +106,20 @@ def test_after_a_resume_the_speed_is_that_of_this_process(tmp_path: Path, monkey
     assert json.loads((tmp_path / "m").read_text(encoding="utf-8"))["seconds"] == 405.0
 
 
-def test_what_comes_after_the_last_step_is_in_the_seconds_and_in_the_shares(tmp_path: Path) -> None:
+def test_what_comes_after_the_last_step_is_in_the_seconds_and_in_the_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 5.0
+    clocks = SimpleNamespace(monotonic=lambda: now, perf_counter=lambda: now, time=time.time)
+    for module in ("training.metrics_callback", "training.step_timer", "hardware.devices"):
+        monkeypatch.setattr(f"expert_cli.{module}.time", clocks)
     args = TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
     metrics_callback = watching(tmp_path, on_gpu=False)
     metrics_callback.timer.lap()
-    started = time.perf_counter()
     metrics_callback.on_train_begin(args, TrainerState(), TrainerControl())
     metrics_callback.on_step_end(args, TrainerState(), TrainerControl())
     with metrics_callback.timer.phase("eval"):
-        time.sleep(0.05)
+        now += 0.05
     metrics_callback.on_train_end(args, TrainerState(), TrainerControl())
-    assert metrics_callback.timer.totals["eval"] >= 0.05
-    assert 0.05 <= metrics_callback.progress.seconds <= time.perf_counter() - started
+    assert metrics_callback.timer.totals["eval"] == pytest.approx(0.05)
+    assert metrics_callback.progress.seconds == pytest.approx(sum(metrics_callback.timer.totals.values()))

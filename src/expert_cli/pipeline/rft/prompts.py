@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from expert_cli.config.plan import Plan
-from expert_cli.data.rows.asked import Asked
 from expert_cli.data.rows.overlap import HeldOut
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import EvalCase, read_cases, shown_databases
+from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases, shown_databases
 from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.permissions import Permissions
 from expert_cli.manifest.keys.rft import RftConfig
@@ -161,15 +160,13 @@ def _require_apart(prompts: Sequence[EvalCase], others: Sequence[EvalCase], name
 
     A question about another database, which is shown, is another one.
     """
-    held = HeldOut(_asked_of_models(others), finds_near=False)
-    found = ((prompts[match.row], others[match.held]) for match in held.find(_asked_of_models(prompts)))
+    held_asked, asked = (
+        asked_by_cases([replace(one, input=one.asked.input) for one in cases]) for cases in (others, prompts)
+    )
+    held = HeldOut(held_asked, finds_near=False)
+    found = ((prompts[match.row], others[match.held]) for match in held.find(asked))
     both = list({id(one): (one, other) for one, other in found if one is not other}.values())
     if both:
         one, other = both[0]
         shown = f"{one.where} asks what {other.where} asks" if one.where != other.where else one.where
         raise InputError(f"{len(both)} of {len(prompts)} prompts are {name}, too: {shown}", HINT)
-
-
-def _asked_of_models(cases: Sequence[EvalCase]) -> Asked:
-    asked = [case.asked for case in cases]
-    return Asked([one.prompt for one in asked], [one.input for one in asked], [case.where for case in cases])

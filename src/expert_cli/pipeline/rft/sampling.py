@@ -144,15 +144,16 @@ def _judge(block: _Block, written: Generations) -> tuple[int, int]:
     """Run the answers of a block and keep it; return how many there are, and how many are right."""
     rows = [one for row in written.answers for one in row.samples]
     expected = {one.id: one.answered(text) for one in block.prompts for text in one.case.right_answers()[:1]}
-    verdicts = iter(grade([*rows, *expected.values()], NullReporter(), CASE_TIMEOUT_S).answers)
-    lines: list[dict[str, Any]] = []
+    graded = grade([*rows, *expected.values()], NullReporter(), CASE_TIMEOUT_S).answers
+    verdicts = iter(one.verdict.kind for one in graded)
+    lines: dict[str, dict[str, Any]] = {}
     for row in written.answers:
-        samples = [{"answer": one.answer, "kind": next(verdicts).verdict.kind, "stop": one.stop} for one in row.samples]
-        lines.append({"id": row.id, "prompt": row.digest, "samples": samples})
-    judged = dict(zip(expected, verdicts, strict=True))
-    lines = [one | {"expected": judged[one["id"]].verdict.kind} if one["id"] in judged else one for one in lines]
-    _write(block, lines, written)
-    kinds = [one["kind"] for line in lines for one in line["samples"]]
+        samples = [{"answer": one.answer, "kind": next(verdicts), "stop": one.stop} for one in row.samples]
+        lines[row.id] = {"id": row.id, "prompt": row.digest, "samples": samples}
+    for name in expected:
+        lines[name]["expected"] = next(verdicts)
+    _write(block, [*lines.values()], written)
+    kinds = [one["kind"] for line in lines.values() for one in line["samples"]]
     return len(kinds), kinds.count(RIGHT)
 
 

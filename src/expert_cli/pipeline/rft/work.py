@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.rft.prompts import files_of
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.signals import STOP_FILE, StopRequest
+from expert_cli.training.signals import StopRequest
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -134,12 +133,8 @@ class Work:
         plan = replace(
             self.plan, run=replace(run, rft=None, store_url=store_url), decided=self._decided(is_first=is_first)
         )
-        begun = (run.output / STOP_FILE).exists()
         done = train_here(plan, self.machine, self.report, options, self.job, RunLog(), self.begun_with)
         free_memory(run)
-        if self.job.is_main_process and not begun:
-            with suppress(FileNotFoundError):  # handed down, and not looked for in the last step: the next stage does
-                (run.output / STOP_FILE).replace(self.run.output / STOP_FILE)
         if done.unserved is not None:
             self._end_by(done.unserved)
         return done
