@@ -4,8 +4,6 @@
     python -m scripts.make_golden --check             # compare with it and write nothing; exit code 1: something differs
     python -m scripts.make_golden --runs OUT          # record six seeded trainings; only the same machine repeats them
     python -m scripts.make_golden --compare A B       # what differs between two such recordings
-    python -m scripts.make_golden --keep-runs OUT     # beside a recording, leave two runs to be opened later
-    python -m scripts.make_golden --open-runs OUT     # open them: what is other than it was
 
 Knows the command line and plain data files, no module of the package: those may be moved and renamed between two recordings.
 """
@@ -74,8 +72,6 @@ TEXTS = (
     (r"keeps these weights unpacked, in \w+;", "keeps these weights unpacked, in <dtype>;"),
 )
 """Parts of sentences that tell of the machine."""
-MEASURED = ("*seconds", "*tokens_per_s", "*.mfu", "*.step_time_shares.*", "*.peak_memory_mb")
-"""Which values no machine repeats."""
 FIXED = ("benchmark-run", "benchmark-compare", "report", "evaluate-answers", "schema")
 """Commands whose answers rest on kept files alone: nothing of them varies."""
 ROWS = [
@@ -104,13 +100,11 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama-nf4-packed": ("llama", "int4", {"bf16": True, "warmup_steps": 1, "weight_decay": 0.01}),
     "llama-bf16-padded": ("llama", "none", {"bf16": True, "packing": False, "dropout": 0.1}),
     "llama-fp32-dora": ("llama", "none", {"adapter_type": "dora", "neftune_noise_alpha": 5.0}),
-    "qwen3-nf4-padded": ("qwen3", "int4", {"bf16": True, "packing": False, "gradient_accumulation_steps": 2}),
-    "qwen3-bf16-packed": ("qwen3", "none", {"bf16": True, "eval_steps": 2, "gradient_checkpointing": True}),
-    "qwen3-nf4-dora": ("qwen3", "int4", {"bf16": True, "adapter_type": "dora", "packing": "best_fit"}),
+    "qwen3-nf4-uncopied": ("qwen3", "int4", {"bf16": True, "dequantized_copy": "never", "adapter_type": "dora"}),
+    "qwen3-fp32-accumulated": ("qwen3", "none", {"batch_size": 2, "gradient_accumulation_steps": 3, "eval_steps": 2}),
+    "qwen3-bf16-resumed": ("qwen3", "none", {"bf16": True, "max_steps": 12, "save_steps": 2, "dropout": 0.1}),
 }
-"""Name -> architecture, quantization, what is added to CONFIG."""
-NOT_COMPARED = ("identity.code",)
-"""Parts of two recordings of --runs that differ whenever a source file does."""
+"""Name -> architecture, quantization, what is added to CONFIG. The resumed one is killed after its second checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -453,13 +447,22 @@ def model_in(out: Path, architecture: str) -> Path:
 
 
 def record_runs(out: Path) -> None:
-    """Train RUNS below `out`, and leave runs.json there: losses, hashes, settings; then what is to be opened later."""
+    """Train RUNS below `out`, and leave runs.json there: losses, hashes, settings."""
     commands = Commands(out)
     recorded = {}
     for name, (architecture, quantization, config) in RUNS.items():
         shutil.rmtree(out / "runs" / name, ignore_errors=True)
         manifest = make_project(out / "runs" / name, model_in(out, architecture), quantization, config)
-        ran = commands.run("train", "-m", manifest, "--output", manifest.parent / "run", "--offline", "--quiet")
+        words = ("train", "-m", manifest, "--output", manifest.parent / "run", "--offline", "--quiet")
+        if name.endswith("resumed"):
+            child = commands.start(*words)
+            while not (manifest.parent / "run" / "checkpoints" / "checkpoint-4").is_dir():
+                time.sleep(0.01)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            ran = commands.run(*words, "--resume", "auto")
+        else:
+            ran = commands.run(*words)
         if ran.code:
             sys.exit(f"{name}: exit code {ran.code}\n{ran.err}")
         recorded[name] = stable(told_by(manifest.parent), name, {str(out): "<out>"}, ())
@@ -482,58 +485,19 @@ def told_by(project: Path) -> dict[str, Any]:
         "tokens_padded",
     )
     store = Path(run["store"]["path"])
-    weights = [file for file in files_of(project / "run") if file.endswith(".safetensors")]
+    weights = [file for file in files_of(project / "run") if file.endswith("adapter_model.safetensors")]
     return {
         "losses": [line.get("loss") for line in lines],
         "metrics": [{name: line[name] for name in names if name in line} for line in lines],
         "safetensors": {file: sha256((project / "run" / file).read_bytes()) for file in weights},
-        "store": {file: sha256((store / file).read_bytes()) for file in files_of(store)},
-        "kernels": run["kernels"],
-        "config": run["config"],
-        "identity": run["identity"],
+        "store": {file: sha256((store / file).read_bytes()) for file in files_of(store) if file.endswith(".arrow")},
     }
-
-
-def keep_runs(out: Path) -> None:
-    """Leave in `out`/keep a run that ended, one that was killed after a checkpoint, and what opening them answers now."""
-    commands = Commands(out)
-    shutil.rmtree(out / "keep", ignore_errors=True)
-    config = {"max_steps": 12, "save_steps": 2, "bf16": True, "dropout": 0.1}
-    manifest = make_project(out / "keep", model_in(out, "llama"), "int4", config)
-    words = ("train", "-m", manifest, "--offline", "--quiet", "--output")
-    ran = commands.run(*words, out / "keep" / "ended")
-    if ran.code:
-        sys.exit(f"keep: exit code {ran.code}\n{ran.err}")
-    child = commands.start(*words, out / "keep" / "killed")
-    while not (out / "keep" / "killed" / "checkpoints" / "checkpoint-4").is_dir():
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    write_json(out / "keep" / "opened.json", open_runs(out, commands))
-
-
-def open_runs(out: Path, commands: Commands) -> dict[str, Any]:
-    """Return what commands answer of copies of the runs in `out`/keep: both gone on with, and the ended one evaluated."""
-    copies, manifest = out / "copies", out / "keep" / "manifest.json"
-    shutil.rmtree(copies, ignore_errors=True)
-    for run in ("ended", "killed"):
-        shutil.copytree(out / "keep" / run, copies / run)
-    ended, killed = copies / "ended", copies / "killed"
-    opened = {
-        "report": commands.json("report", ended),
-        "page": sha256((ended / "report.html").read_bytes()),
-        "evaluate": commands.json("evaluate", "--adapter", ended, "--max-new-tokens", "8", "--offline"),
-        "store": commands.json("pretokenize", "-m", manifest, "--verify", "--offline"),
-        "ended": commands.json("train", "-m", manifest, "--output", ended, "--resume", "auto", "--offline"),
-        "killed": commands.json("train", "-m", manifest, "--output", killed, "--resume", "auto", "--offline"),
-    }
-    return dict(stable(opened, "opened", {str(out): "<out>"}, MEASURED))
 
 
 def compare(a: Path, b: Path) -> list[str]:
-    """Return a line for everything in which two recordings of --runs differ, but for NOT_COMPARED."""
+    """Return a line for everything in which two recordings of --runs differ."""
     old, new = (json.loads((folder / "runs.json").read_text(encoding="utf-8")) for folder in (a, b))
-    return [line for line in differences(old, new) if not any(f".{part}: " in line for part in NOT_COMPARED)]
+    return differences(old, new)
 
 
 def main() -> None:
@@ -544,25 +508,13 @@ def main() -> None:
         "--runs", type=Path, metavar="OUT", help="record six seeded trainings; models that lie there are used"
     )
     group.add_argument(
-        "--keep-runs", type=Path, metavar="OUT", help="beside a recording, leave a complete and a killed run"
-    )
-    group.add_argument(
         "--compare", type=Path, nargs=2, metavar=("A", "B"), help="say what differs between two recordings"
-    )
-    group.add_argument(
-        "--open-runs", type=Path, metavar="OUT", help="open those two again, and say what is other than it was"
     )
     asked = parser.parse_args()
     if asked.runs:
         return record_runs(asked.runs.resolve())
-    if asked.keep_runs:
-        return keep_runs(asked.keep_runs.resolve())
     if asked.compare:
         found = compare(*asked.compare)
-    elif asked.open_runs:
-        out = asked.open_runs.resolve()
-        before = json.loads((out / "keep" / "opened.json").read_text(encoding="utf-8"))
-        found = differences(before, open_runs(out, Commands(out)))
     elif asked.check:
         found = check(record())
     else:

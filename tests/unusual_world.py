@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.odd_manifests import MACHINE
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import ExpertError
@@ -18,6 +17,7 @@ from expert_cli.pipeline.shown_documents import ShownDocument, shown_documents
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests
 from tests.dataset_world import Words
+from tests.odd_manifests import MACHINE
 
 Content = bytes | str | Callable[[Path], Any]
 """What a file holds, or what makes it."""

@@ -15,7 +15,7 @@ from datagen.json.domain_table import DOMAINS
 from datagen.json.domains import Domain, parse_domains
 from datagen.typescript.async_rows import asynchronous
 from datagen.typescript.case import Case
-from datagen.typescript.check import compiler, failures, parses
+from datagen.typescript.check import failures, parses
 from datagen.typescript.classes import CLASSES
 from datagen.typescript.pipelines import pipeline
 from datagen.typescript.record_changes import CHANGES
@@ -25,6 +25,7 @@ from datagen.typescript.small_domains import DOMAINS as SMALL_DOMAINS
 from datagen.typescript.types import TYPES
 from datagen.typescript.unions import UNIONS
 from datagen.typescript.world import tool_row
+from tests.npm_packages import typescript_folder
 
 OUTPUT = Path(__file__).resolve().parents[2] / "experts" / "expert-typescript" / "datasets"
 SEED = 20
@@ -107,7 +108,7 @@ def rows_of(cases: Sequence[Case], side: str) -> list[Row]:
 
 def run_all(cases: Sequence[Case]) -> int:
     """Type-check and run every answer with its test where node is there; say so, and return how many failed."""
-    package = compiler()
+    package = typescript_folder()
     if package is None:
         print("node or the npm package typescript is missing: the answers were only parsed, none was run")
         return 0

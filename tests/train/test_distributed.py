@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.elastic_test import variables_of
 from tests import tiny
 from tests.forked_cli import Forked
+from tests.process_groups import variables_of
 from tests.train.projects import project, train
 from tests.train.test_stop import wait_for_steps
 

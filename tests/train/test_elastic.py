@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import elastic_test, kill_test
-from benchmarks.elastic_test import CASE, CLOSE, Job, Kill, Start, free_port
+from benchmarks import kill_test
 from benchmarks.kill_test import Case, Moment
 from expert_cli.pipeline.rft.work import RoundPaths
 from expert_cli.runs.metrics import read_json
@@ -23,6 +22,7 @@ from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.subprocesses import end_family
 from tests import tiny
 from tests.forked_cli import Forked
+from tests.process_groups import ProcessGroup, Start, free_port
 from tests.train.rft_project import sharp_model, unsure_expert
 from tests.train.test_stop import wait_for_steps
 
@@ -34,20 +34,28 @@ def start(tmp_path: Path) -> Start:
     return lambda words, job: Forked(words, tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": "", **job})
 
 
+CASE = Case({"batch_size": 1, "gradient_accumulation_steps": 1, "save_steps": 2, "max_steps": None, "epochs": 4})
+"""Steps of four packs, which three processes cannot share out evenly."""
 KILLS = [
-    Kill(Moment("before the first checkpoint", lambda now: now.logged == 1 and not now.saved and not now.writing), 3),
-    Kill(Moment("between two checkpoints", lambda now: 4 in now.saved and not now.writing), 0),
-    Kill(Moment("one half written", lambda now: now.writing and now.logged >= 8), 0),
+    (4, 3, Moment("before the first checkpoint", lambda now: now.logged == 1 and not now.saved and not now.writing)),
+    (2, 0, Moment("between two checkpoints", lambda now: 4 in now.saved and not now.writing)),
+    (1, 0, Moment("one half written", lambda now: now.writing and now.logged >= 8)),
 ]
+"""How many processes, which of them is killed, and when."""
 
 
 def test_killed_in_four_two_and_one_processes_and_ended_by_three(tmp_path: Path, start: Start) -> None:
     manifest = kill_test.write_project(tmp_path / "project", tiny.tiny_model_folder(tmp_path / "model"), CASE)
-    elastic_test.unbroken(manifest, tmp_path / "unbroken", start)
-    told: list[str] = []
-    assert elastic_test.trial(manifest, tmp_path / "broken", KILLS, start, told.append) == 3, told
-    other, largest = elastic_test.differences(tmp_path / "broken", tmp_path / "unbroken")
-    assert (other, largest < CLOSE) == ([], True), told
+    kill_test.finish(ProcessGroup(kill_test.command(manifest, tmp_path / "unbroken"), 4, start))
+    words = kill_test.command(manifest, tmp_path / "broken")
+    for count, victim, moment in KILLS:
+        assert kill_test.kill(ProcessGroup(words, count, start, victim), tmp_path / "broken", moment), moment.name
+    kill_test.finish(ProcessGroup(words, 3, start))
+    mine, theirs = (kill_test.traces(tmp_path / name) for name in ("broken", "unbroken"))
+    counts = ("step", "tokens_real", "tokens_trained")
+    rows_of = [[[line[name] for name in counts] for line in one["metrics"]] for one in (mine, theirs)]
+    assert rows_of[0] == rows_of[1]
+    assert mine["losses"] == pytest.approx(theirs["losses"], rel=1e-4)
     run: dict[str, Any] = json.loads((tmp_path / "broken" / "run.json").read_text(encoding="utf-8"))
     assert run["identity"]["processes"] == 4
     log = (tmp_path / "broken" / "log.txt").read_text(encoding="utf-8")
@@ -114,7 +122,7 @@ def test_the_rounds_of_a_run_keep_the_batch_that_its_processes_began(tmp_path: P
     """Killed in two processes once the first adapter is there; one draws the answers, and trains the round."""
     manifest = unsure_expert(tmp_path / "project", sharp_model(tmp_path / "model"))
     output = tmp_path / "run"
-    two = Job(kill_test.command(manifest, output), 2, start)
+    two = ProcessGroup(kill_test.command(manifest, output), 2, start)
     while two.poll() is None and not RunPaths(output / "sft").complete.exists():
         time.sleep(0.001)
     os.kill(two.pid, signal.SIGKILL)

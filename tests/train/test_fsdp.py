@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 
-from benchmarks.elastic_test import variables_of
 from tests import tiny
 from tests.forked_cli import Forked
+from tests.process_groups import variables_of
 from tests.train.projects import project
 from tests.train.test_distributed import losses
 

@@ -10,9 +10,6 @@ import pytest
 import torch
 from transformers import Trainer, TrainingArguments
 
-from benchmarks.lib.fake_cuda import FakeCuda, fake_cuda
-from benchmarks.lib.fake_step import Asked, planned_base, planned_model
-from benchmarks.lib.kernel_counts import TO_HOST, KernelCounter
 from expert_cli.data.packing.batches import Collator
 from expert_cli.manifest.key import declared
 from expert_cli.manifest.keys.optim import OPTIMIZERS
@@ -23,6 +20,9 @@ from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.training.gradients import Gradients
 from tests import tiny
+from tests.fake_cuda import FakeCuda, fake_cuda
+from tests.fake_step import Asked, planned_base, planned_model
+from tests.kernel_counts import TO_HOST, KernelCounter
 from tests.machines import H200
 from tests.tiny_hybrids import DELTA
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import kill_test
-from benchmarks.elastic_test import variables_of
 from expert_cli.pipeline.rft.work import RoundPaths
 from tests.forked_cli import Forked
+from tests.process_groups import variables_of
 from tests.train.projects import train
 from tests.train.rft_project import sharp_model, unsure_expert
 

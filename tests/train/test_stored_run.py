@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.elastic_test import variables_of
 from expert_cli.config.adapter_origin import find_adapter
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
@@ -37,6 +36,7 @@ from expert_cli.utils.reporter import Reporter
 from tests import tiny
 from tests.forked_cli import Forked
 from tests.object_storage import S3Server
+from tests.process_groups import variables_of
 from tests.train.projects import here, project
 from tests.train.projects import train as train_here
 from tests.train.test_distributed import ends

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.lib.odd_manifests import MACHINE
 from expert_cli.config.validate import Validation, validate
 from tests import manifests
+from tests.odd_manifests import MACHINE
 
 Change = dict[str, Any]
 MISSING = object()

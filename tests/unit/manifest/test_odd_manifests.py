@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from benchmarks.lib.odd_manifests import broken_laws, odd_manifest, sources
+from tests.odd_manifests import broken_laws, odd_manifest, sources
 
 KNOWN = sources()
 

@@ -16,7 +16,7 @@ from datagen.neo4j.domain_table import TEXT
 from datagen.neo4j.domains import GraphDomain, domain_graph, parse_graphs
 from datagen.neo4j.make import connect, domain_of, graph_connection, main, make_rows, run, verify
 from datagen.neo4j.small_domains import TEXT as SMALL_TEXT
-from tests.scripts.committed import require_committed
+from datagen.tests.committed import require_committed
 
 DATASETS = Path(__file__).resolve().parents[2] / "experts" / "expert-neo4j" / "datasets"
 KNOWN, SMALL = parse_graphs(TEXT), parse_graphs(SMALL_TEXT)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scripts import make_real_cases as maker
+from datagen.spider import make_real_cases as maker
 
 CONTEXT = "CREATE TABLE city (name TEXT, Population INT)"
 

@@ -1,6 +1,6 @@
 """Turn public benchmarks into test cases and training rows, in the form of prompts that the experts are trained on.
 
-    python -m scripts.make_real_cases DATA OUTPUT
+    python -m datagen.spider.make_real_cases DATA OUTPUT
 
 DATA holds sql/defog_eval.jsonl with sql/defog_db/, sql/spider_train.jsonl, json/bfcl.jsonl, typescript/mbxp.jsonl and
 cypher/text2cypher_opus.jsonl with cypher/movies.cypher; a part that is missing is passed over. OUTPUT gets one folder an
@@ -29,7 +29,8 @@ import apsw
 from datagen.cases.make import cypher_category, sql_category
 from datagen.common.dataset_files import Row, write_jsonl
 from datagen.neo4j.make import connect, run
-from datagen.typescript.check import compiler, failures
+from datagen.typescript.check import failures
+from tests.npm_packages import typescript_folder
 
 # Spider trains on these databases too, and defog asks about them (geo is defog's geography).
 SHARED_DATABASES = {"academic", "geo", "restaurants", "scholar", "yelp"}
@@ -179,7 +180,7 @@ def functions(data: Path, _output: Path) -> Iterator[Row]:
             {**case, "prompt": f"Write a TypeScript function `{signature}`{text}{example}", "tests": tests.strip()}
         )
         right.append({"output": row["instruction"] + row["output"], "test": tests})
-    package = compiler()
+    package = typescript_folder()
     reasons = failures(right, package) if package else [None] * len(right)
     return (case for case, reason in zip(made, reasons, strict=True) if reason is None)
 

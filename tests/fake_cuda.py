@@ -19,7 +19,7 @@ import torch.cuda.amp.common
 from bitsandbytes.functional import quantize_4bit
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
-from benchmarks.lib.pretended_cuda import pretended_cuda
+from tests.pretended_cuda import pretended_cuda
 
 DEVICE = torch.device("cuda", 0)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.make_spider import opened, rows_of, tables_of
-from scripts.plain_sql import plain
+from datagen.spider.make_spider import opened, rows_of, tables_of
+from datagen.spider.plain_sql import plain
 
 TABLES = {"Author": ["aid", "Name"], "writes": ["aid", "pid"], "paper": ["pid", "title", "the year"]}
 

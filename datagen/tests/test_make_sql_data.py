@@ -17,7 +17,7 @@ from datagen.sql.domains import Domain, domain_data, parse_domains
 from datagen.sql.make import main, make_rows, run, verify
 from datagen.sql.scene import create
 from datagen.sql.small_domains import TEXT as SMALL_TEXT
-from tests.scripts.committed import require_committed
+from datagen.tests.committed import require_committed
 
 DATASETS = Path(__file__).resolve().parents[2] / "experts" / "expert-sql" / "datasets"
 KNOWN, SMALL = parse_domains(TEXT), parse_domains(SMALL_TEXT)

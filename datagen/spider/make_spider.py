@@ -1,10 +1,10 @@
 """Turn Spider's training questions and their databases into rows, prompts and held-out cases of a text-to-SQL expert.
 
-    python -m scripts.make_spider SPIDER OUTPUT
+    python -m datagen.spider.make_spider SPIDER OUTPUT
 
 SPIDER holds train.jsonl (db_id, question, context, answer) and databases/<db_id>.sqlite. OUTPUT gets
 
-    train.jsonl       rows: question, context, answer (in the form of scripts/plain_sql.py), db_id
+    train.jsonl       rows: question, context, answer (in the form of plain_sql.py), db_id
     prompts.jsonl     the same questions as cases (training.rft.prompts), with the rows' answers
     heldout.jsonl     cases on 20 databases that no row speaks of; decisions are made with them, by Spider's own rule
     databases/        copies
@@ -27,10 +27,10 @@ from pathlib import Path
 
 from datagen.cases.make import sql_category
 from datagen.common.dataset_files import Row, write_jsonl
+from datagen.spider.make_real_cases import SHARED_DATABASES, read, tidy
+from datagen.spider.plain_sql import plain
 from expert_cli.data.schema_prompt.schema import Table
 from expert_cli.data.schema_prompt.sqlite_reader import read_file
-from scripts.make_real_cases import SHARED_DATABASES, read, tidy
-from scripts.plain_sql import plain
 
 HELD_OUT = 20
 SEED = 0

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from datagen.spider import make_spider as maker
 from expert_cli.evaluation.cases import read_cases
-from scripts import make_spider as maker
 
 NAMES = ("city", "geo", "ship", "yelp", "zoo")
 TABLE = "CREATE TABLE item (label TEXT)"

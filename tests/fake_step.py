@@ -24,8 +24,6 @@ quiet_imports()
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from benchmarks.lib.fake_cuda import FakeCuda, fake_cuda, quantize_to_nf4
-from benchmarks.lib.kernel_counts import KeptBytes, Kernel, KernelCounter
 from expert_cli.config.defaults.compute import compute
 from expert_cli.config.defaults.training import adapter
 from expert_cli.config.run_config import ModelConfig
@@ -41,6 +39,8 @@ from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.select import KernelPlan, apply_adapter_kernels, apply_kernels, kernel_plan
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.utils.length_histogram import LengthHistogram
+from tests.fake_cuda import FakeCuda, fake_cuda, quantize_to_nf4
+from tests.kernel_counts import KeptBytes, Kernel, KernelCounter
 
 FEW = 2
 ADAPTER = {"rank": 16, "alpha": 32, "dropout": 0.0, "target_modules": "all-linear"}
