@@ -23,7 +23,7 @@ from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters, Tas
 from expert_cli.manifest.schema import Adapter, Base, EvaluationBlock, Manifest
 from expert_cli.manifest.training_config import TrainingConfig
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 MACHINE = Machine("Linux", 8, 32 * 2**30, (), cpu_bf16=True, torch_cuda="", versions=())
 GPU_MACHINE = Machine(
     "Linux", 16, 2**36, (Gpu("NVIDIA H200", 2**37, (9, 0)),), cpu_bf16=True, torch_cuda="13.0", versions=()
