@@ -23,7 +23,7 @@ def _share_cores() -> None:
     """Let OpenMP's threads sleep soon where they wait, and be no more than the cores that this process may use.
 
     torch's threads spin for milliseconds at every barrier. Beside another program they do so on the very core that the one
-    they wait for needs, and a step takes three to five times as long (benchmarks/bench_busy.py). 1,000 turns are what libgomp
+    they wait for needs, and a step takes three to five times as long. 1,000 turns are what libgomp
     takes itself where it sees more threads than cores; KMP_BLOCKTIME, in ms, is its counterpart on Windows and macOS. Both
     are read when torch is loaded. What the user sets stands.
     """
