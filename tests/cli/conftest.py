@@ -1,17 +1,20 @@
-"""`cli`: run expert-cli as its own process, as a user or a program does."""
+"""`cli`: run expert-cli as a user or a program does."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.forked_cli import Forked
+from expert_cli.cli import main
 
 ROOT = Path(__file__).parents[2]
 # Without a GPU, without color forced by a CI service.
@@ -34,10 +37,23 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "PYTHONIOENCODING": "utf-8", **more}
 
 
-def forked(words: list[str], folder: Path, told: Path) -> Done:
-    process = Forked(words, told, cwd=folder, env=environment())
-    out, err = process.communicate()
-    return Done(process.returncode, out, err)
+def called(words: list[str], folder: Path) -> Done:
+    """Run the command line in this process, as `main` does."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        patch.setattr(sys, "argv", ["expert-cli", *words])
+        patch.chdir(folder)
+        for name in DROPPED:
+            patch.delenv(name, raising=False)
+        with pytest.raises(SystemExit) as end:
+            main()
+    code = end.value.code
+    texts = []
+    for stream in (out, err):
+        stream.flush()
+        texts.append(stream.buffer.getvalue().decode("utf-8"))  # type: ignore[attr-defined]
+    return Done(code if isinstance(code, int) else 0, *texts)
 
 
 def started(words: list[str], folder: Path, env: dict[str, str]) -> Done:
@@ -54,17 +70,16 @@ def started(words: list[str], folder: Path, env: dict[str, str]) -> Done:
 
 
 @pytest.fixture
-def cli(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Done]:
+def cli(tmp_path: Path) -> Callable[..., Done]:
     """Return a function that runs expert-cli in `tmp_path`; keywords are environment variables.
 
-    Every run is held to what holds for all: no escape sequences where there is no terminal, and no traceback. Without
-    keywords, some of which are read when Python starts, the process is forked where it can be.
+    Every run is held to what holds for all: no escape sequences where there is no terminal, and no traceback. It runs in
+    this process; with keywords, some of which are read when Python starts, in one of its own.
     """
 
     def run(*args: str | Path, **env: str) -> Done:
         words = [*map(str, args)]
-        may_fork = sys.platform == "linux" and not env
-        done = forked(words, tmp_path, tmp_path_factory.mktemp("told")) if may_fork else started(words, tmp_path, env)
+        done = started(words, tmp_path, env) if env else called(words, tmp_path)
         assert "\x1b" not in done.out + done.err
         assert "Traceback" not in done.err
         return done
