@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from expert_cli.cli import main
+from tests.command_line import DROPPED, Done, run_command
 
 ROOT = Path(__file__).parents[2]
-# Without a GPU, without color forced by a CI service.
-DROPPED = ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TTY_COMPATIBLE", "CUDA_VISIBLE_DEVICES")
-
-
-@dataclass(frozen=True)
-class Done:
-    """A finished process."""
-
-    code: int
-    out: str
-    err: str
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -35,25 +20,6 @@ def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in DROPPED}
     path = os.pathsep.join(filter(None, (str(ROOT / "src"), kept.get("PYTHONPATH", ""))))
     return {**kept, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "PYTHONIOENCODING": "utf-8", **more}
-
-
-def called(words: list[str], folder: Path) -> Done:
-    """Run the command line in this process, as `main` does."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
-        warnings.simplefilter("default")
-        patch.setattr(sys, "argv", ["expert-cli", *words])
-        patch.chdir(folder)
-        for name in DROPPED:
-            patch.delenv(name, raising=False)
-        with pytest.raises(SystemExit) as end:
-            main()
-    code = end.value.code
-    texts = []
-    for stream in (out, err):
-        stream.flush()
-        texts.append(stream.buffer.getvalue().decode("utf-8"))  # type: ignore[attr-defined]
-    return Done(code if isinstance(code, int) else 0, *texts)
 
 
 def started(words: list[str], folder: Path, env: dict[str, str]) -> Done:
@@ -79,7 +45,7 @@ def cli(tmp_path: Path) -> Callable[..., Done]:
 
     def run(*args: str | Path, **env: str) -> Done:
         words = [*map(str, args)]
-        done = started(words, tmp_path, env) if env else called(words, tmp_path)
+        done = started(words, tmp_path, env) if env else run_command(words, tmp_path)
         assert "\x1b" not in done.out + done.err
         assert "Traceback" not in done.err
         return done
