@@ -20,16 +20,11 @@ from expert_cli.pipeline.options import RunOptions, command_line
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
-from tests.train.projects import expert_of_seven, project
+from tests.train.projects import project
 from tests.unit.test_api import document
 
 MEASURED = {"seconds", "tokens_per_s", "mb_per_s", "step_time_shares", "peak_memory_mb", "mfu", "output"}
 MEASURED |= {"vram_mb", "seconds_error_pct", "seconds_source", "cards"}
-
-
-@pytest.fixture(scope="module")
-def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return expert_of_seven(tmp_path_factory.mktemp("expert"))
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,15 +27,15 @@ from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.reading import read_training_rows
-from tests.train.projects import SEVEN, case, expert_of_seven
+from tests.train.projects import SEVEN, case
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 
 
 @pytest.fixture(scope="module")
-def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def expert(trained_expert: Callable[..., Path]) -> Path:
     """TrainedAdapter with alpaca, on a base model whose own template is ChatML."""
-    return expert_of_seven(tmp_path_factory.mktemp("expert"), template="alpaca", chat_template=OTHER)
+    return trained_expert(template="alpaca", chat_template=OTHER)
 
 
 OTHER = tiny.CHATML.replace("'\n' + message['content']", "'>' + message['content']").replace(

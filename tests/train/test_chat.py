@@ -16,15 +16,10 @@ from expert_cli.config.plan import trained_adapter
 from expert_cli.data.rows.columnar import Message
 from expert_cli.inference.chat import Chat, open_chat
 from expert_cli.utils.reporter import NullReporter
-from tests.train.projects import Told, expert_of_seven, manifest_with, with_stops
+from tests.train.projects import Told, manifest_with, with_stops
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "chat.schema.json"
 PROMPT = "Which number is 3?"
-
-
-@pytest.fixture(scope="module")
-def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return expert_of_seven(tmp_path_factory.mktemp("expert"))
 
 
 def talk(expert: Path, tokens: int = 8, *, manifest: Path | None = None, sample: bool = False) -> Chat:

@@ -20,18 +20,12 @@ from expert_cli.cli import app
 from expert_cli.config.plan import trained_adapter
 from expert_cli.runs.paths import RunPaths
 from tests import manifests
-from tests.train.projects import SEVEN, case, expert_of_seven, project, train
+from tests.train.projects import SEVEN, case, project, train
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 CASES = [case(n, 7, schema={"type": "integer"}) for n in range(6)] + [
     case(n, 78, schema={"enum": [78]}) for n in (6, 7)
 ]
-
-
-@pytest.fixture(scope="module")
-def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An expert that answers 7."""
-    return expert_of_seven(tmp_path_factory.mktemp("expert"))
 
 
 def held(expert: Path, folder: Path, grammar: str, cases: Sequence[Mapping[str, Any]] = CASES) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,14 @@ from expert_cli.errors import InputError
 from expert_cli.inference.expert_config import decoding_for, read_expert_config
 from expert_cli.inference.grammar.grammar import Grammar
 from expert_cli.utils.reporter import NullReporter
-from tests.train.projects import Told, expert_of_seven, manifest_with
+from tests.train.projects import Told, manifest_with
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "expert.schema.json"
 
 
 @pytest.fixture(scope="module")
-def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return expert_of_seven(tmp_path_factory.mktemp("expert"), template="alpaca", system_prompt="Be brief.")
+def expert(trained_expert: Callable[..., Path]) -> Path:
+    return trained_expert(template="alpaca", system_prompt="Be brief.")
 
 
 @pytest.fixture

@@ -24,15 +24,10 @@ from expert_cli.inference.generation_config import GenerationConfig, generation_
 from expert_cli.pipeline.publish import is_whole
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
-from tests.train.projects import expert_of_seven, with_stops
+from tests.train.projects import with_stops
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 SETTINGS = GenerationConfig(max_new_tokens=8, batch_size=4)
-
-
-@pytest.fixture(scope="module")
-def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return expert_of_seven(tmp_path_factory.mktemp("expert"))
 
 
 def found(expert: Path, settings: GenerationConfig = SETTINGS, **options: Any) -> Evaluated:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,10 +39,9 @@ PROMPTS = [(f"Which number is {n}?", "") for n in range(8)]
 CHAT = "<|im_start|>user\nWhich number is 3?<|im_end|>\n<|im_start|>assistant\n"
 
 
-@pytest.fixture(scope="module", params=["llama-none", "qwen3-int4"])
-def expert(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    architecture, quantization = request.param.split("-")
-    return expert_of_seven(tmp_path_factory.mktemp(request.param), architecture, quantization)
+@pytest.fixture(params=[(), ("qwen3", "int4")], ids=["llama-none", "qwen3-int4"])
+def expert(request: pytest.FixtureRequest, trained_expert: Callable[..., Path]) -> Path:
+    return trained_expert(*request.param)
 
 
 def by(expert: Path) -> TrainedAdapter:
