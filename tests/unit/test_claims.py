@@ -20,19 +20,6 @@ def test_there_is_one_license() -> None:
     assert re.search(r'^license = "MIT"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_a_speed_up_stands_beside_what_it_is_against(document: Path) -> None:
-    """18.3 times is against fp32, with documents of 109 tokens padded to 512: the line says so wherever it is claimed."""
-    lines = [
-        line for line in document.read_text(encoding="utf-8").splitlines() if re.search(r"\b18\.3( x| times)", line)
-    ]
-    for line in lines:
-        assert "fp32" in line
-        assert "109" in line
-        assert "512" in line
-    assert lines or document.name not in ("STATUS.md", "BENCHMARKS.md")
-
-
 LINK = re.compile(r"\]\((?!https?:)(?P<file>[^)#]*)(?:#(?P<anchor>[^)]*))?\)")
 
 
