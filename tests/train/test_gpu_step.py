@@ -88,8 +88,7 @@ def step(architecture: str, quantization: str, shape: dict[str, Any] = tiny.SHAP
             loss.backward()
             gradients.clip(1.0)
             optimizer.step()
-    names = Counter(kernel.name for kernel in counter.kernels.elements())
-    return Step(plan, loss, gradients.parameters, names, cuda.waits)
+    return Step(plan, loss, gradients.parameters, counter.names, cuda.waits)
 
 
 def optimizer_of(cuda: FakeCuda, name: str, parameters: list[torch.nn.Parameter]) -> Any:
