@@ -93,12 +93,6 @@ BLOCKS = (
         "[Learning from answers that were run](TRAINING_GUIDE.md#learning-from-answers-that-were-run) says how a round goes.",
     ),
     (
-        "Grpo",
-        "`training.grpo`",
-        "Reinforcement learning from judged answers, where `training.config.method` is `grpo`: "
-        "[how](TRAINING_GUIDE.md#rewards-pairs-and-grpo).",
-    ),
-    (
         "EvaluationBlock",
         "`evaluation`",
         "Answers that are run during training, and what was forgotten at its end; other keys are information.",

@@ -47,15 +47,6 @@ OPTIONAL: dict[str, dict[str, Any]] = {
         "_held_back": "Or a file of cases on other databases, which is better.",
         "limit": None,
     },
-    "_grpo": {
-        "_": 'Or by rewards, with TRL (the extra rl) and a GPU: name this block grpo, and write "method": "grpo" in config.',
-        "prompts": "datasets/prompts.jsonl",
-        "samples": 8,
-        "temperature": 1.0,
-        "reward": "dense",
-        "max_new_tokens": 256,
-        "beta": 0.0,
-    },
 }
 """Blocks of `training` that are comments, since their names begin with "_"."""
 SCHEMA_PROMPT = {

@@ -110,10 +110,6 @@ def train_here(
         from expert_cli.pipeline.rft.train import train_in_rounds
 
         stages = train_in_rounds
-    elif plan.run.grpo is not None:
-        from expert_cli.pipeline.grpo import train_grpo
-
-        stages = train_grpo
     if not job.is_main_process:
         return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
     status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes, options.written)

@@ -246,7 +246,6 @@ def test_what_does_not_go_together(tmp_path: Path, config: dict[str, Any], quant
 WHOLE_MODEL = {
     "answers in training": ({"evaluation": {"every_steps": 5}}, {}, "the first process has no whole model"),
     "rounds": ({}, {"method": "rft"}, "does not go with method rft"),
-    "grpo": ({}, {"method": "grpo"}, "does not go with method grpo"),
 }
 
 
@@ -612,8 +611,3 @@ def test_prompts_cases_and_adapters_are_found_beside_the_manifest_then_in_the_pr
     (folder / "data").mkdir()
     (folder / "data" / "prompts.jsonl").touch()
     assert places()[0] == folder / "data" / "prompts.jsonl"
-    written["training"]["config"] |= {"method": "grpo", "batch_size": 2, "init_adapter": None}
-    written["training"]["grpo"] = {"prompts": "data/held.jsonl", "samples": 2}
-    asked = resolve(load_manifest(manifests.write(folder, written)), CPU).grpo
-    assert asked
-    assert asked.prompts == root / "data" / "held.jsonl"

@@ -48,7 +48,8 @@ CASES: dict[str, tuple[Change, str, str, str]] = {
     ),
     "zero rate": (config(learning_rate=0), "training.config.learning_rate", "greater than 0, is 0", ""),
     "dropout 1": (config(dropout=1.0), "training.config.dropout", "less than 1, is 1.0", ""),
-    "method": (config(method="dpo"), "training.config.method", 'must be one of "sft", "rft", "grpo", is "dpo"', ""),
+    "method": (config(method="dpo"), "training.config.method", 'must be one of "sft", "rft", is "dpo"', ""),
+    "rewards": (config(method="grpo"), "training.config.method", 'docs/RECIPES.md, "Rewards in TRL"', ""),
     "optimizer": (config(optim="adam"), "training.config.optim", '"adamw_torch_fused"', ""),
     "scheduler": (config(lr_scheduler="cos"), "training.config.lr_scheduler", '"one_cycle"', ""),
     "checkpointing": (
