@@ -85,8 +85,6 @@ def main() -> None:
             "sql": (sql, database, QUERIES),
             "sql, 8 more": ({**sql, "perturb": 8}, database, QUERIES),
             "sql, 8, all right": ({**sql, "perturb": 8}, database, QUERIES[:1]),
-            "postgresql": ({**sql, "dialect": "postgresql"}, database, QUERIES),
-            "postgresql, 8": ({**sql, "dialect": "postgresql", "perturb": 8}, database, QUERIES),
             "cypher": (graph, script, CYPHER_QUERIES),
             "cypher, 8 more": ({**graph, "perturb": 8}, script, CYPHER_QUERIES),
             "cypher, 8, right": ({**graph, "perturb": 8}, script, CYPHER_QUERIES[:1]),

@@ -159,7 +159,7 @@ def _check(audit: Audit, plan: Plan, running: Running, report: Reporter) -> None
     with audit.timed("leaks"):
         check_leaks(rows, cases, texts, findings, report)
         kind = registered(audit.verifier)
-        if kind is not None and kind.row_engine([]):  # inputs of queries describe a schema
+        if kind is not None and kind.row_engine():  # inputs of queries describe a schema
             check_schemas(rows, cases, findings)
 
 

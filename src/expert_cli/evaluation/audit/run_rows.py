@@ -46,7 +46,7 @@ def run_answers(
     kind = registered(verifier)
     known = [case.case for case in cases]
     try:
-        if kind is not None and (engine := kind.row_engine(known)):
+        if kind is not None and (engine := kind.row_engine()):
             return _queries(rows, kind.fences, engine, running, findings, report)
         if kind is not None and kind.starts == "answer":
             _programs(rows, kind, running, findings, report)

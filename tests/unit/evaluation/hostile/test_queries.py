@@ -1,4 +1,4 @@
-"""Answers that try to escape, to harm or to be judged right without being so: `sql.jsonl`, `postgresql.jsonl`, `cypher.jsonl`.
+"""Answers that try to escape, to harm or to be judged right without being so: `sql.jsonl`, `cypher.jsonl`.
 
 "kinds": the verdicts that are acceptable, never "correct". What an answer writes is called made-by-answer; what it connects to
 is PORT of this machine.
@@ -37,7 +37,6 @@ IN_PARIS = "SELECT name FROM customers WHERE city = 'Paris'"
 YOUNG = "MATCH (p:Person) WHERE p.born > 1900 RETURN p.name"
 HONEST = {
     "sql": "SELECT c.name FROM customers AS c WHERE c.city LIKE 'Par%'",
-    "postgresql": "SELECT c.name FROM customers AS c WHERE c.city ~ '^Par'",
     "cypher": "MATCH (p:Person) WHERE p.born >= 1950 RETURN p.name",
 }
 
@@ -52,8 +51,7 @@ def judge(name: str, folder: Path) -> tuple[Callable[[str, float], Grade], Path]
     connection = sqlite3.connect(database)
     connection.executescript(SHOP)
     connection.close()
-    dialect = "sqlite" if name == "sql" else name
-    return lambda answer, limit: graders.sql(answer, database, IN_PARIS, timeout_s=limit, dialect=dialect), database
+    return lambda answer, limit: graders.sql(answer, database, IN_PARIS, timeout_s=limit), database
 
 
 @pytest.fixture
@@ -69,7 +67,6 @@ def listener() -> Iterator[socket.socket]:
 def test_hostile_answers_are_contained(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listener: socket.socket
 ) -> None:
-    monkeypatch.delenv("NEO4J_URI", raising=False)
     source, elsewhere = tmp_path / "source", tmp_path / "elsewhere"
     source.mkdir()
     elsewhere.mkdir()

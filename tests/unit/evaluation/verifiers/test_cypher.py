@@ -5,17 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
-from expert_cli.evaluation.verifiers.worlds.graph_names import GRAPH_NAMES
 from tests import graders
 
 SCRIPT = """
@@ -28,13 +24,6 @@ MATCH (p:Person {name: 'Cid'}) SET p.born = 2000;
 NAMES = "MATCH (p:Person) RETURN p.name"
 BY_NAME = f"{NAMES} ORDER BY p.name DESC"
 SEEN = "MATCH (p:Person)-[:SAW]->(f:Film) RETURN p.name, collect(f.title)"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def graphqlite_and_no_server() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("NEO4J_URI", raising=False)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -210,92 +199,3 @@ def test_a_case_at_fault_is_named(tmp_path: Path, script: str, expected: str, ma
     path.write_text(script, encoding="utf-8")
     with pytest.raises(InputError, match=match):
         graders.cypher("RETURN 1", path, expected)
-
-
-class ServerError(Exception):
-    """neo4j.exceptions.Neo4jError: a code and a message."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
-        self.code = f"Neo.ClientError.{code}"
-        self.message = code
-
-
-class GoneError(Exception):
-    """neo4j.exceptions.DriverError."""
-
-
-class Double:
-    """The parts of the neo4j driver that are used; `says` maps a query to its rows or its error."""
-
-    READ_ACCESS = "READ"
-
-    def __init__(self, says: dict[str, Any]) -> None:
-        self.says = says
-        self.asked: list[tuple[str, Any]] = []
-        self.exceptions = SimpleNamespace(Neo4jError=ServerError, DriverError=GoneError)
-        self.GraphDatabase = SimpleNamespace(driver=lambda *_, **__: self)
-
-    def verify_connectivity(self) -> None:
-        """Succeed."""
-
-    @contextmanager
-    def session(self, **options: Any) -> Iterator[Double]:
-        self.asked.append(("session", options["default_access_mode"]))
-        yield self
-
-    @contextmanager
-    def begin_transaction(self, timeout: float) -> Iterator[Double]:
-        self.asked.append(("timeout", timeout))
-        yield self
-
-    def rollback(self) -> None:
-        self.asked.append(("rollback", None))
-
-    def run(self, query: str) -> list[dict[str, Any]]:
-        found = self.says[query]
-        if isinstance(found, Exception):
-            raise found
-        return [dict(enumerate(row)) for row in found]
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        pytest.param("RETURN 1", "correct", id="rows"),
-        pytest.param("late", "timeout", id="its time is up"),
-        pytest.param("CREATE (n)", "refused", id="a write"),
-        pytest.param("bad", "invalid", id="syntax"),
-        pytest.param("CALL dbms.listConfig()", "refused", id="procedure"),
-        pytest.param("CALL db.labels()", "wrong", id="procedure of the database"),
-        pytest.param("\\u004cOAD CSV FROM 'x' AS r RETURN r", "refused", id="escaped word"),
-        pytest.param("LOAD CSV FROM 'x' AS r RETURN r", "refused", id="load csv"),
-        pytest.param("RETURN 1; RETURN 1", "invalid", id="two statements"),
-    ],
-)
-def test_a_server_is_asked_to_read(world: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kind: str) -> None:
-    double = Double(
-        {
-            "RETURN 1": [(1,)],
-            "EXPLAIN RETURN 1": [],
-            "late": ServerError("Transaction.TransactionTimedOut"),
-            "CREATE (n)": ServerError("Statement.AccessMode"),
-            "bad": ServerError("Statement.SyntaxError"),
-            "CALL db.labels()": [("Person",)],
-            **{query: [] for query in GRAPH_NAMES},
-        }
-    )
-    monkeypatch.setitem(sys.modules, "neo4j", double)
-    monkeypatch.setattr("expert_cli.evaluation.verifiers.sandbox.neo4j_engine.has_package", lambda _: True)
-    monkeypatch.setenv("NEO4J_URI", f"bolt://double-{kind}-{len(answer)}")
-    assert graders.cypher(answer, world, "RETURN 1", timeout_s=3).kind == kind
-    assert ("session", "READ") in double.asked
-    assert ("rollback", None) in double.asked
-
-
-def test_a_server_that_has_gone_is_a_problem_of_the_machine(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "neo4j", Double({"RETURN 1": GoneError("no route")}))
-    monkeypatch.setattr("expert_cli.evaluation.verifiers.sandbox.neo4j_engine.has_package", lambda _: True)
-    monkeypatch.setenv("NEO4J_URI", "bolt://gone")
-    with pytest.raises(EnvironmentProblem, match="bolt://gone: no route"):
-        graders.cypher("RETURN 1", world, "RETURN 1")

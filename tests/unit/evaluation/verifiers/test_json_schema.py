@@ -64,45 +64,6 @@ SUBSET: dict[str, tuple[str, Any, str]] = {
     "true is not 1": ('{"a": true}', {"a": 1}, "wrong"),
     "list for object": ("[]", {}, "wrong"),
 }
-CALL = [
-    {"f": {"a": [1, 2], "unit": ["km", ""], "o": [{"x": [1], "y": [[1, 2], ""]}], "l": [[{"k": ["v"]}], ""], "n": []}}
-]
-TWO = [{"f": {"a": [1, 2]}}, {"f": {"a": [1]}}]
-ACCEPTED: dict[str, tuple[str, Any, str]] = {
-    "first alternative": ('{"name": "f", "arguments": {"a": 1, "o": {"x": 1}}}', CALL, "correct"),
-    "in a list": ('[{"name": "f", "arguments": {"a": 2, "o": {"x": 1}}}]', CALL, "correct"),
-    "as 1.0": ('{"name": "f", "arguments": {"a": 1.0, "o": {"x": 1}}}', CALL, "correct"),
-    "optional ones given": (
-        '{"name": "f", "arguments": {"unit": "km", "a": 1, "o": {"y": [1, 2], "x": 1}, "l": [{"k": "v"}]}}',
-        CALL,
-        "correct",
-    ),
-    "no alternative": ('{"name": "f", "arguments": {"a": 3, "o": {"x": 1}}}', CALL, "wrong"),
-    "missing argument": ('{"name": "f", "arguments": {"o": {"x": 1}}}', CALL, "wrong"),
-    "missing, deep": ('{"name": "f", "arguments": {"a": 1, "o": {}}}', CALL, "wrong"),
-    "alternatives taken for the value": ('{"name": "f", "arguments": {"a": 1, "o": {"x": [1]}}}', CALL, "wrong"),
-    "unknown argument": ('{"name": "f", "arguments": {"a": 1, "o": {"x": 1}, "z": 1}}', CALL, "wrong"),
-    "argument that must be left out": ('{"name": "f", "arguments": {"a": 1, "o": {"x": 1}, "n": 1}}', CALL, "wrong"),
-    "other case": ('{"name": "f", "arguments": {"a": 1, "o": {"x": 1}, "unit": "KM"}}', CALL, "wrong"),
-    "other function": ('{"name": "g", "arguments": {"a": 1, "o": {"x": 1}}}', CALL, "wrong"),
-    "the expected form itself": (json.dumps(CALL), CALL, "wrong"),
-    "not an object": ('"f"', CALL, "wrong"),
-    "arguments as text": ('{"name": "f", "arguments": "{}"}', CALL, "wrong"),
-    "name is a list": ('{"name": ["f"], "arguments": {}}', CALL, "wrong"),
-    "two in order": ('[{"name":"f","arguments":{"a":2}},{"name":"f","arguments":{"a":1}}]', TWO, "correct"),
-    "two, the wide choice is needed by the second": (
-        '[{"name":"f","arguments":{"a":1}},{"name":"f","arguments":{"a":2}}]',
-        TWO,
-        "correct",
-    ),
-    "two, one accepted call for both": (
-        '[{"name":"f","arguments":{"a":2}},{"name":"f","arguments":{"a":2}}]',
-        TWO,
-        "wrong",
-    ),
-    "one of two": ('{"name":"f","arguments":{"a":1}}', TWO, "wrong"),
-    "none": ("[]", TWO, "wrong"),
-}
 
 
 @pytest.mark.parametrize(("answer", "expected", "kind"), EXACT.values(), ids=EXACT)
@@ -113,11 +74,6 @@ def test_exact(answer: str, expected: Any, kind: str) -> None:
 @pytest.mark.parametrize(("answer", "expected", "kind"), SUBSET.values(), ids=SUBSET)
 def test_subset(answer: str, expected: Any, kind: str) -> None:
     assert check(answer, expected, schema=None, rule="subset").kind == kind
-
-
-@pytest.mark.parametrize(("answer", "expected", "kind"), ACCEPTED.values(), ids=ACCEPTED)
-def test_accepted(answer: str, expected: Any, kind: str) -> None:
-    assert check(answer, expected, schema=None, rule="accepted").kind == kind
 
 
 # What a model may write to break the judge; every answer is held to BOX and to {"a": 1}.
@@ -258,11 +214,6 @@ def test_references_inside_the_schema_work() -> None:
     [
         (1, {"type": "nonsense"}, "exact"),
         (1, {"pattern": "("}, "exact"),
-        ({}, None, "accepted"),
-        ([], None, "accepted"),
-        ([{"f": {"a": 1}}], None, "accepted"),
-        ([{"f": {}, "g": {}}], None, "accepted"),
-        ([{"f": []}], None, "accepted"),
         (1, None, "same"),
     ],
 )
