@@ -36,7 +36,7 @@ _EMPTY_GRAPH = "RETURN 1"  # of an empty script graphqlite makes no tables
 class Outcome(NamedTuple):
     """What became of a query. fault: `detail` says what is wrong; not_run: why nobody knows. result: a hash of its rows."""
 
-    kind: Literal["ran", "empty", "null", "parsed", "fault", "not_run"]
+    kind: Literal["ran", "empty", "parsed", "fault", "not_run"]
     detail: str = ""
     result: str = ""
 
@@ -124,9 +124,7 @@ def _ask(process: EngineProcess, engine: Engine, where: str, query: str) -> Outc
         if stopped.kind in ("timeout", "too_large"):
             return Outcome("not_run", f"over the limits of one answer ({stopped.kind})")
         return Outcome("fault", f"{where}: {stopped.detail}")
-    if any(value is not None for values in result for value in values):
-        return Outcome("ran", "", _digest(result))
-    return Outcome("null" if result else "empty", where, _digest(result))
+    return Outcome("ran" if result else "empty", where, _digest(result))
 
 
 def _is_fault(told: str, query: str) -> bool:
