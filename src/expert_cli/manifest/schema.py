@@ -183,12 +183,13 @@ class EvaluationBlock(Loose):
     sample: Positive | None = key(24, "how many cases it answers then", why="few enough that training hardly waits")
     """How many of the cases in `tests/cases.jsonl` it answers, spread over the categories."""
     neutral_texts: NotNegative | None = key(
-        200,
+        0,
         "what was forgotten is measured on {} neutral texts",
-        off="what was forgotten is not measured",
-        why="enough to tell a change of the loss from chance",
+        off="what was forgotten is measured where --max-forget asks",
+        why="two hundred texts take a minute on a CPU",
     )
-    """On how many texts of Python's own reference what was forgotten is measured at a run's end; 0: on none."""
+    """On how many texts of Python's own reference what was forgotten is measured at a run's end; 0: on 200 with
+    `--max-forget`, else on none."""
 
 
 class Manifest(Loose):

@@ -58,8 +58,9 @@ def test_when_answers_are_run_can_be_set(tmp_path: Path) -> None:
     assert watched(manifests.small(), "evaluation.every_steps=200") == (200, 24)
     assert watched({**written, "evaluation": "as before"}, "evaluation.every_steps=null") == (0, 0)
     assert watched(written, *QUIET_SETTINGS) == (0, 0), "an experiment times steps alone"
+    written["evaluation"]["neutral_texts"] = 9
     loaded = [load_manifest(manifests.write(tmp_path, written), settings) for settings in ((), QUIET_SETTINGS)]
-    assert [resolve(one, CPU).neutral_texts for one in loaded] == [200, 0]
+    assert [resolve(one, CPU).neutral_texts for one in loaded] == [9, 0]
     with pytest.raises(InputError, match=r"unknown key evaluation\.every_step$") as caught:
         watched(written, "evaluation.every_step=2")
     assert caught.value.hint == "did you mean every_steps?"
