@@ -25,9 +25,7 @@ def init(
     kind: Annotated[StarterKind | None, typer.Option(help="What its answers are. Default: json.")] = None,
     from_config: Annotated[
         Path | None,
-        typer.Option(
-            help="A configuration of axolotl, LLaMA-Factory or TRL to make the manifest from.", metavar="FILE"
-        ),
+        typer.Option(help="A configuration of axolotl or TRL to make the manifest from.", metavar="FILE"),
     ] = None,
     rows: Annotated[
         str | None,
@@ -55,8 +53,8 @@ def init(
     training.
 
     With --from-config the manifest alone is made, of what a YAML file of another trainer says: model, adapter, data sets,
-    lengths, optimizer, schedule. Every key that is not carried over is told with the reason, and stands in the manifest as a
-    comment. What trains something else (all weights, preferences, images) is refused.
+    lengths, optimizer, schedule. Every key that is not carried over is told, and stands in the manifest as a comment.
+    What trains something else (all weights, preferences, images) is refused.
 
     Examples:
 
