@@ -357,7 +357,7 @@ def light(commands: Commands, work: Path) -> Iterator[tuple[str, Any]]:
     bad = json.loads((work / "sums" / "manifest.json").read_text(encoding="utf-8"))
     bad["training"]["config"] |= {"num_epochs": 2, "learning_rte": 1, "rank": "four"}
     write_json(work / "bad.json", bad)
-    yield "validate-bad", commands.json("validate", "bad.json", "--fix")
+    yield "validate-bad", commands.json("validate", "bad.json")
     yield "error-manifest", commands.json("train", "-m", "none.json")
     yield "error-option", commands.json("train", "-m", "sums/manifest.json", "--set", "training.config.rnk=3")
     yield "evaluate-answers", commands.json("evaluate", "--answers", answers(work))
