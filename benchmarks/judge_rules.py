@@ -29,14 +29,14 @@ from benchmarks.lib.paraphrases import Schema, left_to_chance, paraphrases, vari
 from expert_cli.evaluation.verifiers.compare_rows import Result, same
 from expert_cli.evaluation.verifiers.query_text import orders_rows, orders_within, split
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
-from expert_cli.evaluation.verifiers.rules import same_by_defog, same_by_spider
+from expert_cli.evaluation.verifiers.rules import same_by_spider
 
 TIMEOUT_S = 5.0
 SHARES = {"gold": 0.1, "mutant": 0.5, "paraphrase": 0.25, "variant": 0.15}
 DEFOG_SHARE = 0.3
-RULES = ("strict", "spider", "defog")
+RULES = ("strict", "spider")
 OFFICIAL = ("spider", "defog", "bird")
-COMPARED = (("spider", "spider"), ("defog", "defog"), ("strict", "spider"), ("strict", "defog"), ("strict", "bird"))
+COMPARED = (("spider", "spider"), ("strict", "spider"), ("strict", "defog"), ("strict", "bird"))
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,6 @@ def _differences(gold: Table, answer: Table, query: str) -> Iterator[str]:
         yield "noise in floats"
     if not close and same_by_spider(rows, wanted):
         yield "columns in another order"
-    if not close and rows and len(rows[0]) > len(gold.rows[0]) and same_by_defog(rows, wanted):
-        yield "a column more"
 
 
 CAUSES = {
@@ -222,7 +220,6 @@ CAUSES = {
     ("strict", "defog"): (
         "two columns of one name",
         "columns in another order",
-        "a column more",
         "another row of those tied at a LIMIT",
         "rows in another order",
         "duplicates",
@@ -235,11 +232,6 @@ CAUSES = {
         "noise in floats",
     ),
     ("spider", "spider"): (),
-    ("defog", "defog"): (
-        "two columns of one name",
-        "one row or none against another number",
-        "rows in another order",
-    ),
 }
 """Which fact stands for a disagreement, the first that holds."""
 

@@ -45,12 +45,11 @@ from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.statistics import Paired, paired_ratio
 
 GRAMMARS: dict[str, GrammarType] = {
-    "postgresql": "sql-postgres",
     "sql": "sql",
     "cypher": "cypher",
     "json": "json-schema",
 }
-"""The dialect of a case, or its verifier -> what answers are held to."""
+"""The verifier of a case -> what answers are held to."""
 BATCHES = 2
 """So many batches are answered with the grammar before they are answered without."""
 TRIES = ("1", "4", "8")
@@ -216,7 +215,7 @@ class Timed:
 def grammar_of(cases: Sequence[EvalCase]) -> Grammar | None:
     """Return the grammar of the language of the cases; None where there is none for it."""
     case = cases[0].case
-    kind = GRAMMARS.get(getattr(case, "dialect", "")) or GRAMMARS.get(case.verifier)
+    kind = GRAMMARS.get(case.verifier)
     return Grammar(kind) if kind else None
 
 

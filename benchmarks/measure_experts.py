@@ -7,7 +7,7 @@ Each expert is trained on the rows that lie in the repository, and asked three s
     held-out        experts/NAME/tests/cases.jsonl: the worlds of its training rows, questions that are not among them
     unseen world    experts/NAME/tests/unseen.jsonl: databases, graphs and objects that no training row speaks of
     real questions  public benchmarks under DATA (see datagen/spider/make_real_cases.py), as cases below OUT/real: SQL defog,
-                    JSON bfcl, TypeScript mbxp, Cypher the movies graph
+                    TypeScript mbxp, Cypher the movies graph
 
 The base model answers the same in its own chat template, without examples and with --shots of them. Everything that was
 written stays below OUT: runs, and for each set a document with every answer (`evaluate --answers` judges it again).

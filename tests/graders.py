@@ -14,9 +14,9 @@ def graded(verifier: str, answer: str, file: Path | None, timeout_s: float, row:
     return read_case("here", {"verifier": verifier, **row}).grade(answer, file, timeout_s)
 
 
-def sql(answer: str, database: Path, expected: str, *, timeout_s: float = 2.0, dialect: str = "sqlite") -> Grade:
+def sql(answer: str, database: Path, expected: str, *, timeout_s: float = 2.0) -> Grade:
     """Grade a query by those whose rows are right."""
-    row = {"database": database.name, "expected": expected, "dialect": dialect}
+    row = {"database": database.name, "expected": expected}
     return graded("sql", answer, database, timeout_s, row)
 
 

@@ -2,7 +2,7 @@
 
     python -m datagen.spider.make_real_cases DATA OUTPUT
 
-DATA holds sql/defog_eval.jsonl with sql/defog_db/, sql/spider_train.jsonl, json/bfcl.jsonl, typescript/mbxp.jsonl and
+DATA holds sql/defog_eval.jsonl with sql/defog_db/, sql/spider_train.jsonl, typescript/mbxp.jsonl and
 cypher/text2cypher_opus.jsonl with cypher/movies.cypher; a part that is missing is passed over. OUTPUT gets one folder an
 expert with cases.jsonl (`expert-cli evaluate --cases`) and sql/spider_train.jsonl (`expert-cli train --dataset`). The
 benchmarks have licenses of their own, so nothing of this belongs into the repository.
@@ -35,8 +35,6 @@ from tests.npm_packages import typescript_folder
 # Spider trains on these databases too, and defog asks about them (geo is defog's geography).
 SHARED_DATABASES = {"academic", "geo", "restaurants", "scholar", "yelp"}
 LIMIT_S = 1  # what graphqlite cannot answer in this time could not be judged either
-CALL_RULE = "Answer with the function call as a JSON object with the keys name and arguments."
-CALLS_RULE = "Answer with the function calls as a JSON array of objects with the keys name and arguments."
 MBXP = re.compile(
     r"^/\*\*(?P<doc>.*?)\*/\s*const (?P<name>\w+) = function \((?P<args>.*)\)\s*:\s*(?P<gives>.*?)\s*\{\s*$", re.S
 )
@@ -138,22 +136,6 @@ def spider(data: Path) -> Iterator[Row]:
             yield {"question": row["question"].strip(), "context": row["context"], "answer": answer}
 
 
-def calls(data: Path, _output: Path) -> Iterator[Row]:
-    """Function calls in JSON, with every accepted value of every argument."""
-    for row in read(data / "json" / "bfcl.jsonl"):
-        rule = CALL_RULE if row["output"].startswith("{") else CALLS_RULE
-        yield {
-            "id": row["id"],
-            "category": re.sub(r"_[\d-]+$", "", row["id"]),
-            "verifier": "json",
-            "prompt": f"{row['instruction'].strip()} {rule}",
-            "input": row["input"],
-            "schema": None,
-            "expected": row["accepted"],
-            "rule": "accepted",
-        }
-
-
 def _shown(doc: str) -> tuple[str, str]:
     """What follows on the signature: the task of a comment in one line; and its first example."""
     lines = [re.sub(r"^\s*\* ?", "", line).strip() for line in doc.strip().splitlines()]
@@ -221,7 +203,6 @@ def movies(data: Path, output: Path) -> Iterator[Row]:
 
 SETS: dict[str, tuple[str, Callable[[Path, Path], Iterator[Row]]]] = {
     "sql": ("sql/defog_eval.jsonl", defog),
-    "json": ("json/bfcl.jsonl", calls),
     "typescript": ("typescript/mbxp.jsonl", functions),
     "cypher": ("cypher/text2cypher_opus.jsonl", movies),
 }

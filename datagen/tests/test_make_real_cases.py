@@ -104,23 +104,6 @@ def test_spider_rows_leave_out_what_defog_asks_about_and_what_does_not_compile(
     assert read(tmp_path / "out" / "sql" / "spider_train.jsonl") == [kept]
 
 
-@pytest.mark.parametrize(
-    ("output", "rule"), [('{"name": "f", "arguments": {}}', maker.CALL_RULE), ('[{"name": "f"}]', maker.CALLS_RULE)]
-)
-def test_a_call_is_asked_for_as_one_object_or_as_an_array(tmp_path: Path, output: str, rule: str) -> None:
-    row = {
-        "id": "live_simple_3-0-1",
-        "instruction": "Do it. ",
-        "input": "[]",
-        "output": output,
-        "accepted": [{"f": {}}],
-    }
-    write(tmp_path / "json" / "bfcl.jsonl", row)
-    (case,) = maker.calls(tmp_path, tmp_path)
-    assert (case["prompt"], case["category"], case["schema"]) == (f"Do it. {rule}", "live_simple", None)
-    assert (case["expected"], case["rule"]) == ([{"f": {}}], "accepted")
-
-
 def test_a_function_is_asked_for_by_signature_task_and_example(tmp_path: Path) -> None:
     doc = "/**\n * Write a function to double n.\n * \n * Examples:\n * >>> twice(2)\n * >>> 4\n */\n"
     asked = doc + "const twice = function (n: number) : number  {\n"

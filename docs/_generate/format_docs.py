@@ -93,12 +93,6 @@ BLOCKS = (
         "[Learning from answers that were run](TRAINING_GUIDE.md#learning-from-answers-that-were-run) says how a round goes.",
     ),
     (
-        "Grpo",
-        "`training.grpo`",
-        "Reinforcement learning from judged answers, where `training.config.method` is `grpo`: "
-        "[how](TRAINING_GUIDE.md#rewards-pairs-and-grpo).",
-    ),
-    (
         "EvaluationBlock",
         "`evaluation`",
         "Answers that are run during training, and what was forgotten at its end; other keys are information.",
@@ -278,9 +272,5 @@ def _templates() -> str:
 
 def _other_tools() -> str:
     strict = {*TrainingConfig.model_fields, *Base.model_fields}
-    rows = [
-        (f"`{name}`", f"`{new}`", f"no: {BY_HAND[name]}" if name in BY_HAND else "yes")
-        for name, new in OTHER_TOOLS.items()
-        if new in strict
-    ]
-    return "| elsewhere | here | renamed by --fix |\n|---|---|---|\n" + _rows(rows)
+    rows = [(f"`{name}`", f"`{new}`", BY_HAND.get(name, "")) for name, new in OTHER_TOOLS.items() if new in strict]
+    return "| elsewhere | here | mind |\n|---|---|---|\n" + _rows(rows)

@@ -1,4 +1,4 @@
-"""`audit` as a user calls it: what it finds in rows with planted faults, what it writes, how it ends."""
+"""`audit` as a user calls it: what it finds in rows with planted faults, how it ends."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def lines(path: Path, rows: object) -> None:
     path.write_text("".join(f"{json.dumps(one)}\n" for one in rows), encoding="utf-8")  # type: ignore[attr-defined]
 
 
-def test_planted_faults_are_found_and_fixed(cli: Cli, expert: Path) -> None:
+def test_planted_faults_are_found(cli: Cli, expert: Path) -> None:
     (expert / "rows.jsonl").unlink(missing_ok=True)
     lines(expert / "rows.jsonl", [*GOOD, *PLANTED.values()])
     before = (expert / "rows.jsonl").read_bytes()
-    done = cli("audit", "-m", "manifest.json", "--dataset", "rows.jsonl", "--offline", "--fix", "--json")
+    done = cli("audit", "-m", "manifest.json", "--dataset", "rows.jsonl", "--offline", "--json")
     document = json.loads(done.out)
     jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
-    assert done.code == 5  # cases are at fault
+    assert done.code == 5
     found = {
         name: check for name, check in document["checks"].items() if check["severity"] == "error" and check["count"]
     }
@@ -85,13 +85,8 @@ def test_planted_faults_are_found_and_fixed(cli: Cli, expert: Path) -> None:
     planted = {name: [len(GOOD) + number] for number, name in enumerate(PLANTED, start=1)}
     # What goes on into another prompt, and a query of 700 numbers, are found by what they are; the first does not parse, too.
     assert at == planted | {"case_empty": [2], "case_fails": [3], "does_not_run": [14, 15]}
-    assert document["errors"] == 2
-    fixed = document["fixed"]
-    assert (fixed["rows"], sum(fixed["removed"].values())) == (len(GOOD), len(PLANTED))
-    left = [json.loads(line) for line in Path(fixed["path"]).read_text(encoding="utf-8").splitlines()]
-    assert left == GOOD
+    assert document["errors"] == sum(check["count"] for check in found.values())
     assert (expert / "rows.jsonl").read_bytes() == before
-    assert Path(fixed["path"]).name == "rows.audited.jsonl"
 
 
 def test_rows_on_their_database(cli: Cli, expert: Path) -> None:
@@ -110,20 +105,19 @@ def test_rows_on_their_database(cli: Cli, expert: Path) -> None:
     assert done.code == 5
     assert done.err.splitlines()[-2:] == [
         "error: 2 errors in rows and cases",
-        "  --fix writes the rows without those that errors are about",
+        "  correct them, or take them out",
     ]
     told = done.out.splitlines()
     assert "answers of rows: 5 run, 1 only parsed, 0 not run" in told
     assert f"  {expert / 'rows.jsonl'}:1: no rows on city.sqlite" in told
     start = told.index("contradiction:")
     assert told[start + 1].startswith(f"  {expert / 'rows.jsonl'}:4: line 5 answers: SELECT name")
-    assert not any(line.startswith("several_answers") for line in told)  # Oslo: other words, the same rows
 
 
 def test_a_shipped_expert_has_no_errors(cli: Cli) -> None:
     folder = ROOT / "experts" / "expert-json"
-    args = ("-m", folder / "manifest.json", "--dataset", folder / "datasets" / "train.jsonl", "--offline", "--json")
-    done = cli("audit", *args)
+    args = ("-m", folder / "manifest.json", "--dataset", folder / "datasets" / "train.jsonl", "--limit", 300)
+    done = cli("audit", *args, "--offline", "--json")
     document = json.loads(done.out)
-    assert (done.code, document["errors"], document["rows"], document["cases"]) == (0, 0, 3770, 300)
-    assert document["answers"] == {"ran": 3770, "parsed": 0, "not_run": {}}
+    assert (done.code, document["errors"], document["rows"], document["cases"]) == (0, 0, 300, 300)
+    assert document["answers"] == {"ran": 300, "parsed": 0, "not_run": {}}

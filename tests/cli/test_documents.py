@@ -39,7 +39,6 @@ def test_a_schema_is_valid(path: Path) -> None:
 REAL: dict[str, tuple[str, tuple[str, ...]]] = {
     "validate, valid": ("validate", ("validate", "manifest.json", "--json")),
     "validate, faults": ("validate", ("validate", "typo.json", "none.json", "manifest.json", "--json")),
-    "validate, fixes": ("validate", ("validate", "typo.json", "--fix", "--json")),
     "init": ("init", ("init", "expert-x", "--json")),
     "init, of a configuration": ("init", ("init", "expert-x", "--from-config", "axolotl.yml", "--json")),
     "schema": ("schema", ("schema", "--json")),

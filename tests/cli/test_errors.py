@@ -29,7 +29,6 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "below its range": ((*TRAIN, "--max-steps", "0"), 2, "'--max-steps'"),
     "no manifest named": (("train",), 2, "error: Missing option '--manifest' / '-m'.\n  see expert-cli train --help"),
     "no argument": (("validate",), 2, "error: Missing argument 'manifests'.\n  see expert-cli validate --help"),
-    "write without fix": (("validate", "manifest.json", "--write"), 2, "--write goes with --fix"),
     "missing manifest": (("train", "-m", "no.json"), 2, "error: no.json:1:1: no such file\n  give the path of"),
     "a folder": (("train", "-m", "."), 2, "is a folder\n  name the file: manifest.json"),
     "broken JSON": (

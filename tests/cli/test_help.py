@@ -107,7 +107,6 @@ def test_examples_are_commands_that_can_be_typed(line: str) -> None:
         ),
         pytest.param(["--version"], HEAVY | {"pydantic"}, id="--version"),
         pytest.param(["validate", "manifest.json"], HEAVY, id="validate"),
-        pytest.param(["validate", "manifest.json", "--fix"], HEAVY, id="validate --fix"),
         pytest.param(["schema"], HEAVY, id="schema"),
         pytest.param(["evaluate", "--answers", "answers.jsonl"], HEAVY, id="evaluate"),
         pytest.param(["evaluate", "--adapter", "gone"], HEAVY, id="evaluate refused"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,10 +16,14 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_cases
 from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.grade import verdict_on
-from expert_cli.manifest.starter import OPTIONAL, write_starter
-from expert_cli.manifest.starter_tasks import CASES, STARTERS, StarterKind
+from expert_cli.manifest import starter
+from expert_cli.manifest.starter import StarterKind, write_starter
 from expert_cli.utils.reporter import NullReporter
 from tests.unit.manifest.importers.configs import AXOLOTL, SMALL
+
+KINDS: tuple[StarterKind, ...] = get_args(StarterKind)
+STARTERS = Path(starter.__file__).with_name("starters")
+EXAMPLES = [path.parent for path in (Path(__file__).parents[2] / "examples").glob("*/datasets")]
 
 
 def test_a_new_expert_is_valid(cli: Callable[..., Any], tmp_path: Path) -> None:
@@ -75,10 +80,6 @@ def test_a_folder_that_is_a_file_is_refused(cli: Callable[..., Any], tmp_path: P
     assert done.err.startswith("error: taken is a file, not a folder\n")
 
 
-def test_every_kind_has_its_tasks() -> None:
-    assert tuple(STARTERS) == get_args(StarterKind)
-
-
 def test_a_kind_is_made_where_it_is_said(cli: Callable[..., Any], tmp_path: Path) -> None:
     made = json.loads(cli("init", "new", "--kind", "sql", "--json").out)
     assert [made["kind"], made["manifest"]] == ["sql", str(Path("new", "manifest.json"))]
@@ -88,53 +89,43 @@ def test_a_kind_is_made_where_it_is_said(cli: Callable[..., Any], tmp_path: Path
 
 
 def test_the_manifest_of_every_kind_is_valid(cli: Callable[..., Any], tmp_path: Path) -> None:
-    made = [write_starter(tmp_path / kind, f"new-{kind}", kind)["manifest"] for kind in STARTERS]
+    made = [write_starter(tmp_path / kind, f"new-{kind}", kind)["manifest"] for kind in KINDS]
     assert cli("validate", *made).code == 0
 
 
-@pytest.mark.parametrize("kind", STARTERS)
-def test_what_is_taught_is_right_and_nothing_else(tmp_path: Path, kind: StarterKind) -> None:
-    starter = STARTERS[kind]
-    made = write_starter(tmp_path, "new", kind)
-    rows = [json.loads(line) for line in made["rows"].read_text(encoding="utf-8").splitlines()]
-    answers = {(task.prompt, task.input): task.answer for task in starter.tasks}
-    taught = {(row["instruction"], row["input"]): row["output"] for row in rows}
-    cases = read_cases(made["cases"])
+@pytest.mark.parametrize("folder", [*STARTERS.iterdir(), *EXAMPLES], ids=lambda folder: folder.name)
+def test_cases_take_a_right_answer_for_right_and_no_row_is_a_case(folder: Path) -> None:
+    rows = (folder / "datasets" / "train.jsonl").read_text(encoding="utf-8")
+    cases = read_cases(folder / "tests" / "cases.jsonl")
     check_gradable(cases, NullReporter(), remedy="leave it")
-    held_out = {(case.prompt, case.input): answers[case.prompt, case.input] for case in cases}
-    assert taught | held_out == answers
-    assert (len(held_out), len(taught)) == (CASES, len(answers) - CASES)
-    # The rows' answers are judged, too, as if they were cases.
-    lines = [{"verifier": starter.verifier, "prompt": task.prompt, **task.case} for task in starter.tasks]
-    made["cases"].write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    for case, task in zip(read_cases(made["cases"]), starter.tasks, strict=True):
-        other = next(other.answer for other in starter.tasks if other.answer != task.answer)
-        assert verdict_on(case.answered(task.answer), 10).passed, task
-        assert verdict_on(case.answered(other), 10).kind in {"wrong", "invalid"}, task
+    assert len(cases) == 4
+    for case, other in pairwise([*cases, cases[0]]):
+        assert json.dumps(case.asked)[1:-1] not in rows
+        for answer in case.case.right_answers():
+            assert verdict_on(case.answered(answer), 10).passed
+            wrong = other.case.right_answers()[0]
+            assert wrong == answer or verdict_on(case.answered(wrong), 10).kind in {"wrong", "invalid"}
 
 
-@pytest.mark.parametrize("method", OPTIONAL)
-def test_a_block_that_is_a_comment_works_once_it_is_renamed(
-    cli: Callable[..., Any], tmp_path: Path, method: str
-) -> None:
+def test_blocks_that_are_comments_work_once_they_are_renamed(cli: Callable[..., Any], tmp_path: Path) -> None:
     paths = write_starter(tmp_path, "expert-boats", "sql")
     manifest = json.loads(paths["manifest"].read_text(encoding="utf-8"))
-    training, name = manifest["training"], method.removeprefix("_")
-    training[name] = training.pop(method)
-    training["config"]["method"] = name
+    training = manifest["training"]
+    training["rft"] = training.pop("_rft")
+    training["config"]["method"] = "rft"
     training["dataset"]["schema_prompt"] = training["dataset"].pop("_schema_prompt")
     paths["manifest"].write_text(json.dumps(manifest), encoding="utf-8")
-    (tmp_path / training[name]["prompts"]).write_bytes(paths["cases"].read_bytes())
+    (tmp_path / training["rft"]["prompts"]).write_bytes(paths["cases"].read_bytes())
     checked = cli("validate", paths["manifest"], "--json")
     status = {row["key"]: row["status"] for row in json.loads(checked.out)["manifests"][0]["effects"]}
-    named = [f"training.{name}.{key}" for key in training[name] if key[0] != "_"]
+    named = [f"training.rft.{key}" for key in training["rft"] if key[0] != "_"]
     assert [key for key in [*named, "training.dataset.schema_prompt.tables"] if status[key] != "applied"] == []
 
 
 def test_a_kind_that_is_none_is_refused_with_those_there_are(cli: Callable[..., Any], tmp_path: Path) -> None:
     done = cli("init", "one", "--kind", "yaml")
     assert (done.code, list(tmp_path.iterdir())) == (2, [])
-    assert all(f"'{kind}'" in done.err for kind in STARTERS)
+    assert all(f"'{kind}'" in done.err for kind in KINDS)
 
 
 @pytest.mark.parametrize("program", SMALL)

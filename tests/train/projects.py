@@ -43,7 +43,6 @@ def project(folder: Path, model: Path, rows: list[dict[str, str]] | None = None,
     manifest = manifests.small(**{**QUICK, **config})
     manifest["base_models"][0]["name"] = str(model)
     manifest["training"]["dataset"] = {"path": "train.jsonl"}
-    manifest["evaluation"] = {"neutral_texts": 4}  # two hundred take longer than these runs
     return manifests.write(folder, manifest)
 
 

@@ -24,7 +24,6 @@ from expert_cli.artifacts.export import Exported, export_expert
 from expert_cli.artifacts.gguf_writer import require_writable
 from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
-from expert_cli.data.store.documents import drawn_turns
 from expert_cli.errors import InputError, IntegrityError, RunLocked
 from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import load_adapted
@@ -32,7 +31,7 @@ from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
-from tests.train.projects import expert_of_seven
+from tests.train.projects import expert_of_seven, manifest_with
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "export.schema.json"
 PROMPTS = [(f"Which number is {n}?", "") for n in range(8)]
@@ -70,6 +69,15 @@ def test_the_adapter_alone(expert: Path, tmp_path: Path) -> None:
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert sha256_of(tmp_path / "out" / "adapter_model.safetensors") in card
     assert done.agreement == {}
+
+
+def test_the_json_schema_of_answers_lies_beside_them(tmp_path: Path) -> None:
+    expert, schema = expert_of_seven(tmp_path / "expert", max_steps=1), {"type": "integer"}
+    manifest = manifest_with(expert, use_grammar=True, grammar_type="json-schema", json_schema=schema)
+    found = trained_adapter(expert, manifest, None, offline=True)
+    export_expert(found, tmp_path / "out", PROMPTS, NullReporter(), merge=False, gguf=None)
+    assert json.loads((tmp_path / "out" / "schema.json").read_text(encoding="utf-8")) == schema
+    assert "--json-schema-file" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_checkpoint_goes_out_as_its_adapter_and_the_tokenizer(expert: Path, tmp_path: Path) -> None:
@@ -221,83 +229,11 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def told(expert: Path, output: Path, *options: str) -> Any:
-    args = ["export", "--adapter", str(expert), "--output", str(output), "--json", *options]
-    done = CliRunner().invoke(app, args, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    document = json.loads(done.stdout)
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
-    return document
-
-
 def test_the_check_stands_first(expert: Path, tmp_path: Path) -> None:
     args = ["export", "--adapter", str(expert), "--output", str(tmp_path / "out"), "--gguf", "f16", "--quiet"]
     first, *_ = CliRunner().invoke(app, args).stdout.splitlines()
     assert first.startswith("gguf: logits differ from those of base model and adapter by 0.0")
     assert first.endswith("8 of 8 answers are the same in their first 64 tokens")
-
-
-def test_both_base_models_are_asked(expert: Path, tmp_path: Path) -> None:
-    """Six of the eight cases expect what the expert says; an adapter of unquantized weights has one base model."""
-    bases = told(expert, tmp_path / "out")["bases"]
-    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    if by(expert).plan.run.model.quantization == "none":
-        assert bases is None
-        return
-    assert (bases["asked"], bases["cases"], bases["as_trained"]["correct"]) == ("cases", 8, 6)
-    plain = bases["bf16"]
-    assert plain["correct"] == 6 - plain["lost"] + plain["gained"]
-    assert "6 of 8 cases are answered rightly on the base model as trained (int4), " in card
-
-
-def test_without_cases_training_prompts_are_asked(tmp_path: Path) -> None:
-    expert = expert_of_seven(tmp_path / "expert", quantization="int4")
-    shutil.rmtree(by(expert).plan.run.manifest.parent / "tests")
-    bases = told(expert, tmp_path / "out")["bases"]
-    assert (bases["asked"], bases["cases"], bases["as_trained"]["correct"]) == ("training prompts", 32, 32)
-    assert told(expert, tmp_path / "none", "--limit", "0")["bases"] is None
-
-
-def test_an_adapter_is_fitted_to_bf16(tmp_path: Path) -> None:
-    """What it learned beside the 4-bit weights it has learned beside the others: the loss of its rows says so."""
-    expert = expert_of_seven(tmp_path / "expert", quantization="int4")
-    bases = told(expert, tmp_path / "out", "--for-base", "bf16")["bases"]
-    assert bases["fitted"]["correct"] == 6
-    manifest = by(expert).plan.run.manifest
-    fitted = trained_adapter(tmp_path / "out", manifest, None, offline=True)
-    assert fitted.plan.run.model.quantization == "bf16"
-    before = replace(by(expert), plan=fitted.plan)
-    assert loss_of_rows(fitted, expert) < loss_of_rows(before, expert)
-    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "Fitted to bf16, the adapter answers 6 (" in card
-    assert "BitsAndBytesConfig" not in card
-    again = told(expert, tmp_path / "again", "--for-base", "bf16", "--limit", "0")
-    same = next(file for file in again["files"] if file["path"] == "adapter_model.safetensors")
-    assert same["sha256"] == sha256_of(tmp_path / "out" / "adapter_model.safetensors")
-
-
-def loss_of_rows(adapter: TrainedAdapter, expert: Path) -> float:
-    run = adapter.plan.run
-    model = load_adapted(run, locate_base(run, NullReporter()), adapter.origin.adapter)
-    total = 0.0
-    for turn in drawn_turns(by(expert).origin.store, 32, 0):
-        logits = model(torch.tensor([turn.prompt + turn.answer])).logits[0, len(turn.prompt) - 1 : -1].float()
-        total += float(torch.nn.functional.cross_entropy(logits, torch.tensor(turn.answer)))
-    return total
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        pytest.param(["--for-base", "bf16"], "was trained on none weights", id="not quantized"),
-        pytest.param(["--for-base", "bf16", "--merge"], "what is merged is right", id="merged"),
-    ],
-)
-def test_what_need_not_be_fitted(tmp_path: Path, options: list[str], words: str) -> None:
-    expert = expert_of_seven(tmp_path / "expert")
-    done = CliRunner().invoke(app, ["export", "--adapter", str(expert), "--output", str(tmp_path / "out"), *options])
-    assert words in " ".join(f"{done.output} {done.exception}".replace("│", " ").split())
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_file_in_the_way(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from expert_cli.artifacts.report import write_report
 from expert_cli.cli import main
-from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.errors import EnvironmentProblem
 from expert_cli.inference import forgetting
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
@@ -30,8 +30,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_that_broke_its_model_says_so_everywhere(tmp_path: Path, model: Path) -> None:
-    all_of_them = ("evaluation.neutral_texts=200",)
-    result = train(project(tmp_path, model, SEVEN, **BREAKS), options=RunOptions(max_forget=0.5), settings=all_of_them)
+    result = train(project(tmp_path, model, SEVEN, **BREAKS), options=RunOptions(max_forget=0.5))
     told, paths = result.document["forgetting"], RunPaths(result.output)
     assert (told["texts"], told["tokens"]) == (200, 200 * (forgetting.TOKENS - 1))
     assert told["difference"] > 1
@@ -60,22 +59,19 @@ def test_a_run_that_moved_nothing_forgot_nothing_and_holds_every_gate(tmp_path: 
 
 def test_the_gate_is_asked_anew_of_a_complete_run(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, SEVEN, **BREAKS)
-    first = train(manifest)
+    few = ("evaluation.neutral_texts=4",)
+    first = train(manifest, settings=few)
     assert first.missed == ""
     rose = first.document["forgetting"]["difference"]
     for allowed, is_missed in ((rose, False), (rose - 0.001, True)):
-        again = train(manifest, options=RunOptions(resume="auto", max_forget=allowed))
+        again = train(manifest, options=RunOptions(resume="auto", max_forget=allowed), settings=few)
         assert again.document == first.document
         assert bool(again.missed) == is_missed
 
 
 def test_where_nothing_is_asked_for_nothing_is_said(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, SEVEN, **KEEPS)
-    off = ("evaluation.neutral_texts=0",)
-    with pytest.raises(InputError, match=r"neutral_texts is 0, so nothing is measured"):
-        train(manifest, options=RunOptions(max_forget=1.0), settings=off)
-    assert not RunPaths(tmp_path / "weights" / "tiny-llama").status.exists()
-    result = train(manifest, settings=off)
+    result = train(manifest)
     assert "forgetting" not in result.document
     assert "forgotten" not in result.summary()
     assert "forgotten" not in (result.output / "adapter" / "README.md").read_text(encoding="utf-8")
@@ -108,7 +104,7 @@ def test_a_python_without_texts_trains_unless_they_are_asked_for(
     manifest, report = project(tmp_path, model, SEVEN, **KEEPS), Told()
     with pytest.raises(EnvironmentProblem):
         train(manifest, options=RunOptions(max_forget=1.0))
-    assert "forgetting" not in train(manifest, report=report).document
+    assert "forgetting" not in train(manifest, report=report, settings=("evaluation.neutral_texts=4",)).document
     assert "what is forgotten is not measured: there are none" in report.warnings
 
 

@@ -15,9 +15,6 @@ from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.train.projects import ROWS, here, train
 
-WITHOUT_TEXTS = ("evaluation.neutral_texts=0",)
-"""Two hundred take longer than these runs."""
-
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -35,7 +32,7 @@ def test_three_keys_train_by_the_defaults(tmp_path: Path, model: Path) -> None:
         "base_models": [{"name": str(model)}],
         "training": {"dataset": {"path": "rows.jsonl"}},
     }
-    result = train(manifests.write(tmp_path, manifest), settings=WITHOUT_TEXTS)
+    result = train(manifests.write(tmp_path, manifest))
     paths = RunPaths(result.output)
     adapter = json.loads((paths.adapter / "adapter_config.json").read_text(encoding="utf-8"))
     assert (adapter["r"], adapter["lora_alpha"], adapter["lora_dropout"]) == (16, 32.0, 0.0)
@@ -43,7 +40,7 @@ def test_three_keys_train_by_the_defaults(tmp_path: Path, model: Path) -> None:
     recorded = json.loads(paths.run_json.read_text(encoding="utf-8"))
     assert recorded["effects_of"] == "run"
     assert [row["key"] for row in recorded["effects"]] == [
-        *("name", "base_models[0].name", "training.dataset.path", "evaluation.neutral_texts"),
+        *("name", "base_models[0].name", "training.dataset.path"),
     ]
     told = {row["key"].removeprefix("training.config."): row for row in recorded["defaults"]}
     assert told["rank"]["effect"] == "matrices of rank 16", "as the run was, not as it was planned"
@@ -61,7 +58,7 @@ def test_what_init_writes_for_rows_trains_from_the_store_that_it_left(tmp_path: 
     found = write_manifest_of_rows(
         tmp_path / "sums", str(tmp_path / "rows.jsonl"), here(), NullReporter(), base_model=str(model)
     )
-    result = train(found.manifest, settings=WITHOUT_TEXTS)
+    result = train(found.manifest)
     assert result.document["store"]["status"] == "hit"
     assert result.document["steps"] == pytest.approx(found.steps, rel=0.1)
     assert result.document["epochs"] == found.config["epochs"] == 5

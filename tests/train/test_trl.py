@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def make_store(folder: Path) -> Path:
 # TRL asks transformers by old names.
 @pytest.mark.filterwarnings("ignore")
 def test_trl_trains_the_tokens_that_we_train(tmp_path: Path) -> None:
-    import trl
+    trl = pytest.importorskip("trl")
 
     home = make_store(tmp_path)
     opened = datasets.load_from_disk(str(home))["train"]
@@ -70,3 +71,25 @@ def test_trl_trains_the_tokens_that_we_train(tmp_path: Path) -> None:
     assert trainer.state.global_step == 2
     verify_store(home)
     assert any(not torch.equal(before[name], value) for name, value in trainer.model.named_parameters())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_recipe_trains_by_our_rewards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines of docs/RECIPES.md run as they stand, but for the model's name and their lengths."""
+    pytest.importorskip("trl")
+    root = Path(__file__).parents[2]
+    text = (root / "docs" / "RECIPES.md").read_text(encoding="utf-8").partition("## Rewards in TRL")[2]
+    code = text[text.index("    from functools") : text.index("To go on from")]
+    for written, here in (
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", str(tiny.tiny_model_folder(tmp_path / "tiny"))),
+        ("experts/", f"{root}/experts/"),
+        ("max_completion_length=128", "max_completion_length=4, use_cpu=True, bf16=False, report_to=[]"),
+        ("max_steps=200", "max_steps=1"),
+    ):
+        assert written in code
+        code = code.replace(written, here)
+    monkeypatch.chdir(tmp_path)
+    values: dict[str, Any] = {}
+    exec(compile(textwrap.dedent(code), "RECIPES.md", "exec"), values)  # noqa: S102  our own document
+    assert "rewards/dense_reward/mean" in values["trainer"].state.log_history[0]
+    assert (tmp_path / "out" / "adapter" / "adapter_model.safetensors").is_file()

@@ -14,7 +14,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs
 
 def test_there_is_one_license() -> None:
     manifests = [*ROOT.glob("experts/*/manifest.json"), *ROOT.glob("examples/*/manifest.json")]
-    assert len(manifests) == 6
+    assert len(manifests) == 11
     assert {json.loads(path.read_text(encoding="utf-8"))["license"] for path in manifests} == {"MIT"}
     assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License")
     assert re.search(r'^license = "MIT"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)

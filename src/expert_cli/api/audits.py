@@ -30,8 +30,6 @@ def audit(
     base_model: str | None = None,
     limit: int | None = None,
     program_seconds: float = PROGRAM_SECONDS,
-    fix: bool = False,
-    output: FilePath | None = None,
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> Audit:
@@ -46,8 +44,6 @@ def audit(
         base_model: The base model whose tokenizer counts, as `train` takes it.
         limit: Only so many rows, evenly spread.
         program_seconds: How long programs of rows are run, all together; those that are left are only parsed.
-        fix: Write the rows that no error is about.
-        output: Where to; default beside the source. The source is never written.
         offline: Forbid every network call.
         reporter: Is told what happens.
 
@@ -58,13 +54,11 @@ def audit(
         InputError: No row that can be read, cases at fault, or arguments that do not go together.
         EnvironmentProblem: The rows cannot be had.
     """
-    if output is not None and not fix:
-        raise InputError("--output goes with --fix: it is where the rows are written that are left")
-    if limit is not None and (limit < 1 or fix):
-        raise InputError(f"--limit {limit}: {'must be 1 or more' if limit < 1 else 'does not go with --fix'}")
+    if limit is not None and limit < 1:
+        raise InputError(f"--limit {limit}: must be 1 or more")
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
-    from expert_cli.evaluation.audit import audit as auditing
+    from expert_cli.evaluation.audit.audit import audit_data
     from expert_cli.evaluation.audit.run_rows import Running
     from expert_cli.evaluation.verifiers.registry import known_verifiers
     from expert_cli.hardware import machine
@@ -81,7 +75,4 @@ def audit(
     prepare_process()
     own = [plan.own_cases, plan.own_cases.with_name("unseen.jsonl")]
     files = [Path(path) for path in cases] or [path for path in own if path.is_file()]
-    found = auditing.audit_data(plan, files, verifier, Running(folder, program_seconds), limit, reporter)
-    if fix:
-        auditing.fix(found, optional_path(output))
-    return found
+    return audit_data(plan, files, verifier, Running(folder, program_seconds), limit, reporter)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.paths import FilePath
 
@@ -15,28 +14,20 @@ if TYPE_CHECKING:
 
 
 @disk_errors()
-def validate(
-    manifest: FilePath, *, base_model: str | None = None, fix: bool = False, write: bool = False
-) -> Validation:
+def validate(manifest: FilePath, *, base_model: str | None = None) -> Validation:
     """Check a manifest, and say what every key does on this machine. A fault is no error: it stands in the result.
 
     Args:
         manifest: An expert's manifest.json.
         base_model: The base model whose effects are told, as `train` takes it; faults are looked for with every one.
-        fix: Find mistyped and old keys, and their right names.
-        write: With `fix`: change the file, then check it again.
 
     Returns:
-        `errors` (empty for a manifest that can be used), `warnings`, `fixes` and `diff`; `plan.effects` has a row a key.
+        `errors` (empty for a manifest that can be used), `warnings`; `plan.effects` has a row a key.
     """
-    if write and not fix:
-        raise InputError("--write goes with --fix")
     from expert_cli.config import validate as check
     from expert_cli.hardware import machine
 
-    facts = machine.inspect()
-    found = check.validate(Path(manifest), facts, base_model)
-    return _with_columns(check.fix_manifest(found, facts, base_model, write=write) if fix else found)
+    return _with_columns(check.validate(Path(manifest), machine.inspect(), base_model))
 
 
 def _with_columns(found: Validation) -> Validation:

@@ -11,7 +11,7 @@ from expert_cli.utils.paths import FilePath
 
 if TYPE_CHECKING:
     from expert_cli.evaluation.permissions import Permissions
-    from expert_cli.manifest.keys.grpo import Reward
+    from expert_cli.evaluation.rewards import Reward
 
 TIMEOUT_S = 2.0
 """How long one answer may run where nothing else is said."""

@@ -194,10 +194,6 @@ def estimate_run(
     hourly = parse_price(price) if price else None
     facts = machine.inspect()
     plan = plan_run(Path(manifest), facts, overrides, reporter, keeps=True)
-    if plan.run.grpo is not None:
-        raise InputError(
-            "--plan: nothing tells how long answers will be that train (method grpo)", "try: --max-steps 3"
-        )
     from expert_cli.estimate import run_estimate
 
     return run_estimate.estimate_run(

@@ -4,7 +4,7 @@
              model.safetensors  config.json  generation_config.json    (--merge)
              expert-sql-q8_0.gguf  Modelfile                           (--gguf q8_0)
              expert.json  tokenizer.json ...  README.md
-             grammar.gbnf  schema.json                      (what answers are held to, and its JSON Schema, where there is one)
+             schema.json                                       (the JSON Schema that answers are held to, where there is one)
 
 What is written is loaded again and answers; how far it is from base model and adapter is told.
 """
@@ -19,7 +19,6 @@ from typing import Any
 
 from transformers import AutoConfig
 
-from expert_cli.artifacts.gbnf import write_grammar
 from expert_cli.artifacts.gguf_writer import GgufType, require_writable
 from expert_cli.artifacts.loading_code import PROMPT, SECTION, adapter_lines, whole_lines, write_base
 from expert_cli.artifacts.merged_model import Agreement, Prompts, in_words, write_whole
@@ -33,6 +32,12 @@ from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.files import json_text, sha256_of, write_exactly, write_text
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.verified_folder import VerifiedFolder, folder_beside
+
+SCHEMA = "schema.json"
+_OF_SCHEMA = (
+    f"`{SCHEMA}` is the JSON Schema of an answer, which servers take as `response_format` "
+    '(`{"type": "json_schema", "json_schema": {"name": "answer", "schema": ...}}`); llama.cpp as `--json-schema-file`.'
+)
 
 
 @dataclass(frozen=True)
@@ -59,13 +64,11 @@ def export_expert(
     *,
     merge: bool,
     gguf: GgufType | None,
-    remarks: Sequence[str] = (),
 ) -> Exported:
     """Write an expert into the new folder `output`, checked; it is whole or it is not there.
 
-    prompts: asked in the check. remarks: sentences about the adapter's base model, for its card. Raises RunLocked where
-    `output` holds something, IntegrityError where what was written is not the expert, InputError for what cannot be written
-    in that form.
+    prompts: asked in the check. Raises RunLocked where `output` holds something, IntegrityError where what was written is not
+    the expert, InputError for what cannot be written in that form.
     """
     require_new(output)
     run, adapter = trained.plan.run, trained.origin.adapter
@@ -100,14 +103,16 @@ def export_expert(
                 shutil.copyfile(adapter / name, beside / name)
             write_base(beside, run, source, renderer.template.fingerprint)
             tokenizer.hf.save_pretrained(beside)
-            loading = adapter_lines(run, source, asked, _shown(renderer, prompts), remarks)
+            loading = adapter_lines(run, source, asked, _shown(renderer, prompts))
         library = "transformers" if merge else "gguf" if gguf else "peft"
         _card(trained, beside, [f"{line}." for line in in_words(agreement)], library=library, form=form)
         write_exactly(beside / EXPERT_CONFIG, json_text(asked.as_json()))
         put_section(beside / "README.md", HOW_ASKED, asked_lines(asked))
         put_section(beside / "README.md", SECTION, loading)
-        if asked.decoding.grammar is not None:
-            put_section(beside / "README.md", "Grammar", write_grammar(beside, asked.decoding.grammar, report))
+        grammar = asked.decoding.grammar
+        if grammar is not None and grammar.json_schema is not None:
+            write_exactly(beside / SCHEMA, json_text(grammar.json_schema))
+            put_section(beside / "README.md", "Grammar", [_OF_SCHEMA])
         files = _put_in_place(beside, output)
     return Exported(output, files, facts, agreement)
 

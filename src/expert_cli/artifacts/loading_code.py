@@ -9,7 +9,6 @@ base_model.json beside an adapter, "quantization_config" as transformers writes 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -53,10 +52,8 @@ def write_base(folder: Path, run: RunConfig, source: LocalModel, template: str) 
     write_json(folder / CONFIG, {**config, "base_model_name_or_path": source.address})
 
 
-def adapter_lines(
-    run: RunConfig, source: LocalModel, asked: ExpertConfig, prompt: str = PROMPT, remarks: Sequence[str] = ()
-) -> list[str]:
-    """Return how transformers and PEFT load an adapter. prompt: a user's turn; remarks: what was measured."""
+def adapter_lines(run: RunConfig, source: LocalModel, asked: ExpertConfig, prompt: str = PROMPT) -> list[str]:
+    """Return how transformers and PEFT load an adapter. prompt: a user's turn."""
     compute, name = DTYPES[run.compute.dtype], run.model.name
     rope = dict(run.model.rope_scaling)
     if rope:  # all of the rotary positions, because they replace the model's
@@ -65,7 +62,6 @@ def adapter_lines(
     return _filled(
         "load_adapter",
         quantization=run.model.quantization,
-        remarks=remarks,
         source=source,
         dtype=weights_dtype(run.model.quantization, compute),
         quantized=quantization_arguments(run.model.quantization, compute),

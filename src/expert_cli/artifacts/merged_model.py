@@ -19,7 +19,7 @@ from expert_cli.artifacts.modelfile import modelfile
 from expert_cli.artifacts.rounding import Difference, StoredType, compare_logits, last_logits
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.store.documents import drawn_turns
+from expert_cli.data.store.documents import drawn_prompts
 from expert_cli.errors import IntegrityError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.base_model import load_base_of
@@ -86,7 +86,7 @@ def write_whole(
     expert = open_expert(run, trained.origin, report)
     renderer, source = expert.renderer, expert.source
     ids = [renderer.encode_prompt(*prompt) for prompt in prompts]
-    ids = ids or [turn.prompt for turn in drawn_turns(trained.origin.store, TRAINING_PROMPTS, run.seed)]
+    ids = ids or drawn_prompts(trained.origin.store, TRAINING_PROMPTS, run.seed)
     asked = _Asked(renderer, ids, report)
     before = asked.answers(expert.model, "base model and adapter")
     del expert

@@ -156,7 +156,7 @@ def _license(written: Any) -> dict[str, str]:
 
 
 def _data(run: RunConfig) -> list[str]:
-    return [str(run.grpo.prompts)] if run.grpo else [spec.path for spec in run.data.train]
+    return [spec.path for spec in run.data.train]
 
 
 def _data_name(path: str) -> str:

@@ -45,21 +45,13 @@ def audit(
     program_seconds: Annotated[
         float, typer.Option(min=0, help="Seconds for running programs, all together; the others are only parsed.")
     ] = PROGRAM_SECONDS,
-    fix: Annotated[bool, typer.Option("--fix", help="Write the rows that no error is about to a new file.")] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            help="With --fix: that file. Default: NAME.audited.jsonl beside the rows, which stay as they are."
-        ),
-    ] = None,
     offline: Offline = False,
 ) -> None:
     """Run the answers of an expert's training rows and cases, and say which rows harm.
 
     Errors make a row or case useless: an answer that does not run, that goes on into a prompt or is too long, a question with
     answers that contradict each other, a case that stands in the rows or that its own expected answer does not pass. Warnings
-    are for you to judge: near duplicates, empty results, weak tests. Exit code 5 if there are errors; with --fix, if there
-    are any in cases.
+    are for you to judge: near duplicates, empty results. Exit code 5 if there are errors.
 
     Queries run on the database that a row names (--databases); without one, SQL is compiled against the CREATE TABLE
     statements of the row, and Cypher asked of an empty graph. What was not run is counted, never taken for good.
@@ -69,8 +61,6 @@ def audit(
         expert-cli audit --manifest experts/expert-sql/manifest.json --dataset experts/expert-sql/datasets/train.jsonl
 
         expert-cli audit -m my-expert/manifest.json --databases my-expert/databases --json
-
-        expert-cli audit -m my-expert/manifest.json --fix --output clean.jsonl
     """
     found = api.audit(
         manifest,
@@ -81,8 +71,6 @@ def audit(
         base_model=base_model,
         limit=limit,
         program_seconds=program_seconds,
-        fix=fix,
-        output=output,
         offline=offline,
         reporter=console,
     )
@@ -91,9 +79,7 @@ def audit(
         raise typer.Exit(ThresholdNotMet.exit_code if found.errors else 0)
     _show(console, found)
     if found.errors:
-        where = "of cases" if fix else "in rows and cases"
-        hint = "correct the cases" if fix else "--fix writes the rows without those that errors are about"
-        raise ThresholdNotMet(f"{plural(found.errors, 'error')} {where}", hint)
+        raise ThresholdNotMet(f"{plural(found.errors, 'error')} in rows and cases", "correct them, or take them out")
 
 
 def _show(console: Console, found: Audit) -> None:
@@ -123,7 +109,3 @@ def _show(console: Console, found: Audit) -> None:
             console.text(f"  {at}: {example['detail']}")
             if example["text"]:
                 console.text(f"      {shortened(example['text'], _EXAMPLE_CHARACTERS)}")
-    if found.fixed:
-        went = ", ".join(f"{count:,} {check}" for check, count in found.fixed.removed.items()) or "none"
-        wrote = "wrote anew" if found.fixed.again else "wrote"
-        console.text(f"{wrote} {found.fixed.path}: {plural(found.fixed.rows, 'row')}; left out: {went}")

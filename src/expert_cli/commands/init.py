@@ -12,7 +12,7 @@ from expert_cli.commands.init_rows import init_from_rows, making
 from expert_cli.commands.options import Offline
 from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError
-from expert_cli.manifest.starter_tasks import StarterKind
+from expert_cli.manifest.starter import StarterKind
 from expert_cli.utils.text import plural, shortened
 
 
@@ -25,9 +25,7 @@ def init(
     kind: Annotated[StarterKind | None, typer.Option(help="What its answers are. Default: json.")] = None,
     from_config: Annotated[
         Path | None,
-        typer.Option(
-            help="A configuration of axolotl, LLaMA-Factory or TRL to make the manifest from.", metavar="FILE"
-        ),
+        typer.Option(help="A configuration of axolotl or TRL to make the manifest from.", metavar="FILE"),
     ] = None,
     rows: Annotated[
         str | None,
@@ -46,23 +44,22 @@ def init(
 ) -> None:
     """Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.
 
-    Rows and cases fit the kind of its answers: sql and cypher come with a small database or graph in which queries are run,
-    typescript and python with tests that run the code, choice with labels, number with a unit, text with the one right text,
-    json, the default, with a schema and values, which need no engine to be compared.
+    Rows and cases fit the kind of its answers: sql comes with a small database in which queries are run, text with the one
+    right text, json, the default, with a schema and values, which need no engine to be compared. Other kinds are in examples/.
 
     With --from the rows are yours: they are looked at, and the manifest is written for them, with the row length, passes,
     steps and split that suit them. Where the base model's tokenizer is on this machine, its tokens are counted, and kept for
     training.
 
     With --from-config the manifest alone is made, of what a YAML file of another trainer says: model, adapter, data sets,
-    lengths, optimizer, schedule. Every key that is not carried over is told with the reason, and stands in the manifest as a
-    comment. What trains something else (all weights, preferences, images) is refused.
+    lengths, optimizer, schedule. Every key that is not carried over is told, and stands in the manifest as a comment.
+    What trains something else (all weights, preferences, images) is refused.
 
     Examples:
 
         expert-cli init expert-regex
 
-        expert-cli init expert-tickets --kind choice
+        expert-cli init expert-dates --kind text
 
         expert-cli init expert-shop --kind sql --folder work
 
@@ -133,7 +130,6 @@ def _of_config(console: Console, file: Path, name: str, home: Path) -> None:
 def _starter(console: Console, name: str, home: Path, kind: StarterKind) -> None:
     """Make an expert to fill in: its manifest, rows and cases."""
     from expert_cli.manifest.starter import SMOLLM2, write_starter
-    from expert_cli.manifest.starter_tasks import STARTERS
     from expert_cli.utils.paths import slug
 
     with making(home):
@@ -141,8 +137,7 @@ def _starter(console: Console, name: str, home: Path, kind: StarterKind) -> None
     if console.as_json:
         console.document({"kind": kind, **{what: str(path) for what, path in paths.items()}})
         return
-    manifest, run = paths["manifest"], home / "weights" / slug(str(SMOLLM2["name"]))
+    manifest, run = paths["manifest"], home / "weights" / slug(SMOLLM2)
     console.text(f"{manifest} made. Put your rows into {paths['rows']}, your cases into {paths['cases']}, then:")
     console.text(f"  expert-cli validate {manifest}\n  expert-cli train --manifest {manifest} --base-model smollm2")
-    console.text(f"  expert-cli evaluate --adapter {run}    # judged by the verifier {STARTERS[kind].verifier}")
-    console.text(f"  expert-cli chat --adapter {run}")
+    console.text(f"  expert-cli evaluate --adapter {run}\n  expert-cli chat --adapter {run}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ def making(home: Path) -> Iterator[None]:
     """Turn what keeps a folder from being made into an error of the environment."""
     try:
         yield
-    except (OSError, sqlite3.Error) as error:
+    except OSError as error:
         why = getattr(error, "strerror", error)
         raise EnvironmentProblem(f"{home} cannot be made: {why}", "give another folder with --folder") from error
 

@@ -10,7 +10,6 @@ import typer
 from expert_cli import api
 from expert_cli.commands.options import BaseModel
 from expert_cli.console.terminal import Console
-from expert_cli.utils.text import plural
 
 if TYPE_CHECKING:
     from expert_cli.config.validate import Validation
@@ -20,8 +19,6 @@ def validate(
     console: Console,
     manifests: Annotated[list[Path], typer.Argument(help="One or more manifest.json files.")],
     base_model: BaseModel = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Show mistyped and old keys under their right names.")] = False,
-    write: Annotated[bool, typer.Option("--write", help="With --fix: change the file, then check it again.")] = False,
 ) -> None:
     """Check manifests, and say what every key does on this machine.
 
@@ -32,21 +29,19 @@ def validate(
         expert-cli validate experts/expert-sql/manifest.json
 
         expert-cli validate experts/*/manifest.json --json
-
-        expert-cli validate old/manifest.json --fix --write
     """
     checks = []
     for path in manifests:
-        checks.append(api.validate(path, base_model=base_model, fix=fix, write=write))
+        checks.append(api.validate(path, base_model=base_model))
         if not console.as_json:
-            _show(console, checks[-1], write=write)
+            _show(console, checks[-1])
     valid = not any(found.errors for found in checks)
     if console.as_json:
         console.document({"valid": valid, "manifests": [found.as_json() for found in checks]})
     raise typer.Exit(0 if valid else 2)
 
 
-def _show(console: Console, validate: Validation, *, write: bool) -> None:
+def _show(console: Console, validate: Validation) -> None:
     if validate.plan and not console.quiet:
         from expert_cli.config.effects import effects_table
 
@@ -55,8 +50,4 @@ def _show(console: Console, validate: Validation, *, write: bool) -> None:
         console.warning(warning)
     for fault in validate.errors:
         console.text(f"{fault}" + (f"\n  {fault.suggestion}" if fault.suggestion else ""))
-    if validate.fixes is not None:
-        console.diff(validate.diff)
-        done = "renamed" if write else "to rename (--write does it)"
-        console.text(f"{validate.path}: {plural(len(validate.fixes), 'key')} {done}")
     console.text(f"{validate.path}: " + (f"{len(validate.errors)} fault(s)" if validate.errors else "valid"))

@@ -11,7 +11,6 @@ from typing import get_args
 from expert_cli.config.chat_template import read_chat_template
 from expert_cli.config.defaults.decoding import schema_fault, unknown_grammar
 from expert_cli.config.defaults.fsdp import sharding_conflicts
-from expert_cli.config.defaults.grpo import METHOD as GRPO
 from expert_cli.config.defaults.rft import METHOD as RFT
 from expert_cli.config.merged import Merged, adapter_block
 from expert_cli.config.places import place_of
@@ -20,11 +19,9 @@ from expert_cli.config.settings import Settings
 from expert_cli.errors import InputError, ManifestIssue
 from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.keys.dataset import Dataset, Filters
-from expert_cli.manifest.keys.grpo import Grpo
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, eval_loss_of, is_eval_loss
 from expert_cli.manifest.keys.optim import SCHEDULE_BOUNDS, SCHEDULERS
 from expert_cli.manifest.keys.rft import Rft
-from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import ROPE_NUMBERS, Base, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import GrammarType
@@ -74,8 +71,6 @@ def conflicts(
     if decoding is not None and decoding.json_schema is not None and (fault := schema_fault(decoding.json_schema)):
         faults.append(loaded.text.fault(("training", "decoding", "json_schema"), fault))
     faults += [loaded.text.fault(("training", "rft", key), *words) for key, *words in _of_rft(merged, config)]
-    if config["method"] == GRPO:
-        faults += [loaded.text.fault(("training", *key), *words) for key, *words in _of_grpo(config, loaded)]
     if len(slug(base["name"])) > LONGEST_FOLDER:
         message = f"its last part names the folder of the weights, and has more than {LONGEST_FOLDER} letters"
         faults.append(loaded.text.fault((*entry, "name"), message, "give a folder with a shorter name"))
@@ -136,22 +131,6 @@ def _of_rft(merged: Merged, config: Settings[TrainingConfig]) -> Iterator[Clash]
     if dataset.text_field or (dataset.field_mapping and dataset.field_mapping.text):
         message = "rounds train rows of prompt and answer, but training.dataset names a column of whole documents"
         yield "prompts", message, "name columns of prompt and answer, or of messages"
-
-
-def _of_grpo(config: Settings[TrainingConfig], loaded: LoadedManifest) -> Iterator[tuple[Path_, str, str]]:
-    written = Settings(loaded.manifest.training.grpo or Grpo())
-    if not written["prompts"]:
-        yield (
-            ("grpo", "prompts"),
-            "is missing: method grpo needs prompts",
-            "a file of cases, as tests/cases.jsonl has them",
-        )
-    answers, samples = config["batch_size"] * config["gradient_accumulation_steps"], written["samples"]
-    if answers % samples:
-        message = f"{samples}: batch_size times gradient_accumulation_steps is {answers}, which is no multiple of it"
-        yield ("grpo", "samples"), message, "the answers to a prompt are compared in one step"
-    if config["lr_scheduler"] == "one_cycle":
-        yield ("config", "lr_scheduler"), "one_cycle is not to be had with method grpo", "linear, cosine or constant"
 
 
 def _of_store(config: TrainingConfig, root: Path) -> Iterator[Clash]:

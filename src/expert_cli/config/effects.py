@@ -42,7 +42,7 @@ class Decided(Merged):
     """What was decided of a manifest's keys, for one base model.
 
     outcomes: by path; ("config", KEY) speaks for the layer that KEY's value comes from, which `origins` names; ("base", KEY) is
-    of the base model, ("dataset", ...), ("evaluation", ...), ("decoding", ...), ("rft", ...), ("grpo", ...) of the blocks of
+    of the base model, ("dataset", ...), ("evaluation", ...), ("decoding", ...), ("rft", ...) of the blocks of
     these names. unwritten: by the same paths, what stands for keys that are not written.
     """
 

@@ -72,8 +72,7 @@ def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Rep
     plan = make_plan(manifest, machine, overrides)
     if not isinstance(overrides.output, str):  # what a URL holds is looked at when the run begins
         require_free(plan.run.output, overwrite=keeps)
-    if plan.run.grpo is None:
-        require_data(plan.run)
+    require_data(plan.run)
     require_alike(plan.run)
     for warning in plan.warnings:
         report.warning(str(warning))

@@ -7,7 +7,7 @@ the machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,6 @@ from expert_cli.config.conflicts import LONGEST_FOLDER, conflicts
 from expert_cli.config.data_sources import resolve_sources
 from expert_cli.config.defaults.compute import compute
 from expert_cli.config.defaults.decoding import decoding
-from expert_cli.config.defaults.grpo import grpo, leave_rows
 from expert_cli.config.defaults.log_save_eval import log_save_eval
 from expert_cli.config.defaults.rft import rft
 from expert_cli.config.defaults.training import adapter, loader, model, optim
@@ -28,7 +27,6 @@ from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.keys.compute import DeviceName
-from expert_cli.manifest.keys.grpo import Grpo
 from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.messages import unfit
 from expert_cli.manifest.reader import LoadedManifest
@@ -186,17 +184,12 @@ def decide(
         rft=rft(learning, config["method"], folders),
     )
     answering = decoding(loaded.manifest.training.decoding or Decoding())
-    rewarding, rewarded = grpo(loaded.manifest.training.grpo or Grpo(), config, folders)
-    if rewarded is not None:
-        leave_rows(data, evaluation)
-        run = replace(run, grpo=rewarded)
     blocks: dict[str, Settings[Any]] = {
         "base": of_base,
         "dataset": data,
         "config": config,
         "decoding": answering,
         "rft": learning,
-        "grpo": rewarding,
         "evaluation": evaluation,
     }
     outcomes = {(block, *path): told for block, keys in blocks.items() for path, told in keys.outcomes.items()}

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.keys.compute import ComputeConfig
-from expert_cli.manifest.keys.grpo import GrpoConfig
 from expert_cli.manifest.keys.loader import LoaderConfig
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.manifest.keys.optim import OptimConfig
@@ -174,7 +173,7 @@ class RunConfig:
     `store` is the folder that holds token stores, one folder a key; where they lie in object storage that is `store_url`, and
     `store` this machine's folder for them. `origins` says for every key of `training.config` where
     its value came from. `neutral_texts`: on so many what was forgotten is measured. `rft`: None where one training is the
-    whole run; `grpo`: None where rows train the expert.
+    whole run.
     """
 
     expert: str
@@ -193,7 +192,6 @@ class RunConfig:
     neutral_texts: int
     origins: tuple[tuple[str, str], ...]
     rft: RftConfig | None = None
-    grpo: GrpoConfig | None = None
     store_url: str = ""
 
     @property

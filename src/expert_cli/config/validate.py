@@ -1,20 +1,17 @@
-"""Whether a manifest is right, for every base model it names, and what mends its keys."""
+"""Whether a manifest is right, for every base model it names."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from expert_cli.config.init_adapter import missing_adapter
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides, decide, missing_data
-from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import ExpertError, ManifestError, ManifestIssue
 from expert_cli.hardware.machine import Machine
-from expert_cli.manifest.fixes import Fix, apply_fixes, diff, find_fixes, read_raw, write_raw
-from expert_cli.manifest.json_parser import read_json_text
 
 FOR_EVERY_BASE = (
     'an adapter that is trained on int4 is right on int4 alone: "quantization": "none" gives one for every base'
@@ -27,18 +24,16 @@ _SIZE = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)([bBmM])(?![a-zA-Z0-9])")
 
 @dataclass(frozen=True)
 class Validation:
-    """One manifest, looked at. `fixes` is None unless they were asked for; `diff` shows them."""
+    """One manifest, looked at."""
 
     path: Path
     errors: list[ManifestIssue]
     plan: Plan | None
     warnings: list[str]
-    fixes: list[Fix] | None = None
-    diff: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the entry under "manifests"."""
-        document = {
+        return {
             "path": str(self.path),
             "valid": not self.errors,
             "errors": [asdict(fault) for fault in self.errors],
@@ -46,7 +41,6 @@ class Validation:
             "defaults": [asdict(default) for default in self.plan.defaults] if self.plan else [],
             "warnings": self.warnings,
         }
-        return document if self.fixes is None else {**document, "fixes": [fix.as_json() for fix in self.fixes]}
 
 
 def validate(path: Path, facts: Machine, base_model: str | None) -> Validation:
@@ -70,10 +64,6 @@ def validate(path: Path, facts: Machine, base_model: str | None) -> Validation:
         else []
     )
     return Validation(path, errors, plan, warnings)
-
-
-def _missing(run: RunConfig) -> list[str]:
-    return missing_data(run) + missing_adapter(run)
 
 
 def _faults(path: Path, error: ExpertError) -> list[ManifestIssue]:
@@ -107,23 +97,3 @@ def named_weights(model: str) -> float:
     """Return the number of weights that a model's name tells, as Qwen3-0.6B does; 0 where it tells none."""
     size = _SIZE.search(model)
     return float(size[1]) * (1e9 if size[2] in "bB" else 1e6) if size else 0.0
-
-
-def fix_manifest(found: Validation, facts: Machine, base_model: str | None, *, write: bool) -> Validation:
-    """Find the renames, and with `write` make them, until a check of the file finds none: a block hides its own keys."""
-    done: list[Fix] = []
-    shown: tuple[str, ...] = ()
-    while True:
-        try:
-            text = read_json_text(found.path)
-        except ManifestError:
-            return replace(found, fixes=done, diff=shown)
-        raw = read_raw(found.path)
-        fixes, remarks = find_fixes(raw, text, found.errors)
-        done += fixes
-        new = apply_fixes(raw, fixes)
-        shown += tuple(diff(raw, new, str(found.path)))
-        if not (fixes and write):
-            return replace(found, fixes=done, diff=shown, warnings=[*found.warnings, *map(str, remarks)])
-        write_raw(found.path, new)
-        found = validate(found.path, facts, base_model)

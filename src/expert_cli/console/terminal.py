@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,7 +18,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from expert_cli.console.tokens import colored_lines, plain_lines
+from expert_cli.console.tokens import STYLES, lines
 from expert_cli.utils.redaction import redacted
 from expert_cli.utils.reporter import Bar, NullBar, PlainBar
 from expert_cli.utils.text import aligned, clean, count, failure_lines, is_figures
@@ -160,23 +160,14 @@ class Console:
             self._out.file.flush()
         self.text("")
 
-    def diff(self, lines: Sequence[str]) -> None:
-        """Write a unified diff to stdout."""
-        styles = {"+": "green", "-": "red", "@": "cyan"}
-        for line in lines:
-            if self._out.is_terminal:
-                self._out.words(clean(line), styles.get(line[:1], ""))
-            else:
-                self._out.data(clean(line))
-
     def tokens(self, runs: Iterable[TokenRun]) -> None:
         """Write the tokens of a document to stdout, each run with its reasons: in colors on a terminal, with marks always."""
         for run in runs:
-            if self._out.is_terminal:
-                for line in colored_lines(run, self._out):
-                    self._out.print(line, soft_wrap=True)
-            else:
-                self._out.data("\n".join(plain_lines(run)))
+            for line in lines(run):
+                if self._out.is_terminal:
+                    self._out.words(line, STYLES[run.state])
+                else:
+                    self._out.data(line)
 
     def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
         """Write a result as a table."""

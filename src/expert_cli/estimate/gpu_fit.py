@@ -47,7 +47,7 @@ def fit_gpus(
         return sum(components(shape, setting, CONTEXT_BYTES).values())
 
     run, shared = (replace(run, compute=compute) for compute in _held(run.compute))
-    counts = () if run.model.quantization == "int8" or run.rft or run.grpo else SHARED_BY
+    counts = () if run.model.quantization == "int8" or run.rft else SHARED_BY
     cards = []
     for gb in SIZES_GB:
         room = gb * 2**30 * USABLE

@@ -1,14 +1,11 @@
-"""Judges rows of answers, several at once, and counts what came of them. What was judged before is not run again."""
+"""Judges rows of answers, several at once, and counts what came of them."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import InputError
@@ -23,12 +20,6 @@ from expert_cli.utils.reporter import Reporter, late_progress
 from expert_cli.utils.statistics import wilson
 
 EXAMPLES = 3
-MOST_KNOWN = 100_000
-_KNOWN: dict[str, Grade] = {}
-"""Verdicts of this process by what they depend on: the case, its file, the answer, the time limit.
-
-Not kept on disk: programs, engines, walls and the judge itself decide a verdict, too, and may be others tomorrow.
-"""
 
 
 @dataclass(frozen=True)
@@ -176,7 +167,7 @@ def grade(
 
         def judged(chosen: Sequence[CaseAnswer], threads: int, before: int = 0) -> list[GradedAnswer]:
             work = partial(_graded, timeout_s=case_timeout_s)
-            return in_order(work, chosen, lambda row: row.file, threads, lambda done: show(before + done))
+            return in_order(work, chosen, threads, lambda done: show(before + done))
 
         found = judged(rows, threads)
         late = [index for index, one in enumerate(found) if one.is_late]
@@ -201,39 +192,14 @@ def _graded(row: CaseAnswer, timeout_s: float) -> GradedAnswer:
 
 
 def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
-    """Take the answer out of its text, and run it, unless that was done before."""
+    """Take the answer out of its text, and run it."""
     answer = row.extracted
     if answer is None:
         return Grade("too_large", f"a text of {len(row.answer):,} characters, at most {MAX_CHARACTERS:,} are read")
-    key = _key(row, answer, timeout_s)
-    if key in _KNOWN:
-        return _KNOWN[key]
     try:
-        verdict = row.case.grade(answer, row.file, timeout_s)
+        return row.case.grade(answer, row.file, timeout_s)
     except InputError as error:
         raise InputError(f"{row.where}: {error.message}", error.hint) from error
-    if verdict.kind not in ("timeout", "too_large"):  # which may be due to what else ran on the machine
-        if len(_KNOWN) >= MOST_KNOWN:
-            _KNOWN.clear()
-        _KNOWN[key] = verdict
-    return verdict
-
-
-def _key(row: CaseAnswer, answer: str, timeout_s: float) -> str:
-    """Return a hash of what a verdict depends on, as far as it can be another one within this process."""
-    case = row.case.model_dump()
-    states = [_state(file) for file in (row.file, *map(Path, row.case.file_names[1:]))]
-    text = json.dumps([type(row.case).__qualname__, case, states, answer, timeout_s], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _state(file: Path | None) -> tuple[str, int, int] | None:
-    """Return what tells that a file was changed; None without one, also for one that is gone, which the case tells."""
-    try:
-        facts = file.stat() if file else None
-    except OSError:
-        return None
-    return (str(file), facts.st_size, facts.st_mtime_ns) if facts else None
 
 
 def _share(answers: Sequence[GradedAnswer]) -> Accuracy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import CaseAnswer, case_in, digest_of
@@ -19,7 +19,8 @@ from expert_cli.utils.reporter import NullReporter
 DENSE: Mapping[Progress, float] = {"nothing": 0.0, "parses": 0.1, "runs": 0.3, "columns": 0.5, "result": 1.0}
 """Less than half of what is right is worth to what is not, however far it came: no number of near misses makes up for it."""
 
-REWARDS: Mapping[str, Callable[[Grade], float]] = {
+Reward = Literal["dense", "binary"]
+REWARDS: Mapping[Reward, Callable[[Grade], float]] = {
     "binary": lambda grade: float(grade.passed),
     "dense": lambda grade: DENSE[grade.progress],
 }

@@ -15,7 +15,7 @@ from expert_cli.jobs.registry import TARGETS, Target, TargetName
 from expert_cli.utils.paths import slug
 
 if TYPE_CHECKING:
-    from expert_cli.config.merged import Merged
+    pass
 
 TRIES = 3
 """How often exit code 3, the machine lacks something, is tried again."""
@@ -69,7 +69,7 @@ def job_file(job: Job, version: str) -> tuple[str, str]:
         "output": (Path(manifest).parent / "weights" / slug(merged.base.name)).as_posix(),
         "base": merged.base.name,
         "model": ["--base-model", job.base_model] if job.base_model else [],
-        "prepares": _prepares(job, merged),
+        "prepares": True,
         "version": version,
         "tries": TRIES,
         "grace_s": GRACE_S,
@@ -106,18 +106,6 @@ def _name(job: Job, expert: str) -> str:
             f'--name "{name}" cannot be the name of a job', "use up to 51 of a-z, 0-9 and -, a letter first"
         )
     return name
-
-
-def _prepares(job: Job, merged: Merged) -> bool:
-    """Whether there is a token store to build."""
-    if merged.values.method != "grpo":
-        return True
-    if job.nodes * job.gpus > 1:
-        raise InputError(
-            f"{job.manifest}: method grpo trains in one process, --nodes x --gpus is {job.nodes * job.gpus}",
-            "leave --nodes and --gpus out",
-        )
-    return False
 
 
 def _manifest_path(job: Job, target: Target) -> str:

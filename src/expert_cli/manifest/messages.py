@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from expert_cli.manifest.json_parser import Path_
+from expert_cli.manifest.keys.adapter import REWARDS
 from expert_cli.manifest.keys.schema_prompt import WITH_COLUMN
 from expert_cli.manifest.schema import Manifest
 from expert_cli.manifest.types import NO_NUL, TIME, Loose, Strict
@@ -54,6 +55,8 @@ def message_of(path: Path_, value: Any, error: ErrorDetails) -> str:
     hint = ""
     if isinstance(value, str) and value.replace(".", "", 1).lstrip("-").isdigit() and "number" in wanted:
         hint = f": write {value} without quotes"
+    if (path[-1], value) == ("method", "grpo"):
+        hint = f"; {REWARDS}"
     return f"must be {wanted}, is {shown}{hint}"
 
 

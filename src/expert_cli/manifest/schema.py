@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from expert_cli.manifest.key import CARD, RUNTIME, Key, always, applied, informational, key, unused
+from expert_cli.manifest.keys.adapter import REWARDS
 from expert_cli.manifest.keys.dataset import Dataset
-from expert_cli.manifest.keys.grpo import Grpo
 from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import (
@@ -157,8 +157,8 @@ class Training(Loose):
     """How answers are generated; training changes nothing by it."""
     rft: Rft | None = None
     """How answers that were run are learned from, with `method` rft."""
-    grpo: Grpo | None = always(informational("settings of method grpo"))
-    """Reinforcement learning from judged answers, where `training.config.method` is grpo."""
+    grpo: Any = unused(REWARDS)
+    """Settings of reinforcement learning, which TRL does with our judges: [how](RECIPES.md#rewards-in-trl)."""
     trained_on: Any = always(CARD)
     """Day of the training."""
     checkpoint: Any = always(CARD)
@@ -183,12 +183,13 @@ class EvaluationBlock(Loose):
     sample: Positive | None = key(24, "how many cases it answers then", why="few enough that training hardly waits")
     """How many of the cases in `tests/cases.jsonl` it answers, spread over the categories."""
     neutral_texts: NotNegative | None = key(
-        200,
+        0,
         "what was forgotten is measured on {} neutral texts",
-        off="what was forgotten is not measured",
-        why="enough to tell a change of the loss from chance",
+        off="what was forgotten is measured where --max-forget asks",
+        why="two hundred texts take a minute on a CPU",
     )
-    """On how many texts of Python's own reference what was forgotten is measured at a run's end; 0: on none."""
+    """On how many texts of Python's own reference what was forgotten is measured at a run's end; 0: on 200 with
+    `--max-forget`, else on none."""
 
 
 class Manifest(Loose):

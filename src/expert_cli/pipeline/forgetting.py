@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.artifacts.model_card import put_section
@@ -19,8 +20,15 @@ if TYPE_CHECKING:
     from expert_cli.inference.forgetting import Forgetting
     from expert_cli.model.tokenizer import TokenizerInfo
 
+TEXTS = 200
+"""Enough to tell a change of the loss from chance."""
 ALONE = "with fsdp the first process has no whole model to read them with"
 SECTION = "What was forgotten"
+
+
+def measuring(run: RunConfig, max_forget: float | None) -> RunConfig:
+    """Return the run, which measures what it forgets where `max_forget` asks for it."""
+    return replace(run, neutral_texts=TEXTS) if max_forget is not None and not run.neutral_texts else run
 
 
 def choose_texts(run: RunConfig, max_forget: float | None, report: Reporter) -> tuple[str, ...]:
@@ -31,11 +39,6 @@ def choose_texts(run: RunConfig, max_forget: float | None, report: Reporter) -> 
     from expert_cli.inference.forgetting import neutral_texts
 
     if not run.neutral_texts:
-        if max_forget is not None:
-            raise InputError(
-                f"--max-forget {max_forget:g}: evaluation.neutral_texts is 0, so nothing is measured",
-                "write how many texts, as in --set evaluation.neutral_texts=200",
-            )
         return ()
     if run.compute.fsdp:
         if max_forget is not None:

@@ -16,7 +16,7 @@ from expert_cli.utils.reporter import Reporter
 _REMEDIES = {
     "validation": "take them out of the rows that train, or split other rows off, and the evaluation loss tells what was "
     "learned, not what was remembered",
-    "cases": "expert-cli audit names all of them, and with --fix writes the rows without those that ask the same",
+    "cases": "expert-cli audit names all that are the same",
 }
 _NAMES = {"validation": "validation rows", "cases": "cases"}
 

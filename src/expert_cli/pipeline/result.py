@@ -74,7 +74,7 @@ class RunResult:
     def summary(self) -> str:
         """Return the lines a person reads at the end."""
         done = self.document
-        loss, shares, rewards = done["loss"], done["step_time_shares"], part(done, "grpo", "mean_reward")
+        loss, shares = done["loss"], done["step_time_shares"]
         span = mean_span(done["steps"])
         lines = [
             f"loss {loss['first_mean']:.3f} -> {loss['last_mean']:.3f} "
@@ -85,9 +85,6 @@ class RunResult:
         if shares:
             told = [f"{name.replace('_', ' ')} {share:.1%}" for name, share in shares.items() if share >= 0.0005]
             lines.append(f"time      {', '.join(told)}")
-        if rewards:
-            ends = f"{rewards['first']:.3f} -> {rewards['last']:.3f}"
-            lines.append(f"reward    {ends} ({done['grpo']['reward']}), means as above")
         if done["eval_loss"] is not None:
             of_sets = ", ".join(f"{name} {loss:.3f}" for name, loss in done.get("eval_losses", {}).items())
             lines.append(f"evaluation loss {done['eval_loss']:.3f}" + (f" ({of_sets})" if of_sets else ""))

@@ -143,7 +143,7 @@ def write_manifest_of_rows(
     it. columns: which is what, by role, where the names do not tell. Raises InputError, ManifestError, EnvironmentProblem.
     """
     path = home / "manifest.json"
-    base: dict[str, Any] = {"name": base_model or (str(SMOLLM2["name"]) if machine.device == "cpu" else LARGE_BASE)}
+    base: dict[str, Any] = {"name": base_model or (SMOLLM2 if machine.device == "cpu" else LARGE_BASE)}
     spec = _spec(source)
     dataset: dict[str, Any] = {"path": _named(spec.path, source) if spec.is_local else source}
     if columns:
@@ -273,7 +273,7 @@ def settings_for(lengths: Lengths, base: str, *, evaluates: bool) -> tuple[dict[
         accumulation > 1
     ):  # not batch_size: on a GPU micro-steps that leave it idle are merged, elsewhere memory is scarce
         config["gradient_accumulation_steps"] = accumulation
-    if base == SMOLLM2["name"] or 0 < named_weights(base) < SMALL_MODEL:
+    if base == SMOLLM2 or 0 < named_weights(base) < SMALL_MODEL:
         config["learning_rate"] = SMALL_RATE
     if evaluates:
         config["eval_strategy"] = "epoch"

@@ -42,7 +42,7 @@ from expert_cli.model.kernels.select import (
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.pipeline.beginning import begin_run
 from expert_cli.pipeline.ending import finish, recorded
-from expert_cli.pipeline.forgetting import choose_texts, measure, missed
+from expert_cli.pipeline.forgetting import choose_texts, measure, measuring, missed
 from expert_cli.pipeline.options import RunOptions, require_folders_apart
 from expert_cli.pipeline.pretokenize import DataInputs, describe, staged_store, store_for, training_inputs
 from expert_cli.pipeline.result import RunResult, document, finished
@@ -76,6 +76,7 @@ def train(
     an output folder that another run owns, a signal or a STOP file. status.json says which, and log.txt what was told. In a
     job of several processes each calls this; the first one alone writes.
     """
+    plan = replace(plan, run=measuring(plan.run, options.max_forget))
     job, log = PartialState(cpu=plan.run.compute.device == "cpu"), log or RunLog()
     owned = run_lock(plan.run.output) if job.is_main_process else nullcontext()
     stored = stored_run(plan.run, options, Logged(report, log), is_first=job.is_main_process)
@@ -110,10 +111,6 @@ def train_here(
         from expert_cli.pipeline.rft.train import train_in_rounds
 
         stages = train_in_rounds
-    elif plan.run.grpo is not None:
-        from expert_cli.pipeline.grpo import train_grpo
-
-        stages = train_grpo
     if not job.is_main_process:
         return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
     status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes, options.written)

@@ -17,7 +17,6 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.hardware.machine import FLASH_ATTENTION, Machine
 from expert_cli.manifest.key import Key, declared
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters, Replay, Task
-from expert_cli.manifest.keys.grpo import Grpo
 from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptKeys
 from expert_cli.manifest.reader import load_manifest
@@ -44,7 +43,6 @@ BLOCKS: list[tuple[type[BaseModel], str, set[str]]] = [
     (Base, "base", {"config", "adapters"}),
     (EvaluationBlock, "evaluation", set()),
     (Decoding, "decoding", {"validation"}),
-    (Grpo, "grpo", set()),
     (Rft, "rft", set()),
 ]
 
@@ -62,7 +60,7 @@ def test_whatever_is_decided_tells_of_every_field_of_the_schema(
 
 ALL_BLOCKS: list[type[BaseModel]] = [
     *(Manifest, Base, Training, TrainingConfig, Dataset, FieldMapping, Task, Replay, Filters, SchemaPromptKeys),
-    *(EvaluationBlock, Decoding, Rft, Grpo),
+    *(EvaluationBlock, Decoding, Rft),
 ]
 """But adapter entries, of which one thing becomes as a whole."""
 TELL_OF_THEIR_KEYS: dict[str, set[str]] = {

@@ -60,19 +60,6 @@ def decoding(**keys: Any) -> Change:
     return lambda manifest: manifest["training"].update(decoding=keys)
 
 
-def grpo(keys: dict[str, Any], **more: Any) -> Change:
-    def change(manifest: dict[str, Any]) -> None:
-        manifest["training"]["config"] |= {"method": "grpo", "batch_size": 8, **more}
-        manifest["training"]["grpo"] = {"prompts": "prompts.jsonl"} | keys
-
-    return change
-
-
-def shown_to_prompts(manifest: dict[str, Any]) -> None:
-    grpo({})(manifest)
-    manifest["training"]["dataset"]["schema_prompt"] = {"tables": 2, "gold_in_training": True}
-
-
 BY_ANSWERS = config({"every_steps": 4}, early_stopping_patience=2, metric_for_best_model="execution_accuracy")
 TOLD: dict[str, tuple[Change, str, str, str]] = {
     "stops by answers": (BY_ANSWERS, "config.early_stopping_patience", "applied", "2 evaluations that run answers"),
@@ -187,27 +174,11 @@ TOLD: dict[str, tuple[Change, str, str, str]] = {
         "0.2 of the training rows",
     ),
     "an adapter to train on from": (config(init_adapter="data"), "config.init_adapter", "applied", "goes on from"),
-    "prompts": (grpo({}), "grpo.prompts", "applied", "what judges the answers"),
-    "answers to a prompt": (grpo({"samples": 4}), "grpo.samples", "applied", "4 answers to a prompt"),
-    "a reward": (grpo({"reward": "binary"}), "grpo.reward", "applied", "worth 1 or 0"),
-    "no divergence": (grpo({"beta": 0}), "grpo.beta", "applied", "nothing holds it"),
-    "a divergence": (grpo({"beta": 0.1}), "grpo.beta", "applied", "weighed 0.1"),
-    "method": (grpo({}), "config.method", "applied", "reinforcement learning"),
-    "packing where answers train": (grpo({}, packing=True), "config.packing", "not_used", "rows of no store"),
-    "checkpoints where answers train": (grpo({}, save_steps=5), "config.save_steps", "not_used", "from the middle"),
-    "rows where answers train": (grpo({}), "dataset.path", "not_used", "training.grpo.prompts decides"),
-    "databases where answers train": (shown_to_prompts, "dataset.schema_prompt.tables", "applied", "2 tables at most"),
-    "gold where answers train": (
-        shown_to_prompts,
-        "dataset.schema_prompt.gold_in_training",
-        "not_used",
-        "prompts decides",
-    ),
-    "grpo beside another method": (
+    "settings of rewards": (
         lambda manifest: manifest["training"].update(grpo={"samples": 4}),
         "grpo.samples",
         "not_used",
-        "method is sft",
+        "Rewards in TRL",
     ),
     "an empty config": (config(lr_scheduler_kwargs={}), "config.lr_scheduler_kwargs", "not_used", "empty"),
     "an empty mapping": (data(field_mapping={}), "dataset.field_mapping", "not_used", "usual names"),

@@ -48,7 +48,6 @@ LATER = {
     *TrainingConfig.model_fields,
     "neutral_texts",
     "rft",
-    "grpo",
     "schema_prompt",
     *SchemaPromptKeys.model_fields,
     "database",

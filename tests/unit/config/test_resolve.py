@@ -58,8 +58,9 @@ def test_when_answers_are_run_can_be_set(tmp_path: Path) -> None:
     assert watched(manifests.small(), "evaluation.every_steps=200") == (200, 24)
     assert watched({**written, "evaluation": "as before"}, "evaluation.every_steps=null") == (0, 0)
     assert watched(written, *QUIET_SETTINGS) == (0, 0), "an experiment times steps alone"
+    written["evaluation"]["neutral_texts"] = 9
     loaded = [load_manifest(manifests.write(tmp_path, written), settings) for settings in ((), QUIET_SETTINGS)]
-    assert [resolve(one, CPU).neutral_texts for one in loaded] == [200, 0]
+    assert [resolve(one, CPU).neutral_texts for one in loaded] == [9, 0]
     with pytest.raises(InputError, match=r"unknown key evaluation\.every_step$") as caught:
         watched(written, "evaluation.every_step=2")
     assert caught.value.hint == "did you mean every_steps?"
@@ -246,7 +247,6 @@ def test_what_does_not_go_together(tmp_path: Path, config: dict[str, Any], quant
 WHOLE_MODEL = {
     "answers in training": ({"evaluation": {"every_steps": 5}}, {}, "the first process has no whole model"),
     "rounds": ({}, {"method": "rft"}, "does not go with method rft"),
-    "grpo": ({}, {"method": "grpo"}, "does not go with method grpo"),
 }
 
 
@@ -612,8 +612,3 @@ def test_prompts_cases_and_adapters_are_found_beside_the_manifest_then_in_the_pr
     (folder / "data").mkdir()
     (folder / "data" / "prompts.jsonl").touch()
     assert places()[0] == folder / "data" / "prompts.jsonl"
-    written["training"]["config"] |= {"method": "grpo", "batch_size": 2, "init_adapter": None}
-    written["training"]["grpo"] = {"prompts": "data/held.jsonl", "samples": 2}
-    asked = resolve(load_manifest(manifests.write(folder, written)), CPU).grpo
-    assert asked
-    assert asked.prompts == root / "data" / "held.jsonl"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -122,8 +121,6 @@ class Busy(Case):
     met: ClassVar[Any] = threading.Barrier(2, timeout=60)
 
     beside: bool = False
-    database: tuple[str, ...] | list[str] = ()
-    file_key = "database"
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
         self.runs[answer] += 1
@@ -137,10 +134,10 @@ class Busy(Case):
         return Grade("correct" if alone else "timeout", answer)
 
 
-def busy(*answers: str, file: Path | None = None, **keys: Any) -> list[CaseAnswer]:
+def busy(*answers: str, **keys: Any) -> list[CaseAnswer]:
     Busy.runs.clear()
     case = Busy(verifier="busy", **keys)
-    return [CaseAnswer(case, f"f:{i}", str(i), "0" * 16, file, answer) for i, answer in enumerate(answers, start=1)]
+    return [CaseAnswer(case, f"f:{i}", str(i), "0" * 16, None, answer) for i, answer in enumerate(answers, start=1)]
 
 
 def test_what_was_late_beside_others_has_its_time_alone() -> None:
@@ -165,33 +162,6 @@ def test_a_row_whose_sample_was_late_beside_others_has_its_time_alone() -> None:
     found = grade(rows, NullReporter(), 2, threads=2).answers
     assert [[one.verdict.kind for one in row.samples] for row in found] == [["correct"]] * 2
     assert [row.majority for row in found] == [0, 0]
-
-
-def test_what_was_judged_before_is_not_run_again(tmp_path: Path) -> None:
-    file = tmp_path / "source"
-    file.write_text("one", encoding="utf-8")
-
-    def runs(rows: list[CaseAnswer], timeout_s: float = 2) -> int:
-        before = Busy.runs.total()
-        assert [one.verdict.detail for one in grade(rows, NullReporter(), timeout_s).answers] == [
-            r.answer for r in rows
-        ]
-        return Busy.runs.total() - before
-
-    rows = busy("x", "y", file=file)
-    assert runs(rows) == 2
-    assert runs([*rows, *rows]) == 0
-    assert runs(rows[:1], timeout_s=3) == 1
-    assert runs(busy("x", file=file, category="c")) == 1
-    assert runs(busy("x")) == 1
-    os.utime(file, (1, 1))
-    assert runs(busy("x", file=file)) == 1
-    second = tmp_path / "second"
-    second.write_text("one", encoding="utf-8")
-    several: dict[str, Any] = {"file": file, "database": [str(file), str(second)]}
-    assert [runs(busy("x", **several)) for _ in range(2)] == [1, 0]
-    os.utime(second, (1, 1))
-    assert [runs(busy("x", **several)) for _ in range(2)] == [1, 0]
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -11,17 +11,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from expert_cli.evaluation.parallel import _parts, fitting_threads, in_order
+from expert_cli.evaluation.parallel import fitting_threads, in_order
 from expert_cli.utils.subprocesses import LineProcess
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
 def test_results_stand_in_the_order_of_the_items(threads: int) -> None:
     seen: list[float] = []
-    found = in_order(lambda n: 2 * n, list(range(50)), lambda n: n % 3 or None, threads, seen.append)
+    found = in_order(lambda n: 2 * n, list(range(50)), threads, seen.append)
     assert found == [2 * n for n in range(50)]
     assert seen[-1] == 50
-    assert in_order(lambda n: n, [], lambda _: None, threads, seen.append) == []
+    assert in_order(lambda n: n, [], threads, seen.append) == []
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
@@ -37,14 +37,8 @@ def test_the_first_fault_in_order_is_raised_whichever_comes_first(threads: int) 
         return n
 
     with pytest.raises(ValueError, match=r"^20$"):
-        in_order(work, list(range(60)), lambda n: n >= 20, threads, lambda _: None)
+        in_order(work, list(range(60)), threads, lambda _: None)
     assert sorted(done)[:20] == list(range(20))
-
-
-def test_items_that_share_something_are_one_threads_and_spread() -> None:
-    assert _parts(["a", "a", "b", "a", None, "b"], 1) == [[0, 1], [2, 5], [4], [3]]
-    assert _parts(["a"] * 16, 2) == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10, 11], [12, 13], [14, 15]]
-    assert _parts([None] * 3, 9) == [[0], [1], [2]]
 
 
 def test_there_are_no_more_threads_than_memory_for_them() -> None:
@@ -71,7 +65,7 @@ def test_ctrl_c_ends_what_the_threads_wait_for(tmp_path: Path) -> None:
     threading.Thread(target=interrupt, daemon=True).start()
     begun, before = time.monotonic(), {child.pid for child in psutil.Process().children()}
     with pytest.raises(KeyboardInterrupt):
-        in_order(work, list(range(9)), lambda _: None, 2, lambda _: None)
+        in_order(work, list(range(9)), 2, lambda _: None)
     assert time.monotonic() - begun < 30
     assert len(started) == 2
     assert {child.pid for child in psutil.Process().children()} <= before

@@ -92,19 +92,10 @@ QUERIES: list[Any] = [
         id="spider: in any",
     ),
     pytest.param(
-        ["SELECT id, stock FROM items WHERE id = 1", *ALL], {"expected": ALL[0], "rule": "defog"}, 1, id="defog: in any"
-    ),
-    pytest.param(
         ["SELECT id FROM items", "SELECT stock FROM items", "SELECT DISTINCT stock FROM items"],
         {"expected": "SELECT stock FROM items"},
         0,
         id="strict: a row twice is another result",
-    ),
-    pytest.param(
-        ["SELECT id FROM items", "SELECT stock FROM items", "SELECT DISTINCT stock FROM items"],
-        {"expected": "SELECT stock FROM items", "rule": "defog"},
-        1,
-        id="defog: it is not",
     ),
     pytest.param(
         ["SELECT 1", "SELECT 0.1 + 0.2", "SELECT 0.3"],

@@ -196,14 +196,6 @@ def test_odd_names_stay_one_word(tmp_path: Path) -> None:
             assert """ --base-model 'a b/c'"'"'d' """ in script
 
 
-def test_grpo_prepares_nothing_and_trains_in_one_process() -> None:
-    manifest = {**manifests.small(method="grpo")}
-    manifest["training"]["grpo"] = {"prompts": "prompts.jsonl"}
-    path = manifests.write(Path(), manifest)
-    assert "pretokenize" not in job_file(Job("kubernetes", path))[1]
-    assert "--nodes x --gpus is 2" in refusal("slurm", path, 1, 2)
-
-
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_secret_of_this_machine_is_in_the_file(target: TargetName, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnopqrstuvwxyz")

@@ -45,7 +45,7 @@ def test_what_rows_come_to(documents: int, tokens: int, settings: dict[str, Any]
 
 def test_a_small_model_learns_faster_and_what_is_held_back_judges() -> None:
     lengths = lengths_of(1_000, 100)
-    small = settings_for(lengths, str(SMOLLM2["name"]), evaluates=True)[0]
+    small = settings_for(lengths, SMOLLM2, evaluates=True)[0]
     assert (small["learning_rate"], small["eval_strategy"], small["load_best_model_at_end"]) == (1e-3, "epoch", True)
     large = settings_for(lengths, "Qwen/Qwen3-0.6B", evaluates=False)[0]
     assert {"learning_rate", "eval_strategy", "load_best_model_at_end"}.isdisjoint(large)

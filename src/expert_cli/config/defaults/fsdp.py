@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from expert_cli.config.defaults.grpo import METHOD as GRPO
 from expert_cli.config.defaults.rft import METHOD as RFT
 from expert_cli.config.settings import Settings
 from expert_cli.manifest.schema import Base, EvaluationBlock
@@ -22,12 +21,9 @@ def sharding_conflicts(
     if base["quantization"] == "int8":
         message = "does not go with quantization int8: bitsandbytes keeps these weights where FSDP2 does not find them"
         yield "fsdp", message, f'for {base["name"]} write "quantization": "int4" or "bf16"'
-    if (method := config["method"]) in (RFT, GRPO):
-        yield (
-            "fsdp",
-            f"does not go with method {method}, whose answers one process draws from the whole model",
-            FSDP_OFF,
-        )
+    if config["method"] == RFT:
+        message = f"does not go with method {RFT}, whose answers one process draws from the whole model"
+        yield "fsdp", message, FSDP_OFF
     if evaluation.every_steps:
         message = "does not go with evaluation.every_steps: the first process has no whole model to answer with"
         yield "fsdp", message, "choose the best step by metric_for_best_model: eval_loss"

@@ -191,15 +191,8 @@ def measured(starts: NDArray[np.integer[Any]], mask: NDArray[np.bool_]) -> Docum
     return DocumentLengths(stops - begins, prompts, beyond - first)
 
 
-class Turn(NamedTuple):
-    """The ids of a row's prompt, and of the first answer to it, which is trained."""
-
-    prompt: list[int]
-    answer: list[int]
-
-
-def drawn_turns(home: Path | None, count: int, seed: int) -> list[Turn]:
-    """Return `count` training rows of a store, drawn by seed, with what their first answer follows; [] where it is gone.
+def drawn_prompts(home: Path | None, count: int, seed: int) -> list[list[int]]:
+    """Return what the first answers of `count` training rows of a store follow, drawn by seed; [] where it is gone.
 
     Rows that are trained from their first token on have no prompt: they are left out. Raises IntegrityError: it is damaged.
     """
@@ -207,11 +200,10 @@ def drawn_turns(home: Path | None, count: int, seed: int) -> list[Turn]:
         return []
     verify_store(home, file_hashes(home.parent).sha256)
     documents = Documents(home / "train")
-    turns = []
+    prompts = []
     for number in random.Random(seed).sample(range(len(documents)), min(count, len(documents))):  # noqa: S311
         ids, trained = documents.document(number)
         start = int(trained.argmax())
-        length = int((~trained[start:]).argmax()) or len(ids) - start
         if start:
-            turns.append(Turn(ids[:start].tolist(), ids[start : start + length].tolist()))
-    return turns
+            prompts.append(ids[:start].tolist())
+    return prompts

@@ -13,30 +13,15 @@ from typing import Any
 from expert_cli.config.plan import Plan
 from expert_cli.data.rows.similarity import NEAR, Texts
 from expert_cli.data.sources.data_rows import locate_data
-from expert_cli.errors import InputError
 from expert_cli.evaluation.audit.findings import CHECKS, Findings
-from expert_cli.evaluation.audit.leaks import check_leaks, check_schemas
+from expert_cli.evaluation.audit.leaks import check_leaks
 from expert_cli.evaluation.audit.lengths import check_lengths
-from expert_cli.evaluation.audit.rows import AuditRow, TrainingRows, read_rows, spread, write_without
+from expert_cli.evaluation.audit.rows import AuditRow, TrainingRows, read_rows, spread
 from expert_cli.evaluation.audit.run_cases import run_cases
-from expert_cli.evaluation.audit.run_rows import Running, run_answers
+from expert_cli.evaluation.audit.run_rows import Results, Running, run_answers
 from expert_cli.evaluation.audit.text_checks import check_repeats, check_texts
 from expert_cli.evaluation.cases import EvalCase, read_cases
-from expert_cli.evaluation.verifiers.registry import verifier as registered
 from expert_cli.utils.reporter import Reporter, late_progress
-
-
-@dataclass
-class Fixed:
-    """What `--fix` wrote: the rows that are left, and how many went, by the check that found them first.
-
-    again: in place of a file that was there.
-    """
-
-    path: Path
-    rows: int
-    removed: dict[str, int]
-    again: bool = False
 
 
 @dataclass
@@ -52,16 +37,11 @@ class Audit:
     case_files: list[Path]
     findings: Findings = field(default_factory=Findings)
     seconds: dict[str, float] = field(default_factory=dict)
-    fixed: Fixed | None = None
 
     @property
     def errors(self) -> int:
-        """How many errors there are, in rows that `--fix` has left out not counted."""
-        if self.fixed is None:
-            return self.findings.count("error")
-        return sum(
-            len(self.findings.found[name].members) for name, check in CHECKS.items() if _of_cases(name, check.severity)
-        )
+        """How many errors there are."""
+        return self.findings.count("error")
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -103,14 +83,8 @@ class Audit:
             },
             "not_checked": findings.not_checked,
             "near": NEAR,
-            "fixed": self.fixed
-            and {"path": str(self.fixed.path), "rows": self.fixed.rows, "removed": self.fixed.removed},
             "seconds": self.seconds,
         }
-
-
-def _of_cases(name: str, severity: str) -> bool:
-    return severity == "error" and CHECKS[name].of == "cases"
 
 
 def audit_data(
@@ -144,12 +118,17 @@ def _verifier_of(cases: Sequence[EvalCase]) -> str:
 
 def _check(audit: Audit, plan: Plan, running: Running, report: Reporter) -> None:
     rows, cases, findings = audit.rows, audit.cases, audit.findings
+    decoding = plan.loaded.manifest.training.decoding
+    results: Results = {}
     with audit.timed("answers"):
-        results = run_answers(rows, cases, audit.verifier, running, findings, report)
+        if audit.verifier == "sql" and decoding is not None and decoding.grammar_type == "sql-postgres":
+            findings.not_run["queries of PostgreSQL are not run here"] += len(rows)
+        else:
+            results = run_answers(rows, cases, audit.verifier, running, findings, report)
     with audit.timed("cases"):
         run_cases(cases, findings, report)
     with audit.timed("texts"):
-        check_texts(rows, findings, report, labels=audit.verifier == "choice")
+        check_texts(rows, findings, report)
     with audit.timed("lengths"):
         check_lengths(rows, plan.run, findings, report)
     with audit.timed("signatures"):
@@ -158,9 +137,6 @@ def _check(audit: Audit, plan: Plan, running: Running, report: Reporter) -> None
         check_repeats(rows, texts, results, findings, audit.verifier, report)
     with audit.timed("leaks"):
         check_leaks(rows, cases, texts, findings, report)
-        kind = registered(audit.verifier)
-        if kind is not None and kind.row_engine([]):  # inputs of queries describe a schema
-            check_schemas(rows, cases, findings)
 
 
 def _texts(rows: Sequence[AuditRow], report: Reporter) -> tuple[Texts, Texts, Texts]:
@@ -173,25 +149,3 @@ def _texts(rows: Sequence[AuditRow], report: Reporter) -> tuple[Texts, Texts, Te
     asked = signed("questions", [row.question for row in rows])
     inputs = signed("inputs", [row.input for row in rows])
     return asked, inputs, signed("answers", [row.answer for row in rows])
-
-
-def fix(audit: Audit, output: Path | None) -> Fixed:
-    """Write the rows that no error is about, by default beside the source; the source itself is never written.
-
-    Raises InputError where the rows come from several files or a hub and no output is named.
-    """
-    files = audit.training.files
-    if output is None:
-        (file, *others), spec = files, audit.training.sources[0].located.spec
-        if others or spec.kind != "file" or not isinstance(file, Path):
-            raise InputError(
-                "--fix: the rows come from several files, a hub or a storage", "say where to write them: --output FILE"
-            )
-        output = file.with_name(f"{file.stem}.audited.jsonl")
-    dead = audit.findings.dead()
-    unreadable = {where for where, _ in audit.training.unreadable}
-    places = {audit.rows[number].where for number in dead if number >= 0}
-    again = output.exists()
-    rows = write_without(audit.training, places | unreadable, output)
-    audit.fixed = Fixed(output, rows, dict(Counter(dead.values()).most_common()), again)
-    return audit.fixed

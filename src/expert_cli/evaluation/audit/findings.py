@@ -39,11 +39,6 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "case_fails": Check("error", "cases", "the expected answer is not right by the case's own judge"),
         "case_empty": Check("error", "cases", "an answer that returns no rows is judged right"),
         "empty_result": Check("warning", "rows", "the query runs and returns no rows"),
-        "null_result": Check("warning", "rows", "the query runs and returns nothing but null"),
-        "constant": Check("warning", "rows", "one answer to many questions: ten or more, and over 1 % of them"),
-        "several_answers": Check(
-            "warning", "rows", "one question, answers of different text: nothing shows that they agree"
-        ),
         "duplicate": Check("warning", "rows", "an earlier row says the same, letter case and blanks aside"),
         "near_duplicate": Check(
             "warning",
@@ -51,12 +46,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
             f"nearly an earlier row: Jaccard similarity >= {NEAR:g} of the sets of 5 characters in a row, both of question "
             "with answer and of the input",
         ),
-        "near_leak": Check(
-            "warning", "cases", f"nearly a row's question: the same similarity >= {NEAR:g}, of question and of input"
-        ),
         "leaked_answer": Check("warning", "cases", "a row has the same input and the case's expected answer"),
-        "shared_schema": Check("warning", "cases", "a row's schema has >= 80 % of the names of the case's schema"),
-        "weak_tests": Check("warning", "rows", "three assertions or fewer: wrong programs pass such tests"),
         "weak_case": Check("warning", "cases", "three assertions or fewer: wrong programs pass such tests"),
         "truncated": Check("warning", "rows", "question and answer together have more than max_seq_length tokens"),
     }
@@ -104,15 +94,6 @@ class Findings:
             found.examples.append(
                 {"file": file, "line": line, "detail": detail_line(detail), "text": detail_line(text)}
             )
-
-    def dead(self) -> dict[int, str]:
-        """Return the numbers of the rows that an error is about, each with the first check that found it."""
-        dead: dict[int, str] = {}
-        for name, check in CHECKS.items():
-            if (check.severity, check.of) == ("error", "rows"):
-                for row in self.found[name].members:
-                    dead.setdefault(int(row), name)
-        return dead
 
     def count(self, severity: Severity) -> int:
         """Return how many rows and cases the checks of a severity are about, each check by itself."""

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.formats.raw_row import Block, ColumnFilter
@@ -20,8 +15,6 @@ from expert_cli.data.rows.look import source_blocks
 from expert_cli.data.rows.selected import SelectedSource
 from expert_cli.data.rows.selection import select_rows
 from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS
-from expert_cli.errors import InputError
-from expert_cli.utils.files import write_bytes
 from expert_cli.utils.reporter import Reporter
 
 DATABASE_COLUMNS = ("db_id", "database")
@@ -131,42 +124,3 @@ def spread(rows: Sequence[AuditRow], count: int | None) -> list[AuditRow]:
     if count is None or count >= len(rows):
         return list(rows)
     return [rows[(2 * part + 1) * len(rows) // (2 * count)] for part in range(count)]
-
-
-class _AllColumns(ColumnFilter):
-    def __init__(self) -> None:
-        super().__init__(frozenset())
-
-    def wants(self, name: str) -> bool:  # noqa: ARG002  all of them
-        return True
-
-
-def write_without(training: TrainingRows, places: Container[str], output: Path) -> int:
-    """Write all rows but those at `places` as JSON lines, with all their columns, and return how many there are.
-
-    Rows that training does not take stay out too. Raises InputError where `output` is a file that the rows come from, or a
-    row holds what JSON cannot.
-    """
-    if any(isinstance(file, Path) and output.exists() and output.samefile(file) for file in training.files):
-        raise InputError(f"{output} holds the rows themselves, and is not written over", "--output another file")
-    lines = [_line(where, fields) for where, fields in _raw(training.sources) if where not in places]
-    write_bytes(output, "".join(f"{line}\n" for line in lines).encode("utf-8"))
-    return len(lines)
-
-
-def _raw(sources: Sequence[SelectedSource]) -> Iterator[tuple[str, Any]]:
-    for source in sources:
-        taken = np.flatnonzero(source.copies)
-        rows = range(source.start, source.start + len(source.copies))
-        kept = set(taken.tolist())
-        for block, first in source_blocks(source.located.pieces, _AllColumns(), rows):
-            for number, row in enumerate(block.raw(), first):
-                if number in kept and not row.fault:
-                    yield row.where, dict(row.fields)
-
-
-def _line(where: str, fields: Any) -> str:
-    try:
-        return json.dumps(fields, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{where}: cannot be written as JSON: {error}", "convert that column to text") from error

@@ -26,12 +26,8 @@ from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
 from expert_cli.utils.reporter import Reporter, late_progress
 
 TIMEOUT_S = 5.0
-SUFFIXES: Mapping[Engine, tuple[str, ...]] = {
-    "sqlite": (".sqlite", ".db"),
-    "duckdb": (".sqlite", ".db"),
-    "graphqlite": (".cypher",),
-}
-DIALECTS: Mapping[Engine, Dialect] = {"sqlite": "sqlite", "duckdb": "postgresql", "graphqlite": "cypher"}
+SUFFIXES: Mapping[Engine, tuple[str, ...]] = {"sqlite": (".sqlite", ".db"), "graphqlite": (".cypher",)}
+DIALECTS: Mapping[Engine, Dialect] = {"sqlite": "sqlite", "graphqlite": "cypher"}
 _QUERIES_AT_ONCE = 500
 _LIBRARY = re.compile(r"\b(?:apoc|gds)\.", re.IGNORECASE)
 _EMPTY_GRAPH = "RETURN 1"  # of an empty script graphqlite makes no tables
@@ -40,7 +36,7 @@ _EMPTY_GRAPH = "RETURN 1"  # of an empty script graphqlite makes no tables
 class Outcome(NamedTuple):
     """What became of a query. fault: `detail` says what is wrong; not_run: why nobody knows. result: a hash of its rows."""
 
-    kind: Literal["ran", "empty", "null", "parsed", "fault", "not_run"]
+    kind: Literal["ran", "empty", "parsed", "fault", "not_run"]
     detail: str = ""
     result: str = ""
 
@@ -71,14 +67,10 @@ def run_queries(
     ):
         if engine == "sqlite":
             work += _on_schemas(rows, queries, elsewhere)
-        elif engine == "graphqlite":
+        else:
             script = Path(folder) / "empty.cypher"
             script.write_text(_EMPTY_GRAPH, encoding="utf-8")
             work += _on_empty_graph(script, queries, elsewhere)
-        else:
-            outcomes |= dict.fromkeys(
-                elsewhere, Outcome("not_run", "PostgreSQL is only run on a database (--databases)")
-            )
         for done in _at_once(work):
             outcomes |= done
             show(len(outcomes))
@@ -132,9 +124,7 @@ def _ask(process: EngineProcess, engine: Engine, where: str, query: str) -> Outc
         if stopped.kind in ("timeout", "too_large"):
             return Outcome("not_run", f"over the limits of one answer ({stopped.kind})")
         return Outcome("fault", f"{where}: {stopped.detail}")
-    if any(value is not None for values in result for value in values):
-        return Outcome("ran", "", _digest(result))
-    return Outcome("null" if result else "empty", where, _digest(result))
+    return Outcome("ran" if result else "empty", where, _digest(result))
 
 
 def _is_fault(told: str, query: str) -> bool:

@@ -46,7 +46,7 @@ def run_answers(
     kind = registered(verifier)
     known = [case.case for case in cases]
     try:
-        if kind is not None and (engine := kind.row_engine(known)):
+        if kind is not None and (engine := kind.row_engine()):
             return _queries(rows, kind.fences, engine, running, findings, report)
         if kind is not None and kind.starts == "answer":
             _programs(rows, kind, running, findings, report)
@@ -82,11 +82,9 @@ def _queries(
             found.parsed += 1
         else:
             found.ran += 1
-        if outcome.kind in ("empty", "null"):
-            what, where = "no rows" if outcome.kind == "empty" else "nothing but null", outcome.detail
-            found.add(
-                f"{outcome.kind}_result", number, rows[number].where, f"{what} on {where}", queries[number], where
-            )
+        if outcome.kind == "empty":
+            where = outcome.detail
+            found.add("empty_result", number, rows[number].where, f"no rows on {where}", queries[number], where)
     return {number: outcome.result for number, outcome in outcomes.items() if outcome.result}
 
 

@@ -1,10 +1,10 @@
-"""What the texts of rows alone show: answers that go on too far, fences, constants, repeats, contradictions, tests."""
+"""What the texts of rows alone show: answers that go on too far, fences, repeats, contradictions; tests of cases."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from expert_cli.data.rows.similarity import Texts, near_duplicates, normalize
@@ -13,7 +13,6 @@ from expert_cli.evaluation.audit.findings import Findings, place_beside
 from expert_cli.evaluation.audit.rows import AuditRow
 from expert_cli.utils.reporter import Reporter, late_progress
 
-CONSTANT_ROWS, CONSTANT_SHARE = 10, 0.01
 FEW_ASSERTIONS = 3
 _MIN_PROMPT_CHARACTERS = 12
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})([^`\n]*)")
@@ -33,14 +32,12 @@ EQUAL_VALUES = ("choice", "exact", "number", "json")
 """Verifiers that compare answers as values: two that differ cannot both be right."""
 
 
-def check_texts(rows: Sequence[AuditRow], findings: Findings, report: Reporter, *, labels: bool) -> None:
-    """Check each answer by its text, and whether one answer is given to many questions, which `labels` are for."""
+def check_texts(rows: Sequence[AuditRow], findings: Findings, report: Reporter) -> None:
+    """Check each answer by its text."""
     with late_progress(report, "reading answers", len(rows), "rows") as show:
         for number, row in enumerate(rows):
             _check_text(number, row, findings)
             show(number + 1)
-    if not labels:
-        _constants(rows, findings)
 
 
 def _check_text(number: int, row: AuditRow, findings: Findings) -> None:
@@ -50,8 +47,6 @@ def _check_text(number: int, row: AuditRow, findings: Findings) -> None:
     fence = unclosed_fence(row.answer)
     if fence:
         findings.add("unclosed_fence", number, row.where, fence, row.answer)
-    if row.tests and 0 < (count := assertions(row.tests)) <= FEW_ASSERTIONS:
-        findings.add("weak_tests", number, row.where, f"{count} assertions", row.question)
 
 
 def prompt_in_answer(row: AuditRow) -> str:
@@ -83,21 +78,6 @@ def unclosed_fence(text: str) -> str:
 def assertions(tests: str) -> int:
     """Return how many assertions a text of tests has, as far as their names tell; 0 where none is recognized."""
     return len(_ASSERTION.findall(tests))
-
-
-def _constants(rows: Sequence[AuditRow], findings: Findings) -> None:
-    asked: defaultdict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        asked[normalize(row.answer)].add(normalize(row.question))
-    questions = len({normalize(row.question) for row in rows})
-    least = max(CONSTANT_ROWS, CONSTANT_SHARE * questions)
-    constant = {answer: len(of) for answer, of in asked.items() if len(of) >= least}
-    for number, row in enumerate(rows) if constant else ():
-        count = constant.get(normalize(row.answer))
-        if count:
-            findings.add(
-                "constant", number, row.where, f"the answer to {count:,} of {questions:,} questions", row.answer
-            )
 
 
 def check_repeats(
@@ -140,14 +120,12 @@ def _contradictions(
     if verifier in EQUAL_VALUES:
         value = lambda number: _value(rows[number].answer, verifier)
     for group in groups:
-        values = Counter(map(value, group))
-        if len(values) == 1 and None not in values:
-            continue  # written differently, the same value
-        check = "contradiction" if len(values.keys() - {None}) > 1 else "several_answers"
+        if len({*map(value, group)} - {None}) < 2:
+            continue  # written differently, the same value, as far as is known
         for number in group:
             other = rows[group[0] if number != group[0] else group[1]]
             told = f"{place_beside(other.where, rows[number].where)} answers: {other.answer}"
-            findings.add(check, number, rows[number].where, told, rows[number].answer)
+            findings.add("contradiction", number, rows[number].where, told, rows[number].answer)
 
 
 def _value(answer: str, verifier: str) -> str:

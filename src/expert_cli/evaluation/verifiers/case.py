@@ -114,8 +114,8 @@ class Case(BaseModel, ABC):
         return self
 
     @classmethod
-    def row_engine(cls, cases: Sequence[Case]) -> Engine | None:  # noqa: ARG003  for subclasses
-        """Return what runs the queries of training rows; None where answers are none. cases: those of the expert."""
+    def row_engine(cls) -> Engine | None:
+        """Return what runs the queries of training rows; None where answers are none."""
         return None
 
     @classmethod

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
 from pydantic import Field
 
-from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.query import FileState, QueryCase, QueryEngine, Source
+from expert_cli.evaluation.verifiers.case import Example
+from expert_cli.evaluation.verifiers.query import FileState, QueryCase, Source
 from expert_cli.evaluation.verifiers.query_text import code_words, split
 from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine, EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import GOLD_TIMEOUT_S, MAX_CYPHER_BYTES, Stopped
@@ -42,21 +41,16 @@ class CypherCase(QueryCase):
     )
 
     def source(self, files: Sequence[FileState]) -> Source:
-        """Return the graphs that the scripts make, in graphqlite; lists are compared in order unless a query collects them
-        unordered.
-
-        With NEO4J_URI set it is the one on that server, asked in a transaction that can only read, and no other: the first
-        script must have been loaded there.
-        """
-        return _source(tuple(files), os.environ.get("NEO4J_URI", ""))
+        """Return the graphs that the scripts make; lists are compared in order unless a query collects them unordered."""
+        return _source(tuple(files))
 
     def right_answers(self) -> list[str]:
         """Return each accepted query."""
         return split(self.expected, "cypher")
 
     @classmethod
-    def row_engine(cls, cases: Sequence[Case]) -> Engine:  # noqa: ARG003  one runs them all
-        """Return the engine that needs no server."""
+    def row_engine(cls) -> Engine:
+        """Return graphqlite."""
         return "graphqlite"
 
 
@@ -73,15 +67,8 @@ def _refuse(statement: str) -> None:
 
 
 @lru_cache(maxsize=4)
-def _source(files: tuple[FileState, ...], uri: str) -> Source:
-    engine: QueryEngine
-    where = uri or str(files[0].path)
-    if uri:
-        from expert_cli.evaluation.verifiers.sandbox.neo4j_engine import Neo4jEngine
-
-        engine = Neo4jEngine(uri)
-    else:
-        engine = EngineProcess("graphqlite", *(file.path for file in files))
+def _source(files: tuple[FileState, ...]) -> Source:
+    engine = EngineProcess("graphqlite", *(file.path for file in files))
 
     @cache
     def names() -> GraphNames:
@@ -89,4 +76,4 @@ def _source(files: tuple[FileState, ...], uri: str) -> Source:
         return GraphNames(*(frozenset(str(name) for (name,) in rows) for rows in found))
 
     unknown = lambda statement: unknown_name(statement, names())
-    return Source(where, engine, "cypher", MAX_CYPHER_BYTES, _refuse, unknown)
+    return Source(str(files[0].path), engine, "cypher", MAX_CYPHER_BYTES, _refuse, unknown)

@@ -17,7 +17,7 @@ from pydantic import Field
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.json_rules import RULES, Rule, require_accepted_form
+from expert_cli.evaluation.verifiers.json_rules import Rule, difference
 from expert_cli.evaluation.verifiers.requirements import require_packages
 from expert_cli.evaluation.verifiers.sandbox import schema_server
 from expert_cli.evaluation.verifiers.sandbox.isolation import start_server
@@ -35,7 +35,7 @@ _BRACKET = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{}]', re.DOTALL)
 
 
 class JsonCase(Case):
-    """`schema`, a JSON Schema or null, `expected`, and `rule`: `exact`, `subset` or `accepted`."""
+    """`schema`, a JSON Schema or null, `expected`, and `rule`: `exact` or `subset`."""
 
     fences = frozenset({"json", "json5", "jsonc"})
     example = Example(
@@ -45,7 +45,7 @@ class JsonCase(Case):
     )
 
     json_schema: dict[str, Any] | None = Field(alias="schema", description="A JSON Schema that the answer must match.")
-    expected: Any = Field(description="The value, part of it, or the accepted alternatives, as `rule` says.")
+    expected: Any = Field(description="The value, or part of it, as `rule` says.")
     rule: Rule
 
     @property
@@ -53,21 +53,15 @@ class JsonCase(Case):
         """The value as JSON."""
         return json.dumps(self.expected, ensure_ascii=False)
 
-    def right_answers(self) -> list[str]:
-        """Return the value; none where it stands for calls in several forms."""
-        return [] if self.rule == "accepted" else [self.expected_text]
-
     @classmethod
     def row_case(cls, cases: Sequence[Case]) -> JsonCase:  # noqa: ARG003  any value could be right
         """Return a case that reads as strictly as all."""
         return cls.model_validate({"verifier": "json", "schema": None, "expected": None, "rule": "exact"})
 
     def require_sound(self) -> None:
-        """Raise InputError where the schema is none, or `expected` has not the rule's form."""
+        """Raise InputError where the schema is none."""
         if self.json_schema is not None:
             _require_schema(self.json_schema)
-        if self.rule == "accepted":
-            require_accepted_form(self.expected)
 
     def is_expected(self, answer: str) -> bool:
         """Whether a text is the value, however it is laid out."""
@@ -83,7 +77,6 @@ class JsonCase(Case):
         against a whole number must be it to the last digit, against a fraction it must be the same double.
         subset: an object may have further members, at every depth; a list must have the same length, and its elements are
         held to the expected ones in order, because a list with one element more is another list.
-        accepted: calls as in the Berkeley function-calling leaderboard, see `json_rules.py`.
         A value that breaks the schema is invalid, as a program that breaks its types is.
         """
         try:
@@ -93,11 +86,11 @@ class JsonCase(Case):
             return stopped.verdict
         if fault:
             return Grade("invalid", f"does not fit the schema: {fault}", reached="parses")
-        difference = RULES[self.rule](value, self.expected)
-        if not difference:
+        fault = difference(self.rule, value, self.expected)
+        if not fault:
             return Grade("correct")
         alike = _alike(value, self.expected, further=self.rule == "subset")
-        return Grade("wrong", difference, reached="columns" if alike else "runs")
+        return Grade("wrong", fault, reached="columns" if alike else "runs")
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  a case names none
         """Return the value, whatever its layout and the order of its members; 1 and 1.0 are one, true is not 1."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -28,17 +28,6 @@ from expert_cli.evaluation.verifiers.query_text import (
 from expert_cli.evaluation.verifiers.rules import Rule, judge_by, rows_key
 from expert_cli.evaluation.verifiers.sandbox.engine_client import Contents, EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import GOLD_TIMEOUT_S, Stopped, readable
-
-
-class QueryEngine(Protocol):
-    """What answers queries over one source."""
-
-    def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
-        """Return the rows of one query. Raises `Stopped`."""
-
-    def prepare(self, query: str, *, timeout_s: float) -> None:
-        """Find out whether a statement is allowed, without its rows. Raises `Stopped`."""
-
 
 Judge = Callable[[Sequence[Row], Sequence[Result]], Grade]
 
@@ -63,7 +52,7 @@ class Source:
     """
 
     where: str
-    engine: QueryEngine
+    engine: EngineProcess
     dialect: Dialect
     max_bytes: int
     refuse: Callable[[str], None] = lambda _: None
@@ -73,7 +62,7 @@ class Source:
     def check(
         self, answer: str, expected: str, perturb: int = 0, *, timeout_s: float, judge: Judge = judge_rows
     ) -> Grade:
-        """Judge one answer. perturb: so many contents made of the source are asked, too, unless a server holds it.
+        """Judge one answer. perturb: so many contents made of the source are asked, too.
 
         judge: tells by an answer's rows and the accepted results. The time is that of all contents together. Raises
         InputError where an expected query fails.
@@ -93,7 +82,7 @@ class Source:
                 return grade
             places = range(1, len(accepted.results))
             left_s = max(LEAST_S, end - time.monotonic())
-            found = self._process.run_in(statement, places, accepted.contents, timeout_s=left_s)
+            found = self.engine.run_in(statement, places, accepted.contents, timeout_s=left_s)
         except Stopped as stopped:
             return stopped.verdict
         return _judge_others([rows, *found], accepted.results, judge)
@@ -109,13 +98,8 @@ class Source:
         if len(places) == 1:
             return [(self._run(statement, timeout_s), accepted.results[0])]
         self.refuse(statement)
-        rows = self._process.run_in(statement, places, accepted.contents, timeout_s=timeout_s)
+        rows = self.engine.run_in(statement, places, accepted.contents, timeout_s=timeout_s)
         return list(zip(rows, accepted.results, strict=True))
-
-    @property
-    def _process(self) -> EngineProcess:
-        assert isinstance(self.engine, EngineProcess)  # noqa: S101  a server has one content
-        return self.engine
 
     def _statement(self, answer: str, timeout_s: float) -> str:
         """Return the one statement of an answer. Raises `Stopped`."""
@@ -145,9 +129,9 @@ class Source:
 
     def _expect(self, queries: Sequence[str], perturb: int) -> Accepted:
         """Run the expected queries. Raises InputError where one fails on a source."""
-        own = len(self.engine.sources) if isinstance(self.engine, EngineProcess) else 1
+        own = len(self.engine.sources)
         results = [[self._result(query, self._gold(query, place), place) for query in queries] for place in range(own)]
-        if not perturb or not isinstance(self.engine, EngineProcess):
+        if not perturb:
             return Accepted([tuple(one) for one in results])
         contents = Contents(tuple(queries), self.dialect, perturb)
         try:
@@ -172,13 +156,13 @@ class Source:
     def _expected_rows(self, query: str, place: int, contents: Contents | None = None) -> list[tuple[Any, ...]]:
         if place == 0:
             return self._run(query, GOLD_TIMEOUT_S)
-        return self._process.run_in(query, (place,), contents, timeout_s=GOLD_TIMEOUT_S)[0]
+        return self.engine.run_in(query, (place,), contents, timeout_s=GOLD_TIMEOUT_S)[0]
 
     def _gold(self, query: str, place: int) -> list[tuple[Any, ...]]:
         try:
             return self._expected_rows(query, place)
         except Stopped as stopped:
-            where = self._process.sources[place] if place else self.where
+            where = self.engine.sources[place] if place else self.where
             message = f"the expected query fails on {where}: {stopped.verdict.detail}"
             raise InputError(message, f"correct the case's query: {query[:200]}") from stopped
 
@@ -212,7 +196,7 @@ class QueryCase(Case):
     expected: str = Field(min_length=1, description="One or more accepted queries, each ended by a semicolon.")
     rule: Rule = Field(
         default="strict",
-        description="How rows are compared: docs/JUDGING.md says what each of the three takes for equal.",
+        description="How rows are compared: docs/JUDGING.md says what each of the two takes for equal.",
     )
     perturb: int | None = Field(
         default=None,
@@ -248,22 +232,18 @@ class QueryCase(Case):
         Raises InputError where a file cannot be read or an expected query fails, EnvironmentProblem without the engine.
         """
         source, answer, expected = self._asked(answer, file)
-        judge = partial(judge_by, self.rule, order_asked=self._order_asked)
+        judge = partial(judge_by, self.rule)
         return source.check(answer, expected, self.perturb or 0, timeout_s=timeout_s, judge=judge)
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:
         """Return the answer's rows on every content, the same for those that the case's rule takes for equal."""
         source, answer, expected = self._asked(answer, file)
         results = source.results(answer, expected, self.perturb or 0, timeout_s=timeout_s)
-        return tuple(rows_key(self.rule, *one, order_asked=self._order_asked) for one in results)
+        return tuple(rows_key(self.rule, *one) for one in results)
 
     def is_empty(self, key: Hashable) -> bool:
         """Whether an answer gives no rows of the file as it is."""
         return isinstance(key, tuple) and not key[0]
-
-    @property
-    def _order_asked(self) -> bool:
-        return self.category == "order_by"
 
     def _asked(self, answer: str, file: Path | None) -> tuple[Source, str, str]:
         """Return what is asked, and the answer and the expected queries as they are run."""

@@ -1,22 +1,18 @@
-"""By which rule an answer's rows are compared: ours, or as the judges of Spider and of defog do (docs/JUDGING.md)."""
+"""By which rule an answer's rows are compared: ours, or as the judge of Spider does (docs/JUDGING.md)."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain, groupby, permutations, product
 from typing import Any, Literal
 
 from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.compare_rows import Result, Row, flatten, judge_rows, same
+from expert_cli.evaluation.verifiers.compare_rows import Result, Row, flatten, judge_rows
 
-Rule = Literal["strict", "spider", "defog"]
+Rule = Literal["strict", "spider"]
 
-RELATIVELY_CLOSE, CLOSE = 1e-5, 1e-8
-"""What pandas takes for equal."""
 MAX_LOOKS = 1_000_000
 """So many rows are looked at to find an order of columns; what needs more is taken for wrong."""
 _DIGITS = 9
@@ -24,13 +20,11 @@ _DIGITS = 9
 Column = tuple[Any, ...]
 
 
-def judge_by(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result], *, order_asked: bool) -> Grade:
-    """Return the verdict by a rule. order_asked: whether the question asks for an order, which defog's judge goes by."""
+def judge_by(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Grade:
+    """Return the verdict by a rule."""
     if rule == "strict":
         return judge_rows(rows, accepted)
-    if rule == "defog" and not order_asked:
-        accepted = [replace(result, ordered=False) for result in accepted]
-    if any(_SAME[rule](rows, result) for result in accepted):
+    if any(same_by_spider(rows, result) for result in accepted):
         return Grade("correct")
     verdict = judge_rows(rows, accepted)
     if not verdict.passed:
@@ -98,71 +92,11 @@ class _Permutation:
         return False
 
 
-def same_by_defog(rows: Sequence[Row], expected: Result) -> bool:
-    """Whether the expected columns are among the answer's, in any order, as sets of rows; floats are close as in pandas.
-
-    Where the numbers of rows differ, all columns must agree, in their order. Each expected column takes the first of the
-    answer's that holds the same values.
-    """
-    if not rows or not expected.rows:
-        return len(rows) == len(expected.rows)
-    rows = _snapped(rows, expected.rows)
-    if len(rows[0]) == len(expected.rows[0]) and _same_sets(rows, expected):
-        return True
-    places = _places(rows, expected)
-    return len(places) == len(expected.rows[0]) and _same_sets(
-        [tuple(row[n] for n in places) for row in rows], expected
-    )
-
-
-def _snapped(rows: Sequence[Row], expected: Sequence[Row]) -> list[Row]:
-    """Return the rows with the nearest expected number in place of every float that is close to it."""
-    known = sorted({cell for row in expected for cell in row if _is_number(cell) and math.isfinite(cell)})
-
-    def snap(cell: Any) -> Any:
-        if not isinstance(cell, float) or not known or not math.isfinite(cell):
-            return cell
-        place = bisect_left(known, cell)
-        nearest = min(known[max(place - 1, 0) : place + 1], key=lambda number: abs(number - cell))
-        return nearest if abs(nearest - cell) <= CLOSE + RELATIVELY_CLOSE * abs(nearest) else cell
-
-    return [tuple(map(snap, row)) for row in rows]
-
-
-def _is_number(cell: Any) -> bool:
-    return isinstance(cell, float) or (isinstance(cell, int) and not isinstance(cell, bool) and abs(cell) < 1 << 53)
-
-
-def _same_sets(rows: Sequence[Row], expected: Result) -> bool:
-    if expected.ordered:
-        return same(rows, expected)
-    one, other = ({flatten(row, expected.ordered_lists) for row in side} for side in (rows, expected.rows))
-    return one == other
-
-
-def _places(rows: Sequence[Row], expected: Result) -> list[int]:
-    """Return for each expected column the place of the answer's that it takes, as far as there are any."""
-    given = [_values(column) for column in zip(*rows, strict=True)]
-    places: list[int] = []
-    for column in zip(*expected.rows, strict=True):
-        wanted = _values(column)
-        place = next((n for n, values in enumerate(given) if values == wanted and n not in places), None)
-        if place is None:
-            break
-        places.append(place)
-    return places
-
-
-def _values(column: Column) -> frozenset[tuple[Any, int]]:
-    """Return what a column holds and how often, whatever the order of the rows."""
-    return frozenset(Counter(flatten((cell,), ordered_lists=True) for cell in column).items())
-
-
-def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result], *, order_asked: bool) -> Hashable:
+def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
     """Return what is the same for two results that a rule takes for equal. accepted: tells whether an order was asked for.
 
     Where a rule's equality is none between two answers, the nearest that is: floats count by `_DIGITS` digits, but by "spider"
-    exactly; where an order was asked for rows count as they came, tied or not; by "defog" a column more is another result.
+    exactly; where an order was asked for rows count as they came, tied or not.
     """
     lists = all(result.ordered_lists for result in accepted)
     ordered = all(result.orders_within if rule == "spider" else result.ordered for result in accepted)
@@ -171,10 +105,7 @@ def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result], *, ord
         return tuple(keys) if ordered else frozenset(Counter(keys).items())
     if not rows:
         return ()
-    cells = [tuple(_cell_key(cell, lists, exact=rule == "spider") for cell in row) for row in rows]
-    if rule == "defog":
-        ordered = ordered and order_asked
-        cells = cells if ordered else list(dict.fromkeys(cells))
+    cells = [tuple(_cell_key(cell, lists) for cell in row) for row in rows]
     columns = sorted(zip(*cells, strict=True))
     if ordered:
         return tuple(columns)
@@ -192,8 +123,8 @@ def _orders(columns: list[Column]) -> Iterator[list[Column]]:
         yield list(chain(*orders))
 
 
-def _cell_key(cell: Any, ordered_lists: bool, *, exact: bool) -> str:
-    return _row_key((int(cell) if exact and isinstance(cell, bool) else cell,), ordered_lists, exact=exact)
+def _cell_key(cell: Any, ordered_lists: bool) -> str:
+    return _row_key((int(cell) if isinstance(cell, bool) else cell,), ordered_lists, exact=True)
 
 
 def _row_key(row: Row, ordered_lists: bool, *, exact: bool = False) -> str:
@@ -209,6 +140,3 @@ def _number_key(number: int | float, exact: bool) -> int | float:
     if whole == number or (not exact and abs(number - whole) <= abs(number) * 10.0**-_DIGITS):
         return whole
     return number if exact else float(f"{number:.{_DIGITS}g}")
-
-
-_SAME: dict[Rule, Callable[[Sequence[Row], Result], bool]] = {"spider": same_by_spider, "defog": same_by_defog}

@@ -8,19 +8,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from expert_cli.evaluation.verifiers.case import Case, Example
+from expert_cli.errors import InputError
+from expert_cli.evaluation.verifiers.case import Example
 from expert_cli.evaluation.verifiers.query import FileState, QueryCase, Source
 from expert_cli.evaluation.verifiers.query_text import split
 from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine, EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_SQL_BYTES
 
-SqlDialect = Literal["sqlite", "postgresql"]
-
 
 class SqlCase(QueryCase):
-    """`database`, an SQLite file, and `expected`, one or more accepted queries: the results are compared; `"dialect":
-    "postgresql"` asks DuckDB.
-    """
+    """`database`, an SQLite file, and `expected`, one or more accepted queries: the results are compared."""
 
     fences = frozenset(
         {
@@ -51,24 +48,33 @@ class SqlCase(QueryCase):
         min_length=1,
         description="An SQLite database, relative to the file of the row, or a list: right means right on all.",
     )
-    dialect: SqlDialect = "sqlite"
+    dialect: Literal["sqlite", "postgresql"] = Field(
+        default="sqlite", description="`sqlite`: no other is run here yet."
+    )
+
+    def require_sound(self) -> None:
+        """Raise InputError for a dialect that is not run here."""
+        super().require_sound()
+        if self.dialect != "sqlite":
+            raise InputError(
+                f"dialect: {self.dialect} is not run here", "write the case for SQLite, or judge by `command`"
+            )
 
     def source(self, files: Sequence[FileState]) -> Source:
-        """Return copies of the databases: in SQLite, or with dialect "postgresql" the same tables in DuckDB."""
-        return _source(tuple(files), self.dialect)
+        """Return copies of the databases."""
+        return _source(tuple(files))
 
     def right_answers(self) -> list[str]:
         """Return each accepted query."""
-        return split(self.expected, self.dialect)
+        return split(self.expected, "sqlite")
 
     @classmethod
-    def row_engine(cls, cases: Sequence[Case]) -> Engine:
-        """Return the engine of the cases, SQLite where they have both."""
-        return "duckdb" if {case.dialect for case in cases if isinstance(case, cls)} == {"postgresql"} else "sqlite"
+    def row_engine(cls) -> Engine:
+        """Return SQLite."""
+        return "sqlite"
 
 
 @lru_cache(maxsize=16)
-def _source(files: tuple[FileState, ...], dialect: SqlDialect) -> Source:
+def _source(files: tuple[FileState, ...]) -> Source:
     paths = [file.path for file in files]
-    engine = EngineProcess("duckdb" if dialect == "postgresql" else "sqlite", *paths)
-    return Source(str(paths[0]), engine, dialect, MAX_SQL_BYTES)
+    return Source(str(paths[0]), EngineProcess("sqlite", *paths), "sqlite", MAX_SQL_BYTES)

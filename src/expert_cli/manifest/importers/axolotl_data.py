@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from expert_cli.manifest.importers.draft import Draft
-from expert_cli.manifest.importers.rules import NOTHING, Rule, lost, own_template, refused, same, together, unknown
+from expert_cli.manifest.importers.rules import NOTHING, Rule, own_template, refused, together, unknown
 from expert_cli.manifest.importers.sources import NO_ROWS, Source, places, write_sources
 
 Columns = Mapping[str, Any]
 PREAMBLE = "Below is an instruction that describes a task. Write a response that appropriately completes the request."
-"""What axolotl and LLaMA-Factory write before the instruction of Alpaca's form."""
+"""What axolotl writes before the instruction of Alpaca's form."""
 _QUESTION = {"instruction": "question", "response": "answer"}
 _ALPACA: Mapping[str, Columns] = {
     "alpaca": {},
@@ -77,32 +77,21 @@ def _trained_roles(draft: Draft, key: str, value: Any) -> None:
         draft.put(key, "config", "roles_to_train", trained)
 
 
+def _entry_template(draft: Draft, key: str, value: Any) -> None:
+    if value in ("tokenizer_default", "jinja"):
+        draft.agree(key)
+    else:
+        draft.lose(key, "one template writes all rows: prompt_template, or the tokenizer's own", value)
+
+
 _ENTRY: dict[str, Rule] = {
     **dict.fromkeys(("path", "type", "split", "name", "data_files", "field", "field_messages"), lambda *_: None),
     **dict.fromkeys(("message_field_role", "message_field_content", "field_tools", "field_system"), together),
-    "ds_type": lost("the suffix of a file says its format"),
-    "conversation": lost("prompt_template or the tokenizer's own template writes the conversation"),
-    "chat_template": same(
-        "tokenizer_default", "jinja", otherwise="one template writes all rows: prompt_template, or the tokenizer's own"
-    ),
+    "chat_template": _entry_template,
     "chat_template_jinja": own_template,
     "message_property_mappings": _fields,
-    "message_field_training": same(
-        "train", "weight", otherwise="a turn says by train, weight, loss or masked whether it is trained"
-    ),
-    "message_field_training_detail": lost("a turn is trained whole, or not"),
-    "field_thinking": same(
-        "reasoning_content", "thinking", "reasoning", otherwise="reasoning stands in reasoning_content"
-    ),
     "roles": _roles,
     "roles_to_train": _trained_roles,
-    "train_on_eos": same("turn", "all", otherwise="every answer's end token is trained"),
-    "train_on_eot": same("turn", "all", otherwise="every answer's end token is trained"),
-    "drop_system_message": lost("a row's system message is kept"),
-    "shards": lost("write a part of the rows as path::train[:10%]"),
-    "trust_remote_code": lost("no code that comes with a data set is run"),
-    "revision": lost("the newest revision of a hub data set is read"),
-    "shuffle": lost("rows come in an order that the seed draws"),
     "field_chosen": refused("pairs of a better and a worse answer are not trained here"),
 }
 """What becomes of the keys of one entry."""
@@ -126,7 +115,10 @@ def _sources(draft: Draft, key: str, entry: Any) -> list[Source]:
     told = entry if isinstance(entry, dict) else {"path": entry}
     for name, value in told.items():
         if value not in NOTHING:
-            _ENTRY.get(name, lost(unknown(name, _ENTRY)))(draft, f"{key}.{name}", value)
+            if name in _ENTRY:
+                _ENTRY[name](draft, f"{key}.{name}", value)
+            else:
+                draft.lose(f"{key}.{name}", unknown(name, _ENTRY), value)
     columns = _form(draft, f"{key}.type", told)
     found = places(draft, key, told)
     if not found:

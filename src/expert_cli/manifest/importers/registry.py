@@ -12,14 +12,13 @@ from typing import Any
 from expert_cli.errors import InputError
 from expert_cli.manifest.importers.axolotl import AXOLOTL
 from expert_cli.manifest.importers.draft import Draft, NotCarried
-from expert_cli.manifest.importers.llamafactory import LLAMAFACTORY
-from expert_cli.manifest.importers.rules import Program, unknown
+from expert_cli.manifest.importers.rules import NOTHING, Program, unknown
 from expert_cli.manifest.importers.transformers_keys import left_out_kwargs
 from expert_cli.manifest.importers.trl import TRL
 from expert_cli.manifest.importers.yaml_file import read_yaml
 from expert_cli.manifest.training_config import TrainingConfig
 
-PROGRAMS: Sequence[Program] = (AXOLOTL, LLAMAFACTORY, TRL)
+PROGRAMS: Sequence[Program] = (AXOLOTL, TRL)
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def carry_over(told: Mapping[Any, Any], file: Path, name: str, home: Path) -> Im
     for key, value in draft.values.items():
         if key in program.keys:
             program.keys[key](draft, key, value)
-        elif value not in ("", [], {}):
+        elif value not in NOTHING:
             draft.lose(key, unknown(key, program.keys))
     program.finish(draft)
     if draft.refused:

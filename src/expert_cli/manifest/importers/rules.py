@@ -14,6 +14,7 @@ Convert = Callable[[Any], Any]
 OWN_TEMPLATE = "chat_template.jinja"
 NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 """Values that ask for nothing."""
+NOT_CARRIED = "not carried over"
 
 
 @dataclass(frozen=True)
@@ -44,32 +45,19 @@ def to(name: str, convert: Convert, block: Block = "config") -> Rule:
 
 
 def unknown(key: str, known: Iterable[str]) -> str:
-    """Return why a key that no rule has is not carried over, with the one that it misspells."""
+    """Return what is said of a key that no rule has, with the one that it misspells."""
     meant = typo_of(key, known)
-    return f"not known here; did you mean {meant}?" if meant else "not known here"
-
-
-def lost(reason: str) -> Rule:
-    """Nothing here, unless it asks for nothing."""
-    return same(*NOTHING, otherwise=reason)
-
-
-def same(*values: Any, otherwise: str) -> Rule:
-    """What happens here anyway, with one of these values; with another one nothing here."""
-    return _one_of(values, Draft.lose, otherwise)
+    return f"{NOT_CARRIED}; did you mean {meant}?" if meant else NOT_CARRIED
 
 
 def only(*values: Any, otherwise: str) -> Rule:
     """What happens here anyway, with one of these values; another one trains what is not trained here."""
-    return _one_of(values, Draft.refuse, otherwise)
 
-
-def _one_of(values: tuple[Any, ...], tell: Callable[[Draft, str, str, Any], None], otherwise: str) -> Rule:
     def rule(draft: Draft, key: str, value: Any) -> None:
         if value in values:
             draft.agree(key)
         else:
-            tell(draft, key, otherwise, value)
+            draft.refuse(key, otherwise, value)
 
     return rule
 

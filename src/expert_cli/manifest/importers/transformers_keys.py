@@ -1,4 +1,4 @@
-"""The keys of transformers' TrainingArguments, which TRL's and LLaMA-Factory's configurations have, too."""
+"""The keys of transformers' TrainingArguments, which TRL's configurations have, too."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from expert_cli.manifest.importers.rules import (
     chosen,
     flag,
     listed,
-    lost,
     number,
     numbers,
     only,
     refused,
-    same,
     text,
     to,
     together,
@@ -28,27 +26,8 @@ from expert_cli.manifest.keys.optim import OPTIMIZERS, SCHEDULERS
 FULL = (
     "all weights would be trained; here an adapter is: take TRL, axolotl or torchtitan, or write a LoRA configuration"
 )
-PREFERENCES = "training from preferences or rewards is not carried over; here method grpo does it, from judged answers"
-MULTIMODAL = "images, sound and video are not trained here"
+PREFERENCES = "preferences and rewards are TRL's own (docs/RECIPES.md)"
 OTHER_LOSS = "the loss here is the cross entropy of the answers' tokens"
-NOT_SPLIT = "a layer is not split over devices here; fsdp shares the base model's weights out (docs/TRAINING_GUIDE.md)"
-SHARES = "fsdp shares out the decoder layers of the base model one by one, embedding and head, and nothing else"
-BY_ITSELF = "decided here from the machine"
-NO_UPLOAD = "nothing is uploaded"
-NO_CODE = "no code that comes with a model or a data set is run"
-CORES = "rows are tokenized on all cores, or on `pretokenize --threads N`"
-STORES = "token stores are kept by their content (pretokenized_cache)"
-OUTPUT = "a run lies beside its manifest; `train --output DIR` names another place"
-WANDB = "wandb reads it from its environment variables (WANDB_PROJECT, WANDB_ENTITY, WANDB_NAME)"
-KERNELS = "fused kernels are chosen by themselves (fused_kernels), a loss without logits with them"
-TOKENS = "no token is added to a tokenizer here, and the end token is that of the model or its template"
-PADDING = "padding is masked by its place, so its token does not matter"
-PARTS = "modules beside the adapter stay frozen here: embeddings and head are not trained"
-PLUS = "all tensors of the adapter have one learning rate here"
-START = "an adapter starts as PEFT's default has it"
-DEVICES = "there is one process a GPU, and it finds its own"
-STREAMED = "rows are always read as a stream"
-EXACT_RESUME = "a checkpoint always has all that a run needs to go on"
 
 _OPTIMIZERS = {
     "adamw_hf": "adamw_torch",
@@ -144,7 +123,7 @@ def fsdp(draft: Draft, key: str, value: Any) -> None:
     if value is True or {*words} in ({"full_shard"}, {"full_shard", "auto_wrap"}):
         draft.put(key, "config", "fsdp", True)
     else:
-        lost(f"{SHARES}: true or full_shard")(draft, key, value)
+        draft.lose(key, "fsdp is true or full_shard here")
 
 
 def targets(draft: Draft, key: str, value: Any) -> None:
@@ -198,19 +177,13 @@ SHARED: dict[str, Rule] = {
     "warmup_steps": warmup,
     "weight_decay": to("weight_decay", number),
     "max_grad_norm": to("max_grad_norm", number),
-    "adam_beta1": same(0.9, otherwise="0.9 here, transformers' default"),
-    "adam_beta2": same(0.999, otherwise="0.999 here, transformers' default"),
-    "adam_epsilon": same(1e-8, "1e-8", otherwise="1e-8 here, transformers' default"),
-    "optim_args": lost("an optimizer has its default settings here"),
     "neftune_noise_alpha": to("neftune_noise_alpha", number),
     "label_smoothing_factor": refused(OTHER_LOSS),
     "seed": to("seed", whole),
     "bf16": precision,
     "fp16": precision,
-    "fp8": lost("steps are computed in bf16, fp16 or fp32"),
     "gradient_checkpointing": checkpointing,
     "gradient_checkpointing_kwargs": checkpointing_kwargs,
-    "activation_offloading": lost("activations are recomputed here and not moved to the CPU"),
     "torch_compile": to("torch_compile", flag),
     "torch_compile_backend": to("torch_compile_backend", text),
     "torch_compile_mode": to("torch_compile_mode", text),
@@ -218,8 +191,6 @@ SHARED: dict[str, Rule] = {
     "dataloader_num_workers": to("dataloader_num_workers", whole),
     "dataloader_pin_memory": to("dataloader_pin_memory", flag),
     "dataloader_prefetch_factor": to("dataloader_prefetch_factor", whole),
-    "dataloader_drop_last": lost("the last batch of an epoch is trained"),
-    "auto_find_batch_size": lost("a batch that does not fit is halved at the same effective batch (on_oom)"),
     "logging_steps": to("logging_steps", whole),
     "save_strategy": to(
         "save_strategy",
@@ -227,47 +198,18 @@ SHARED: dict[str, Rule] = {
     ),
     "save_steps": to("save_steps", whole),
     "save_total_limit": to("save_total_limit", whole),
-    "save_only_model": lost(EXACT_RESUME),
-    "resume_from_checkpoint": lost("`train --resume auto` goes on"),
-    "output_dir": lost(OUTPUT),
     "attn_implementation": attention,
-    "trust_remote_code": lost(NO_CODE),
-    "deepspeed": lost(NOT_SPLIT),
     "fsdp": fsdp,
-    "fsdp_config": lost(SHARES),
-    "ddp_timeout": lost(DEVICES),
-    "ddp_find_unused_parameters": lost(DEVICES),
-    "accelerator_config": lost(DEVICES),
-    "hub_model_id": lost(NO_UPLOAD),
-    "hub_strategy": lost(NO_UPLOAD),
-    "use_liger_kernel": lost(KERNELS),
-    "remove_unused_columns": lost("columns that nothing reads are left out"),
-    "torch_empty_cache_steps": lost("the allocator reuses freed memory by itself"),
-    "include_tokens_per_second": lost("tokens a second are always told"),
 }
 """What axolotl's configurations have under the same names, too."""
 KEYS: dict[str, Rule] = {
     **SHARED,
     "num_train_epochs": to("epochs", number),
     "per_device_train_batch_size": to("batch_size", whole),
-    "per_device_eval_batch_size": lost("evaluation has the batches of training"),
-    "eval_accumulation_steps": lost("evaluation has the batches of training"),
     "lr_scheduler_type": SCHEDULER,
     "optim": OPTIMIZER,
     "tf32": to("use_tf32", flag),
     "report_to": reports,
-    "run_name": lost(WANDB),
-    "data_seed": lost("seed decides the order of the rows, too"),
     "do_train": only(True, otherwise="nothing would be trained"),
     "do_eval": together,
-    "do_predict": lost("`expert-cli evaluate` answers and judges cases"),
-    "push_to_hub": lost(NO_UPLOAD),
-    "hub_private_repo": lost(NO_UPLOAD),
-    "hub_model_revision": lost(NO_UPLOAD),
-    "overwrite_output_dir": lost("`train --overwrite` moves an old run aside"),
-    "logging_strategy": same("steps", otherwise="log lines come by steps"),
-    "logging_first_step": lost("metrics.jsonl has the first step"),
-    "log_level": lost("log.txt has what is told"),
-    "average_tokens_across_devices": same(True, otherwise="the loss is a mean over all trained tokens of a step"),
-    "include_num_input_tokens_seen": lost("tokens are always counted"),
 }

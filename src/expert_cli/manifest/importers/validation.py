@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from expert_cli.manifest.importers.draft import Draft
-from expert_cli.manifest.importers.rules import Rule, chosen, flag, same, to, together, whole
+from expert_cli.manifest.importers.rules import Rule, chosen, flag, to, together, whole
 
 NOTHING_EVALUATED = "no validation rows are named, or nothing says when they are evaluated"
 ONCE_AN_EPOCH = "evaluations and checkpoints come by steps or once an epoch; here once an epoch"
@@ -19,7 +19,7 @@ EVALUATION: dict[str, Rule] = {
         "metric_for_best_model",
         chosen({"loss": "loss", "eval_loss": "eval_loss"}, "the best model is chosen by eval_loss"),
     ),
-    "greater_is_better": same(False, otherwise="a smaller loss is better"),
+    "greater_is_better": to("greater_is_better", flag),
 }
 """The keys that `evaluation` reads, together."""
 

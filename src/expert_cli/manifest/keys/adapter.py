@@ -11,6 +11,9 @@ from pydantic import Field
 from expert_cli.manifest.key import key
 from expert_cli.manifest.types import AdapterType, Modules, PositiveNumber, Share, Strict, Text
 
+REWARDS = 'rewards train with TRL\'s GRPOTrainer: docs/RECIPES.md, "Rewards in TRL"'
+"""What is said of reinforcement learning, where a manifest asks for it."""
+
 
 def _trained_rows(tokens: str | list[str]) -> str:
     words = {
@@ -23,17 +26,16 @@ def _trained_rows(tokens: str | list[str]) -> str:
 class AdapterKeys(Strict):
     """What may be written of the adapter."""
 
-    method: Literal["sft", "rft", "grpo"] | None = key(
+    method: Literal["sft", "rft"] | None = key(
         "sft",
         {
             "sft": "supervised fine-tuning",
             "rft": "supervised fine-tuning, then rounds of training.rft",
-            "grpo": "reinforcement learning from judged answers",
         },
         why="rows of questions and answers are all that it needs",
     )
     """Supervised fine-tuning (`sft`); `rft` (rejection-sampling fine-tuning) adds rounds of drawing answers, running them and
-    training on the right ones (`training.rft`); `grpo`: reinforcement learning from judged answers (`training.grpo`)."""
+    training on the right ones (`training.rft`)."""
     adapter_type: AdapterType | None = key(
         "lora",
         "a {} adapter is trained",

@@ -1,4 +1,4 @@
-"""An audit as a whole, through the API: leaks, schemas, lengths, rows of every form, and what `fix` writes."""
+"""An audit as a whole, through the API: leaks, lengths, rows of every form."""
 
 from __future__ import annotations
 
@@ -50,12 +50,8 @@ def test_what_rows_give_away_of_cases(tmp_path: Path) -> None:
     ]
     sqlite3.connect(tmp_path / "s.sqlite").executescript(f"{SCHEMA}; INSERT INTO shops VALUES (1, 'a', 'b')").close()  # noqa: S608
     found, counts = audited(tmp_path, rows, cases)
-    told = {
-        name: found.findings.found[name].members for name in ("leak", "near_leak", "leaked_answer", "shared_schema")
-    }
-    at = [f"{tmp_path / 'cases.jsonl'}:{line}" for line in range(1, 5)]
-    assert told == {"leak": {0}, "near_leak": {at[1]}, "leaked_answer": {at[2]}, "shared_schema": {*at}}
-    assert found.findings.found["shared_schema"].groups == {"s.sqlite": 4}
+    told = {name: found.findings.found[name].members for name in ("leak", "leaked_answer")}
+    assert told == {"leak": {0}, "leaked_answer": {f"{tmp_path / 'cases.jsonl'}:3"}}
     assert counts["case_empty"] == 2
 
 
@@ -103,7 +99,6 @@ def test_lengths_are_words_where_there_is_no_tokenizer(tmp_path: Path) -> None:
         "truncated": {1},
     }
     assert "words were counted, not tokens" in found.findings.not_checked["too_long"]
-    assert found.findings.dead() == {0: "too_long"}
 
 
 def test_lengths_are_tokens_where_there_is_one(tmp_path: Path) -> None:
@@ -119,40 +114,22 @@ def test_lengths_are_tokens_where_there_is_one(tmp_path: Path) -> None:
     assert "the answer has 64 tokens" in found.findings.found["too_long"].examples[0]["detail"]
 
 
-def test_fix_keeps_every_column_of_the_rows_that_are_left(tmp_path: Path) -> None:
-    rows = [{"instruction": f"As JSON: {n}, é.", "output": str(n), "note": {"n": [n, None]}} for n in range(6)]
-    bad = [
-        {"instruction": "?", "output": ""},
-        {"instruction": "As JSON: -.", "output": "-", "note": 1},
-        {"output": "1"},
-    ]
-    case = [{**CASE, "prompt": "As JSON: 77.", "expected": 77}]
-    found, _ = audited(tmp_path, [*rows[:3], *bad, *rows[3:]], case, fix=True, output=tmp_path / "clean.jsonl")
-    left = [json.loads(line) for line in (tmp_path / "clean.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert left == rows
-    assert found.fixed.removed == {"unreadable": 2, "does_not_run": 1}
-    assert (found.errors, found.fixed.rows) == (0, 6)
-    again, counts = audited(tmp_path, left, case, fix=True, output=tmp_path / "clean.jsonl")
-    assert (again.fixed.rows, again.fixed.removed) == (6, {})
-    assert (found.fixed.again, again.fixed.again) == (False, True)
-    assert "does_not_run" not in counts
-    with pytest.raises(InputError, match="holds the rows themselves"):
-        audited(tmp_path, left, case, fix=True, output=tmp_path / "rows.jsonl")
-    whole = json.loads((tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()[0])
-    assert whole == rows[0]
-
-
-def test_rows_that_training_does_not_take_are_not_audited_and_not_written(tmp_path: Path) -> None:
+def test_rows_that_training_does_not_take_are_not_audited(tmp_path: Path) -> None:
     rows = [{"instruction": f"As JSON: {n}.", "output": "1" if n % 2 else "{"} for n in range(8)]
     manifest = manifests.small()
     manifest["training"]["dataset"]["filters"] = {"deduplicate": "answer"}
     dataset = write(tmp_path / "rows.jsonl", rows)
-    found = api.audit(
-        manifests.write(tmp_path, manifest), dataset=str(dataset), verifier="json", fix=True, offline=True
-    )
+    found = api.audit(manifests.write(tmp_path, manifest), dataset=str(dataset), verifier="json", offline=True)
     assert [row.answer for row in found.rows] == ["{", "1"]
     assert found.findings.found["does_not_run"].members == {0}
-    assert [json.loads(line) for line in (tmp_path / "rows.audited.jsonl").read_text().splitlines()] == [rows[1]]
+
+
+def test_queries_of_postgresql_are_not_run(tmp_path: Path) -> None:
+    manifest = manifests.small()
+    manifest["training"]["decoding"] = {"grammar_type": "sql-postgres"}
+    dataset = write(tmp_path / "rows.jsonl", [{"instruction": "All?", "input": SCHEMA, "output": "SELECT id::text"}])
+    found = api.audit(manifests.write(tmp_path, manifest), dataset=str(dataset), verifier="sql", offline=True)
+    assert (found.errors, found.findings.ran, [*found.findings.not_run.values()]) == (0, 0, [1])
 
 
 def test_a_row_is_counted_once_by_a_check_and_examples_are_of_different_groups() -> None:
@@ -165,7 +142,6 @@ def test_a_row_is_counted_once_by_a_check_and_examples_are_of_different_groups()
     findings.add("leak", 7, "a parquet file:row 3", "of a case", "x" * 1000)
     assert findings.found["leak"].examples[0]["file"] == "a parquet file"
     assert len(findings.found["leak"].examples[0]["text"]) == 200
-    assert findings.dead() == {7: "leak"}
 
 
 def test_a_part_of_the_rows_is_evenly_spread(tmp_path: Path) -> None:
@@ -178,8 +154,6 @@ def test_a_part_of_the_rows_is_evenly_spread(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"output": "x.jsonl"}, "--output goes with --fix"),
-        ({"fix": True, "limit": 3}, "--limit 3: does not go with --fix"),
         ({"limit": 0}, "--limit 0: must be 1 or more"),
         ({"databases": "gone"}, "gone: no such folder"),
         ({"verifier": "cobol"}, "--verifier cobol: there is none"),

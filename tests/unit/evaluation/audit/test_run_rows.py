@@ -101,7 +101,6 @@ def test_sql_runs_on_the_database_that_its_row_names(tmp_path: Path) -> None:
     findings, results = run("sql", answers, Running(tmp_path), input=TABLE, database="city")
     assert {name: found.members for name, found in findings.found.items() if found.members} == {
         "does_not_run": {4},
-        "null_result": {1},
         "empty_result": {2},
     }
     assert (findings.ran, findings.parsed) == (5, 0)
@@ -129,7 +128,7 @@ def test_cypher_is_asked_of_an_empty_graph_or_of_its_own(tmp_path: Path) -> None
     assert (broken(findings), findings.parsed, findings.ran, results) == ({1, 3}, 1, 0, {})
     assert sorted(findings.not_run.items()) == [
         ("graphqlite cannot run it, which says nothing of the query", 2),
-        ("graphqlite, asked in place of Neo4j, has no LET: NEO4J_URI names a server that has", 1),
+        ("graphqlite, asked in place of Neo4j, has no LET", 1),
     ]
     findings, results = run("cypher", answers[:1], Running(tmp_path), database="towns")
     assert (findings.ran, findings.parsed, list(results)) == (1, 0, [0])
@@ -199,7 +198,6 @@ def test_cases_are_held_against_their_own_judges(tmp_path: Path) -> None:
         {"verifier": "number", "expected": 1.5},
         {"verifier": "command", "command": "s.sqlite", "expected": "not run"},
         {"verifier": "regex", "pattern": "a+"},
-        {"verifier": "json", "schema": None, "expected": [{"f": {"a": [1, 2]}}], "rule": "accepted"},
     ]
     cases = [
         EvalCase(read_case(f"c:{n}", row), f"c:{n}", str(n), "", tmp_path / "s.sqlite", "?", "")
@@ -212,4 +210,4 @@ def test_cases_are_held_against_their_own_judges(tmp_path: Path) -> None:
         "case_empty": {"c:3"},
         "weak_case": {"c:5"},
     }
-    assert findings.not_checked["case_fails"].startswith("3 without an answer")
+    assert findings.not_checked["case_fails"].startswith("2 without an answer")

@@ -1,5 +1,8 @@
 """Judges the answers of a file of this folder: rows of id, note, answer and the kinds that are right for it; some have `case`,
-keys of the case in place of the usual ones, and `times`, how often the answer stands behind itself.
+keys of the case in place of the usual ones, and `times`, how often the answer stands behind itself, or `parts` of it with how
+often each does.
+
+Of each file ten are judged by default, spread over all of it, and the others where `-m slow` asks.
 """
 
 from __future__ import annotations
@@ -12,8 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from expert_cli.evaluation.cases import read_case
 
+FEW = 10
+few_and_rest = pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["few", "rest"])
 TIMEOUT_S = 4.0
 FOLDER, PORT = "@FOLDER@", "@PORT@"
 """What stands in an answer for the folder and the port that must stay as they are."""
@@ -25,10 +32,24 @@ def rows(verifier: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def some(verifier: str, *, few: bool) -> list[dict[str, Any]]:
+    """Return ten of the rows, spread over all of them, or the others."""
+    known = rows(verifier)
+    chosen = {number * len(known) // FEW for number in range(FEW)}
+    return [row for number, row in enumerate(known) if (number in chosen) is few]
+
+
+def answer_of(row: dict[str, Any]) -> str:
+    """Return the whole answer of a row."""
+    parts = row.get("parts") or [[row["answer"], row.get("times", 1)]]
+    return "".join(text * times for text, times in parts)
+
+
 def misjudged(
     verifier: str,
     case: dict[str, Any],
     *,
+    few: bool,
     file: Path | None = None,
     threads: int = 4,
     timeout_s: float = TIMEOUT_S,
@@ -37,7 +58,7 @@ def misjudged(
     """Judge the answers to `case`, several at once, and say of each that got another verdict than is right for it."""
 
     def told(row: dict[str, Any]) -> str:
-        answer = row["answer"] * row.get("times", 1)
+        answer = answer_of(row)
         for name, value in places.items():
             answer = answer.replace(f"@{name.upper()}@", str(value))
         grade = read_case(row["id"], {"verifier": verifier, **case, **row.get("case", {})}).grade(
@@ -46,7 +67,7 @@ def misjudged(
         return "" if grade.kind in row["kinds"] else f"{row['id']}: {grade.kind}, not {row['kinds']}: {grade.detail}"
 
     with ThreadPoolExecutor(threads) as pool:
-        return [*filter(None, pool.map(told, rows(verifier)))]
+        return [*filter(None, pool.map(told, some(verifier, few=few)))]
 
 
 @contextmanager

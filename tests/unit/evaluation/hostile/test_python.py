@@ -15,6 +15,7 @@ CASE = {"tests": "assert f(2) == 4\nassert f(3) == 6"}
 pytestmark = pytest.mark.skipif(not {"files", "syscalls"} <= {*standing_walls()}, reason="this system lacks walls")
 
 
-def test_no_answer_escapes_and_no_verdict_is_forged(tmp_path: Path) -> None:
+@runner.few_and_rest
+def test_no_answer_escapes_and_no_verdict_is_forged(tmp_path: Path, few: bool) -> None:
     with none_left(), runner.untouched(tmp_path) as places:
-        assert runner.misjudged("python", CASE, threads=4, **places) == []
+        assert runner.misjudged("python", CASE, few=few, threads=4, **places) == []

@@ -1,4 +1,4 @@
-"""Answers that try to escape, to harm or to be judged right without being so: `sql.jsonl`, `postgresql.jsonl`, `cypher.jsonl`.
+"""Answers that try to escape, to harm or to be judged right without being so: `sql.jsonl`, `cypher.jsonl`.
 
 "kinds": the verdicts that are acceptable, never "correct". What an answer writes is called made-by-answer; what it connects to
 is PORT of this machine.
@@ -37,7 +37,6 @@ IN_PARIS = "SELECT name FROM customers WHERE city = 'Paris'"
 YOUNG = "MATCH (p:Person) WHERE p.born > 1900 RETURN p.name"
 HONEST = {
     "sql": "SELECT c.name FROM customers AS c WHERE c.city LIKE 'Par%'",
-    "postgresql": "SELECT c.name FROM customers AS c WHERE c.city ~ '^Par'",
     "cypher": "MATCH (p:Person) WHERE p.born >= 1950 RETURN p.name",
 }
 
@@ -52,8 +51,7 @@ def judge(name: str, folder: Path) -> tuple[Callable[[str, float], Grade], Path]
     connection = sqlite3.connect(database)
     connection.executescript(SHOP)
     connection.close()
-    dialect = "sqlite" if name == "sql" else name
-    return lambda answer, limit: graders.sql(answer, database, IN_PARIS, timeout_s=limit, dialect=dialect), database
+    return lambda answer, limit: graders.sql(answer, database, IN_PARIS, timeout_s=limit), database
 
 
 @pytest.fixture
@@ -65,30 +63,30 @@ def listener() -> Iterator[socket.socket]:
         yield server
 
 
+@runner.few_and_rest
 @pytest.mark.parametrize("name", HONEST)
 def test_hostile_answers_are_contained(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listener: socket.socket
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listener: socket.socket, few: bool
 ) -> None:
-    monkeypatch.delenv("NEO4J_URI", raising=False)
     source, elsewhere = tmp_path / "source", tmp_path / "elsewhere"
     source.mkdir()
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     grade, file = judge(name, source)
     before = file.read_bytes()
-    rows, port = runner.rows(name), str(listener.getsockname()[1])
+    port = str(listener.getsockname()[1])
     found = []
-    for row in rows:
+    for row in runner.some(name, few=few):
         started = time.monotonic()
-        verdict = grade(row["answer"].replace(runner.PORT, port), SHORT_S if "timeout" in row["kinds"] else LONG_S)
+        verdict = grade(
+            runner.answer_of(row).replace(runner.PORT, port), SHORT_S if "timeout" in row["kinds"] else LONG_S
+        )
         took = time.monotonic() - started
         if verdict.kind not in row["kinds"] or took > 2 * LONG_S or not verdict.detail.isprintable():
             found.append((row["id"], verdict, round(took, 1)))
         elif not grade(HONEST[name], LONG_S).passed:
             found.append((row["id"], "the next answer is judged wrong", 0))
     assert found == [], "\n".join(map(str, found))
-    assert len(rows) >= 40
-    assert all("correct" not in row["kinds"] for row in rows)
     assert file.read_bytes() == before
     assert list(source.iterdir()) == [file]
     assert list(elsewhere.iterdir()) == []
@@ -96,3 +94,10 @@ def test_hostile_answers_are_contained(
     assert [path for folder in watched if folder.is_dir() for path in folder.glob("made-by-answer*")] == []
     with pytest.raises(BlockingIOError):
         listener.accept()
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_none_is_right_and_there_are_enough_of_them(name: str) -> None:
+    rows = runner.rows(name)
+    assert len({row["id"] for row in rows}) == len(rows) >= 100
+    assert all("correct" not in row["kinds"] for row in rows)

@@ -13,6 +13,7 @@ CASE = {"tests": 'import { deepStrictEqual } from "node:assert";\ndeepStrictEqua
 
 
 @pytest.mark.usefixtures("typescript_package")
-def test_no_answer_escapes_and_no_verdict_is_forged(tmp_path: Path) -> None:
+@runner.few_and_rest
+def test_no_answer_escapes_and_no_verdict_is_forged(tmp_path: Path, few: bool) -> None:
     with none_left(*TYPESCRIPT_SERVERS), runner.untouched(tmp_path) as places:
-        assert runner.misjudged("typescript", CASE, timeout_s=2, **places) == []
+        assert runner.misjudged("typescript", CASE, few=few, timeout_s=2, **places) == []

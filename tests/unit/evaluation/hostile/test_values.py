@@ -28,19 +28,21 @@ print(json.dumps({"correct": told["answer"] == "Paris", "detail": told["answer"]
 """
 
 
+@runner.few_and_rest
 @pytest.mark.parametrize("verifier", CASES)
-def test_no_verdict_is_forged(verifier: str) -> None:
-    assert runner.misjudged(verifier, CASES[verifier], threads=1, timeout_s=1.0) == []
+def test_no_verdict_is_forged(verifier: str, few: bool) -> None:
+    assert runner.misjudged(verifier, CASES[verifier], few=few, threads=1, timeout_s=1.0) == []
 
 
-def test_a_program_of_the_users_gets_answers_as_they_are(tmp_path: Path) -> None:
+@runner.few_and_rest
+def test_a_program_of_the_users_gets_answers_as_they_are(tmp_path: Path, few: bool) -> None:
     judge = tmp_path / "judge's own.py"
     judge.write_text(JUDGE, encoding="utf-8")
     outside = tmp_path / "outside"
     outside.mkdir()
     case = {"command": judge.name, "arguments": ["--strict", "a b"], "expected": "Paris"}
     with runner.untouched(outside) as places:
-        assert runner.misjudged("command", case, file=judge, timeout_s=20, **places) == []
+        assert runner.misjudged("command", case, few=few, file=judge, timeout_s=20, **places) == []
 
 
 @pytest.mark.parametrize("verifier", ["python", "command", *CASES])

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
-from expert_cli.evaluation.verifiers.worlds.graph_names import GRAPH_NAMES
 from tests import graders
 
 SCRIPT = """
@@ -28,13 +23,6 @@ MATCH (p:Person {name: 'Cid'}) SET p.born = 2000;
 NAMES = "MATCH (p:Person) RETURN p.name"
 BY_NAME = f"{NAMES} ORDER BY p.name DESC"
 SEEN = "MATCH (p:Person)-[:SAW]->(f:Film) RETURN p.name, collect(f.title)"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def graphqlite_and_no_server() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("NEO4J_URI", raising=False)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -92,95 +80,6 @@ def test_results_are_compared(world: Path, answer: str, expected: str, kind: str
     assert (verdict.kind, verdict.passed) == (kind, kind == "correct"), verdict.detail
 
 
-HARMFUL = {
-    "create": ("CREATE (n:Person {name: 'x'}) RETURN n.name", "refused"),
-    "create after a match": ("MATCH (p:Person) CREATE (p)-[:KNOWS]->(:Person) RETURN p.name", "refused"),
-    "merge": ("MERGE (n:Person {name: 'x'}) RETURN n.name", "refused"),
-    "set": ("MATCH (p:Person) SET p.name = 'x' RETURN p.name", "refused"),
-    "set a label": ("MATCH (p:Person) SET p:Other RETURN p.name", "refused"),
-    "remove": ("MATCH (p:Person) REMOVE p.name RETURN p", "refused"),
-    "delete": ("MATCH (p:Film) DELETE p", "refused"),
-    "detach delete": ("MATCH (p:Person) DETACH DELETE p RETURN 1", "refused"),
-    "delete in a subquery": ("MATCH (p:Person) CALL { WITH p DETACH DELETE p } RETURN 1", "refused"),
-    "foreach": ("FOREACH (i IN range(1, 3) | CREATE (:Person))", "refused"),
-    "create index": ("CREATE INDEX FOR (p:Person) ON (p.name)", "refused"),
-    "drop index": ("DROP INDEX some", "refused"),
-    "two statements, the second writes": (f"{NAMES}; MATCH (n) DETACH DELETE n", "refused"),
-    "two queries": (f"{NAMES}; {NAMES}", "invalid"),
-    "load csv": ("LOAD CSV FROM 'file:///etc/passwd' AS row RETURN row", "refused"),
-    "load csv, spread": ("LOAD /* x */\n// y\ncsv WITH HEADERS FROM '/etc/passwd' AS row RETURN row", "refused"),
-    "load csv, network": ("LOAD CSV FROM 'http://127.0.0.1:9/x' AS row RETURN row", "refused"),
-    "apoc": ("CALL apoc.load.json('file:///etc/passwd') YIELD value RETURN value", "refused"),
-    "apoc, quoted": ("CALL `apoc`.load.json('file:///etc/passwd') YIELD value RETURN value", "invalid"),
-    "unknown procedure": ("CALL dbms.killTransactions(['x'])", "invalid"),
-    "load_extension": ("RETURN load_extension('libc.so.6')", "invalid"),
-    "readfile": ("RETURN readfile('/etc/passwd')", "invalid"),
-    "SQL in a label": ("MATCH (n:`x'; DROP TABLE nodes; --`) RETURN n", "unknown_name"),
-    "SQL in a property": ("MATCH (n:Person) RETURN n.`x'); DELETE FROM nodes; --`", "unknown_name"),
-    "SQL in a text": ("MATCH (n) WHERE n.name = 'x'' OR 1=1 --' RETURN n.name", "invalid"),
-    "SQL in an alias": ('MATCH (n:Person) RETURN n.born AS `x"; DROP TABLE nodes; --`', "wrong|invalid"),
-    "SQL": ("SELECT name FROM sqlite_master", "invalid"),
-    "PRAGMA": ("PRAGMA query_only = OFF", "invalid"),
-    "ATTACH": ("ATTACH 'made.sqlite' AS x", "invalid"),
-    "cross product": ("MATCH " + ", ".join(f"(n{i})" for i in range(30)) + " RETURN count(*)", "timeout"),
-    "long range": ("UNWIND range(1, 1000000000) AS x RETURN x", "timeout|too_large"),
-    "size of a long range": ("RETURN size(range(1, 1000000000))", "timeout|too_large"),
-    "ranges of ranges": (
-        "UNWIND range(1, 99999) AS a UNWIND range(1, 99999) AS b RETURN count(*)",
-        "timeout|too_large",
-    ),
-    "doubling text": ("RETURN reduce(s = 'xx', i IN range(1, 60) | s + s)", "timeout|too_large"),
-    "huge result": (
-        "UNWIND range(1, 1000) AS a UNWIND range(1, 1000) AS b RETURN a, b, 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' AS t",
-        "timeout|too_large",
-    ),
-    "long path": ("MATCH " + "-->".join(["()"] * 200) + " RETURN 1", "invalid"),
-    "endless path": ("MATCH p = (a)-[*]-(b)-[*]-(c)-[*]-(d)-[*]-(e)-[*]-(f) RETURN count(p)", "timeout|wrong"),
-    "slow pattern": ("RETURN '" + "a" * 40 + "b' =~ '(a+)+c'", "wrong|timeout"),
-    "deep brackets": ("RETURN " + "(" * 4000 + "1" + ")" * 4000, "wrong|invalid"),
-    "deep lists": ("RETURN " + "[" * 4000 + "]" * 4000, "wrong|invalid"),
-    "lists as deep as can be read": ("RETURN " + "[" * 486 + "]" * 486, "too_large"),
-    "lists deeper than can be read": ("RETURN " + "[" * 1000 + "]" * 1000, "too_large"),
-    "lists a little deep": ("RETURN " + "[" * 101 + "]" * 101, "too_large"),
-    "deep negation": ("RETURN " + "NOT " * 2000 + "true", "wrong|invalid"),
-    "long sum": ("RETURN " + "+".join(["1"] * 4000), "wrong|invalid|timeout"),
-    "large number": ("RETURN 99999999999999999999999", "invalid"),
-    "large limit": (f"{NAMES} LIMIT 99999999999999999999", "invalid"),
-    "1 MB of text": ("RETURN '" + "x" * 1_000_000 + "'", "too_large"),
-    "1 MB of a name": ("x" * 1_000_000, "too_large"),
-    "1 MB in other letters": ("ж" * 500_000, "too_large"),
-    "8 kB of text": ("RETURN '" + "x" * 8_000 + "'", "wrong"),
-    "8 kB of quotes": ("'" * 8_001, "invalid"),
-    "8 kB of semicolons": (";" * 8_000, "empty"),
-    "control characters": ("MATCH (p) \x1b[2J\x07 RETURN p", "invalid"),
-    "NUL": (f"{NAMES}\0", "invalid"),
-    "lone surrogate": ("RETURN '\udfff'", "invalid"),
-    "a parameter": ("RETURN $x", "invalid|wrong"),
-    "explain": (f"EXPLAIN {NAMES}", "wrong"),
-    "nothing": ("", "empty"),
-    "a comment": ("// RETURN 1", "empty"),
-    "words": ("I am sorry, I cannot answer that.", "invalid"),
-}
-
-
-@pytest.mark.parametrize(("answer", "kind"), HARMFUL.values(), ids=HARMFUL.keys())
-def test_harm_is_refused(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kind: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    started = time.monotonic()
-    verdict = graders.cypher(answer, world, BY_NAME, timeout_s=0.5 if "timeout" in kind else 5)
-    assert verdict.kind in kind.split("|"), verdict
-    assert time.monotonic() - started < 10
-    assert verdict.detail.isprintable()
-    assert list(tmp_path.iterdir()) == []
-    whole = "MATCH (n) RETURN count(n), sum(n.born); MATCH (n) RETURN 5, 5765"
-    assert graders.cypher("RETURN 5, 5765", world, whole).passed
-    assert graders.cypher("MATCH (n) RETURN count(n), sum(n.born)", world, "RETURN 5, 5765").passed
-
-
-def test_there_are_forty_harmful_answers() -> None:
-    assert len(HARMFUL) >= 40
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
 def test_the_engine_itself_cannot_open_files(world: Path) -> None:
     engine = EngineProcess("graphqlite", world)
@@ -210,92 +109,3 @@ def test_a_case_at_fault_is_named(tmp_path: Path, script: str, expected: str, ma
     path.write_text(script, encoding="utf-8")
     with pytest.raises(InputError, match=match):
         graders.cypher("RETURN 1", path, expected)
-
-
-class ServerError(Exception):
-    """neo4j.exceptions.Neo4jError: a code and a message."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
-        self.code = f"Neo.ClientError.{code}"
-        self.message = code
-
-
-class GoneError(Exception):
-    """neo4j.exceptions.DriverError."""
-
-
-class Double:
-    """The parts of the neo4j driver that are used; `says` maps a query to its rows or its error."""
-
-    READ_ACCESS = "READ"
-
-    def __init__(self, says: dict[str, Any]) -> None:
-        self.says = says
-        self.asked: list[tuple[str, Any]] = []
-        self.exceptions = SimpleNamespace(Neo4jError=ServerError, DriverError=GoneError)
-        self.GraphDatabase = SimpleNamespace(driver=lambda *_, **__: self)
-
-    def verify_connectivity(self) -> None:
-        """Succeed."""
-
-    @contextmanager
-    def session(self, **options: Any) -> Iterator[Double]:
-        self.asked.append(("session", options["default_access_mode"]))
-        yield self
-
-    @contextmanager
-    def begin_transaction(self, timeout: float) -> Iterator[Double]:
-        self.asked.append(("timeout", timeout))
-        yield self
-
-    def rollback(self) -> None:
-        self.asked.append(("rollback", None))
-
-    def run(self, query: str) -> list[dict[str, Any]]:
-        found = self.says[query]
-        if isinstance(found, Exception):
-            raise found
-        return [dict(enumerate(row)) for row in found]
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        pytest.param("RETURN 1", "correct", id="rows"),
-        pytest.param("late", "timeout", id="its time is up"),
-        pytest.param("CREATE (n)", "refused", id="a write"),
-        pytest.param("bad", "invalid", id="syntax"),
-        pytest.param("CALL dbms.listConfig()", "refused", id="procedure"),
-        pytest.param("CALL db.labels()", "wrong", id="procedure of the database"),
-        pytest.param("\\u004cOAD CSV FROM 'x' AS r RETURN r", "refused", id="escaped word"),
-        pytest.param("LOAD CSV FROM 'x' AS r RETURN r", "refused", id="load csv"),
-        pytest.param("RETURN 1; RETURN 1", "invalid", id="two statements"),
-    ],
-)
-def test_a_server_is_asked_to_read(world: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kind: str) -> None:
-    double = Double(
-        {
-            "RETURN 1": [(1,)],
-            "EXPLAIN RETURN 1": [],
-            "late": ServerError("Transaction.TransactionTimedOut"),
-            "CREATE (n)": ServerError("Statement.AccessMode"),
-            "bad": ServerError("Statement.SyntaxError"),
-            "CALL db.labels()": [("Person",)],
-            **{query: [] for query in GRAPH_NAMES},
-        }
-    )
-    monkeypatch.setitem(sys.modules, "neo4j", double)
-    monkeypatch.setattr("expert_cli.evaluation.verifiers.sandbox.neo4j_engine.has_package", lambda _: True)
-    monkeypatch.setenv("NEO4J_URI", f"bolt://double-{kind}-{len(answer)}")
-    assert graders.cypher(answer, world, "RETURN 1", timeout_s=3).kind == kind
-    assert ("session", "READ") in double.asked
-    assert ("rollback", None) in double.asked
-
-
-def test_a_server_that_has_gone_is_a_problem_of_the_machine(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "neo4j", Double({"RETURN 1": GoneError("no route")}))
-    monkeypatch.setattr("expert_cli.evaluation.verifiers.sandbox.neo4j_engine.has_package", lambda _: True)
-    monkeypatch.setenv("NEO4J_URI", "bolt://gone")
-    with pytest.raises(EnvironmentProblem, match="bolt://gone: no route"):
-        graders.cypher("RETURN 1", world, "RETURN 1")

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.json_schema import MAX_BYTES, MAX_DEPTH
+from expert_cli.evaluation.verifiers.json_schema import MAX_DEPTH
 from tests.graders import json_value as check
 
 BOX = {
@@ -64,45 +64,6 @@ SUBSET: dict[str, tuple[str, Any, str]] = {
     "true is not 1": ('{"a": true}', {"a": 1}, "wrong"),
     "list for object": ("[]", {}, "wrong"),
 }
-CALL = [
-    {"f": {"a": [1, 2], "unit": ["km", ""], "o": [{"x": [1], "y": [[1, 2], ""]}], "l": [[{"k": ["v"]}], ""], "n": []}}
-]
-TWO = [{"f": {"a": [1, 2]}}, {"f": {"a": [1]}}]
-ACCEPTED: dict[str, tuple[str, Any, str]] = {
-    "first alternative": ('{"name": "f", "arguments": {"a": 1, "o": {"x": 1}}}', CALL, "correct"),
-    "in a list": ('[{"name": "f", "arguments": {"a": 2, "o": {"x": 1}}}]', CALL, "correct"),
-    "as 1.0": ('{"name": "f", "arguments": {"a": 1.0, "o": {"x": 1}}}', CALL, "correct"),
-    "optional ones given": (
-        '{"name": "f", "arguments": {"unit": "km", "a": 1, "o": {"y": [1, 2], "x": 1}, "l": [{"k": "v"}]}}',
-        CALL,
-        "correct",
-    ),
-    "no alternative": ('{"name": "f", "arguments": {"a": 3, "o": {"x": 1}}}', CALL, "wrong"),
-    "missing argument": ('{"name": "f", "arguments": {"o": {"x": 1}}}', CALL, "wrong"),
-    "missing, deep": ('{"name": "f", "arguments": {"a": 1, "o": {}}}', CALL, "wrong"),
-    "alternatives taken for the value": ('{"name": "f", "arguments": {"a": 1, "o": {"x": [1]}}}', CALL, "wrong"),
-    "unknown argument": ('{"name": "f", "arguments": {"a": 1, "o": {"x": 1}, "z": 1}}', CALL, "wrong"),
-    "argument that must be left out": ('{"name": "f", "arguments": {"a": 1, "o": {"x": 1}, "n": 1}}', CALL, "wrong"),
-    "other case": ('{"name": "f", "arguments": {"a": 1, "o": {"x": 1}, "unit": "KM"}}', CALL, "wrong"),
-    "other function": ('{"name": "g", "arguments": {"a": 1, "o": {"x": 1}}}', CALL, "wrong"),
-    "the expected form itself": (json.dumps(CALL), CALL, "wrong"),
-    "not an object": ('"f"', CALL, "wrong"),
-    "arguments as text": ('{"name": "f", "arguments": "{}"}', CALL, "wrong"),
-    "name is a list": ('{"name": ["f"], "arguments": {}}', CALL, "wrong"),
-    "two in order": ('[{"name":"f","arguments":{"a":2}},{"name":"f","arguments":{"a":1}}]', TWO, "correct"),
-    "two, the wide choice is needed by the second": (
-        '[{"name":"f","arguments":{"a":1}},{"name":"f","arguments":{"a":2}}]',
-        TWO,
-        "correct",
-    ),
-    "two, one accepted call for both": (
-        '[{"name":"f","arguments":{"a":2}},{"name":"f","arguments":{"a":2}}]',
-        TWO,
-        "wrong",
-    ),
-    "one of two": ('{"name":"f","arguments":{"a":1}}', TWO, "wrong"),
-    "none": ("[]", TWO, "wrong"),
-}
 
 
 @pytest.mark.parametrize(("answer", "expected", "kind"), EXACT.values(), ids=EXACT)
@@ -115,78 +76,12 @@ def test_subset(answer: str, expected: Any, kind: str) -> None:
     assert check(answer, expected, schema=None, rule="subset").kind == kind
 
 
-@pytest.mark.parametrize(("answer", "expected", "kind"), ACCEPTED.values(), ids=ACCEPTED)
-def test_accepted(answer: str, expected: Any, kind: str) -> None:
-    assert check(answer, expected, schema=None, rule="accepted").kind == kind
-
-
-# What a model may write to break the judge; every answer is held to BOX and to {"a": 1}.
-HOSTILE: dict[str, tuple[str, str]] = {
-    "nothing": ("", "empty"),
-    "blanks": (" \n\t\r", "empty"),
-    "a zero byte": ("\x00", "invalid"),
-    "control character in a string": ('{"s": "\x01"}', "invalid"),
-    "control characters before": ('\x1b[2J{"a": 1}', "invalid"),
-    "byte order mark": ('\ufeff{"a": 1}', "invalid"),
-    "no-break space": ('\u00a0{"a": 1}', "invalid"),
-    "NaN": ('{"a": NaN}', "invalid"),
-    "Infinity": ('{"a": Infinity}', "invalid"),
-    "-Infinity": ('{"a": -Infinity}', "invalid"),
-    "trailing comma": ('{"a": 1,}', "invalid"),
-    "comment": ('{"a": 1} // yes', "invalid"),
-    "single quotes": ("{'a': 1}", "invalid"),
-    "Python": ('{"a": True}', "invalid"),
-    "words around it": ('It is {"a": 1}', "invalid"),
-    "two values": ('{"a": 1}{"a": 1}', "invalid"),
-    "key twice": ('{"a": 2, "a": 1}', "invalid"),
-    "key twice, once escaped": ('{"a": 2, "\\u0061": 1}', "invalid"),
-    "leading zero": ('{"a": 01}', "invalid"),
-    "plus": ('{"a": +1}', "invalid"),
-    "hexadecimal": ('{"a": 0x1}', "invalid"),
-    "bare fraction": ('{"a": 1.}', "invalid"),
-    "underscore in a number": ('{"a": 1_0}', "invalid"),
-    "digits of another script": ('{"a": ١}', "invalid"),
-    "half a surrogate pair, escaped": ('{"s": "\\ud800"}', "invalid"),
-    "half a surrogate pair, raw": ('{"s": "\udfff"}', "invalid"),
-    "half a surrogate pair as a key": ('{"\\udc00": 1}', "invalid"),
-    "string not closed": ('{"a": "', "invalid"),
-    "lone backslash": ('"\\', "invalid"),
-    "escaped quotes, not closed": ('"' + '\\"' * 400_000, "invalid"),
-    "a million lists": ("[" * 900_000, "too_large"),
-    "lists, closed": ("[" * 400_000 + "]" * 400_000, "too_large"),
-    "a million objects": ('{"a":' * 150_000, "too_large"),
-    "deep behind a string of brackets": ('["' + "]" * 5_000 + '",' + "[" * 5_000, "too_large"),
-    "brackets in a string": ('{"s": "' + "[" * 500_000 + '"}', "invalid"),
-    "a long flat list": ("[" + "[]," * 200_000 + "[]]", "invalid"),
-    "more than a megabyte": ('"' + "x" * MAX_BYTES + '"', "too_large"),
-    "more than a megabyte of é": ('"' + "é" * (MAX_BYTES // 2) + '"', "too_large"),
-    "just under a megabyte": ('{"s": "' + "x" * (MAX_BYTES - 20) + '"}', "wrong"),
-    "an integer of 900,000 digits": ('{"a": ' + "9" * 900_000 + "}", "too_large"),
-    "an integer of 900 digits": ('{"a": ' + "9" * 900 + "}", "wrong"),
-    "a fraction of 900,000 digits": ("0." + "1" * 900_000, "too_large"),
-    "a double too large": ('{"a": 1e999}', "too_large"),
-    "a double too small": ('{"a": 1e-999}', "wrong"),
-    "an exponent of 900,000 digits": ("1e" + "9" * 900_000, "too_large"),
-    "a pattern's worst case": ('{"s": "' + "x" * 50_000 + '!"}', "invalid"),
-    "negative": ('{"a": -1}', "invalid"),
-    "unknown property": ('{"a": 1, "__proto__": {}}', "invalid"),
-    "a reference": ('{"$ref": "file:///etc/passwd"}', "invalid"),
-    "code": ('__import__("os").system("touch harmed")', "invalid"),
-    "many keys": ("{" + ",".join(f'"{i}":1' for i in range(70_000)) + "}", "invalid"),
-}
-
-
-@pytest.mark.parametrize(("answer", "kind"), HOSTILE.values(), ids=HOSTILE)
-def test_hostile_answers_get_a_verdict(answer: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_many_keys_are_read_in_little_time() -> None:
     start = time.process_time()
-    verdict = check(answer, {"a": 1}, schema=BOX, rule="exact")
-    assert verdict.kind == kind
-    assert verdict.detail
-    assert verdict.detail.isprintable()
-    assert len(verdict.detail) <= 200
+    assert (
+        check("{" + ",".join(f'"{i}":1' for i in range(70_000)) + "}", {}, schema=BOX, rule="exact").kind == "invalid"
+    )
     assert time.process_time() - start < 2
-    assert not list(tmp_path.iterdir())
 
 
 def test_depth_is_counted_as_brackets_are() -> None:
@@ -258,11 +153,6 @@ def test_references_inside_the_schema_work() -> None:
     [
         (1, {"type": "nonsense"}, "exact"),
         (1, {"pattern": "("}, "exact"),
-        ({}, None, "accepted"),
-        ([], None, "accepted"),
-        ([{"f": {"a": 1}}], None, "accepted"),
-        ([{"f": {}, "g": {}}], None, "accepted"),
-        ([{"f": []}], None, "accepted"),
         (1, None, "same"),
     ],
 )

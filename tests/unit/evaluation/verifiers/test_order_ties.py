@@ -36,7 +36,6 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Dialect, 
     script.write_text(GRAPH, encoding="utf-8")
     started = {
         "sqlite": EngineProcess("sqlite", database),
-        "postgresql": EngineProcess("duckdb", database),
         "cypher": EngineProcess("graphqlite", script),
     }
     yield {dialect: partial(engine.run, timeout_s=10) for dialect, engine in started.items()}  # type: ignore[misc]
@@ -45,30 +44,25 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Dialect, 
 
 
 @pytest.mark.parametrize(
-    ("dialects", "query", "groups", "skipped"),
+    ("letter", "query", "groups", "skipped"),
     [
-        pytest.param("sp", "SELECT n FROM t WHERE a > 0 ORDER BY a", "xy zq", 0, id="a key that is no column"),
-        pytest.param("sp", "SELECT n FROM t WHERE a > 0 ORDER BY a DESC LIMIT 3", "zq xy", 0, id="LIMIT"),
-        pytest.param("sp", "SELECT n FROM t ORDER BY a NULLS FIRST", "vw xy zq", 0, id="NULL ties with NULL"),
-        pytest.param("sp", "SELECT n FROM t ORDER BY a NULLS FIRST -- x\nLIMIT 2 OFFSET 1", "vw xy zq", 1, id="OFFSET"),
+        pytest.param("s", "SELECT n FROM t WHERE a > 0 ORDER BY a", "xy zq", 0, id="a key that is no column"),
+        pytest.param("s", "SELECT n FROM t WHERE a > 0 ORDER BY a DESC LIMIT 3", "zq xy", 0, id="LIMIT"),
+        pytest.param("s", "SELECT n FROM t ORDER BY a NULLS FIRST", "vw xy zq", 0, id="NULL ties with NULL"),
+        pytest.param("s", "SELECT n FROM t ORDER BY a NULLS FIRST -- x\nLIMIT 2 OFFSET 1", "vw xy zq", 1, id="OFFSET"),
         pytest.param("s", "SELECT n FROM t ORDER BY a LIMIT 3, 2", "vw xy zq", 3, id="LIMIT with a comma"),
-        pytest.param("p", "SELECT n FROM t ORDER BY a OFFSET 1 LIMIT 2", "xy zq vw", 1, id="OFFSET first"),
-        pytest.param("p", "SELECT n FROM t ORDER BY a FETCH FIRST 1 ROWS ONLY", "xy zq vw", 0, id="FETCH"),
-        pytest.param("sp", "SELECT DISTINCT n FROM t WHERE a = 1 ORDER BY n", "x y", 0, id="DISTINCT"),
-        pytest.param("sp", "SELECT n FROM t WHERE a = 1 UNION SELECT 'k' ORDER BY 1", "k x y", 0, id="UNION"),
-        pytest.param("sp", "SELECT max(n) FROM t WHERE a > 0 GROUP BY a ORDER BY count(*)", "yz", 0, id="an aggregate"),
-        pytest.param("sp", "SELECT n FROM t ORDER BY no_such_column", None, 0, id="fails"),
+        pytest.param("s", "SELECT DISTINCT n FROM t WHERE a = 1 ORDER BY n", "x y", 0, id="DISTINCT"),
+        pytest.param("s", "SELECT n FROM t WHERE a = 1 UNION SELECT 'k' ORDER BY 1", "k x y", 0, id="UNION"),
+        pytest.param("s", "SELECT max(n) FROM t WHERE a > 0 GROUP BY a ORDER BY count(*)", "yz", 0, id="an aggregate"),
+        pytest.param("s", "SELECT n FROM t ORDER BY no_such_column", None, 0, id="fails"),
         pytest.param(
-            "sp", "SELECT n FROM t WHERE n > 'v' ORDER BY n = 'x', (SELECT 1 LIMIT 1)", "wyz x", 0, id="subquery"
+            "s", "SELECT n FROM t WHERE n > 'v' ORDER BY n = 'x', (SELECT 1 LIMIT 1)", "wyz x", 0, id="subquery"
         ),
         pytest.param(
             "s", "SELECT n FROM t ORDER BY b < 0, n = 'x', a IS NULL LIMIT 3 OFFSET 1 + 1", None, 0, id="computed"
         ),
-        pytest.param(
-            "p", "SELECT nullif(n, 'x') FROM t WHERE a > 0 ORDER BY a", "-y qz", 0, id="NULL among those tied"
-        ),
         pytest.param("s", "SELECT g FROM noise GROUP BY g ORDER BY round(sum(v), 3)", "ab c", 0, id="floats"),
-        pytest.param("sp", "SELECT n FROM t WHERE n = 'none' ORDER BY a", None, 0, id="no rows"),
+        pytest.param("s", "SELECT n FROM t WHERE n = 'none' ORDER BY a", None, 0, id="no rows"),
         pytest.param("c", "MATCH (p:P) WHERE p.a > 0 RETURN p.n ORDER BY p.a", "xy zb", 0, id="Cypher"),
         pytest.param(
             "c", "MATCH (p:P) WHERE p.a > 0 RETURN p.n AS m ORDER BY p.a DESC SKIP 1 LIMIT 2", "zb xy", 1, id="SKIP"
@@ -79,22 +73,19 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Dialect, 
         ),
     ],
 )
-def test_ties(engines: dict[Dialect, Run], dialects: str, query: str, groups: str | None, skipped: int) -> None:
-    names: dict[str, Dialect] = {"s": "sqlite", "p": "postgresql", "c": "cypher"}
-    for dialect in [names[letter] for letter in dialects]:
-        try:
-            rows = engines[dialect](query)
-        except Stopped:
-            rows = [("x",)]  # an engine that does not take the query: nor does it take the longer one
-        ties = find_ties(query, dialect, rows, engines[dialect])
-        if groups is None:
-            assert ties is None
-        else:
-            assert ties is not None
-            assert [sorted(name or "-" for (name,) in group) for group in ties.groups] == [
-                sorted(g) for g in groups.split()
-            ]
-            assert ties.skipped == skipped
+def test_ties(engines: dict[Dialect, Run], letter: str, query: str, groups: str | None, skipped: int) -> None:
+    dialect: Dialect = "cypher" if letter == "c" else "sqlite"
+    try:
+        rows = engines[dialect](query)
+    except Stopped:
+        rows = [("x",)]  # an engine that does not take the query: nor does it take the longer one
+    ties = find_ties(query, dialect, rows, engines[dialect])
+    if groups is None:
+        assert ties is None
+    else:
+        assert ties is not None
+        assert [sorted(name or "-" for (name,) in group) for group in ties.groups] == [*map(sorted, groups.split())]
+        assert ties.skipped == skipped
 
 
 def test_what_two_runs_disagree_on_has_no_ties() -> None:

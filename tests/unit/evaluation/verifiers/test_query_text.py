@@ -18,10 +18,6 @@ from expert_cli.evaluation.verifiers.query_text import Dialect, orders_lists, or
         pytest.param("sqlite", "SELECT 1 -- a; b\n, 2", ["SELECT 1 -- a; b\n, 2"], id="line comment"),
         pytest.param("sqlite", "SELECT 1 /* ; */, 2", ["SELECT 1 /* ; */, 2"], id="block comment"),
         pytest.param("sqlite", "SELECT 'open; text", ["SELECT 'open; text"], id="open text"),
-        pytest.param(
-            "postgresql", "SELECT $$;$$, $a$;$$;$a$; SELECT 2", ["SELECT $$;$$, $a$;$$;$a$", "SELECT 2"], id="$"
-        ),
-        pytest.param("postgresql", r"SELECT E'\';', a[1]; SELECT 2", [r"SELECT E'\';', a[1]", "SELECT 2"], id="E''"),
         pytest.param("cypher", r"RETURN 'it\'s;' ; RETURN 2", [r"RETURN 'it\'s;'", "RETURN 2"], id="escapes"),
         pytest.param("cypher", "RETURN 'http://x;y' // a; b\n; RETURN [1;2]", None, id="slashes in a text"),
     ],

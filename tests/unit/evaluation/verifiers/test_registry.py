@@ -33,9 +33,8 @@ each = pytest.mark.parametrize("verifier", VERIFIERS)
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def files(tmp_path: Path) -> None:
     """What the examples name: a shop with three customers, people of whom one knows Ada, a program."""
-    monkeypatch.delenv("NEO4J_URI", raising=False)
     with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as connection:
         connection.executescript("CREATE TABLE customers (id INTEGER); INSERT INTO customers VALUES (1), (5), (7);")
     people = "CREATE (:Person {name: 'Bob'})-[:KNOWS]->(:Person {name: 'Ada'});"

@@ -17,67 +17,63 @@ from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.evaluation.verifiers.rules import MAX_LOOKS, Rule, judge_by
 
 NAN = float("nan")
-RULES: tuple[Rule, ...] = ("strict", "spider", "defog")
+RULES: tuple[Rule, ...] = ("strict", "spider")
 ORDERED = {"ordered": True, "orders_within": True}
 
 
-def passed(rule: Rule, rows: list[tuple[Any, ...]], expected: Result, *, order_asked: bool = False) -> bool:
-    return judge_by(rule, rows, [expected], order_asked=order_asked).passed
+def passed(rule: Rule, rows: list[tuple[Any, ...]], expected: Result) -> bool:
+    return judge_by(rule, rows, [expected]).passed
 
 
 @pytest.mark.parametrize(
     ("rows", "expected", "right_by"),
     [
-        pytest.param([(1, "a")], Result([(1, "a")]), "strict spider defog", id="the same"),
-        pytest.param([("a", 1), ("b", 2)], Result([(1, "a"), (2, "b")]), "spider defog", id="columns in another order"),
+        pytest.param([(1, "a")], Result([(1, "a")]), "strict spider", id="the same"),
+        pytest.param([("a", 1), ("b", 2)], Result([(1, "a"), (2, "b")]), "spider", id="columns in another order"),
         pytest.param(
             [(1, 2), (2, 1)], Result([(1, 1), (2, 2)]), "", id="columns that fit one by one, rows that do not"
         ),
-        pytest.param([(1, "a", 7), (2, "b", 7)], Result([(1, "a"), (2, "b")]), "defog", id="a column more"),
-        pytest.param([("x", "a", 1)], Result([(1, "a")]), "defog", id="a column more, in another order"),
+        pytest.param([(1, "a", 7), (2, "b", 7)], Result([(1, "a"), (2, "b")]), "", id="a column more"),
+        pytest.param([("x", "a", 1)], Result([(1, "a")]), "", id="a column more, in another order"),
         pytest.param([(1,)], Result([(1, "a")]), "", id="a column less"),
         pytest.param([(1, 1)], Result([(1,), (1,)]), "", id="a row as columns"),
-        pytest.param([(2,), (1,)], Result([(1,), (2,)]), "strict spider defog", id="rows in another order"),
-        pytest.param([(2,), (1,)], Result([(1,), (2,)], **ORDERED), "defog", id="rows in another order, ORDER BY"),
-        pytest.param([(2,), (1,)], Result([(1,), (2,)], orders_within=True), "strict defog", id="an inner ORDER BY"),
-        pytest.param(
-            [("b", 1), ("a", 1)], Result([("b", 1), ("a", 1)], **ORDERED), "strict spider defog", id="in order"
-        ),
+        pytest.param([(2,), (1,)], Result([(1,), (2,)]), "strict spider", id="rows in another order"),
+        pytest.param([(2,), (1,)], Result([(1,), (2,)], **ORDERED), "", id="rows in another order, ORDER BY"),
+        pytest.param([(2,), (1,)], Result([(1,), (2,)], orders_within=True), "strict", id="an inner ORDER BY"),
+        pytest.param([("b", 1), ("a", 1)], Result([("b", 1), ("a", 1)], **ORDERED), "strict spider", id="in order"),
         pytest.param(
             [("a", 1), ("b", 1)],
             Result([("b", 1), ("a", 1)], **ORDERED, ties=lambda: Ties([[("a", 1), ("b", 1)]])),
-            "strict defog",
+            "strict",
             id="tied rows in another order",
         ),
-        pytest.param(
-            [(1, "a"), (2, "b")], Result([("a", 1), ("b", 2)], **ORDERED), "spider defog", id="columns, ORDER BY"
-        ),
-        pytest.param([(1,), (1,)], Result([(1,)]), "defog", id="a row twice"),
-        pytest.param([(1,), (1,), (2,)], Result([(1,), (2,), (2,)]), "defog", id="another row twice"),
+        pytest.param([(1, "a"), (2, "b")], Result([("a", 1), ("b", 2)], **ORDERED), "spider", id="columns, ORDER BY"),
+        pytest.param([(1,), (1,)], Result([(1,)]), "", id="a row twice"),
+        pytest.param([(1,), (1,), (2,)], Result([(1,), (2,), (2,)]), "", id="another row twice"),
         pytest.param([(1, 7), (1, 7)], Result([(1,)]), "", id="a row twice and a column more"),
-        pytest.param([(None,)], Result([(None,)]), "strict spider defog", id="NULL"),
-        pytest.param([(None, 1)], Result([(1, None)]), "spider defog", id="NULL in another column"),
+        pytest.param([(None,)], Result([(None,)]), "strict spider", id="NULL"),
+        pytest.param([(None, 1)], Result([(1, None)]), "spider", id="NULL in another column"),
         pytest.param([(0,)], Result([(None,)]), "", id="NULL is not 0"),
         pytest.param([("",)], Result([(None,)]), "", id="NULL is no text"),
-        pytest.param([(1.0,)], Result([(1,)]), "strict spider defog", id="a whole float"),
-        pytest.param([(0.1 + 0.2,)], Result([(0.3,)]), "strict defog", id="noise in a float"),
-        pytest.param([(1.000005,)], Result([(1.0,)]), "defog", id="five millionths"),
+        pytest.param([(1.0,)], Result([(1,)]), "strict spider", id="a whole float"),
+        pytest.param([(0.1 + 0.2,)], Result([(0.3,)]), "strict", id="noise in a float"),
+        pytest.param([(1.000005,)], Result([(1.0,)]), "", id="five millionths"),
         pytest.param([(1.00002,)], Result([(1.0,)]), "", id="twenty millionths"),
-        pytest.param([(1e-9,)], Result([(0.0,)]), "defog", id="nearly 0"),
+        pytest.param([(1e-9,)], Result([(0.0,)]), "", id="nearly 0"),
         pytest.param([(1e-7,)], Result([(0,)]), "", id="not so nearly 0"),
-        pytest.param([(-0.0,)], Result([(0.0,)]), "strict spider defog", id="-0.0"),
+        pytest.param([(-0.0,)], Result([(0.0,)]), "strict spider", id="-0.0"),
         pytest.param([(10_000_000,)], Result([(10_000_001,)]), "", id="whole numbers"),
-        pytest.param([(2**53 + 1,)], Result([(2**53 + 1,)]), "strict spider defog", id="beyond floats"),
+        pytest.param([(2**53 + 1,)], Result([(2**53 + 1,)]), "strict spider", id="beyond floats"),
         pytest.param([(float(2**53),)], Result([(2**53 + 1,)]), "strict", id="a float near a number beyond floats"),
-        pytest.param([(float("inf"), 1.5)], Result([(float("inf"), 1.5)]), "strict spider defog", id="infinite"),
+        pytest.param([(float("inf"), 1.5)], Result([(float("inf"), 1.5)]), "strict spider", id="infinite"),
         pytest.param([(1e300,)], Result([(float("inf"),)]), "", id="large is not infinite"),
         pytest.param([(True,)], Result([(1,)]), "spider", id="true and 1"),
         pytest.param([("1",)], Result([(1,)]), "", id="a text and a number"),
         pytest.param([("ada",)], Result([("Ada",)]), "", id="case of a text"),
         pytest.param([("Ada ",)], Result([("Ada",)]), "", id="a blank behind a text"),
-        pytest.param([("2020-01-02",)], Result([("2020-01-02",)]), "strict spider defog", id="a date"),
+        pytest.param([("2020-01-02",)], Result([("2020-01-02",)]), "strict spider", id="a date"),
         pytest.param([("2020-01-02 00:00:00",)], Result([("2020-01-02",)]), "", id="a date and its midnight"),
-        pytest.param([], Result([]), "strict spider defog", id="nothing"),
+        pytest.param([], Result([]), "strict spider", id="nothing"),
         pytest.param([], Result([(1,)]), "", id="nothing, something expected"),
         pytest.param([(1,)], Result([]), "", id="something, nothing expected"),
         pytest.param([([2, 1],)], Result([([1, 2],)]), "", id="lists"),
@@ -88,30 +84,11 @@ def test_what_is_right_by_each_rule(rows: list[tuple[Any, ...]], expected: Resul
     assert " ".join(rule for rule in RULES if passed(rule, rows, expected)) == right_by
 
 
-def test_defog_goes_by_the_question_whether_rows_are_in_order() -> None:
-    expected = Result([(1, "a"), (2, "b"), (2, "c")], True, ties=lambda: Ties([[(1, "a")], [(2, "b"), (2, "c")]]))
-    orders = {"abc": True, "acb": True, "bac": False}
-    number = {"a": 1, "b": 2, "c": 2}
-    for order, right in orders.items():
-        rows = [(number[name], name) for name in order]
-        assert passed("defog", rows, expected, order_asked=True) is right
-        assert passed("defog", rows, expected)
-    assert passed("defog", [("x", "a", 1), ("y", "b", 2), ("z", "c", 2)], expected, order_asked=True)
-    assert not passed("defog", [("x", "b", 2), ("y", "a", 1), ("z", "c", 2)], expected, order_asked=True)
-
-
-def test_defog_takes_the_first_column_that_fits() -> None:
-    """So it finds no match where only the second fits row by row; the official one neither."""
-    expected = Result([("a", 1), ("b", 2)])
-    assert passed("defog", [("a", 1, 2), ("b", 2, 1)], expected)
-    assert not passed("defog", [("a", 2, 1), ("b", 1, 2)], expected)
-
-
 def test_why_an_answer_is_wrong_is_said() -> None:
-    assert judge_by("spider", [(0.1 + 0.2,)], [Result([(0.3,)])], order_asked=False) == Grade(
+    assert judge_by("spider", [(0.1 + 0.2,)], [Result([(0.3,)])]) == Grade(
         "wrong", 'not the expected rows by the rule "spider"'
     )
-    assert judge_by("defog", [], [Result([(1,)])], order_asked=False) == Grade("empty", "no rows, 1 row expected")
+    assert judge_by("spider", [], [Result([(1,)])]) == Grade("empty", "no rows, 1 row expected")
 
 
 def test_any_order_of_columns_is_found() -> None:
@@ -126,15 +103,14 @@ def test_any_order_of_columns_is_found() -> None:
         assert not passed("spider", changed, Result(rows))
 
 
-@pytest.mark.parametrize("rule", ["spider", "defog"])
-def test_wide_and_long_results_take_little_time(rule: Rule) -> None:
+def test_wide_and_long_results_take_little_time() -> None:
     """Twelve equal columns have 479,001,600 orders; so have twelve that hold the same values in other rows."""
     start = time.perf_counter()
     equal = [(number % 50,) * 12 for number in range(20_000)]
-    assert passed(rule, equal[::-1], Result(equal))
+    assert passed("spider", equal[::-1], Result(equal))
     columns = [random.Random(seed).sample(range(500), 500) for seed in range(12)]
     moved = [column[1:] + column[:1] if place == 5 else column for place, column in enumerate(columns)]
-    assert not passed(rule, list(zip(*moved, strict=True)), Result(list(zip(*columns, strict=True))))
+    assert not passed("spider", list(zip(*moved, strict=True)), Result(list(zip(*columns, strict=True))))
     assert time.perf_counter() - start < 10  # alone 0.4 s
 
 
@@ -153,13 +129,13 @@ def test_a_search_looks_no_further_than_it_must(monkeypatch: pytest.MonkeyPatch)
 
 
 ANSWERS = [
-    ("SELECT city, name FROM people", "SELECT name, city FROM people", "spider defog"),
-    ("SELECT city FROM people", "SELECT DISTINCT city FROM people", "spider defog"),
+    ("SELECT city, name FROM people", "SELECT name, city FROM people", "spider"),
+    ("SELECT city FROM people", "SELECT DISTINCT city FROM people", "spider"),
     ("SELECT count(DISTINCT city) FROM people", "SELECT count(city) FROM people", "spider"),
     ("SELECT DISTINCT city FROM people", "SELECT 'DISTINCT' FROM people", ""),
-    ("SELECT name FROM people ORDER BY name", "SELECT name FROM people ORDER BY name DESC", "defog"),
-    ("SELECT name FROM people ORDER BY age, name DESC", "SELECT name FROM people ORDER BY age, name", "defog"),
-    ("SELECT name FROM people ORDER BY age, name DESC", "SELECT name FROM people ORDER BY age", "strict defog"),
+    ("SELECT name FROM people ORDER BY name", "SELECT name FROM people ORDER BY name DESC", ""),
+    ("SELECT name FROM people ORDER BY age, name DESC", "SELECT name FROM people ORDER BY age, name", ""),
+    ("SELECT name FROM people ORDER BY age, name DESC", "SELECT name FROM people ORDER BY age", "strict"),
     ("SELECT name FROM people WHERE age = 2", "SELECT name FROM people ORDER BY age LIMIT 1", ""),
     ("SELECT 'Cid'", "SELECT name FROM people ORDER BY age DESC LIMIT 1", "strict"),
 ]
@@ -183,8 +159,6 @@ def test_a_case_names_its_rule(tmp_path: Path) -> None:
         default = VERIFIERS["sql"].model_validate(row)
         assert isinstance(default, QueryCase)
         assert default.rule == "strict"
-    asked = {"verifier": "sql", "database": "x", "expected": ANSWERS[4][1], "rule": "defog", "category": "order_by"}
-    assert not VERIFIERS["sql"].model_validate(asked).grade(ANSWERS[4][0], database, 5).passed
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -196,7 +170,7 @@ def test_ties_are_those_of_each_content(tmp_path: Path, rule: Rule) -> None:
         connection.executemany("INSERT INTO people VALUES (?, ?)", zip("abc", ages, strict=True))
         connection.commit()
         connection.close()
-    row = {"verifier": "sql", "expected": "SELECT name FROM people ORDER BY age", "rule": rule, "category": "order_by"}
+    row = {"verifier": "sql", "expected": "SELECT name FROM people ORDER BY age", "rule": rule}
     files = [str(tmp_path / "first.sqlite"), str(tmp_path / "second.sqlite")]
     for named in ({"database": files}, {"database": files[0], "perturb": 6}):
         case = VERIFIERS["sql"].model_validate(row | named)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,113 +78,6 @@ def test_results_are_compared(shop: Path, answer: str, expected: str, kind: str)
     verdict = graders.sql(answer, shop, expected)
     assert (verdict.kind, verdict.passed) == (kind, kind == "correct")
     assert (verdict.detail == "") is (kind == "correct")
-
-
-HARMFUL = {
-    "insert": ("INSERT INTO customers VALUES (9, 'x', 'x', 0, NULL)", "refused"),
-    "insert returning": ("INSERT INTO customers(name) VALUES ('x') RETURNING name", "refused"),
-    "update": ("UPDATE customers SET name = 'x'", "refused"),
-    "delete": ("DELETE FROM customers", "refused"),
-    "replace": ("REPLACE INTO customers(id) VALUES (1)", "refused"),
-    "drop": ("DROP TABLE customers", "refused"),
-    "drop after a query": (f"{NAMES}; DROP TABLE customers", "refused"),
-    "drop before a query": (f"DROP TABLE customers; {NAMES}", "refused"),
-    "drop hidden by a comment": (f"{NAMES} /* ' */; DROP TABLE customers --'", "refused"),
-    "create": ("CREATE TABLE x AS SELECT 1", "refused"),
-    "create temp": ("CREATE TEMP TABLE x(a)", "refused"),
-    "create view": ("CREATE VIEW v AS SELECT 1", "refused"),
-    "create trigger": ("CREATE TRIGGER t AFTER INSERT ON orders BEGIN DELETE FROM customers; END", "refused"),
-    "virtual table": ("CREATE VIRTUAL TABLE x USING fts5(a)", "refused"),
-    "alter": ("ALTER TABLE customers RENAME TO x", "refused"),
-    "index": ("CREATE INDEX i ON customers(name)", "refused"),
-    "attach a file": ("ATTACH 'made.sqlite' AS other", "refused"),
-    "attach in a comment's shadow": ("/* x */ ATTACH DATABASE '/etc/passwd' AS p", "refused"),
-    "detach": ("DETACH main", "refused"),
-    "vacuum": ("VACUUM", "refused"),
-    "vacuum into a file": ("VACUUM INTO 'made.sqlite'", "refused"),
-    "pragma read": ("PRAGMA table_info(customers)", "refused"),
-    "pragma write": ("PRAGMA query_only = OFF", "refused"),
-    "pragma writable schema": ("PRAGMA writable_schema = 1", "refused"),
-    "pragma function": ("SELECT * FROM pragma_database_list", "refused"),
-    "pragma function with argument": ("SELECT * FROM pragma_table_info('customers')", "refused"),
-    "extension": ("SELECT load_extension('libc.so.6')", "refused"),
-    "extension, quoted name": ("SELECT \"load_extension\"('libc.so.6')", "refused"),
-    "readfile": ("SELECT readfile('/etc/passwd')", "invalid"),
-    "writefile": ("SELECT writefile('made.txt', 'x')", "invalid"),
-    "begin": ("BEGIN EXCLUSIVE", "refused"),
-    "rollback": ("ROLLBACK", "refused"),
-    "savepoint": ("SAVEPOINT x", "refused"),
-    "reindex": ("REINDEX", "refused"),
-    "analyze": ("ANALYZE", "refused"),
-    "shell command": (".read /etc/passwd", "invalid"),
-    "bytes of the database": ("SELECT data FROM sqlite_dbpage", "unknown_name"),
-    "endless recursion": (f"{RECURSION} SELECT count(*) FROM t", "timeout"),
-    "endless recursion, no row": (f"{RECURSION} SELECT n FROM t WHERE n < 0", "timeout"),
-    "endless rows": (f"{RECURSION} SELECT n FROM t", "too_large|timeout"),
-    "endless sorting": (f"{RECURSION} SELECT n, hex(randomblob(500)) AS r FROM t ORDER BY r", "too_large|timeout"),
-    "endless text": (
-        "WITH RECURSIVE t(s) AS (SELECT 'x' UNION ALL SELECT s || s FROM t) SELECT max(length(s)) FROM t",
-        "too_large",
-    ),
-    "cross join": ("SELECT count(*) FROM " + ", ".join(f"customers AS c{i}" for i in range(40)), "timeout"),
-    "randomblob": ("SELECT randomblob(1000000000)", "too_large"),
-    "zeroblob": ("SELECT zeroblob(2000000000)", "too_large"),
-    "printf width": ("SELECT printf('%1000000000d', 1)", "too_large"),
-    "printf precision": ("SELECT printf('%.*c', 1000000000, 'x')", "too_large"),
-    "group_concat": (f"{RECURSION} SELECT group_concat(hex(randomblob(5000))) FROM t", "too_large|timeout"),
-    "json array": (f"{RECURSION} SELECT json_group_array(n) FROM t", "too_large|timeout"),
-    "instr over long texts": (
-        "SELECT instr(hex(zeroblob(120000)), hex(zeroblob(60000)) || '1') FROM orders, customers",
-        "wrong|timeout",
-    ),
-    "long calls in few steps": (
-        "SELECT " + " + ".join(["instr(hex(zeroblob(120000)), hex(zeroblob(60000)) || '1')"] * 50) + " FROM customers",
-        "timeout",
-    ),
-    "trim with a long set": ("SELECT trim(hex(zeroblob(100000)), hex(randomblob(100000)))", "too_large"),
-    "many wildcards": (
-        "SELECT hex(zeroblob(60000)) LIKE '" + "%0_" * 60 + "%1' FROM orders, customers",
-        "wrong",
-    ),
-    "pattern too long": ("SELECT 'a' LIKE '" + "%a" * 5000 + "'", "invalid"),
-    "deep brackets": ("SELECT " + "(" * 20000 + "1" + ")" * 20000, "invalid"),
-    "deep negation": ("SELECT " + "NOT " * 20000 + "1", "invalid"),
-    "long sum": ("SELECT " + "+".join(["1"] * 40000), "invalid"),
-    "many unions": (" UNION ".join(f"SELECT {i}" for i in range(3000)), "invalid"),
-    "many columns": ("SELECT " + ", ".join(["1"] * 30000), "invalid"),
-    "1 MB of text": ("SELECT '" + "x" * 1_000_000 + "'", "too_large"),
-    "1 MB of semicolons": (";" * 1_000_000, "too_large"),
-    "90 kB of semicolons": (";" * 90_000, "empty"),
-    "90 kB of quotes": ("'" * 89_999, "invalid"),
-    "90 kB of open comments": ("/*" * 45_000, "invalid"),
-    "control characters": ("SELECT \x1b[2J\x07\x08 name", "invalid"),
-    "NUL": (f"{NAMES}\0; DROP TABLE customers", "invalid"),
-    "lone surrogate": ("SELECT '\ud800'", "invalid"),
-    "text that is not UTF-8": ("SELECT CAST(x'ff' AS TEXT)", "invalid"),
-    "a parameter": ("SELECT ?", "invalid"),
-    "nothing": ("", "empty"),
-    "blanks": (" \n\t ", "empty"),
-    "a comment": ("-- SELECT 1", "empty"),
-    "words": ("I am sorry, I cannot answer that.", "invalid"),
-    "explain": (f"EXPLAIN {NAMES}", "refused"),
-}
-
-
-@pytest.mark.parametrize(("answer", "kind"), HARMFUL.values(), ids=HARMFUL.keys())
-def test_harm_is_refused(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kind: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    started = time.monotonic()
-    verdict = graders.sql(answer, shop, NAMES, timeout_s=0.5 if "timeout" in kind else 5)
-    assert verdict.kind in kind.split("|"), verdict.detail
-    assert time.monotonic() - started < 10
-    assert len(verdict.detail) <= 200
-    assert verdict.detail.isprintable()
-    assert list(tmp_path.iterdir()) == []
-    assert graders.sql(NAMES, shop, "SELECT 'Ada' UNION SELECT 'Bob' UNION SELECT 'Cid' UNION SELECT 'Dee'").passed
-
-
-def test_there_are_forty_harmful_answers() -> None:
-    assert len(HARMFUL) >= 40
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:

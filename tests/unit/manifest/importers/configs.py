@@ -27,23 +27,13 @@ optimizer: adamw_bnb_8bit
 lr_scheduler: cosine
 warmup_ratio: 0.1
 """
-LLAMAFACTORY = """
-model_name_or_path: Qwen/Qwen3-0.6B
-stage: sft
-do_train: true
-finetuning_type: lora
-dataset: tickets
-template: qwen3_nothink
-cutoff_len: 1024
-learning_rate: 1.0e-4
-"""
 TRL = """
 model_name_or_path: Qwen/Qwen3-0.6B
 use_peft: true
 dataset_name: corpora/tickets
 assistant_only_loss: true
 """
-SMALL = {"axolotl": AXOLOTL, "LLaMA-Factory": LLAMAFACTORY, "TRL": TRL}
+SMALL = {"axolotl": AXOLOTL, "TRL": TRL}
 
 
 def imported(folder: Path, text: str, name: str = "config.yml") -> Imported:

@@ -15,7 +15,7 @@ from expert_cli.manifest.importers.registry import PROGRAMS, carry_over, import_
 from expert_cli.manifest.importers.yaml_file import read_yaml
 from expert_cli.manifest.reader import load_manifest
 from tests.machines import CPU
-from tests.unit.manifest.importers.configs import AXOLOTL, LLAMAFACTORY, SMALL, TRL, config_of, imported, reasons
+from tests.unit.manifest.importers.configs import AXOLOTL, SMALL, TRL, config_of, imported, reasons
 
 
 @pytest.mark.parametrize("program", SMALL)
@@ -88,9 +88,9 @@ def test_a_default_gives_way_to_another_key_that_says_the_same(tmp_path: Path) -
 
 def test_a_key_that_nobody_knows_is_told(tmp_path: Path) -> None:
     made = imported(tmp_path, f"{AXOLOTL}\nflux_capacitor: 88\nempty:\nnone_of: []\n")
-    assert reasons(made) == {"flux_capacitor": "not known here"}
-    assert made.manifest["_not_carried"] == {"flux_capacitor": "not known here"}
-    assert made.as_json()["not_carried"] == [{"key": "flux_capacitor", "value": "88", "reason": "not known here"}]
+    assert reasons(made) == {"flux_capacitor": "not carried over"}
+    assert made.manifest["_not_carried"] == {"flux_capacitor": "not carried over"}
+    assert made.as_json()["not_carried"] == [{"key": "flux_capacitor", "value": "88", "reason": "not carried over"}]
 
 
 def test_a_key_that_is_misspelled_is_told_with_the_one_that_is_meant(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_a_key_that_is_misspelled_is_told_with_the_one_that_is_meant(tmp_path: P
         AXOLOTL.replace("type: chat_template", "type: chat_template\n    field_mesages: turns\n") + "\nlora_alhpa: 8\n",
     )
     assert reasons(made) == {
-        "lora_alhpa": "not known here; did you mean lora_alpha?",
-        "datasets[0].field_mesages": "not known here; did you mean field_messages?",
+        "lora_alhpa": "not carried over; did you mean lora_alpha?",
+        "datasets[0].field_mesages": "not carried over; did you mean field_messages?",
     }
 
 
@@ -120,15 +120,12 @@ def test_settings_that_the_scheduler_lacks_are_left_out(tmp_path: Path) -> None:
 
 REFUSED = {
     "all weights, axolotl": (AXOLOTL.replace("adapter: qlora", ""), "adapter (not written): all weights"),
-    "all weights, LLaMA-Factory": (LLAMAFACTORY.replace("lora", "full"), "finetuning_type full: all weights"),
     "all weights, TRL": (TRL.replace("use_peft: true", ""), "use_peft (not written): all weights"),
-    "another adapter": (LLAMAFACTORY.replace("lora", "oft"), "finetuning_type oft: the adapter"),
-    "preferences, axolotl": (f"{AXOLOTL}\nrl: dpo", "rl dpo: training from preferences"),
-    "a reward model, LLaMA-Factory": (LLAMAFACTORY.replace("sft", "rm"), "stage rm: training from preferences"),
-    "preferences, TRL": (f"{TRL}\nbeta: 0.1", "beta 0.1: training from preferences"),
-    "rewards, TRL": (f"{TRL}\nnum_generations: 8", "num_generations 8: training from preferences"),
-    "images, axolotl": (f"{AXOLOTL}\nprocessor_type: AutoProcessor", "processor_type AutoProcessor: images"),
-    "images, LLaMA-Factory": (f"{LLAMAFACTORY}\nimage_max_pixels: 9", "image_max_pixels 9: images"),
+    "another adapter": (AXOLOTL.replace("qlora", "oft"), "adapter oft: the adapters"),
+    "preferences, axolotl": (f"{AXOLOTL}\nrl: dpo", "rl dpo: preferences and rewards"),
+    "preferences, TRL": (f"{TRL}\nbeta: 0.1", "beta 0.1: preferences and rewards"),
+    "rewards, TRL": (f"{TRL}\nnum_generations: 8", "num_generations 8: preferences and rewards"),
+    "images, axolotl": (f"{AXOLOTL}\nprocessor_type: AutoProcessor", "processor_type AutoProcessor: text alone"),
     "another loss": (f"{TRL}\nloss_type: dft", "loss_type dft: the loss here"),
     "no rows": (TRL.replace("dataset_name: corpora/tickets", ""), "dataset_name (not written): no data set"),
 }

@@ -21,12 +21,11 @@ from expert_cli.evaluation.verifiers.requirements import require_packages
 from expert_cli.evaluation.verifiers.sandbox.limits import GOLD_TIMEOUT_S, Stopped
 from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
-Engine = Literal["sqlite", "graphqlite", "duckdb"]
+Engine = Literal["sqlite", "graphqlite"]
 
 _ENGINES: dict[Engine, tuple[str, tuple[str, ...]]] = {
     "sqlite": ("sqlite_engine:SqliteEngine", ("apsw",)),
     "graphqlite": ("graphqlite_engine:GraphQLiteEngine", ("apsw", "graphqlite")),
-    "duckdb": ("duckdb_engine:DuckDBEngine", ("apsw", "duckdb", "pytz")),
 }
 """The class of each, and the packages that it needs."""
 START_S = 120.0

@@ -95,10 +95,7 @@ class _Sources:
 
 
 def set_rlimits() -> None:
-    """Set what limits the system has: no further file, no byte written to one, no core, bounded memory.
-
-    Processes are not limited: threads count as such, and duckdb's time limit is one.
-    """
+    """Set what limits the system has: no further file, no byte written to one, no core, bounded memory."""
     try:
         import resource
     except ImportError:  # Windows

@@ -21,7 +21,7 @@ from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import ReadOnlySqlite
 from expert_cli.evaluation.verifiers.worlds.graph_tables import GraphContents
 
 _CALL = "SELECT cypher(?)"
-_NOT_HERE = "graphqlite, asked in place of Neo4j, has no {}: NEO4J_URI names a server that has"
+_NOT_HERE = "graphqlite, asked in place of Neo4j, has no {}"
 _TOO_LARGE = ("string or blob too big", "out of memory")
 
 

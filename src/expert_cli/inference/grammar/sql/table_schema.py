@@ -5,7 +5,7 @@ of a compact schema prompt.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from expert_cli.data.schema_prompt.styles import HEADING
@@ -104,8 +104,3 @@ def unquoted(name: str) -> str:
     if name[0] in '"`[' and len(name) > 1:
         return name[1:-1].replace('""', '"')
     return name
-
-
-def columns_of(tables: Mapping[str, Table]) -> Iterator[str]:
-    """Yield the columns of tables, in lower case."""
-    return (column.lower() for table in tables.values() for column in table.columns)

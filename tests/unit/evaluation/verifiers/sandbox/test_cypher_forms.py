@@ -76,7 +76,7 @@ def test_the_table_is_large_and_what_cannot_be_run_is_counted() -> None:
     ],
 )
 def test_what_cannot_be_run_here_is_named(engine: EngineProcess, query: str, named: str) -> None:
-    with pytest.raises(Stopped, match=f"has no {named}.*NEO4J_URI") as caught:
+    with pytest.raises(Stopped, match=f"has no {named}") as caught:
         engine.run(query, timeout_s=5)
     assert caught.value.kind == "parsed_only"
 

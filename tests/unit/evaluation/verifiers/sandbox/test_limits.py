@@ -37,9 +37,6 @@ def engines(tmp_path: Path, name: Any) -> EngineProcess:
     [
         pytest.param("sqlite", f"{ENDLESS} count(*) FROM t", "SELECT 1", id="sqlite"),
         pytest.param(
-            "duckdb", "SELECT count(*) FROM range(100000) a, range(100000) b, range(9) c", "SELECT 1", id="duckdb"
-        ),
-        pytest.param(
             "graphqlite",
             "UNWIND range(1, 9999) AS a UNWIND range(1, 9999) AS b RETURN count(*)",
             "RETURN 1",
@@ -96,5 +93,5 @@ def test_the_memory_of_a_query_is_bounded() -> None:
 
 def test_a_missing_engine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("expert_cli.evaluation.verifiers.requirements.has_package", lambda name: name == "apsw")
-    with pytest.raises(EnvironmentProblem, match="the package duckdb is missing"):
-        EngineProcess("duckdb", tmp_path / "source")
+    with pytest.raises(EnvironmentProblem, match="the package graphqlite is missing"):
+        EngineProcess("graphqlite", tmp_path / "source")

@@ -117,7 +117,7 @@ def test_a_schema_is_read_in_each_form(form: str) -> None:
         "Which movies did Keanu Reeves act in?",
         "List the movies (with their years) that Ann - [sic] - likes.\n\nUse the graph of the last question.",
         'Answer as {"query": "..."}; ["a", "b"] stands for a list, {1, 2} for a set.',
-        "{1: {'node': 2}} [{[]}] {'nodes': [1], 'patterns': [[1, 2, 3]]} " + "[" * 3000,
+        "{1: {'node': 2}} [{[]}] {'nodes': [1], 'patterns': [[1, 2, 3]]} " + "[" * 1000,
     ],
 )
 def test_nothing_is_read_where_nothing_is_told(text: str) -> None:
