@@ -15,8 +15,6 @@ from http import HTTPStatus
 from http.client import HTTPConnection
 from typing import Any
 
-from expert_cli.utils.object_storage import StoredFolder
-
 START_S = 60.0
 
 
@@ -147,10 +145,12 @@ class S3Server:
             connection.close()
 
 
-def objects(url: str) -> dict[str, bytes]:
-    """Return the content of all that lies below a URL, but in folders whose names begin with a dot."""
-    there = StoredFolder(url)
-    return {name: there.read(name) for name in there.list() if not name.startswith(".")}
+def write(url: str, content: bytes) -> None:
+    """Write an object, past this tool."""
+    from fsspec.core import url_to_fs
+
+    system, path = url_to_fs(url, use_listings_cache=False)
+    system.pipe_file(path, content)
 
 
 @contextmanager

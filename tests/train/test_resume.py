@@ -304,7 +304,7 @@ def test_a_run_that_differs_is_refused_with_what_differs(
 
 
 ROWS_AND_MASKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "mask": ({}, {"completion_only_loss": False}, r"store.masking: \S+ answers -> \S+ everything"),
+    "mask": ({}, {"completion_only_loss": False}, r"store.trained turns: answers -> everything"),
     "filters": ({"filters": {"min_length": 3}}, {}, r"store.filters: "),
     "columns": (
         {"field_mapping": {"instruction": "output", "response": "instruction"}},

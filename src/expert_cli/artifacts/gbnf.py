@@ -11,7 +11,7 @@ from pathlib import Path
 from expert_cli.artifacts.gbnf_json import JSON_RULES, json_rules
 from expert_cli.errors import InputError
 from expert_cli.inference.grammar.grammar import Grammar
-from expert_cli.utils.files import json_text, write_exactly
+from expert_cli.utils.files import json_text, write_text
 from expert_cli.utils.reporter import Reporter
 
 GBNF = "grammar.gbnf"
@@ -60,13 +60,13 @@ def write_grammar(folder: Path, grammar: Grammar, report: Reporter) -> list[str]
         unread = f"{GBNF} holds any JSON, not json_schema: {error.message}"
         report.warning(unread)
         text = gbnf(Grammar(grammar.type))
-    write_exactly(folder / GBNF, text)
+    write_text(folder / GBNF, text)
     lines = [
         f"`{GBNF}` holds answers in llama.cpp: `llama-cli --grammar-file {GBNF}`, or `grammar` of a request to `llama-server`.",
         *([f"{unread}."] if unread else []),
     ]
     if schema is not None:
-        write_exactly(folder / SCHEMA, json_text(schema))
+        write_text(folder / SCHEMA, json_text(schema))
         lines.append(
             f"`{SCHEMA}` is the JSON Schema of an answer, which servers take as `response_format` "
             '(`{"type": "json_schema", "json_schema": {"name": "answer", "schema": ...}}`); llama.cpp as `--json-schema-file`.'

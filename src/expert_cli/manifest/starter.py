@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.manifest.starter_tasks import CASES, STARTERS, Starter, StarterKind, Task
-from expert_cli.utils.files import write_exactly
+from expert_cli.utils.files import write_text
 from expert_cli.utils.json_lines import write_json_lines
 
 SMOLLM2 = {
@@ -83,7 +83,7 @@ def write_starter(home: Path, name: str, kind: StarterKind) -> dict[str, Path]:
     write_json_lines(paths["cases"], cases)
     if starter.file:
         _make_file(paths["cases"].parent / starter.file, starter.script)
-    write_exactly(paths["manifest"], starter_manifest(name, starter))
+    write_text(paths["manifest"], starter_manifest(name, starter))
     return paths
 
 
@@ -98,7 +98,7 @@ def _case(number: int, starter: Starter, task: Task) -> dict[str, Any]:
 
 def _make_file(path: Path, script: str) -> None:
     if path.suffix != ".sqlite":
-        write_exactly(path, script)
+        write_text(path, script)
         return
     with closing(sqlite3.connect(path)) as database:
         database.executescript(script)

@@ -67,7 +67,6 @@ def _require_possible(options: RunOptions, processes: int, output: Path) -> None
         ("--resume", goes_on),
         ("--locked", options.locked),
         ("--stage", options.stage),
-        ("--stage-limit", options.stage_limit),
         ("--trust-store", options.trust_store),
         ("--max-loss-spike", options.max_loss_spike),
     ):

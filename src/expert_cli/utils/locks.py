@@ -15,8 +15,3 @@ def is_held(lock: BaseFileLock) -> bool:
             return False
     except Timeout:
         return True
-
-
-def take(lock: BaseFileLock) -> None:
-    """Take a lock that others may just ask about. Raises filelock.Timeout: one of them holds it."""
-    lock.acquire(timeout=ASKED_S)

@@ -14,7 +14,7 @@ from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, 
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import ColumnNames
 from expert_cli.data.rows.forms import Form
-from expert_cli.data.rows.kinds import KINDS, choose_columns, kind_named, kind_of
+from expert_cli.data.rows.kinds import KINDS, choose_columns, kind_of
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.rows.validation import validate_row
 from expert_cli.data.sources.data_rows import locate_data
@@ -125,11 +125,7 @@ def test_a_form_is_stored(kind: type[Rows], form: Form, tmp_path: Path) -> None:
     read = read_training_rows(data, NullReporter()).train
     assert read == first_rows(data, located.train)
     assert (read.kind, len(read)) == (kind.kind, 3)
-    inputs = StoreInputs(
-        located, TinyTokenizer(tiny_backend()), TEMPLATE, kind.kind, FileHashCache(tmp_path / "memo.json")
-    )
-    rule = kind.masking_rule if TEMPLATE.masking(kind.kind) == kind.masking_rule else kind.rendered_rule
-    assert f'"masking", "{rule}, answers"' in json.dumps(inputs.key(data).parts)
+    inputs = StoreInputs(located, TinyTokenizer(tiny_backend()), TEMPLATE, FileHashCache(tmp_path / "memo.json"))
     documents = tokenize(data, inputs, tmp_path / "store", NullReporter()).training()
     assert len(documents) == 3
     ids, trained = documents.document(2)
@@ -140,10 +136,7 @@ def test_a_form_is_stored(kind: type[Rows], form: Form, tmp_path: Path) -> None:
     assert read.answer(2) in answer or ADD in answer
 
 
-def test_a_kind_that_there_is_not_is_an_error_that_names_those_there_are() -> None:
-    with pytest.raises(InputError, match="no rows of the kind 'sonnet'") as caught:
-        kind_named("sonnet")
-    assert caught.value.hint == f"Use one of: {', '.join(KINDS)}."
+def test_columns_of_several_kinds_are_an_error() -> None:
     with pytest.raises(InputError, match="names response and text, ") as caught:
         choose_columns(["text", "answer"], ColumnMapping(text="text", response="answer"), "x")
     assert (

@@ -388,11 +388,6 @@ def test_a_whole_text_is_trained_whole_without_completion_only() -> None:
     assert drawn(own(trained=TrainedTurns(completion_only=False)).documents(texts(text))[0]) == [f"C* {text}"]
 
 
-def test_pairs_of_a_tokenizer_with_markers_that_the_first_rule_did_not_know_are_written_anew() -> None:
-    assert own().masking("pair") == "1"
-    assert own(control_tokens=(*CHATML_TOKENS, "<|USER_TOKEN|>")).masking("pair") == "3"
-
-
 def test_forms_are_counted_row_by_row() -> None:
     forms = {"plain": 1}
     own().documents(texts("a", "### Response:\nb", "c"), forms=forms)

@@ -407,9 +407,7 @@ def test_a_store_is_built_without_the_conversation_that_the_template_refuses(tmp
     roles.insert(at, "aua")
     data = config(source(write_roles(tmp_path / "rows.jsonl", *roles)))
     hash_cache = FileHashCache(tmp_path / "memo.json")
-    inputs = StoreInputs(
-        locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, "messages", hash_cache
-    )
+    inputs = StoreInputs(locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, hash_cache)
     store = tokenize(data, inputs, tmp_path / "store", NullReporter())
     stats = store.stats["train"]
     assert (stats["rows"], list(stats["dropped"].values())) == (400, [1])
@@ -437,9 +435,7 @@ def test_the_bar_of_a_build_that_goes_on_begins_with_the_rows_that_are_there(
     monkeypatch.setattr(stream, "CHUNK_CHARACTERS", 1000)  # long rows: a chunk has fewer than its most
     template, hash_cache = TEMPLATES["chat"], FileHashCache(tmp_path / "memo.json")
     data = config(source(write_roles(tmp_path / "rows.jsonl", *["ua"] * 400)))
-    inputs = StoreInputs(
-        locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, "messages", hash_cache
-    )
+    inputs = StoreInputs(locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, hash_cache)
     whole_build, first, second = Interrupting(), Interrupting(chunks=3), Interrupting()
     tokenize(data, inputs, tmp_path / "whole", whole_build)
     with pytest.raises(KeyboardInterrupt):
