@@ -1,4 +1,4 @@
-"""Odd manifests drawn at random, and the laws that hold for each: `benchmarks/fuzz.py` draws thousands, a test some kept seeds.
+"""Odd manifests drawn at random, and the laws that hold for each: a test draws some kept seeds.
 
 A generator takes a `random.Random`: a seed gives one document again, and hypothesis' own `Random` lets it shrink what it finds.
 """

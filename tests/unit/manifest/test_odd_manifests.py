@@ -1,4 +1,4 @@
-"""Manifests with odd values in odd places, two hundred kept ones; benchmarks/fuzz.py draws thousands more."""
+"""Manifests with odd values in odd places, two hundred kept ones."""
 
 from __future__ import annotations
 
