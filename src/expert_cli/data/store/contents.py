@@ -72,12 +72,7 @@ class StoreBuild:
     @property
     def splits(self) -> tuple[Split, ...]:
         """The splits that the store gets, what evaluates first: it is looked for in the rows that train."""
-        return ("validation", "train") if self.located.validation or self.splits_rows else ("train",)
-
-    @property
-    def splits_rows(self) -> bool:
-        """Whether the rows that evaluate are split off those that train."""
-        return bool(self.data.validation_share) and not self.located.validation
+        return ("validation", "train") if self.located.validation or self.data.validation_share else ("train",)
 
     def _look(self, split: Split, rows: Rows) -> None:
         """Note what rows that evaluate ask, and look for it in those that train."""

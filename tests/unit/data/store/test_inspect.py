@@ -128,25 +128,6 @@ def test_a_damaged_store_is_named(world: Path, fingerprint: dict[str, Any], note
     assert (row.status, row.note) == ("damaged", note)
 
 
-@pytest.mark.parametrize("change", [("tokenizer", "Tokenizer"), ("\n", "\r\n"), ('"key": ', '"key":  ')])
-def test_a_fingerprint_that_is_not_as_it_was_sealed_is_damage(world: Path, change: tuple[str, str]) -> None:
-    home = store(world / "project" / "datasets_optimized" / "one" / "tokenized")
-    path = home / "fingerprint.json"
-    path.write_bytes(path.read_bytes().replace(change[0].encode(), change[1].encode(), 1))
-    row = listed(world)["one/tokenized/0123456789ab"]
-    assert (row.status, row.note) == ("damaged", "fingerprint.json does not match its own hash")
-
-
-@pytest.mark.parametrize(
-    "written", [b"", b"[]", b"\xff", b'"x"', b"[" * 100_000], ids=["empty", "list", "not UTF-8", "text", "deep"]
-)
-def test_a_spoilt_fingerprint_is_damage(world: Path, written: bytes) -> None:
-    home = store(world / "project" / "datasets_optimized" / "one" / "tokenized")
-    (home / "fingerprint.json").write_bytes(written)
-    row = listed(world)["one/tokenized/0123456789ab"]
-    assert (row.status, row.note) == ("damaged", "fingerprint.json is not of its form")
-
-
 def test_folders_among_the_stores_that_are_none(world: Path) -> None:
     stores = world / "project" / "datasets_optimized"
     expert(world, "one", {"path": "org/rows"})

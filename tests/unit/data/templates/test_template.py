@@ -87,66 +87,6 @@ def test_everything_is_trained_without_completion_only() -> None:
     assert all(s.trained for s in whole)
 
 
-def test_every_assistant_turn_is_trained_with_its_end_token() -> None:
-    rows = chat(("system", "s"), ("user", "u"), ("assistant", "a"), ("user", "v"), ("assistant", "b"))
-    assert drawn(own().documents(rows)[0]) == [
-        "C <|im_start|>",
-        "U system\ns",
-        "C <|im_end|>\n<|im_start|>",
-        "U user\nu",
-        "C <|im_end|>\n<|im_start|>assistant\n",
-        "U* a",
-        "C* <|im_end|>",
-        "C \n<|im_start|>",
-        "U user\nv",
-        "C <|im_end|>\n<|im_start|>assistant\n",
-        "U* b",
-        "C* <|im_end|>",
-    ]
-
-
-NAMED = {
-    "alpaca": ("### Instruction:\nq\n\n### Input:\nc\n\n### Response:\n", "a</s>"),
-    "chatml": ("<|im_start|>user\nq\n\nc<|im_end|>\n<|im_start|>assistant\n", "a<|im_end|>"),
-    "qwen3": ("<|im_start|>user\nq\n\nc<|im_end|>\n<|im_start|>assistant\n", "a<|im_end|>"),
-    "phi": ("<|user|>\nq\n\nc<|end|>\n<|assistant|>\n", "a<|end|>"),
-    "llama": (
-        "<|start_header_id|>user<|end_header_id|>\n\nq\n\nc<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-        "a<|eot_id|>",
-    ),
-    "gemma": ("<start_of_turn>user\nq\n\nc<end_of_turn>\n<start_of_turn>model\n", "a<end_of_turn>"),
-    "deepseek": ("<｜User｜>q\n\nc<｜Assistant｜>", "a<｜end▁of▁sentence｜>"),
-    "mistral": ("[INST] q\n\nc[/INST]", " a</s>"),
-}
-
-
-def test_every_named_template_is_in_the_table() -> None:
-    assert set(NAMED) == set(STYLES)
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_named_template(name: str) -> None:
-    template = make_template(name, own=None, control_tokens=ALL_TOKENS, eos_token=EOS)
-    prompt, answer = NAMED[name]
-    document = template.documents(pair("q", "c", "a"))[0]
-    assert "".join(s.text for s in document if not s.trained) == prompt
-    assert "".join(s.text for s in document if s.trained) == answer
-    assert document[: len(template.prompt("q", "c"))] == template.prompt("q", "c")
-    assert document[-1][:3] == (template.end_token, True, True)
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_named_template_takes_a_conversation(name: str) -> None:
-    template = make_template(name, own=None, control_tokens=ALL_TOKENS, eos_token=EOS, bos_token=BOS)
-    rows = chat(("system", "SYS"), ("user", "u"), ("assistant", "one"), ("user", "v"), ("assistant", "two"))
-    document = template.documents(rows)[0]
-    gap = STYLES[name].gap
-    trained = "".join(s.text for s in document if s.trained)
-    assert trained == f"{gap}one{template.end_token}{gap}two{template.end_token}"
-    assert "".join(s.text for s in document).count("<s>") == 1
-    assert "SYS" in "".join(s.text for s in document if not s.trained)
-
-
 @pytest.mark.parametrize(
     ("column", "heading"), [("", "Input"), ("input", "Input"), ("schema", "Schema"), ("context", "Schema")]
 )
