@@ -202,7 +202,7 @@ def test_without_a_checkpoint_it_starts_and_when_complete_it_returns_the_result(
     assert train(manifest, RESUME).document == done.document
     other = project(tmp_path, model, save_steps=4, max_steps=8, completion_only_loss=False)
     with pytest.raises(
-        IntegrityError, match=r"run\.json belongs to another run: optim.max_steps: 6 -> 8; store.masking: "
+        IntegrityError, match=r"run\.json belongs to another run: optim.max_steps: 6 -> 8; store.trained turns: "
     ):
         train(other, RESUME)
     allowed = RunOptions(resume="auto", drift=("optim.max_steps", "store.masking"))
