@@ -171,7 +171,7 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     with tempfile.TemporaryDirectory(dir=rows.parent) as folder:
         read = meter()
         located = locate_data(data, NullReporter())
-        inputs = StoreInputs(located, tokenizer, template, "pair", file_hashes(Path(folder)))
+        inputs = StoreInputs(located, tokenizer, template, file_hashes(Path(folder)))
         store = tokenize(data, inputs, Path(folder), NullReporter())
         figures = read()
         expected = "fastokens" if fast else "tokenizers"

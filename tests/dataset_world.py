@@ -92,7 +92,7 @@ def store(folder: Path, key: str = KEY, **fingerprint: Any) -> Path:
         for path in sorted(home.rglob("*"))
         if path.is_file()
     }
-    written = {"format": 1, "key": key, "parts": {"tokenizer": "x"}, "files": files, **fingerprint}
+    written = {"key": key, "parts": {"tokenizer": "x"}, "files": files, **fingerprint}
     write_sealed(home / "fingerprint.json", written)
     return home
 

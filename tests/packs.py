@@ -9,7 +9,6 @@ import numpy as np
 
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.plan import Ints
-from expert_cli.data.packing.portions import PORTION
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import StoreKey
@@ -22,22 +21,17 @@ END = 9
 
 
 class Lengths:
-    """Documents of which nothing but lengths is known. prompts: None: a half of each.
-
-    asked: of how many at once, at most. times: how often.
-    """
+    """Documents of which nothing but lengths is known. prompts: None: a half of each."""
 
     def __init__(self, lengths: Ints, prompts: Ints | None = None) -> None:
         self.lengths = lengths
         self.prompts = lengths // 2 if prompts is None else prompts
-        self.asked = self.times = 0
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def lengths_of(self, numbers: Ints) -> Ints:
         assert (np.diff(numbers) > 0).all()
-        self.asked, self.times = max(self.asked, len(numbers)), self.times + 1
         return self.lengths[numbers]
 
     def prompt_lengths_of(self, numbers: Ints) -> Ints:
@@ -65,7 +59,6 @@ def packed(
     packing: Packing = "best_fit",
     overflow: Overflow = "truncate",
     seed: int = 0,
-    portion: int = PORTION,
 ) -> PackedDataset:
     home = build(
         folder,
@@ -74,4 +67,4 @@ def packed(
         FileHashCache(folder / ".memo.json"),
         NullReporter(),
     )
-    return PackedDataset(Documents(home / "train"), capacity, packing, overflow, seed, portion=portion)
+    return PackedDataset(Documents(home / "train"), capacity, packing, overflow, seed)

@@ -6,7 +6,6 @@ __version__ = "0.1.0"
 __all__ = [
     "audit",
     "binary_reward",
-    "build_part",
     "dense_reward",
     "estimate_run",
     "evaluate",
@@ -14,7 +13,6 @@ __all__ = [
     "grade_answers",
     "load_expert",
     "pretokenize",
-    "seal_store",
     "train",
     "validate",
 ]
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from expert_cli.api import (
         audit,
         binary_reward,
-        build_part,
         dense_reward,
         estimate_run,
         evaluate,
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
         grade_answers,
         load_expert,
         pretokenize,
-        seal_store,
         train,
         validate,
     )

@@ -33,7 +33,6 @@ COMMANDS = {
     "validate": "Check manifests, and say what every key does on this machine.",
     "schema": "Print the manifest's JSON Schema, for editors and other programs.",
     "init": "Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.",
-    "job": "Print the file by which SLURM, SkyPilot or Kubernetes trains an expert. Nothing is started.",
     "doctor": "Say whether this machine is ready: what is here, what really works, and how to mend what does not.",
 }
 """The first line of each command's help; the command is the function of its name in the module of its name."""

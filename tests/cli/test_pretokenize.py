@@ -75,52 +75,11 @@ def test_built_then_hit_then_built_by_force(tmp_path: Path, model: Path) -> None
     assert Path(first["path"]).parent == tmp_path / "datasets_optimized" / "expert-small" / "tokenized"
 
 
-def test_a_store_is_put_where_a_url_says(
-    tmp_path: Path, model: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    manifest = project(tmp_path, model)
-    (missing,) = pretokenize("-m", manifest, "--output", f"{bucket}/stores", "--explain")
-    (built,) = pretokenize("-m", manifest, "--output", f"{bucket}/stores")
-    (hit,) = pretokenize("-m", manifest, "--output", f"{bucket}/stores", "--explain")
-    assert [row["status"] for row in (missing, built, hit)] == ["missing", "built", "hit"]
-    assert {row["path"] for row in (missing, built, hit)} == {f"{bucket}/stores/{built['key'][:12]}"}
-    (of_one,) = pretokenize("-m", manifest, "--output", (tmp_path / "a b").as_uri())
-    assert Path(of_one["path"]).parent == tmp_path / "a b"
-
-
-def test_parts_are_told_and_sealed(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model)
-    whole = pretokenize("-m", manifest, "--output", tmp_path / "one")[0]
-    (first,), (second,) = (
-        pretokenize("-m", manifest, "--output", tmp_path / "many", "--part", part) for part in ("1/2", "2/2")
-    )
-    assert [first["part"], second["part"], first["status"]] == ["1/2", "2/2", "built"]
-    assert [first[of] + second[of] for of in ("pieces", "rows", "tokens")] == [1, 40, whole["tokens"]]
-    (sealed,) = pretokenize("-m", manifest, "--output", tmp_path / "many", "--seal")
-    assert (sealed["status"], sealed["key"], sealed["tokens"]) == ("built", whole["key"], whole["tokens"])
-    (late,) = pretokenize("-m", manifest, "--output", tmp_path / "many", "--part", "1/2")
-    assert (late["status"], late["path"]) == ("hit", sealed["path"])
-    told = CliRunner().invoke(
-        app, ["pretokenize", "-m", str(manifest), "--output", str(tmp_path / "new"), "--part", "1/1"]
-    )
-    assert "part 1/1: built" in told.stdout
-    assert "1 pieces, 40 rows" in " ".join(told.stdout.split())
-
-
-@pytest.mark.parametrize("other", [["--force"], ["--explain"], ["--show", "3"], ["--seal"], ["--prune"], ["--verify"]])
-def test_parts_go_with_nothing_that_needs_a_store(other: list[str], tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model)
-    done = CliRunner().invoke(app, ["pretokenize", "-m", str(manifest), "--part", "1/2", *other])
-    assert (done.exit_code, isinstance(done.exception, InputError)) == (1, True)
-    assert f"--part goes without {other[0]}" in str(done.exception)
-
-
 CHANGES: dict[str, tuple[Callable[[Path, Path], Any], str, str]] = {
     "nothing": (project, "hit", ""),
     "length and packing": (lambda folder, model: project(folder, model, packing=False, epochs=3), "hit", ""),
     "a row": (lambda folder, model: project(folder, model, ROWS[1:]), "stale", "train data"),
-    "masking": (lambda folder, model: project(folder, model, completion_only_loss=False), "stale", "masking"),
+    "masking": (lambda folder, model: project(folder, model, completion_only_loss=False), "stale", "trained turns"),
 }
 
 
@@ -467,9 +426,9 @@ def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_s
     again = pretokenize("--manifest", manifest)[0]
     assert (built["status"], again["status"]) == ("built", "hit")
     assert built["overlap"] == again["overlap"]
-    example = {"held_out": "one/valid.jsonl:1", "train": "one/train.jsonl:10", "near": False, "text": "say 9."}
+    example = {"held_out": "one/valid.jsonl:1", "train": "one/train.jsonl:10", "text": "say 9."}
     validation = built["overlap"]["validation"]
-    assert (validation["rows"], validation["same"], validation["near"]) == (2, 1, 0)
+    assert (validation["rows"], validation["same"]) == (2, 1)
     assert validation["examples"] == [example]
     assert built["overlap"]["cases"]["examples"][0]["train"] == "one/train.jsonl:3"
     longer = [n for n, row in enumerate(ROWS) if len(row["instruction"] + row["output"]) > 40]
@@ -483,7 +442,7 @@ def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_s
     }
     shown = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
     shown = " ".join(shown.split())
-    assert "1 of 2 validation rows stand in the training rows, too (1 the same, 0 nearly)" in shown
+    assert "1 of 2 validation rows stand in the training rows, too: " in shown
     assert "1 of 1 cases stand in the training rows, too" in shown
     assert 'left out 1 repeated: one/train.jsonl:41 "Say 5.' in shown
     cases.write_text(json.dumps(row | {"prompt": "Say 3."}) + "\n", encoding="utf-8")

@@ -1,11 +1,8 @@
-"""`pretokenize --show`: which tokens of a document are trained, and why, in words and on a page."""
+"""`pretokenize --show`: which tokens of a document are trained, and why."""
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,7 @@ from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data import mask_reasons
 from expert_cli.data.templates.trained import TrainedTurns
-from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
+from expert_cli.errors import IntegrityError
 from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.pipeline.shown_documents import ShownDocument, shown_documents, token_texts
@@ -151,72 +148,6 @@ def test_marks_tell_trained_from_untrained_without_colors(tmp_path: Path, model:
     assert f"    trained: {mask_reasons.GENERATION_PROMPT}" in lines
     assert "".join(line[2:].replace("¦", "") for line in lines if line.startswith("» ")) == "yes yes<|im_end|>"
     assert str(manifest) in done.stdout
-
-
-class _Spans(HTMLParser):
-    """The tags of a page, and the texts in its spans with a title."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.tokens: list[tuple[str, str]] = []
-        self.inside = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        title = dict(attrs).get("title")
-        if title:
-            self.inside = title
-            self.tokens.append((title, ""))
-
-    def handle_endtag(self, tag: str) -> None:
-        self.inside = "" if tag == "span" else self.inside
-
-    def handle_data(self, data: str) -> None:
-        if self.inside:
-            self.tokens[-1] = (self.inside, self.tokens[-1][1] + data)
-
-
-def test_the_page_holds_every_token_as_text_and_needs_nothing_else(tmp_path: Path, model: Path) -> None:
-    page, manifest = tmp_path / "new" / "page.html", project(tmp_path, model, [TALK] * 2, max_seq_length=256)
-    done = show("-m", manifest, "--show", "1", "--html", page, "--json")
-    (document,) = json.loads(done.stdout)["stores"][0]["documents"]
-    assert json.loads(done.stdout)["html"] == str(page)
-    written = page.read_text(encoding="utf-8")
-    spans = _Spans()
-    spans.feed(written)
-    assert not spans.tags & {"script", "link", "img", "iframe"}
-    assert "http" not in re.sub(r'http-equiv="[^"]*"', "", written)
-    texts = [
-        (f"token {number}", text) for number, text in zip(document["ids"], document["tokens"], strict=True) if text
-    ]
-    assert [(title, text.replace("¶\n", "\n")) for title, text in spans.tokens] == texts
-    for reason in document["reasons"]:
-        assert (
-            reason["reason"].replace("'", "&#39;").replace('"', "&#34;").replace("<", "&lt;").replace(">", "&gt;")
-            in written
-        )
-
-
-def test_a_page_is_refused_before_anything_is_tokenized(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model)
-    there = tmp_path / "there.html"
-    there.write_text("mine", encoding="utf-8")
-    for more in (["--html", "new.html"], ["--html", "new.html", "--show", "1", "--explain"]):
-        with pytest.raises(InputError, match="--html goes with --show N"):
-            show("-m", manifest, *more)
-    for place in (there, tmp_path):
-        with pytest.raises(InputError, match="something is there already"):
-            show("-m", manifest, "--show", "1", "--html", place)
-    assert there.read_text(encoding="utf-8") == "mine"
-    assert not (tmp_path / "datasets_optimized").exists()
-
-
-def test_a_page_that_cannot_be_written_is_told(tmp_path: Path, model: Path) -> None:
-    place = tmp_path / "train.jsonl" / "page.html"
-    with pytest.raises(EnvironmentProblem, match=f"{place} cannot be written: ") as caught:
-        show("-m", project(tmp_path, model), "--show", "1", "--html", place)
-    assert "--html" in caught.value.hint
 
 
 def documents_of(manifest: Path, **changed: Any) -> tuple[ShownDocument, ...]:

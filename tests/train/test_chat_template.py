@@ -11,12 +11,10 @@ from transformers import AutoTokenizer
 
 from expert_cli.config.plan import trained_adapter
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import FINGERPRINT, STATS, read_fingerprint
 from expert_cli.errors import IntegrityError, ManifestError
 from expert_cli.inference.expert import base_renderer, open_expert
 from expert_cli.inference.expert_config import read_expert_config
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.utils.files import sha256_of, write_sealed
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.train.projects import Told, project, train
@@ -118,26 +116,3 @@ def test_the_last_answer_of_a_conversation_alone(tmp_path: Path, model: Path) ->
         assert tiny.tiny_backend().decode(ids[is_trained].tolist(), skip_special_tokens=False) == expected
         stores.append(done.document["store"]["key"])
     assert stores[0] != stores[1]
-
-
-def test_a_store_that_left_a_column_unread_is_built_anew_once(tmp_path: Path, model: Path) -> None:
-    thinking = tiny.CHATML + "{% if add_generation_prompt and enable_thinking %}{{ 'think' }}{% endif %}"
-    rows = [{"prompt": "q", "completion": "a"}] * 70 + [
-        {"prompt": "q", "completion": "a", "chat_template_kwargs": {"enable_thinking": False}}
-    ]
-    manifest = project(tmp_path, model, rows, max_steps=1, chat_template_path="own.jinja")
-    (manifest.parent / "own.jinja").write_text(thinking, encoding="utf-8")
-    store = Path(train(manifest).document["store"]["path"])
-    stats = json.loads((store / STATS).read_text(encoding="utf-8"))
-    assert train(manifest, RunOptions(overwrite=True)).document["store"]["status"] == "hit"
-    for split in stats.values():
-        split["known_columns"].remove("chat_template_kwargs")
-        split["ignored"] = ["Chat_Template_Kwargs"]
-    (store / STATS).write_text(json.dumps(stats), encoding="utf-8")
-    told = read_fingerprint(store)
-    told["files"][STATS] = {"bytes": (store / STATS).stat().st_size, "sha256": sha256_of(store / STATS)}
-    write_sealed(store / FINGERPRINT, told)
-    again = train(manifest, RunOptions(overwrite=True)).document["store"]
-    assert (again["status"], again["path"]) == ("rebuilt", str(store))
-    assert "before the column" in again["reason"]
-    assert train(manifest, RunOptions(overwrite=True)).document["store"]["status"] == "hit"

@@ -252,7 +252,7 @@ def rows_after(manifest: Path, used: Used) -> dict[str, Effect]:
     store = TokenStore(
         manifest.parent, "hit", "", None, {"train": {"tokens": 2, "trained_tokens": 1, "mapping": ""}}, 0, 0
     )
-    inputs = DataInputs(LocatedData((), ()), None, None, "pair", None, None)
+    inputs = DataInputs(LocatedData((), ()), None, None, None, None)
     told = used_keys(plan, used, kernel_plan(plan.run.compute, plan.run.model, CPU), inputs, store)
     assert {str(path[1]) for path in told if path[0] == "config"} <= set(TrainingConfig.model_fields)
     return {row.key: row for row in plan.after(told).effects}

@@ -202,7 +202,7 @@ def test_without_a_checkpoint_it_starts_and_when_complete_it_returns_the_result(
     assert train(manifest, RESUME).document == done.document
     other = project(tmp_path, model, save_steps=4, max_steps=8, completion_only_loss=False)
     with pytest.raises(
-        IntegrityError, match=r"run\.json belongs to another run: optim.max_steps: 6 -> 8; store.masking: "
+        IntegrityError, match=r"run\.json belongs to another run: optim.max_steps: 6 -> 8; store.trained turns: "
     ):
         train(other, RESUME)
     allowed = RunOptions(resume="auto", drift=("optim.max_steps", "store.masking"))
@@ -304,7 +304,7 @@ def test_a_run_that_differs_is_refused_with_what_differs(
 
 
 ROWS_AND_MASKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "mask": ({}, {"completion_only_loss": False}, r"store.masking: \S+ answers -> \S+ everything"),
+    "mask": ({}, {"completion_only_loss": False}, r"store.trained turns: answers -> everything"),
     "filters": ({"filters": {"min_length": 3}}, {}, r"store.filters: "),
     "columns": (
         {"field_mapping": {"instruction": "output", "response": "instruction"}},

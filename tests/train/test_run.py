@@ -305,7 +305,7 @@ def test_a_foreign_store_is_used_only_if_trusted_and_only_if_its_ids_fit(tmp_pat
     assert trusted.document["store"]["path"] == str(tmp_path / "tokenized")
     assert trusted.document["store"]["tokens"] == 256
     recorded = json.loads((trusted.output / "run.json").read_text(encoding="utf-8"))["identity"]["store"]
-    assert recorded["masking"].endswith("answers")
+    assert recorded["trained turns"] == "answers"
     assert len(recorded["trusted"]) == 64
     with pytest.raises(IntegrityError, match=r"store.trusted: [0-9a-f]{12} -> none"):
         train(manifest, output=tmp_path / "b", options=RunOptions(locked=trusted.output / "run.json"))

@@ -14,11 +14,9 @@ from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import SourceSpec
 from expert_cli.errors import InputError, ManifestError
-from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.pipeline.training_data import training_data, validation_sets
 from expert_cli.runs.paths import RunPaths
-from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.train.projects import ROWS, SEVEN, Told, here, project, train
@@ -189,44 +187,14 @@ def test_the_packs_of_a_set_hold_its_documents(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", [("plain", "told"), ("told", "plain")])
 def test_pairs_stand_beside_pairs_with_a_system_message(tmp_path: Path, order: tuple[str, str]) -> None:
-    """Each row is what it is alone, under the same masking rule."""
+    """Each row is what it is alone."""
     rows = {"plain": ROWS[:2], "told": [{**row, "system": "Add."} for row in ROWS[2:4]]}
 
-    def documents(name: str, *tasks: str) -> tuple[list[list[int]], str]:
+    def documents(name: str, *tasks: str) -> list[list[int]]:
         manifest = of_tasks(tmp_path / name, {task: {"train": rows[task]} for task in tasks})
         run = make_plan(manifest, here(), Overrides()).run
         inputs = resolve_inputs(run, NullReporter())
         stored = datasets.load_from_disk(str(store_for(run, inputs, NullReporter()).home))
-        return list(stored["train"]["input_ids"]), inputs.template.masking(inputs.kind)
+        return list(stored["train"]["input_ids"])
 
-    together, masking = documents("both", *order)
-    alone = {task: documents(task, task) for task in order}
-    assert together == alone[order[0]][0] + alone[order[1]][0]
-    assert masking == alone["told"][1] == alone["plain"][1]
-
-
-def test_stored_rows_train_as_local_ones_do(tmp_path: Path, bucket: str) -> None:
-    manifest = project(tmp_path / "one", tiny.tiny_model_folder(tmp_path / "tiny-llama"))
-    rows, at = StoredFolder(bucket), f"{bucket}/rows/train-*.jsonl"
-    rows.put(tmp_path / "one" / "train.jsonl", "rows/train-0.jsonl")
-    local = RunPaths(train(manifest, output=tmp_path / "local").output)
-    stored = RunPaths(train(manifest, output=tmp_path / "stored", dataset=at).output)
-    assert losses(stored) == losses(local) != []
-    record = json.loads(stored.run_json.read_text(encoding="utf-8"))
-    found = rows.info("rows/train-0.jsonl")
-    assert found is not None
-    assert record["data"]["files"] == {f"{bucket}/rows/train-0.jsonl": f"{found.version} {found.size}"}
-    told = Told()
-    train(manifest, RunOptions(resume="auto"), told, output=tmp_path / "stored", dataset=at)
-    assert told.warnings == []
-    rows.write("rows/train-0.jsonl", b"other")
-    train(manifest, RunOptions(resume="auto"), told, output=tmp_path / "stored", dataset=at)
-    (warning,) = told.warnings
-    assert warning.startswith(
-        f"not the data that this run was trained on: {bucket}/rows/train-0.jsonl (changed); --overwrite trains anew"
-    )
-
-
-def losses(paths: RunPaths) -> list[float]:
-    lines = map(json.loads, paths.metrics.read_text(encoding="utf-8").splitlines())
-    return [line["loss"] for line in lines if "loss" in line]
+    assert documents("both", *order) == [row for task in order for row in documents(task, task)]

@@ -31,7 +31,7 @@ def make_store(folder: Path) -> Path:
     backend = tiny.tiny_backend()
     template = template_for(backend, "chatml", own=None, eos_token=tiny.CONTROL_TOKENS[2])
     located = locate_data(data, NullReporter())
-    inputs = StoreInputs(located, tiny.TinyTokenizer(backend), template, "pair", FileHashCache(folder / "memo.json"))
+    inputs = StoreInputs(located, tiny.TinyTokenizer(backend), template, FileHashCache(folder / "memo.json"))
     return tokenize(data, inputs, folder / "store", NullReporter()).home
 
 

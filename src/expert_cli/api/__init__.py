@@ -8,13 +8,12 @@ from expert_cli.api.audits import audit
 from expert_cli.api.experts import evaluate, grade_answers, load_expert
 from expert_cli.api.manifests import validate
 from expert_cli.api.rewards import binary_reward, dense_reward
-from expert_cli.api.stores import build_part, explain_store, pretokenize, seal_store
+from expert_cli.api.stores import explain_store, pretokenize
 from expert_cli.api.training import estimate_run, train
 
 __all__ = [
     "audit",
     "binary_reward",
-    "build_part",
     "dense_reward",
     "estimate_run",
     "evaluate",
@@ -22,7 +21,6 @@ __all__ = [
     "grade_answers",
     "load_expert",
     "pretokenize",
-    "seal_store",
     "train",
     "validate",
 ]

@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.paths import FilePath
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
     from expert_cli.config.run_config import RunConfig
-    from expert_cli.data.store.build import TokenStore
-    from expert_cli.pipeline.parts import PartReport
     from expert_cli.pipeline.pretokenize import DataInputs, StoreExplanation, StoreReport
 
 
@@ -31,7 +30,6 @@ def pretokenize(
     threads: int = 0,
     stage: FilePath | None = None,
     prune: bool = False,
-    ray: str | None = None,
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> StoreReport:
@@ -49,7 +47,6 @@ def pretokenize(
         threads: Threads that tokenize; 0: one a core.
         stage: Copy the data to this folder (a faster disk) first.
         prune: Delete this expert's other stores, those of other base models too.
-        ray: Build in parts on the Ray cluster at this address; "auto" is this machine's, "local" starts one here.
         offline: Forbid every network call.
         reporter: Is told what happens.
 
@@ -62,73 +59,19 @@ def pretokenize(
     from expert_cli.data.store.prune import prune as remove_others
 
     run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
-    refused = {"--prune": prune, "--verify": verify}
-    _refuse_at_url(run, *(option for option, asked in refused.items() if asked))
-    built = None
-    if ray is not None:
-        built = _built_on_ray(run, manifest, dataset, base_model, output, ray, reporter)
+    if prune and run.store_url:
+        raise InputError("--prune does not go with token stores at a URL", "Name a folder: --output DIR.")
     inputs = _inputs(run, stage, reporter)
     from expert_cli.pipeline.pretokenize import describe, store_for
     from expert_cli.pipeline.shown_documents import shown_documents
-    from expert_cli.pipeline.stored_store import AtUrl
 
-    at_url = AtUrl(put=output is not None)  # where a store is written, a manifest does not decide
-    report = describe(run, built or store_for(run, inputs, reporter, verify=verify, force=force, at_url=at_url))
+    put = output is not None  # where a store is written, a manifest does not decide
+    report = describe(run, store_for(run, inputs, reporter, verify=verify, force=force, put=put))
     if prune:
         remove_others(run.store, report.store.key.sha256, run.expert, reporter)
     if not documents:
         return report
     return replace(report, shown=shown_documents(run, report.store, inputs, documents, reporter))
-
-
-@disk_errors()
-def build_part(
-    manifest: FilePath,
-    part: str,
-    *,
-    output: FilePath | None = None,
-    own_folder: bool = False,
-    dataset: str | None = None,
-    base_model: str | None = None,
-    threads: int = 0,
-    offline: bool = False,
-    reporter: Reporter = NullReporter(),
-) -> PartReport:
-    """Build one part of a token store: "3/8" is the third of eight, which any processes build that see data and stores.
-
-    The other arguments, and what is raised, are those of `pretokenize`; `seal_store` makes the store.
-    """
-    from expert_cli.data.store.parts import Part
-
-    one = Part.parse(part)
-    run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
-    from expert_cli.pipeline.parts import build_store_part
-
-    return build_store_part(run, one, reporter)
-
-
-@disk_errors()
-def seal_store(
-    manifest: FilePath,
-    *,
-    output: FilePath | None = None,
-    own_folder: bool = False,
-    dataset: str | None = None,
-    base_model: str | None = None,
-    threads: int = 0,
-    offline: bool = False,
-    reporter: Reporter = NullReporter(),
-) -> StoreReport:
-    """Make the token store of its parts: byte for byte the one that `pretokenize` builds, whatever the number of parts.
-
-    The arguments, what is returned and what is raised are those of `pretokenize`; a part that is missing, of other data or
-    damaged is an IntegrityError.
-    """
-    run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
-    from expert_cli.pipeline.parts import seal
-    from expert_cli.pipeline.pretokenize import describe
-
-    return describe(run, seal(run, reporter))
 
 
 @disk_errors()
@@ -151,30 +94,6 @@ def explain_store(
     from expert_cli.pipeline.pretokenize import explain
 
     return explain(run, _inputs(run, stage, reporter))
-
-
-def _built_on_ray(
-    run: RunConfig,
-    manifest: FilePath,
-    dataset: str | None,
-    base_model: str | None,
-    output: FilePath | None,
-    address: str,
-    reporter: Reporter,
-) -> TokenStore:
-    """Build on Ray, whose tasks have working folders of their own: paths of this machine are handed on in full."""
-    from expert_cli.api.ray_parts import build_on_ray
-
-    names = {"dataset": dataset, "base_model": base_model}
-    full = {
-        name: str(Path(given).resolve()) if given and Path(given).exists() else given for name, given in names.items()
-    }
-    options = {
-        **full,
-        "output": (run.store_url or run.store) if output is not None else None,
-        "offline": run.data.offline,
-    }
-    return build_on_ray(run, Path(manifest).resolve(), options, address, reporter)
 
 
 def _inputs(run: RunConfig, stage: FilePath | None, reporter: Reporter) -> DataInputs:
@@ -217,9 +136,3 @@ def _run(
         url = StoredFolder(place).url_of(below)
         return replace(run, store=stores_of_url(url), store_url=url)
     return replace(run, store=(place / below).resolve(), store_url="")
-
-
-def _refuse_at_url(run: RunConfig, *options: str) -> None:
-    from expert_cli.pipeline.stored_store import refuse_at_url
-
-    refuse_at_url(run, *options)

@@ -72,7 +72,6 @@ def train(
     locked: FilePath | None = None,
     trust_store: bool = False,
     stage: FilePath | None = None,
-    stage_limit: str = "",
     allow_commands: bool = False,
     without_walls: bool = False,
     offline: bool = False,
@@ -104,9 +103,7 @@ def train(
         max_forget: How many nats a token the loss on neutral texts may rise; above it `missed` of the result says so.
         locked: A run.json that data, tokenizer, base model, settings and code must agree with.
         trust_store: Use a tokenized data set that another program saved where the token store should be.
-        stage: Copy the token store to this folder (a faster disk) first. The shards of one in object storage are fetched
-            there while it trains; without this, to this machine's cache.
-        stage_limit: As many bytes of these shards lie there at most, like "200GB"; others go for those needed earlier.
+        stage: Copy the token store to this folder (a faster disk) first.
         allow_commands: Run the programs that cases name as their judges.
         without_walls: Run answers that are programs also where nothing keeps them from the network.
         offline: Forbid every network call.
@@ -140,7 +137,6 @@ def train(
         locked=optional_path(locked),
         trust_store=trust_store,
         stage=optional_path(stage),
-        stage_limit=stage_limit,
         command="",
         max_loss_spike=max_loss_spike,
         max_forget=max_forget,
@@ -149,7 +145,6 @@ def train(
         callbacks=tuple(callbacks),
         stored_at=overrides.output if isinstance(overrides.output, str) else "",
     )
-    options.stage_bytes  # noqa: B018  raises
     options = replace(options, command=command_line(Path(manifest), overrides, options))
     facts, log = machine.inspect(), RunLog()
     plan = plan_run(Path(manifest), facts, overrides, Logged(reporter, log), keeps=overwrite or bool(resume))

@@ -21,7 +21,7 @@ from expert_cli.model.loading.sources import LocalModel
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.result import FitResult
-from expert_cli.utils.files import json_text, remove, sha256_of, sync_folder, write_exactly, write_text
+from expert_cli.utils.files import json_text, remove, sha256_of, sync_folder, write_text
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -39,7 +39,7 @@ def save_adapter(
     model.save_pretrained(str(beside), safe_serialization=True)
     write_base(beside, plan.run, source, renderer.template.fingerprint)
     asked = expert_config(decoding_of(plan.loaded.manifest), renderer, plan.run.data.schema_prompt)
-    write_exactly(beside / EXPERT_CONFIG, json_text(asked.as_json()))
+    write_text(beside / EXPERT_CONFIG, json_text(asked.as_json()))
     renderer.tokenizer.hf.chat_template = renderer.template.chat_template
     renderer.tokenizer.hf.save_pretrained(beside)
     write_text(beside / "README.md", model_card(plan, done))

@@ -29,7 +29,7 @@ from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import PromptRenderer, trained_template
 from expert_cli.inference.expert_config import decoding_for, expert_config
 from expert_cli.model.tokenizer import load_tokenizer
-from expert_cli.utils.files import json_text, sha256_of, write_exactly, write_text
+from expert_cli.utils.files import json_text, sha256_of, write_text
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.verified_folder import VerifiedFolder, folder_beside
 
@@ -106,12 +106,12 @@ def export_expert(
             loading = adapter_lines(run, source, asked, _shown(renderer, prompts))
         library = "transformers" if merge else "gguf" if gguf else "peft"
         _card(trained, beside, [f"{line}." for line in in_words(agreement)], library=library, form=form)
-        write_exactly(beside / EXPERT_CONFIG, json_text(asked.as_json()))
+        write_text(beside / EXPERT_CONFIG, json_text(asked.as_json()))
         put_section(beside / "README.md", HOW_ASKED, asked_lines(asked))
         put_section(beside / "README.md", SECTION, loading)
         grammar = asked.decoding.grammar
         if grammar is not None and grammar.json_schema is not None:
-            write_exactly(beside / SCHEMA, json_text(grammar.json_schema))
+            write_text(beside / SCHEMA, json_text(grammar.json_schema))
             put_section(beside / "README.md", "Grammar", [_OF_SCHEMA])
         files = _put_in_place(beside, output)
     return Exported(output, files, facts, agreement)

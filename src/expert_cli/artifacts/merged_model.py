@@ -32,7 +32,7 @@ from expert_cli.manifest.types import Dtype, Quantization
 from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
-from expert_cli.utils.files import write_exactly
+from expert_cli.utils.files import write_text
 from expert_cli.utils.paths import slug
 from expert_cli.utils.reporter import Reporter
 
@@ -99,7 +99,7 @@ def write_whole(
         file = folder / f"{slug(run.expert)}-{gguf}.gguf"
         report.info(f"writing {file.name}")
         write_gguf(file, model, tokenizer, name=run.expert, kind=gguf, end_token=renderer.template.end_token)
-        write_exactly(folder / "Modelfile", modelfile(file.name, renderer.template, config))
+        write_text(folder / "Modelfile", modelfile(file.name, renderer.template, config))
     del model
     gc.collect()
     agreement: dict[str, Agreement] = {}

@@ -15,7 +15,6 @@ from expert_cli.manifest.key import CARD
 from expert_cli.training.result import FitResult
 from expert_cli.utils.files import write_text
 from expert_cli.utils.paths import shown
-from expert_cli.utils.redaction import redacted
 
 HOW_ASKED = "How it is asked"
 TRAINED_FROM = "Trained on from"
@@ -38,9 +37,12 @@ def model_card(plan: Plan, done: FitResult | None) -> str:
     """
     manifest = plan.loaded.manifest
     run = plan.run
-    front = redacted(
-        {"library_name": "peft", "base_model": run.model.name, **_license(manifest.license), "tags": manifest.tags}
-    )
+    front = {
+        "library_name": "peft",
+        "base_model": run.model.name,
+        **_license(manifest.license),
+        "tags": manifest.tags,
+    }
     lines = [
         "---",
         *(f"{key}: {json.dumps(value)}" for key, value in front.items() if value),
@@ -61,7 +63,7 @@ def model_card(plan: Plan, done: FitResult | None) -> str:
         f"Data: {', '.join(_data_name(path) for path in _data(run))}.",
         "",
     ]
-    carried = redacted({key: value for key, value in _carried(plan).items() if value})
+    carried = {key: value for key, value in _carried(plan).items() if value}
     if carried:
         lines += ["## From the manifest", "", "```json", json.dumps(carried, indent=2, ensure_ascii=False), "```", ""]
     return "\n".join(lines)

@@ -32,9 +32,6 @@ def find_datasets(
         Path | None,
         typer.Option(help="A Hugging Face cache. Default: where HF_HOME and its kind point."),
     ] = None,
-    measure_disk: Annotated[
-        bool, typer.Option("--measure-disk", help="Measure how fast the disk under each data set reads.")
-    ] = False,
 ) -> None:
     """List the data on this machine: size, last use, which expert names it, and what is missing.
 
@@ -45,9 +42,9 @@ def find_datasets(
 
         expert-cli find-datasets
 
-        expert-cli find-datasets --experts experts --hf-cache /data/huggingface --measure-disk --json
+        expert-cli find-datasets --experts experts --hf-cache /data/huggingface --json
     """
-    from expert_cli.inventory.catalog import measure_disks, take_inventory
+    from expert_cli.inventory.catalog import take_inventory
     from expert_cli.inventory.hf_cache import hf_caches
     from expert_cli.inventory.manifest_references import default_experts
 
@@ -57,18 +54,13 @@ def find_datasets(
     if home is None:
         console.info("no folder experts/ here or above; --experts DIR names another")
     inventory = take_inventory(home, hf_caches(hf_cache), console, _current_key)
-    if measure_disk:
-        inventory = measure_disks(inventory, console)
     if console.as_json:
         console.document(inventory.as_json())
         return
     now = time.time()
     columns = ["state", "size", "files", "rows", "last use", "data set", "--dataset"]
     for place, group in groupby(inventory.datasets, lambda row: row.place):
-        rows = list(group)
-        speeds = sorted({f"{row.disk.mb_per_s:,.0f} MB/s" for row in rows if row.disk is not None})
-        title = f"{place}, disk {' and '.join(speeds)}" if speeds else f"{place}"
-        console.table(title, columns, [_cells(row, now) for row in rows])
+        console.table(f"{place}", columns, [_cells(row, now) for row in group])
         console.text("")
     console.text(f"{len(inventory.datasets)} data sets, {size_text(inventory.bytes)}")
 

@@ -104,13 +104,13 @@ def _of_config(console: Console, file: Path, name: str, home: Path) -> None:
     """Make the manifest that a configuration of another trainer becomes, and tell what it lacks."""
     from expert_cli import api
     from expert_cli.manifest.importers.registry import import_config, manifest_text
-    from expert_cli.utils.files import write_exactly
+    from expert_cli.utils.files import write_text
 
     imported, path = import_config(file, name, home), home / "manifest.json"
     with making(home):
-        write_exactly(path, manifest_text(imported))
+        write_text(path, manifest_text(imported))
         for beside, text in imported.files.items():
-            write_exactly(home / beside, text)
+            write_text(home / beside, text)
     checked = api.validate(path)
     told = [*checked.warnings, *map(str, checked.errors)]
     if console.as_json:

@@ -11,11 +11,9 @@ import typer
 from expert_cli import api
 from expert_cli.commands.options import BaseModel, Offline
 from expert_cli.console.terminal import Console
-from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
-from expert_cli.utils.files import require_new_file
+from expert_cli.errors import ExpertError, InputError
 
 if TYPE_CHECKING:
-    from expert_cli.pipeline.parts import PartReport
     from expert_cli.pipeline.pretokenize import StoreReport
     from expert_cli.pipeline.shown_documents import ShownDocuments
 
@@ -46,25 +44,11 @@ def pretokenize(
     show: Annotated[
         int, typer.Option(min=0, help="Show this many documents, which tokens of them are trained, and why.")
     ] = 0,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --show: as a page for a browser, too, in a new file.")
-    ] = None,
     threads: Annotated[int, typer.Option(min=0, help="Threads that tokenize; 0: one a core.")] = 0,
     stage: Annotated[Path | None, typer.Option(help="Copy the data to this folder (a faster disk) first.")] = None,
     prune: Annotated[
         bool, typer.Option("--prune", help="Delete this expert's other stores, those of other base models too.")
     ] = False,
-    part: Annotated[
-        str | None,
-        typer.Option(metavar="I/N", help="Build part I of N, for each on any machine that sees data and stores."),
-    ] = None,
-    seal: Annotated[bool, typer.Option("--seal", help="Make a store of the parts.")] = False,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS", help="Build in parts on a Ray cluster: auto finds this machine's, local starts one."
-        ),
-    ] = None,
     offline: Offline = False,
 ) -> None:
     """Tokenize an expert's data once; training opens the result.
@@ -79,31 +63,16 @@ def pretokenize(
 
         expert-cli pretokenize -m experts/expert-sql/manifest.json --explain
 
-        expert-cli pretokenize -m experts/expert-sql/manifest.json --show 5 --html trained.html
-
-        expert-cli pretokenize -m experts/expert-sql/manifest.json --part 3/8
+        expert-cli pretokenize -m experts/expert-sql/manifest.json --show 5
 
         expert-cli pretokenize -m experts/expert-sql/manifest.json --output s3://bucket/stores
     """
-    _require_room(html, show=show, explain=explain)
-    of_a_store: dict[str, object] = {
-        "--explain": explain,
-        "--force": force,
-        "--verify": verify,
-        "--prune": prune,
-        "--show": show,
-    }
-    of_a_store |= {"--stage": stage, "--ray": ray}
-    _require_alone({"--part": part, "--seal": seal}, of_a_store)
-    of_one = {"--explain": explain, "--force": force, "--verify": verify, "--stage": stage, "--threads": threads}
-    _require_alone({"--ray": ray}, of_one)
     manifests = sorted(experts.glob("*/manifest.json")) if every else manifest or []
     if every and not manifests:
         raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
     if not manifests:
         raise typer.BadParameter("give --manifest PATH, or --all")
     rows: list[dict[str, object]] = []
-    reports: list[StoreReport] = []
     failed: list[tuple[Path, ExpertError]] = []
     where: dict[str, Any] = {
         "output": output,
@@ -114,14 +83,10 @@ def pretokenize(
         "reporter": console,
     }
     how: dict[str, Any] = {"stage": stage, "force": force, "verify": verify, "prune": prune}
-    how |= {"documents": show, "threads": threads, "ray": ray}
+    how |= {"documents": show, "threads": threads}
     for path in manifests:
         try:
-            if part is not None:
-                built = api.build_part(path, part, **where, threads=threads)
-                rows.append(built.as_json())
-                _show_part(console, built)
-            elif explain:
+            if explain:
                 explanation = api.explain_store(path, **where, stage=stage)
                 rows.append(explanation.as_json())
                 if not console.as_json:
@@ -129,11 +94,8 @@ def pretokenize(
                     words = f"{explanation.expert}: {found.state}: {found.reason}"
                     console.text("\n".join([words, *(f"  {change}" for change in changes)]))
             else:
-                report = (
-                    api.seal_store(path, **where, threads=threads) if seal else api.pretokenize(path, **where, **how)
-                )
+                report = api.pretokenize(path, **where, **how)
                 rows.append(report.as_json())
-                reports.append(report)
                 _show_report(console, report)
         except ExpertError as error:
             if len(manifests) == 1:
@@ -142,9 +104,7 @@ def pretokenize(
                 console.trace()
             failed.append((path, error))
             console.info(f"failed    {path}")
-    if html and reports:
-        _write_page(html, reports, console)
-    _document(console, rows, failed, html if reports else None)
+    _document(console, rows, failed)
     _end(console, failed, len(manifests))
 
 
@@ -152,59 +112,13 @@ def _document(
     console: Console,
     rows: list[dict[str, object]],
     failed: list[tuple[Path, ExpertError]],
-    html: Path | None,
 ) -> None:
     if not console.as_json:
         return
     document: dict[str, object] = {"stores": rows}
-    if html:
-        document["html"] = str(html.resolve())
     if failed:
         document["failed"] = [{"manifest": str(path), **error.as_json()} for path, error in failed]
     console.document(document)
-
-
-def _require_alone(in_parts: Mapping[str, object], others: Mapping[str, object]) -> None:
-    """Raise InputError for two ways to build in parts, or one with options for a store that one process builds."""
-    given = [name for name, value in (*in_parts.items(), *others.items()) if value or value == ""]
-    if given and given[0] in in_parts and len(given) > 1:
-        raise InputError(
-            f"{given[0]} goes without {given[1]}", "Build the store in parts first; then it is one like others."
-        )
-
-
-def _show_part(console: Console, built: PartReport) -> None:
-    if console.as_json:
-        return
-    numbers = built.numbers
-    told = f"{built.expert}: part {built.part}: {built.status}"
-    if numbers:
-        pieces, rows, tokens = (f"{numbers[name]:,} {name}" for name in ("pieces", "rows", "tokens"))
-        told += (
-            f" in {built.seconds:.1f} s: {pieces}, {rows}, {tokens}; --seal makes the store once all parts are built"
-        )
-    console.text(f"{told}\n  path      {built.path}")
-
-
-def _require_room(html: Path | None, *, show: int, explain: bool) -> None:
-    """Raise InputError before anything is tokenized."""
-    if html is None:
-        return
-    if explain or not show:
-        raise InputError("--html goes with --show N, and not with --explain", "--show says how many documents it shows")
-    require_new_file("--html", html)
-
-
-def _write_page(to: Path, reports: list[StoreReport], console: Console) -> None:
-    from expert_cli.artifacts.documents_page import write_documents
-
-    try:
-        write_documents(reports, to)
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"{to} cannot be written: {error.strerror}", "give another file with --html"
-        ) from error
-    console.info(f"page      {to}")
 
 
 def _end(console: Console, failed: list[tuple[Path, ExpertError]], count: int) -> None:

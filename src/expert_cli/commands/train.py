@@ -77,14 +77,8 @@ def train(
     ] = False,
     stage: Annotated[
         Path | None,
-        typer.Option(
-            help="Copy the token store to this folder (a faster disk) first; from object storage as it trains."
-        ),
+        typer.Option(help="Copy the token store to this folder (a faster disk) first."),
     ] = None,
-    stage_limit: Annotated[
-        str,
-        typer.Option(metavar="200GB", help="Of a store in object storage, keep as many bytes of shards here at most."),
-    ] = "",
     plan_only: Annotated[
         bool, typer.Option("--plan", help="Train nothing: say what the run will need and cost. Builds the token store.")
     ] = False,
@@ -143,7 +137,6 @@ def train(
         max_forget=max_forget,
         locked=locked,
         stage=stage,
-        stage_limit=stage_limit,
         allow_commands=allow_commands,
         without_walls=without_walls,
     )

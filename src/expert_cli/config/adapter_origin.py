@@ -16,7 +16,7 @@ from expert_cli.manifest.types import Dtype
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.object_storage import require_folder
-from expert_cli.utils.redaction import redact, told_apart
+from expert_cli.utils.redaction import redact
 
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
@@ -76,7 +76,7 @@ class AdapterOrigin:
 
     def fits_template(self, fingerprint: str) -> bool:
         """Whether a prompt template may be that of training; files tell it without what looks like a secret in it."""
-        return self.template in ("", fingerprint, told_apart(fingerprint), redact(fingerprint))
+        return self.template in ("", fingerprint, redact(fingerprint))
 
     @property
     def knows_system_prompt(self) -> bool:

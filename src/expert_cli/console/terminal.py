@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from expert_cli.console.tokens import STYLES, lines
-from expert_cli.utils.redaction import redacted
+from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import Bar, NullBar, PlainBar
 from expert_cli.utils.text import aligned, clean, count, failure_lines, is_figures
 
@@ -132,7 +132,7 @@ class Console:
     def document(self, value: Mapping[str, Any]) -> None:
         """Write the one JSON document of this command."""
         head = {"schema_version": SCHEMA_VERSION, "command": self.command}
-        self._out.data(json.dumps(redacted({**head, **value}), ensure_ascii=True))
+        self._out.data(redact(json.dumps({**head, **value}, ensure_ascii=True, default=str)))
 
     def text(self, text: str) -> None:
         """Write a result as plain text to stdout."""

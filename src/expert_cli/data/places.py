@@ -54,7 +54,11 @@ def stored_files(places: Sequence[StoredFolder]) -> list[StoredFile]:
     found = [(place, info) for place, info in zip(places, _infos(places), strict=True)]
     if gone := next((place for place, info in found if info is None), None):
         raise InputError(f"{gone}: there is no object of this name", "See that it is written, then start again.")
-    return [StoredFile(place, info) for place, info in found if info]
+    files = [StoredFile(place, info) for place, info in found if info]
+    if other := next((file for file in files if not file.info.version), None):
+        told = "its storage does not tell by what its content goes, so that a store of it could not be known again"
+        raise InputError(f"{other}: {told}", "Fetch it, and name the local file.")
+    return files
 
 
 def _infos(places: Sequence[StoredFolder]) -> list[ObjectInfo | None]:
@@ -74,15 +78,6 @@ def open_for_arrow(file: DataFile) -> Any:
     import pyarrow as pa
 
     return pa.OSFile(str(file)) if isinstance(file, Path) else pa.PythonFile(open_file(file), "r")
-
-
-def read_range(file: DataFile, start: int, stop: int) -> bytes:
-    """Return the bytes of a data file from `start` on and before `stop`. Raises as `open_file` does."""
-    if isinstance(file, StoredFile):
-        return file.at.read("", start, min(stop, file.info.size)) if start < file.info.size else b""
-    with file.open("rb") as opened:
-        opened.seek(start)
-        return opened.read(stop - start)
 
 
 class _StoredBytes(io.RawIOBase):

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
-from expert_cli.hardware.disk import BLOCK, drop_cached
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import beside, parse_json, sha256_of, write_json
 from expert_cli.utils.paths import is_inside
@@ -25,6 +24,7 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import size_text
 
 _RECORDS = ".staged"
+_BLOCK = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,14 @@ class _Copy:
         digest = hashlib.sha256()
         with self.source.open("rb") as source, to.open("wb") as copy:
             # A source that grows as fast as it is read would never end.
-            while copy.tell() <= self.size and (block := source.read(8 * BLOCK)):
+            while copy.tell() <= self.size and (block := source.read(_BLOCK)):
                 digest.update(block)
                 copy.write(block)
                 advance(len(block))
             copy.flush()
             os.fsync(copy.fileno())
-            drop_cached(copy.fileno())
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(copy.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         if _facts(self.source) != self.facts:
             raise IntegrityError(
                 f"{self.source}: changed while it was staged", "wait until it is written, then try again"

@@ -10,7 +10,6 @@ import shutil
 import struct
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,11 +21,9 @@ from packaging.version import InvalidVersion, Version
 
 from expert_cli.doctor import gpus
 from expert_cli.doctor.check import Check, CheckResult, judged
-from expert_cli.errors import EnvironmentProblem
 from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
 from expert_cli.evaluation.verifiers.sandbox.node import OLDEST, Node, find_node, find_typescript
 from expert_cli.hardware import machine, nvml
-from expert_cli.hardware.disk import SLOW_MB_PER_S, measure_read
 from expert_cli.hardware.machine import Machine, installed
 from expert_cli.inventory.tree import scan_tree
 from expert_cli.utils.offline import forbidden_by
@@ -45,12 +42,8 @@ Installed = Callable[[str], str | None]
 SMALL_MEMORY_BYTES = 6_000_000_000
 """The smallest base models train within 3 GB of main memory on a CPU; the libraries and the system need as much again."""
 ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
-TRIAL_BYTES = 64_000_000
-_BLOCK = os.urandom(1 << 20)  # random, so that a compressing file system writes it all
 Place = tuple[str, Path, int]
 """A name, a folder that is written to, and the free bytes below which that is a warning; below a tenth nothing works."""
-Speed = tuple[float, float]
-"""MB/s at which a trial file was written, and read."""
 
 
 def look(here: Path) -> list[Check]:
@@ -219,49 +212,30 @@ def _applies(need: Requirement, extra: str) -> bool:
 
 
 def disks(places: Sequence[Place]) -> list[CheckResult]:
-    """Judge each place; places on the same disk are measured once."""
-    known: dict[int, Speed] = {}
+    """Judge each place."""
     lines = []
     for name, path, little in places:
         folder = next((folder for folder in (path, *path.parents) if folder.is_dir()), path)
         try:
-            device, free = folder.stat().st_dev, shutil.disk_usage(folder).free
-            if device not in known and free > 4 * TRIAL_BYTES:
-                known[device] = measure_speed(folder)
-            lines.append(check_disk((name, path, little), free, known.get(device)))
-        except (OSError, EnvironmentProblem) as error:
-            words = f"{folder}: {getattr(error, 'strerror', None) or error}"
+            tempfile.TemporaryFile(dir=folder).close()
+            lines.append(check_disk((name, path, little), shutil.disk_usage(folder).free))
+        except OSError as error:
+            words = f"{folder}: {error.strerror or error}"
             fix = "name a folder that can be written (--output, HF_HOME, TMPDIR)"
             lines.append(CheckResult(name, "fail", words, fix))
     return lines
 
 
-def check_disk(place: Place, free: int, speed: Speed | None) -> CheckResult:
-    """Judge the room and the speed of one place."""
+def check_disk(place: Place, free: int) -> CheckResult:
+    """Judge the room of one place."""
     name, path, little = place
-    speeds = ", reads {1:,.0f} MB/s, writes {0:,.0f} MB/s".format(*speed) if speed else ""
     room = f"make room: {size_text(little)} is little enough, or use a folder on another disk"
-    slow = "a slow disk: keep data and token stores on a faster one (train --stage DIR)"
     return judged(
         name,
-        f"{path}: {size_text(free)} free{speeds}",
+        f"{path}: {size_text(free)} free",
         (free < little / 10, "fail", room),
         (free < little, "warn", room),
-        (speed and min(speed) < SLOW_MB_PER_S, "warn", slow),
     )
-
-
-def measure_speed(folder: Path) -> Speed:
-    """Write a trial file, synced, read it back past the page cache, delete it. Raises OSError where it cannot be written."""
-    with tempfile.TemporaryDirectory(prefix=".expert-cli-doctor-", dir=folder) as name:
-        path, started = Path(name, "trial"), time.monotonic()
-        with path.open("wb") as file:
-            while file.tell() < TRIAL_BYTES and time.monotonic() - started < 3:
-                file.write(_BLOCK)
-            file.flush()
-            os.fsync(file.fileno())
-            write = file.tell() / 1e6 / max(time.monotonic() - started, 1e-9)
-        return write, measure_read(path).mb_per_s
 
 
 def hf_cache(hub: Path) -> CheckResult:

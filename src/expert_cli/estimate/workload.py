@@ -43,9 +43,8 @@ def work_of(run: RunConfig, store: TokenStore) -> Workload:
     epochs, rest = schedule.position(schedule.steps)
     tokens = epochs * packs.document_lengths.tokens
     if rest:
-        whole, left = orders_of(run, data)(epochs).begun(rest * schedule.packs_per_step)
-        tokens += int(packs.counts(epochs).tokens[:whole].sum())
-        tokens += int(packs.plan(epochs, whole).lengths[left].sum()) if len(left) else 0
+        begun = orders_of(run, data)(epochs)[: rest * schedule.packs_per_step]
+        tokens += int(packs.plan(epochs).lengths[begun].sum())
     stats = store.stats["train"]
     held_out = store.stats.get("validation", {}).get("tokens", 0) if run.watch.eval_strategy != "no" else 0
     evaluations = epochs if run.watch.eval_strategy == "epoch" else schedule.steps // run.watch.eval_steps

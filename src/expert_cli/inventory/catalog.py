@@ -18,8 +18,7 @@ from typing import Any
 
 from expert_cli.config.data_files import PLAIN_TEXT, format_name
 from expert_cli.data.store.inspect import BUILDING, recorded_key, store_files, store_kind
-from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.hardware.disk import SLOW_MB_PER_S, ReadSpeed, measure_read
+from expert_cli.errors import InputError
 from expert_cli.inventory.dataset import DatasetEntry, Kind, Status, dataset_option, examine, name_in
 from expert_cli.inventory.hf_cache import HfCaches, arrow_name, arrow_rows, holds_data, hub_folder, snapshot
 from expert_cli.inventory.manifest_references import CurrentKey, Key, ManifestReferences, read_experts
@@ -27,7 +26,6 @@ from expert_cli.inventory.tree import INFO_NAMES
 from expert_cli.utils.filesystem import is_file, is_folder, real_path, subfolders
 from expert_cli.utils.paths import STORES
 from expert_cli.utils.reporter import Reporter, late_progress
-from expert_cli.utils.text import size_text
 
 MAX_DEPTH = 5
 NO_DATA = frozenset({"weights", "tests"})
@@ -73,33 +71,6 @@ def take_inventory(
     places = list(dict.fromkeys(row.place for row in rows))
     rows.sort(key=lambda row: (places.index(row.place), row.name.lower()))
     return Inventory(caches, tuple(rows))
-
-
-def measure_disks(inventory: Inventory, report: Reporter) -> Inventory:
-    """Measure the disk under each data set, by the largest file of all that lie on it; warn of a slow one."""
-    by_size = sorted(inventory.datasets, key=lambda row: row.tree.largest[0])
-    largest = {row.tree.largest[1]: row for row in by_size if row.tree.largest[0] > 0}
-    speeds: dict[int, ReadSpeed] = {}
-    for device, row in largest.items():
-        try:
-            speed = speeds[device] = measure_read(row.tree.largest[2])
-        except EnvironmentProblem as error:
-            report.warning(error.message)
-            continue
-        report.info(f"disk of {row.place}: {speed.mb_per_s:,.0f} MB/s ({speed.method}, {size_text(speed.bytes)} read)")
-        if speed.is_slow:
-            held = sum(one.tree.bytes for one in inventory.datasets if one.tree.largest[1] == device)
-            report.warning(_slow(row.place, speed, held))
-    rows = tuple(replace(row, disk=speeds.get(row.tree.largest[1])) for row in inventory.datasets)
-    return replace(inventory, datasets=rows)
-
-
-def _slow(place: Path, speed: ReadSpeed, held: int) -> str:
-    return (
-        f"the disk of {place} is slow, {speed.mb_per_s:.0f} MB/s against {SLOW_MB_PER_S:.0f}. Training reads under "
-        f"1 MB/s of a token store, but data is hashed when it is first opened: {held / 1e6 / speed.mb_per_s:,.0f} s for the "
-        f"{size_text(held)} there. A copy on a faster disk: expert-cli train --stage DIR"
-    )
 
 
 class _Search:

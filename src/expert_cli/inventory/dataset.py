@@ -14,7 +14,6 @@ from expert_cli.data.formats.registry import format_of
 from expert_cli.data.sources.folder import folder_files
 from expert_cli.data.sources.split_files import without_notes
 from expert_cli.errors import ExpertError, InputError
-from expert_cli.hardware.disk import ReadSpeed
 from expert_cli.inventory.tree import Tree, scan_tree
 from expert_cli.utils.filesystem import open_unnoticed
 from expert_cli.utils.reporter import NullReporter
@@ -44,17 +43,11 @@ class DatasetEntry:
     option: str = ""
     tree: Tree = field(default_factory=Tree)
     rows: int | None = None
-    disk: ReadSpeed | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the row that `find-datasets --json` prints."""
         seconds, told_by = self.tree.last_use
         used = utc_time(seconds)
-        disk = self.disk and {
-            "read_mb_per_s": round(self.disk.mb_per_s, 1),
-            "method": self.disk.method,
-            "bytes": self.disk.bytes,
-        }
         return {
             "name": self.name,
             "path": str(self.path),
@@ -68,7 +61,6 @@ class DatasetEntry:
             "status": self.status,
             "note": self.note,
             "dataset_option": self.option or None,
-            "disk": disk,
         }
 
 

@@ -26,15 +26,13 @@ class Tree:
     """What lies under some files and folders.
 
     inodes: (device, inode) -> bytes, so that a file with many names is counted once. data_files: by name, links included.
-    accessed, modified: newest of all files, seconds since 1970, 0 where there is no file. largest: (size, device, path) of the
-    largest file. broken: links to nothing.
+    accessed, modified: newest of all files, seconds since 1970, 0 where there is no file. broken: links to nothing.
     """
 
     inodes: dict[tuple[int, int], int] = field(default_factory=dict)
     data_files: list[Path] = field(default_factory=list)
     accessed: float = 0.0
     modified: float = 0.0
-    largest: tuple[int, int, Path] = (-1, -1, Path())
     broken: int = 0
     unfinished: int = 0
     unreadable: int = 0
@@ -82,8 +80,6 @@ class Tree:
         self.unfinished += path.name.endswith(".incomplete")
         if format_name(path) and path.name not in INFO_NAMES:
             self.data_files.append(path)
-        if facts.st_size > self.largest[0]:
-            self.largest = (facts.st_size, facts.st_dev, path)
 
     def add_closed(self, error: OSError) -> None:
         """Count a folder that could not be listed; one that is gone was not there."""

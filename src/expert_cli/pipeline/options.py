@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from expert_cli.config.resolve import Overrides
 from expert_cli.runs.status import nothing
-from expert_cli.utils.text import parse_size
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -31,8 +30,7 @@ class RunOptions:
     a checkpoint's folder, or "" for a new run; drift: keys of the identity that may differ then. locked: a run.json that
     this run must agree with in data, rows, masks, tokenizer, base model, settings and code. trust_store: use a data set that
     another program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied to,
-    and read from; stage_limit: as much of one in object storage lies there at most, "" for all. command: what starts the run
-    from a shell, --resume and --overwrite left out.
+    and read from. command: what starts the run from a shell, --resume and --overwrite left out.
     max_loss_spike: warn of a loss so many times the median of the last 20; 0: never. max_forget: by how many nats a token the
     loss on neutral texts may rise; None: by any. allow_commands, without_walls: as
     `Permissions` of judging has them. callbacks: people's own, of Python alone. stored_at: the URL that the run directory is
@@ -45,7 +43,6 @@ class RunOptions:
     locked: Path | None = None
     trust_store: bool = False
     stage: Path | None = None
-    stage_limit: str = ""
     command: str = "expert-cli train"
     max_loss_spike: float = 0.0
     max_forget: float | None = None
@@ -53,12 +50,7 @@ class RunOptions:
     without_walls: bool = False
     callbacks: tuple[TrainerCallback, ...] = ()
     stored_at: str = ""
-    written: Callable[[], None] = nothing
-
-    @property
-    def stage_bytes(self) -> int:
-        """What `stage_limit` says in bytes, 0 for no limit. Raises InputError."""
-        return parse_size("--stage-limit", self.stage_limit) if self.stage_limit else 0
+    written: Callable[[], object] = nothing
 
     @property
     def permissions(self) -> Permissions:

@@ -44,18 +44,12 @@ def tell_overlap(stats: Mapping[str, Any], cases: Asked, report: Reporter) -> No
     if len(cases) and found.get("cases", {}).get("digest") != digest_of(cases):
         report.info("cases     the store was built before them: expert-cli audit looks for them in the training rows")
     for of, told in found.items():
-        if (told["same"] or told["near"]) and (of != "cases" or told["digest"] == digest_of(cases)):
+        if told["same"] and (of != "cases" or told["digest"] == digest_of(cases)):
             report.warning(f"{_in_words(of, told)}; {_REMEDIES[of]}")
 
 
 def _in_words(of: str, told: Mapping[str, Any]) -> str:
     """Return how many, and the first ones."""
     beyond = f" (the first {MOST_HELD_OUT:,} were looked for)" if told["rows"] > MOST_HELD_OUT else ""
-    examples = [
-        f'{one["held_out"]} {"nearly" if one["near"] else "as"} {one["train"]}: "{one["text"]}"'
-        for one in told["examples"]
-    ]
-    return (
-        f"{told['same'] + told['near']:,} of {told['rows']:,} {_NAMES[of]}{beyond} stand in the training rows, too "
-        f"({told['same']:,} the same, {told['near']:,} nearly): {'; '.join(examples)}"
-    )
+    examples = "; ".join(f'{one["held_out"]} as {one["train"]}: "{one["text"]}"' for one in told["examples"])
+    return f"{told['same']:,} of {told['rows']:,} {_NAMES[of]}{beyond} stand in the training rows, too: {examples}"

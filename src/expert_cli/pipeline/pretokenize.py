@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.sources.data_rows import input_column, locate_data
 from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.staging import stage, staged_path
+from expert_cli.data.store import remote
 from expert_cli.data.store.build import (
     TokenStore,
     adopt_foreign_store,
@@ -32,7 +33,7 @@ from expert_cli.data.store.inspect import StoreState, has_stores
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.token_store import lies_in
 from expert_cli.data.templates.template import SCHEMA_COLUMNS
-from expert_cli.errors import InputError
+from expert_cli.errors import EnvironmentProblem
 from expert_cli.inference.base_model import locate_base, prompt_template
 from expert_cli.inference.expert import PromptRenderer
 from expert_cli.model.loading.sources import LocalModel
@@ -40,11 +41,10 @@ from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.overlap import own_cases, tell_overlap
 from expert_cli.pipeline.shown_documents import ShownDocument, ShownDocuments
-from expert_cli.pipeline.stored_store import AtUrl, look_up, stored_store
-from expert_cli.utils.filesystem import facts_of, files_below
+from expert_cli.utils.filesystem import files_below
+from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import size_text
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def plain_inputs(run: RunConfig, report: Reporter, located: LocatedData | None =
         names = ", ".join(of_prompts)
         report.warning(f"{names}: rows of whole documents are trained as they are; it stands in later prompts alone")
     template = prompt_template(run, tokenizer, "")
-    inputs = DataInputs(located, tokenizer, template, rows.kind, file_hashes(run.store), source)
+    inputs = DataInputs(located, tokenizer, template, file_hashes(run.store), source)
     return inputs, inputs.template.heads_input and "input" in rows.roles
 
 
@@ -117,12 +117,13 @@ def store_for(
     force: bool = False,
     locked: bool = False,
     trusting: bool = False,
-    at_url: AtUrl = AtUrl(),
+    put: bool = False,
 ) -> TokenStore:
     """Return the token store of a run, building it if need be.
 
-    locked: build nothing, raise IntegrityError instead. trusting: use a data set that another program saved there. at_url: what
-    is asked of one in object storage.
+    locked: build nothing, raise IntegrityError instead. trusting: use a data set that another program saved there. put: where
+    the stores of the run lie at a URL, it has to lie there in the end; else one that is missing there is built on this machine,
+    and stays there.
     """
     foreign = foreign_store(run.store)
     if foreign is not None and trusting:
@@ -135,12 +136,42 @@ def store_for(
     inputs = replace(inputs, cases=own_cases(run, report))
     build = partial(tokenize, run.data, inputs, run.store, report, expert=run.expert)
     build = partial(build, verify=verify, force=force, locked=locked)
-    if run.store_url:
-        store = stored_store(run, inputs, report, lambda written: build(written=written), at_url, force=force)
-    else:
-        store = build()
+    store = _store_at_url(run, inputs, report, build, put=put, force=force) if run.store_url else build()
     tell_overlap(store.stats, inputs.cases, report)
     return store
+
+
+def _store_at_url(
+    run: RunConfig, inputs: DataInputs, report: Reporter, build: Callable[[], TokenStore], *, put: bool, force: bool
+) -> TokenStore:
+    """Return this machine's own store, the one at the run's URL, or one that is built."""
+    key, local = store_state(run.data, inputs, run.store)
+    here = local.state == "hit"
+    if here and not (put or force):
+        return build()
+    place, (there, _) = remote.place_of_store(run.store_url, key), _look_up(run, key)
+    if there.state == "hit" and not (here or force):
+        there = remote.fetch(place, key, run.store, report)
+    if there.state == "damaged":
+        report.info(f"store     {there.state}: {there.reason}")
+    if there.state == "hit" and not force:
+        return replace(build(), url=place.url)
+    if not put:
+        told = f"{place}: no store that fits; one is built on this machine, and stays there"
+        report.warning(f"{told}. pretokenize --output {StoredFolder(run.store_url)} puts it there")
+        return build()
+    store = build()
+    remote.put(store.home, place, report)
+    return replace(store, status="built" if there.state == "missing" else "rebuilt", url=place.url)
+
+
+def _look_up(run: RunConfig, key: StoreKey) -> tuple[StoreState, dict[str, Any]]:
+    """Look for a store at the run's URL. Raises EnvironmentProblem: `offline` forbids it, too."""
+    place = remote.place_of_store(run.store_url, key)
+    if run.data.offline:  # a variable of the hub's client says nothing of a cluster's own storage
+        told = "Leave --offline out, or name a folder of token stores."
+        raise EnvironmentProblem(f"{place}: is not looked at: --offline is given", told)
+    return remote.look_up(place, key)
 
 
 def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Reporter) -> DataInputs:
@@ -156,21 +187,11 @@ def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Repo
 
 
 def staged_store(store: TokenStore, options: RunOptions, report: Reporter) -> TokenStore:
-    """Return the same store, copied under the folder of `--stage`, if there is one. Raises InputError: it is beyond the limit.
-
-    One in object storage is copied while it is read.
-    """
-    target, limit = options.stage, options.stage_bytes
-    if store.copies is not None or target is None:
+    """Return the same store, copied under the folder of `--stage`, if there is one."""
+    target = options.stage
+    if target is None:
         return store
-    files = facts_of(files_below(store.home))
-    size = sum(facts.st_size for facts in files.values())
-    if limit and size > limit:
-        raise InputError(
-            f"--stage-limit {size_text(limit)}: the token store in {store.home} has {size_text(size)}",
-            "Leave --stage out, or raise the limit: only a store in object storage is copied shard by shard.",
-        )
-    stage([*files], target, report)
+    stage([*files_below(store.home)], target, report)
     return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
 
 
@@ -199,8 +220,8 @@ def explain(run: RunConfig, inputs: DataInputs) -> StoreExplanation:
     """Return the key that the run gives now and what lies there for it; builds nothing."""
     key, state = store_state(run.data, inputs, run.store)
     if run.store_url:
-        found = look_up(run, inputs, key)
-        return StoreExplanation(run.expert, found.folder.url, key, found.state)
+        there, _ = _look_up(run, key)
+        return StoreExplanation(run.expert, remote.place_of_store(run.store_url, key).url, key, there)
     return StoreExplanation(run.expert, str(run.store / key.sha256[:12]), key, state)
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.places import DataFile, size_of
-from expert_cli.data.rows.columns import FIRST_COLUMN_RULE
 from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.data.store.files import FileHashCache, file_hashes
 from expert_cli.data.store.key import store_key
@@ -182,17 +181,9 @@ def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, An
     store = part(recorded, STORE)
     sources = (tuple(Located(spec, ()) for spec in specs) for specs in (run.data.train, run.data.validation))
     tokenizer, template = (str(recorded.get(name)) for name in ("tokenizer", "template"))
-    rule = str(store.get("masking", "")).rpartition(", ")[0]  # what follows is a setting
     places = LocatedData(*sources), FileHashCache(run.output / ".none")
-    key = store_key(
-        run.data,
-        *places,
-        tokenizer=tokenizer,
-        template=str(store.get("template", template)),
-        masking=rule,
-        columns=str(store.get("columns", FIRST_COLUMN_RULE)),
-    )
-    contents = {name: store[name] for name in ("train data", "validation data") if name in store}
+    key = store_key(run.data, *places, tokenizer=tokenizer, template=str(store.get("template", template)))
+    contents = {name: store[name] for name in ("rule", "train data", "validation data") if name in store}
     now = identity(
         run,
         files=items(recorded, "data"),

@@ -31,7 +31,7 @@ from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.starter import SMOLLM2
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
-from expert_cli.utils.files import write_exactly
+from expert_cli.utils.files import write_text
 from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.reporter import NullReporter, Reporter
 
@@ -151,7 +151,7 @@ def write_manifest_of_rows(
     written: dict[str, Any] = {"name": home.name, "base_models": [base], "training": {"dataset": dataset, "config": {}}}
 
     def planned() -> Plan:
-        write_exactly(path, manifest_text(written))
+        write_text(path, manifest_text(written))
         return make_plan(path, machine, Overrides(offline=offline))
 
     plan = planned()

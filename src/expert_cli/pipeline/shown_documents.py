@@ -24,7 +24,7 @@ from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.tokenize.encoder import Encoder, control_tokens
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.redaction import secret_spans
+from expert_cli.utils.redaction import HUB_TOKEN
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.token_runs import Token, TokenRun
 
@@ -223,7 +223,7 @@ def _without_secrets(texts: list[str]) -> list[str]:
     """Return the texts with *** in place of what is a secret in all of them together."""
     ends = np.cumsum([0, *map(len, texts)])
     shown = [*texts]
-    for start, stop in secret_spans("".join(texts)):
+    for start, stop in (found.span() for found in HUB_TOKEN.finditer("".join(texts))):
         first, last = np.searchsorted(ends, [start, stop - 1], "right") - 1
         shown[first : last + 1] = ["***", *[""] * int(last - first)]
     return shown

@@ -45,11 +45,10 @@ from expert_cli.pipeline.ending import finish, recorded
 from expert_cli.pipeline.forgetting import choose_texts, measure, measuring, missed
 from expert_cli.pipeline.options import RunOptions, require_folders_apart
 from expert_cli.pipeline.pretokenize import DataInputs, describe, staged_store, store_for, training_inputs
+from expert_cli.pipeline.remote_run import remote_run
 from expert_cli.pipeline.result import RunResult, document, finished
 from expert_cli.pipeline.run_json import write_effects, write_run_json
 from expert_cli.pipeline.samples import ask, choose, samples
-from expert_cli.pipeline.stored_run import stored_run
-from expert_cli.pipeline.stored_store import AtUrl
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import training_data
 from expert_cli.pipeline.used_keys import effect_changes, used_keys
@@ -79,8 +78,9 @@ def train(
     plan = replace(plan, run=measuring(plan.run, options.max_forget))
     job, log = PartialState(cpu=plan.run.compute.device == "cpu"), log or RunLog()
     owned = run_lock(plan.run.output) if job.is_main_process else nullcontext()
-    stored = stored_run(plan.run, options, Logged(report, log), is_first=job.is_main_process)
-    with naming_lost_processes(), owned, stored as written:
+    is_kept = options.stored_at and job.is_main_process
+    kept = remote_run(plan.run, options, Logged(report, log)) if is_kept else nullcontext(options.written)
+    with naming_lost_processes(), owned, kept as written:
         done = train_here(plan, machine, report, replace(options, written=written), job, log)
         leave()
         return done
@@ -238,7 +238,7 @@ def _run_answers(
 
 def _store(run: RunConfig, inputs: DataInputs, key: StoreKey, options: RunOptions, report: Reporter) -> TokenStore:
     how = {"locked": options.locked is not None, "trusting": options.trust_store}
-    store = store_for(run, inputs, report, **how, at_url=AtUrl(copies_in=options.stage, limit=options.stage_bytes))
+    store = store_for(run, inputs, report, **how)
     if store.key != key:
         raise InputError("the data changed while the run began", "wait until it is written, then start again")
     report.info(f"store     {store.status}: {store.place}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))

@@ -25,8 +25,6 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
     held_out = store.split("validation") if run.watch.eval_strategy != "no" else None
     sets: dict[str, PackedDataset] = {}
     if held_out is not None:
-        if store.copies is not None:
-            store.copies.fetch_all("validation", report)  # every evaluation reads all of it, so it stays
         whole = _packs(store, "validation", held_out, run, report)
         sources, counts = run.data.validation or run.data.train, store.stats["validation"].get("sources", ())
         if not counts and len({source.task for source in sources}) > 1:
@@ -50,7 +48,7 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
 def validation_sets(counts: Sequence[int], sources: Sequence[SourceSpec]) -> Mapping[str, range]:
     """Return which validation documents are of which task; {} where they are of one, or the store does not tell.
 
-    counts: the documents of each source, in order, as stats.json has them; stores of earlier versions have none.
+    counts: the documents of each source, in order, as stats.json has them; stores of other programs have none.
     """
     sets: dict[str, range] = {}
     start = 0

@@ -28,7 +28,6 @@ import psutil
 from filelock import FileLock, Timeout
 
 from expert_cli.errors import RunLocked
-from expert_cli.utils import locks
 from expert_cli.utils.files import parse_json, write_json
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.text import utc_time
@@ -36,6 +35,8 @@ from expert_cli.utils.text import utc_time
 INSIDE = ".run"
 ORPHANS_END_S = 10.0
 """Data workers of a killed run hold its lock until they notice; torch's look every 5 s."""
+_ASKED_S = 2.0
+"""Longer than any process that only asks whether a folder is held has its lock, be the machine ever so busy."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,9 @@ def is_held(output: Path) -> bool:
     if not file.exists():
         return False
     try:
-        return locks.is_held(FileLock(file))
-    except OSError:  # a lock file of another user cannot be asked
+        with FileLock(file).acquire(timeout=0):
+            return False
+    except (Timeout, OSError):  # a lock file of another user cannot be asked
         return True
 
 
@@ -125,7 +127,7 @@ def _acquire(lock: FileLock, owner_file: Path, output: Path) -> None:
             lock.acquire(timeout=0)
         except Timeout:
             owner = _read(owner_file)
-            patience = ORPHANS_END_S if owner.get("host") in (None, platform.node()) else locks.ASKED_S
+            patience = ORPHANS_END_S if owner.get("host") in (None, platform.node()) else _ASKED_S
             if lives(owner) or time.monotonic() > since + patience:
                 hint = "wait for that run, end it, or give another folder with --output"
                 raise RunLocked(f"{output} belongs to {_words(owner)}", hint) from None

@@ -41,7 +41,7 @@ class RunStatus:
         file: Path | None = None,
         command: str = "",
         world_size: int = 1,
-        written: Callable[[], None] = nothing,
+        written: Callable[[], object] = nothing,
     ) -> None:
         """command: what starts the run, without --resume. written: called behind each writing; none comes before `begin`."""
         self.command = command

@@ -33,7 +33,6 @@ from expert_cli.training.checkpointing.resume import (
     save,
     truncate_metrics,
 )
-from expert_cli.training.fetch_ahead import fetching_ahead
 from expert_cli.training.heap import HeapKeeper
 from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.training.micro_batch import merge_factor, merged
@@ -120,10 +119,7 @@ def fit(
     cost = flops(model.get_base_model(), data.train.packs.document_lengths, recomputed=recomputed)
     cards = trainer.batches.schedule.processes
     peak = peak_flops(trainer.timer.device.card_name(), cards) if trainer.timer.on_gpu else None
-    steps_done = partial(getattr, trainer.progress, "schedule_step")
-    first_here = trainer.args.local_process_index == 0
-    with fetching_ahead(run, data.train, trainer.batches.schedule, steps_done, report, fetches=first_here):
-        metrics_callback = _watched(trainer, stop, paths, resume_context, report, cost, peak[0] if peak else None)
+    metrics_callback = _watched(trainer, stop, paths, resume_context, report, cost, peak[0] if peak else None)
     if trainer.progress.step > trainer.args.get_warmup_steps(trainer.batches.schedule.steps) + 1:
         _require_moved(model, before)
     if run.watch.load_best_model_at_end:

@@ -1,6 +1,6 @@
 """Files written beside their place, synced and renamed, so that a reader sees the old one or the new one, never half.
 
-Secrets never reach a text written here (`redaction.py`).
+No token of the hub reaches a text written here (`redaction.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.utils.filesystem import open_unnoticed
-from expert_cli.utils.redaction import redact, redacted, without_hub_tokens
+from expert_cli.utils.redaction import redact
 
 _REMOVED_TOGETHER_S = 60.0
 
@@ -31,13 +31,8 @@ def require_new_file(option: str, path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text that people read (UTF-8, line feeds) atomically, secrets removed."""
+    """Write a text (UTF-8, line feeds) atomically, but for tokens of the hub as it is."""
     write_bytes(path, redact(text).encode("utf-8"))
-
-
-def write_exactly(path: Path, text: str) -> None:
-    """Write text that programs read (UTF-8, line feeds) atomically and as it is, but for hub tokens."""
-    write_bytes(path, without_hub_tokens(text).encode("utf-8"))
 
 
 def write_bytes(path: Path, raw: bytes) -> None:
@@ -65,8 +60,8 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON document atomically, secrets removed."""
-    write_bytes(path, json_text(redacted(value)).encode("utf-8"))
+    """Write a JSON document atomically, tokens of the hub removed."""
+    write_text(path, json_text(value))
 
 
 def json_text(value: Mapping[str, Any]) -> str:
@@ -98,14 +93,9 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
-    """Write a JSON document atomically, secrets removed, with a hash of itself under "self"."""
-    write_bytes(path, sealed(body))
-
-
-def sealed(body: Mapping[str, Any]) -> bytes:
-    """Return a JSON document without secrets, with a hash of itself under "self"."""
-    plain = redacted(body)
-    return json_text({**plain, "self": _seal(plain)}).encode("utf-8")
+    """Write a JSON document as `write_json` does, with a hash of itself under "self"."""
+    plain = parse_json(redact(json.dumps(body, default=str)))
+    write_json(path, {**plain, "self": _seal(plain)})
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
@@ -118,7 +108,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def parse_sealed(raw: bytes) -> dict[str, Any]:
-    """Return what `sealed` made a document of. Raises ValueError saying what is wrong: not one byte may differ."""
+    """Return what `write_sealed` made a document of. Raises ValueError saying what is wrong: not one byte may differ."""
     text = raw.decode("utf-8", "replace")
     try:
         document: dict[str, Any] = parse_json(text)

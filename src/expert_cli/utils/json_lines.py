@@ -9,7 +9,7 @@ from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.utils.files import unique_keys, write_bytes
-from expert_cli.utils.redaction import without_hub_tokens
+from expert_cli.utils.redaction import redact
 from expert_cli.utils.text import type_name
 
 MAX_LINE_BYTES = 16 << 20
@@ -23,7 +23,7 @@ def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """Return rows as JSON lines: exactly, but without the hub's tokens, and with "?" for half of a surrogate pair."""
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    return without_hub_tokens(text).encode("utf-8", "replace")
+    return redact(text).encode("utf-8", "replace")
 
 
 def json_objects(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""Objects in storage that is reached by URL (s3://, gs://, hf://), through fsspec: its file systems, this tool's errors.
+"""Objects in storage that is reached by URL (s3://, gs://, hf:// ...), through fsspec: its file systems, this tool's errors.
 
 An object is read by range and written as a whole: it appears when all of it is there. There are no locks and no renaming:
 what belongs together is told by an object that is written last. Nothing is remembered of what was listed.
@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 from urllib.request import url2pathname
 
-from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, IntegrityError
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.disk_errors import disk_errors
-from expert_cli.utils.files import beside, sha256_of, sync_file
 from expert_cli.utils.redaction import redact, without_passwords
 
 EXTRAS = {"s3": "s3", "gs": "gcs", "hf": ""}
-"""What a URL may begin with -> the extra that reads it; the hub's own client brings its file system."""
+"""What URLs most often begin with -> the extra that reads them; the hub's own client brings its file system."""
 KEYS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile: AWS_PROFILE",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
@@ -30,13 +28,12 @@ KEYS = {
 }
 READ_AHEAD = 8 << 20
 """Bytes that are asked for at once: what a request takes to be answered is little beside what these take to arrive."""
-_REMOVED_AT_ONCE = 8
 _URL = re.compile(r"([a-z0-9]+)://")
 _SLASHES = re.compile(r"([a-z0-9]+):/+(.+)")
 _CONNECTION = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 4, "mode": "standard"}}
 _LIBRARIES = {"aiobotocore", "aiohttp", "botocore", "gcsfs", "google", "huggingface_hub", "requests", "urllib3"}
 _LIBRARIES |= {"httpx", "httpx2", "httpcore", "httpcore2"}  # the hub's client, by its version
-_VERSIONS = ("ETag", "md5Hash", "etag", "blob_id", "generation")
+_VERSIONS = ("ETag", "md5Hash", "etag", "blob_id", "generation", "last_modified", "mtime", "created")
 """Under which name a file system tells what it knows an object's content by."""
 
 
@@ -46,8 +43,11 @@ def is_url(written: str | os.PathLike[str]) -> bool:
     if found is None or found[1] == "file":
         return False
     if found[1] not in EXTRAS:
-        known = ", ".join(f"{scheme}://" for scheme in (*EXTRAS, "file"))
-        raise InputError(f"{_shown(os.fspath(written))}: {found[0]} is not read", f"These are: {known}.")
+        from fsspec import available_protocols
+
+        if found[1] not in available_protocols():
+            known = ", ".join(f"{scheme}://" for scheme in (*EXTRAS, "file"))
+            raise InputError(f"{_shown(os.fspath(written))}: {found[0]} is not read", f"These are: {known}.")
     return True
 
 
@@ -134,49 +134,21 @@ class StoredFolder:
                 raise _replaced(self.url_of(name))
             return cast(IO[bytes], file)
 
-    def fetch(
-        self, name: str, target: Path, *, sha256: str = "", advance: Callable[[int], None] = lambda _: None
-    ) -> None:
-        """Bring an object to a local file, complete or not at all. advance: told of bytes as they arrive.
+    def get(self, names: Sequence[str], folder: Path) -> None:
+        """Bring objects to a local folder, several at once, by their names."""
+        with (
+            self._errors("", "read") as (system, root),
+            disk_errors(f"cannot fetch {self}", "give a larger disk"),
+        ):
+            system.get([f"{root}/{name}" for name in names], [str(folder / name) for name in names])
 
-        Raises IntegrityError: it is not of this hash, or not of the size that was told.
-        """
-        with self._errors(name, "read") as (system, path), beside(target) as unfinished:
-            size = _info(system.info(path)).size
-            with disk_errors(f"cannot fetch {_shown(self.url_of(name))}", "give a larger disk"):
-                system.get_file(path, str(unfinished), callback=_callback(advance))
-                sync_file(unfinished)
-            arrived, found = unfinished.stat().st_size, sha256_of(unfinished) if sha256 else ""
-            if arrived != size or found != sha256:
-                what = f"{arrived:,} of {size:,} bytes arrived" if arrived != size else f"SHA-256 {found}, not {sha256}"
-                raise IntegrityError(
-                    f"{_shown(self.url_of(name))} is damaged: {what}",
-                    "fetch it again; if it stays so, it was written damaged: put it there anew",
-                )
-            unfinished.replace(target)
+    def put(self, folder: Path, names: Sequence[str]) -> None:
+        """Write files of a local folder as whole objects, several at once, by their names."""
+        with self._errors("", "write") as (system, root):
+            system.put([str(folder / name) for name in names], [f"{root}/{name}" for name in names])
 
-    def put(self, source: Path, name: str, *, advance: Callable[[int], None] = lambda _: None) -> None:
-        """Write a local file as a whole object. advance: told of bytes as they are sent."""
-        with self._errors(name, "write") as (system, path):
-            system.put_file(str(source), path, callback=_callback(advance))
-
-    def copy(self, source: StoredFolder, named: str, name: str) -> None:
-        """Write an object that is a copy of another in the same storage; its bytes stay there."""
-        with self._errors(name, "write") as (system, path):
-            system.cp_file(_file_system(source.url_of(named))[1], path)
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write bytes as a whole object."""
-        with self._errors(name, "write") as (system, path):
-            system.pipe_file(path, data)
-
-    def remove(self, names: Iterable[str]) -> None:
-        """Remove objects, several at once; of those that are gone nothing is said."""
-        with ThreadPoolExecutor(_REMOVED_AT_ONCE) as threads:
-            for _ in threads.map(self._remove, names):
-                pass
-
-    def _remove(self, name: str) -> None:
+    def remove(self, name: str) -> None:
+        """Remove an object; of one that is gone nothing is said."""
         with self._errors(name, "remove") as (system, path), suppress(FileNotFoundError):
             system.rm_file(path)
 
@@ -218,17 +190,6 @@ def _info(found: dict[str, Any]) -> ObjectInfo:
     return ObjectInfo(int(found["size"] or 0), version.strip('"'))
 
 
-def _callback(advance: Callable[[int], None]) -> Any:
-    """Return what fsspec tells of bytes that it has moved."""
-    from fsspec.callbacks import Callback
-
-    class Moved(Callback):  # type: ignore[misc]  # fsspec has no types
-        def relative_update(self, inc: int = 1) -> None:
-            advance(inc)
-
-    return Moved()
-
-
 def _shown(text: str) -> str:
     """Return a text with a URL without what is secret in it."""
     return redact(without_passwords(text))
@@ -243,16 +204,17 @@ def _problem(error: Exception, url: str, doing: str) -> ExpertError | None:
     scheme, told = url.partition("://")[0], _shown(f"{url}: cannot {doing}: {str(error) or type(error).__name__}")
     library = type(error).__module__.partition(".")[0]
     if isinstance(error, ImportError):
-        extra = EXTRAS[scheme]
-        return EnvironmentProblem(
-            _shown(f"{url}: a package is missing ({error})"), f'pip install "expert-cli[{extra}]"'
-        )
+        extra = EXTRAS.get(scheme)
+        hint = f'pip install "expert-cli[{extra}]"' if extra else "install it"
+        return EnvironmentProblem(_shown(f"{url}: a package is missing ({error})"), hint)
     if isinstance(error, FileNotFoundError):
         return InputError(told, "See that the URL is right, and that it is still there.")
     if type(error).__name__ == "FileExpired":
         return _replaced(url)
     if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
-        return EnvironmentProblem(told, f"give a key that may {doing} it: {KEYS[scheme]}")
+        return EnvironmentProblem(
+            told, f"give a key that may {doing} it: {KEYS.get(scheme, 'as its file system of fsspec takes it')}"
+        )
     if isinstance(error, (OSError, TimeoutError)) or library in _LIBRARIES or library == "asyncio":
         return EnvironmentProblem(
             told, "see that the storage can be reached, and try again: what is there already is used"

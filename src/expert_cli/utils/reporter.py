@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol
 
@@ -35,32 +35,6 @@ class Reporter(Protocol):
 
     def progress(self, title: str, total: float | None, unit: str = "") -> AbstractContextManager[Bar]:
         """Return a context manager that yields a `Bar`. unit: what is counted; "B" for bytes, shown in kB, MB or GB."""
-
-
-class Said:
-    """A reporter that hands on what it is told, and remembers the lines: for a process that says the same later."""
-
-    def __init__(self, report: Reporter) -> None:
-        """Hand on to `report`."""
-        self.report = report
-        self.lines: list[tuple[str, str]] = []
-        self.info_table = report.info_table
-        self.progress = report.progress
-
-    def info(self, text: str) -> None:
-        """Report one line of what happens."""
-        self.lines.append(("info", text))
-        self.report.info(text)
-
-    def warning(self, text: str) -> None:
-        """Report one line the user should not miss."""
-        self.lines.append(("warning", text))
-        self.report.warning(text)
-
-    def repeat(self, lines: Sequence[Sequence[str]]) -> None:
-        """Report the lines that another process remembered."""
-        for how, text in lines:
-            getattr(self.report, how)(text)
 
 
 class NullBar:

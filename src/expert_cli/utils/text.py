@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from expert_cli.errors import InputError
 from expert_cli.utils.redaction import redact
 
 _EXCERPT = 80
@@ -29,18 +28,6 @@ def size_text(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 9.95 else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
-
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGT]?)B", re.ASCII)
-
-
-def parse_size(option: str, written: str) -> int:
-    """Return the bytes that "200GB" or "1.5 TB" names, as `size_text` writes them. Raises InputError naming the option."""
-    found = _SIZE.fullmatch(written.strip())
-    size = int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " ")) if found else 0
-    if not size:
-        raise InputError(f'{option} "{written}" is no size', f"Write a number and a unit: {option} 200GB")
-    return size
 
 
 _HASH = re.compile(r"[0-9a-f]{64}")

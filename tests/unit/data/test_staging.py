@@ -1,11 +1,9 @@
-"""Read speed, and copies that are whole, found again, or not there at all."""
+"""Copies that are whole, found again, or not there at all."""
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +12,9 @@ import pytest
 
 from expert_cli.data.staging import stage, staged_path
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
-from expert_cli.hardware.disk import ReadSpeed, measure_read
 from expert_cli.utils.reporter import NullReporter
-from expert_cli.utils.text import parse_size, size_text
+from expert_cli.utils.text import size_text
 
-LINUX = sys.platform == "linux"
 MIB = 1 << 20
 
 
@@ -60,78 +56,6 @@ def left(folder: Path) -> list[str]:
 )  # fmt: skip
 def test_sizes_are_read_easily(count: float, text: str) -> None:
     assert size_text(count) == text
-    assert not count or abs(parse_size("--stage-limit", text) - count) <= count / 20
-
-
-@pytest.mark.parametrize(
-    ("written", "size"), [("200GB", 200 * 10**9), ("1.5 TB", 15 * 10**11), ("7B", 7), (" 3kB ", 3000), ("3KB", 3000)]
-)
-def test_a_size_is_read_as_it_is_written(written: str, size: int) -> None:
-    assert parse_size("--stage-limit", written) == size
-
-
-@pytest.mark.parametrize("written", ["", "200", "GB", "-1GB", "0MB", "1GiB", "1e9B", "1 000MB", "٣GB"])
-def test_what_is_no_size_is_refused(written: str) -> None:
-    with pytest.raises(InputError, match=f'--stage-limit "{written}" is no size') as raised:
-        parse_size("--stage-limit", written)
-    assert raised.value.hint == "Write a number and a unit: --stage-limit 200GB"
-
-
-@pytest.mark.parametrize(
-    ("size", "max_bytes", "read"), [(5 * MIB, 2 * MIB, 2 * MIB), (MIB + 7, 9 * MIB, MIB + 7), (0, 9, 0)]
-)
-def test_reading_ends_at_the_limit_or_with_the_file(tmp_path: Path, size: int, max_bytes: int, read: int) -> None:
-    speed = measure_read(made(tmp_path / "a.bin", os.urandom(size)), max_bytes=max_bytes)
-    assert speed.bytes == read
-    assert (speed.mb_per_s > 0) == (read > 0)
-
-
-def test_reading_ends_in_time(tmp_path: Path) -> None:
-    assert measure_read(made(tmp_path / "a.bin", bytes(5 * MIB)), max_s=0).bytes == 0
-
-
-@pytest.mark.skipif(not LINUX, reason="O_DIRECT and posix_fadvise are Linux's")
-@pytest.mark.parametrize(("refused", "method"), [("open", "posix_fadvise(DONTNEED)"), ("", "O_DIRECT")])
-def test_the_method_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str, method: str) -> None:
-    path = made(tmp_path / "a.bin", bytes(2 * MIB))
-    real = os.open
-
-    def refusing(name: Path, flags: int, *rest: int) -> int:
-        if flags & os.O_DIRECT:
-            raise OSError(errno.EINVAL, "Invalid argument")
-        return real(name, flags, *rest)
-
-    if refused:
-        monkeypatch.setattr(os, "open", refusing)
-    assert measure_read(path).method == method
-    assert measure_read(path).bytes == 2 * MIB
-
-
-def test_without_either_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = made(tmp_path / "a.bin", bytes(100))
-    for name in ("O_DIRECT", "posix_fadvise", "O_NOATIME"):
-        monkeypatch.delattr(os, name, raising=False)
-    assert measure_read(path).method == "page cache not bypassed"
-
-
-def test_a_file_that_cannot_be_read_is_no_traceback(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentProblem, match=r"gone\.bin: cannot be read"):
-        measure_read(tmp_path / "gone.bin")
-
-
-@pytest.mark.skipif(not LINUX, reason="O_NOATIME is Linux's")
-def test_measuring_leaves_the_time_of_last_access(tmp_path: Path) -> None:
-    path = made(tmp_path / "a.bin", bytes(MIB))
-    os.utime(path, (1_000_000, 1_000_000))
-    measure_read(path)
-    assert path.stat().st_atime == 1_000_000
-
-
-@pytest.mark.parametrize(
-    ("speed", "read", "slow"), [(49.9, 16_000_000, True), (50.0, 16_000_000, False), (1.0, 15_999_999, False)]
-)
-def test_a_small_measurement_proves_nothing(speed: float, read: int, slow: bool) -> None:
-    assert ReadSpeed(speed, "O_DIRECT", read).is_slow is slow
 
 
 def test_copies_keep_their_folders_and_do_not_collide(tmp_path: Path) -> None:

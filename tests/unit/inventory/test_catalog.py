@@ -6,15 +6,13 @@ import gzip
 import lzma
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from datasets import Dataset
 
 from expert_cli.errors import InputError
-from expert_cli.hardware import disk
-from expert_cli.inventory.catalog import Inventory, measure_disks, take_inventory
+from expert_cli.inventory.catalog import take_inventory
 from expert_cli.inventory.hf_cache import arrow_name, hf_caches
 from expert_cli.inventory.manifest_references import default_experts
 from expert_cli.utils import reporter
@@ -347,43 +345,3 @@ def test_a_long_search_shows_that_it_lives(
     report = Words()
     listed(world, report=report)
     assert report.bars == bars
-
-
-def test_disks_are_measured_by_their_largest_file(world: Path) -> None:
-    made(world / "project" / "experts" / "one" / "data" / "small.jsonl", b"1")
-    hub(world, "org/rows", {"big.jsonl": bytes(3_000_000)})
-    expert(world, "one", {"path": "org/absent"})
-    report = Words()
-    measured = measured_world(world, report)
-    speeds = {row.name: row.disk.bytes if row.disk else None for row in measured.datasets}
-    assert speeds == {"org/rows": 3_000_000, "org/absent": None, "one/data/small.jsonl": 3_000_000}
-    assert len(report.lines) == 1
-    assert "3.0 MB read" in report.lines[0]
-    shown = next(row.as_json() for row in measured.datasets if row.name == "org/rows")["disk"]
-    assert shown["bytes"] == 3_000_000
-    assert shown["read_mb_per_s"] > 0
-
-
-def test_a_slow_disk_is_a_warning(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub(world, "org/rows", {"big.jsonl": bytes(3_000_000)})
-    monkeypatch.setattr(disk, "SLOW_MB_PER_S", 1e9)
-    monkeypatch.setattr(disk, "RELIABLE_BYTES", 3_000_000)
-    report = Words()
-    measured_world(world, report)
-    assert "--stage DIR" in report.lines[1]
-    monkeypatch.setattr(disk, "RELIABLE_BYTES", 3_000_001)
-    report = Words()
-    measured_world(world, report)
-    assert len(report.lines) == 1
-
-
-def measured_world(world: Path, report: NullReporter) -> Inventory:
-    return measure_disks(take_inventory(world / "project" / "experts", hf_caches(world / "hf"), NullReporter()), report)
-
-
-def test_a_time_that_no_calendar_has_is_not_told(world: Path) -> None:
-    made(world / "project" / "experts" / "nobody" / "x.jsonl")
-    (row,) = listed(world).values()
-    future = replace(row, tree=replace(row.tree, accessed=4e11)).as_json()
-    assert (future["last_used"], future["last_used_from"]) == (None, None)
-    assert str(row.as_json()["last_used"]).startswith("20")

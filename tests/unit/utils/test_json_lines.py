@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from expert_cli.utils.files import write_exactly
+from expert_cli.utils.files import write_text
 from expert_cli.utils.json_lines import json_lines, json_objects, write_json_lines
 
 TEXTS = {
@@ -31,5 +31,5 @@ def test_a_row_is_read_as_it_was_written(tmp_path: Path, text: str) -> None:
 def test_a_token_of_the_hub_is_not_written(tmp_path: Path) -> None:
     token = "hf_" + "a" * 34
     assert json.loads(json_lines([{"a": f'login("{token}")'}])) == {"a": 'login("***")'}
-    write_exactly(tmp_path / "Modelfile", f"PARAMETER stop my_key=abc\n# {token}\n")
+    write_text(tmp_path / "Modelfile", f"PARAMETER stop my_key=abc\n# {token}\n")
     assert (tmp_path / "Modelfile").read_bytes() == b"PARAMETER stop my_key=abc\n# ***\n"

@@ -8,22 +8,21 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
-from expert_cli.data.formats.arrow_headers import MAGIC, BatchHeader, batch_headers
 from expert_cli.data.formats.raw_row import Block, ColumnFilter, Piece, RawRow
-from expert_cli.data.places import DataFile, open_for_arrow, read_range, size_of
+from expert_cli.data.places import DataFile, open_for_arrow
 from expert_cli.errors import InputError
 from expert_cli.utils.text import first_line
 
 _BATCH_ROWS = 1024
+_MAGIC = b"ARROW1"
 
 Batches = Callable[[Piece, ColumnFilter], Iterator[tuple[int, pa.RecordBatch]]]
 """The record batches of a piece of a file in order, at most 1,024 rows each, with the columns of interest, and how many rows of
-the file stand before each. Pieces count groups of rows in Parquet, batches in Arrow."""
+the file stand before each. Pieces count groups of rows in Parquet; an Arrow file is one piece."""
 
 
 def read_rows(batches: Batches, path: DataFile, columns: ColumnFilter) -> Iterator[RawRow]:
@@ -56,10 +55,9 @@ def parquet_batches(piece: Piece, columns: ColumnFilter) -> Iterator[tuple[int, 
 
 
 def arrow_batches(piece: Piece, columns: ColumnFilter) -> Iterator[tuple[int, pa.RecordBatch]]:
-    headers = islice(_headers(piece.path), piece.start) if piece.start else ()
-    before = sum(header.rows for header in headers)
+    before = 0
     with open_for_arrow(piece.path) as file:
-        schema, batches = _opened(file, piece)
+        schema, batches = _opened(file)
         wanted = _wanted(piece.path, schema, columns)
         for batch in batches:
             for start in range(0, batch.num_rows, _BATCH_ROWS):
@@ -74,21 +72,6 @@ def cut_parquet(path: DataFile, size: int) -> list[int]:
     with _table_errors(path), open_for_arrow(path) as file:
         known = pq.read_metadata(file)
         return _starts([known.row_group(group).total_byte_size for group in range(known.num_row_groups)], size)
-
-
-def cut_arrow(path: DataFile, size: int) -> list[int]:
-    """Return the batches that the pieces of a file start with; a stream, which is read from its start, is one piece."""
-    with _table_errors(path):
-        if read_range(path, 0, len(MAGIC)) != MAGIC:
-            return [0]
-        headers = list(_headers(path))
-        if any(header.is_compressed for header in headers):  # how large their rows are is not told
-            return [0]
-        return _starts([header.size for header in headers], size)
-
-
-def _headers(path: DataFile) -> Iterator[BatchHeader]:
-    return batch_headers(partial(read_range, path), size_of(path))
 
 
 def _starts(sizes: Sequence[int], size: int) -> list[int]:
@@ -119,16 +102,15 @@ def _buffer(file: io.BufferedReader) -> Any:
     return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _opened(file: pa.NativeFile, piece: Piece | None = None) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Schema and batches (of a piece) of both Arrow forms: the file format, and the stream format that `datasets` writes."""
-    is_file = file.read(6) == MAGIC
+def _opened(file: pa.NativeFile) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """Schema and batches of both Arrow forms: the file format, and the stream format that `datasets` writes."""
+    is_file = file.read(len(_MAGIC)) == _MAGIC
     file.seek(0)
     if not is_file:
         stream = pa.ipc.open_stream(file)
         return stream.schema, stream
     opened = pa.ipc.open_file(file)
-    numbers = range(opened.num_record_batches)
-    return opened.schema, map(opened.get_batch, numbers[piece.start : piece.stop] if piece else numbers)
+    return opened.schema, map(opened.get_batch, range(opened.num_record_batches))
 
 
 def _wanted(path: DataFile, schema: pa.Schema, columns: ColumnFilter) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import io
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -59,12 +58,6 @@ def cut_lines(path: DataFile, size: int) -> list[int]:
 def count_lines(piece: Piece) -> int:
     """Return how many lines begin in a piece."""
     return sum(lines.count for lines in read_lines(piece))
-
-
-def lines_later(told: str, path: DataFile, lines: int) -> str:
-    """Return what begins with a place of a file; its line, counted from a piece's start, now with the `lines` before it."""
-    place = re.match(rf"{re.escape(str(path))}:(\d+)(?=: |$)", told)
-    return f"{path}:{int(place[1]) + lines}{told[place.end() :]}" if place else told
 
 
 def refuse_utf16(path: DataFile, file: io.BufferedReader) -> None:

@@ -94,9 +94,8 @@ FORMATS: Mapping[str, FileFormat] = {
         "a table, as a file or as the stream that `datasets` writes",
         partial(arrow.read_rows, arrow.arrow_batches),
         partial(arrow.read_blocks, arrow.arrow_batches),
-        arrow.cut_arrow,
-        arrow.count_arrow_rows,
-        re.compile(rb"ARROW1|\xff{4}.{2}[\x00-\x0f]\x00", re.DOTALL).match,  # a file, a stream
+        count=arrow.count_arrow_rows,
+        begins=re.compile(rb"ARROW1|\xff{4}.{2}[\x00-\x0f]\x00", re.DOTALL).match,  # a file, a stream
     ),
 }
 """By the names that `DATA_SUFFIXES` gives them."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from expert_cli.config.run_config import Layout, RunConfig
 from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, PackedDataset, Place
 from expert_cli.data.packing.epoch_packs import EpochPacks
 from expert_cli.data.packing.order import epoch_order, grouped_order
+from expert_cli.data.packing.plan import Ints
 from expert_cli.data.packing.step_schedule import Schedule
 
 Batch = dict[str, Any]
@@ -43,58 +44,20 @@ def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with
 
 def once_in_turn(schedule: Schedule, packs: EpochPacks, rank: int) -> PackedBatchSampler:
     """Return the packs of the first epoch once, in their own order, a process's share of them: for evaluation."""
-    together, counts = schedule.batch_size * schedule.processes, packs.counts(0).packs
+    together = schedule.batch_size * schedule.processes
     once = replace(schedule, packs=packs.count, packs_per_step=together, epochs=1.0, max_steps=-1)
-    return PackedBatchSampler(once, lambda _: PackOrder(counts, lambda portion: np.arange(counts[portion])), rank=rank)
+    return PackedBatchSampler(once, lambda epoch: np.arange(packs.count(epoch)), rank=rank)
 
 
-class Order(Protocol):
-    """The numbers of the packs of an epoch, in the order in which they are trained."""
-
-    def __getitem__(self, places: NDArray[np.int64], /) -> NDArray[np.int64]:
-        """Return the packs at these places of the order, which ascend."""
-
-
-class PackOrder:
-    """The packs of an epoch in the order in which they are trained: portion by portion, made when they are asked for."""
-
-    def __init__(self, packs: NDArray[np.int64], order_of_portion: Callable[[int], NDArray[np.int64]]) -> None:
-        """packs: those of every portion. order_of_portion: portion -> the order of its packs; the latest is remembered."""
-        self.ends = np.cumsum(packs)
-        self.of_portion = lru_cache(1)(order_of_portion)
-
-    def __getitem__(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the numbers of the packs at these places of the order, which ascend."""
-        portion_of = np.searchsorted(self.ends, places, side="right")
-        numbers = np.empty_like(places)
-        for portion in np.unique(portion_of).tolist():
-            here = portion_of == portion
-            first = self.ends[portion - 1] if portion else 0
-            numbers[here] = self.of_portion(portion)[places[here] - first] * len(self.ends) + portion
-        return numbers
-
-    def begun(self, count: int) -> tuple[int, NDArray[np.int64]]:
-        """Return how many portions are whole among the first `count` places, and the packs of the next one that are, too."""
-        whole = int(np.searchsorted(self.ends, count, side="right"))
-        rest = count - (int(self.ends[whole - 1]) if whole else 0)
-        return whole, self.of_portion(whole)[:rest] if rest else np.empty(0, np.int64)
-
-
-def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], PackOrder]:
-    """Return the order of the packs of every epoch (from 0); the latest one is remembered."""
+def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Ints]:
+    """Return, by epoch (from 0), the numbers of its packs in the order in which they are trained; the latest is remembered."""
     packs, seed, batch_size = train.packs, run.seed, run.optim.batch_size
 
     @lru_cache(1)
-    def order_of(epoch: int) -> PackOrder:
-        counts = packs.counts(epoch).packs
-
-        def of_portion(portion: int) -> NDArray[np.int64]:
-            if not run.loader.group_by_length:
-                return epoch_order(int(counts[portion]), seed, epoch, portion)
-            begun = int(counts[:portion].sum())
-            return grouped_order(packs.plan(epoch, portion).lengths, batch_size, seed, epoch, portion, begun)
-
-        return PackOrder(counts, of_portion)
+    def order_of(epoch: int) -> Ints:
+        if run.loader.group_by_length:
+            return grouped_order(packs.plan(epoch).lengths, batch_size, seed, epoch)
+        return epoch_order(packs.count(epoch), seed, epoch)
 
     return order_of
 
@@ -103,7 +66,7 @@ class PackedBatchSampler(Sampler[list[Place]]):
     """The packs of every micro-step of one process, through all epochs, from `first_step` on."""
 
     def __init__(
-        self, schedule: Schedule, order_of: Callable[[int], Order], *, rank: int = 0, first_step: int = 0
+        self, schedule: Schedule, order_of: Callable[[int], Ints], *, rank: int = 0, first_step: int = 0
     ) -> None:
         """order_of: epoch (from 0) -> the order of its packs. rank: this process among `schedule.processes`."""
         self.schedule = schedule

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from expert_cli.data.packing.epoch_packs import EpochPacks
-from expert_cli.data.packing.portions import PORTION
 from expert_cli.data.store.documents import Documents
 from expert_cli.manifest.keys.loader import Overflow, Packing
 
@@ -44,15 +43,14 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         overflow: Overflow,
         seed: int = 0,
         rows: range | None = None,
-        portion: int = PORTION,
     ) -> None:
         """Decide from the lengths alone what is cut and which documents share a sequence; only masks are read, if needed.
 
-        seed: with the epoch, decides random packs. rows: the documents that are packed; None: all. portion: as many documents
-        are looked at at a time. Raises InputError: overflow "error" with a document that is too long, or nothing is left.
+        seed: with the epoch, decides random packs. rows: the documents that are packed; None: all. Raises InputError: overflow
+        "error" with a document that is too long, or nothing is left.
         """
         self.documents = documents
-        self.packs = EpochPacks(documents, capacity, packing, overflow, seed, rows=rows, portion=portion)
+        self.packs = EpochPacks(documents, capacity, packing, overflow, seed, rows=rows)
         # Whether a piece that ends before its document does is truncated in the middle, not cut off.
         self.shortens = packing != "concat" and overflow == "truncate"
 

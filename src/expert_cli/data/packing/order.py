@@ -16,14 +16,14 @@ _MEGABATCH = 50
 _AT_ONCE = 1 << 16  # as many as stay in a core's cache
 
 
-def draw_key(seed: int, epoch: int, portion: int = 0) -> str:
-    """Return the words that key a draw; those of a first portion name none, as before there were portions."""
-    return f"{seed}:{epoch}:{portion}" if portion else f"{seed}:{epoch}"
+def draw_key(seed: int, epoch: int) -> str:
+    """Return the words that key a draw."""
+    return f"{seed}:{epoch}"
 
 
-def epoch_order(packs: int, seed: int, epoch: int, portion: int = 0) -> Ints:
-    """Return the order of the packs in a portion of an epoch (both from 0), int64 [packs]; the same in every version."""
-    return permuted(range(packs), packs, draw_key(seed, epoch, portion))
+def epoch_order(packs: int, seed: int, epoch: int) -> Ints:
+    """Return the order of the packs of an epoch (from 0), int64 [packs]; the same in every version of numpy."""
+    return permuted(range(packs), packs, draw_key(seed, epoch))
 
 
 def permuted(places: range, count: int, key: str) -> Ints:
@@ -71,20 +71,16 @@ def mixed(values: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
     return words
 
 
-def grouped_order(
-    lengths: NDArray[np.integer[Any]], batch_size: int, seed: int, epoch: int, portion: int = 0, begun: int = 0
-) -> Ints:
-    """Return an order in which neighbors have similar lengths; the same for the same seed, epoch and portion.
+def grouped_order(lengths: NDArray[np.integer[Any]], batch_size: int, seed: int, epoch: int) -> Ints:
+    """Return an order in which neighbors have similar lengths; the same for the same seed and epoch.
 
     Rows are shuffled, sorted by length within stretches of 50 batches, and the batches shuffled; a short batch comes last.
-    begun: the rows that the portion before left in a batch, which is filled up first.
     """
-    random = np.random.default_rng((seed, epoch, portion) if portion else (seed, epoch))
+    random = np.random.default_rng((seed, epoch))
     order = random.permutation(len(lengths))
-    first, order = np.split(order, [-begun % batch_size])
     stretch = batch_size * _MEGABATCH
     stretches = [order[i : i + stretch] for i in range(0, len(order), stretch)]
     order = np.concatenate([s[np.argsort(-lengths[s], kind="stable")] for s in stretches] or [order])
     whole = len(order) // batch_size * batch_size
     batches = random.permutation(order[:whole].reshape(-1, batch_size))
-    return np.concatenate([first, batches.reshape(-1), order[whole:]])
+    return np.concatenate([batches.reshape(-1), order[whole:]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -67,30 +66,23 @@ def pieces_of(numbers: Ints, documents: HasLengths, capacity: int, overflow: Ove
     return Pieces(numbers[fitted.documents], fitted.starts, fitted.stops)
 
 
-def left_out(documents: HasLengths, rows: range, capacity: int, overflow: Overflow, at_once: int) -> LeftOut:
-    """Look at these documents, so many at once, and return what goes. Raises InputError: "error" and one is too long, or
-    nothing is left.
-    """
-    long_ones, tokens, kept, longest, shortest = 0, 0, 0, (0, 0), math.inf
-    for start in range(rows.start, rows.stop, at_once):
-        numbers = np.arange(start, min(start + at_once, rows.stop))
-        lengths = documents.lengths_of(numbers)
-        longest = max(longest, (int(lengths.max()), -int(numbers[lengths.argmax()])))
-        shortest = min(shortest, int(lengths.min()))
-        long = numbers[lengths > capacity]
-        pieces = pieces_of(long, documents, capacity, overflow)
-        long_ones += len(long)
-        tokens += int(lengths[lengths > capacity].sum() - pieces.lengths.sum())
-        kept += len(numbers) - len(long) + len(pieces.documents)
+def left_out(documents: HasLengths, rows: range, capacity: int, overflow: Overflow) -> LeftOut:
+    """Return what of these documents goes. Raises InputError: "error" and one is too long, or nothing is left."""
+    numbers = np.arange(rows.start, rows.stop)
+    lengths = documents.lengths_of(numbers)
+    is_long = lengths > capacity
+    long_ones = int(is_long.sum())
     if long_ones and overflow == "error":
+        longest = int(lengths.max())
         raise InputError(
-            f"document {-longest[1]} (counted from 0) has {longest[0]} tokens, max_seq_length is {capacity}; "
+            f"document {numbers[lengths.argmax()]} (counted from 0) has {longest} tokens, max_seq_length is {capacity}; "
             f"{long_ones} of {len(rows)} documents are longer",
-            f"Set training.config.max_seq_length to {longest[0]}, or let long documents be truncated, dropped or split.",
+            f"Set training.config.max_seq_length to {longest}, or let long documents be truncated, dropped or split.",
         )
-    if rows and not kept:
+    pieces = pieces_of(numbers[is_long], documents, capacity, overflow)
+    if rows and long_ones == len(rows) and not len(pieces.documents):
         raise InputError(
-            f"none of the {len(rows)} documents fits max_seq_length {capacity}; the shortest has {shortest} tokens",
+            f"none of the {len(rows)} documents fits max_seq_length {capacity}; the shortest has {lengths.min()} tokens",
             "Raise training.config.max_seq_length, or let long documents be truncated.",
         )
-    return LeftOut(long_ones, tokens)
+    return LeftOut(long_ones, int(lengths[is_long].sum() - pieces.lengths.sum()))

@@ -27,13 +27,13 @@ _SHARE = 8
 """Of the documents left, one in so many is drawn at a time."""
 
 
-def pack_randomly(lengths: Lengths, capacity: int, seed: int, epoch: int, portion: int = 0) -> PackingPlan:
+def pack_randomly(lengths: Lengths, capacity: int, seed: int, epoch: int) -> PackingPlan:
     """Put every document whole into exactly one pack, by chance; the same arguments give the same packs everywhere.
 
     Raises ExpertError where a length is below 1 or above `capacity`: `apply_overflow` comes first.
     """
     sizes = checked(lengths, capacity)
-    order = shuffled(len(sizes), draw_key(seed, epoch, portion))
+    order = shuffled(len(sizes), draw_key(seed, epoch))
     filled = _Filling(sizes[order], capacity)
     filled.place_all()
     pack_of = np.empty(len(sizes), np.int64)

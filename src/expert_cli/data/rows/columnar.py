@@ -61,14 +61,8 @@ class Rows(ABC):
     """Rows of one kind, column by column; all columns are of the same length. A subclass is all that is known of its kind.
 
     kind: its name. roles: the columns that it reads, as `Columns` calls them; answer_role: the one that every row has.
-    is_whole_text: whether a row is written in a template already. several_answers: whether one may have several answers.
+    is_whole_text: whether a row is written in a template already.
     row_forms: rows as files hold them, by what they are called.
-    later_roles: those whose columns rows of this kind came to read under the same rule: a store whose build did not know them
-    and left such a column unread is built anew.
-    masking_rule: which tokens of a row are trained, and what stands around it; rendered_rule: the same for a template that
-    looks into rows, opens answers otherwise than the first rule took it, or whose tokenizer has markers that the first rule
-    knew only as special tokens. Part of a store's key: raise both whenever a row becomes other tokens or another mask.
-    tests/unit/data/templates/test_golden.py fails until they are.
 
     `origins` has one "file:line" (or "file:row N") a row, for error messages. `ignored`: fields within the column of
     `answer_role` that were not read; `trailing`: of each conversation, how many turns after its last answer.
@@ -77,12 +71,8 @@ class Rows(ABC):
     kind: ClassVar[str]
     roles: ClassVar[tuple[str, ...]]
     answer_role: ClassVar[str]
-    later_roles: ClassVar[tuple[str, ...]] = ()
     is_whole_text: ClassVar[bool]
-    several_answers: ClassVar[bool] = False
     row_forms: ClassVar[Mapping[str, Form]]
-    masking_rule: ClassVar[str]
-    rendered_rule: ClassVar[str]
 
     origins: list[str] = field(default_factory=list, kw_only=True)
     ignored: set[str] = field(default_factory=set, kw_only=True)

@@ -31,12 +31,6 @@ USUAL_NAMES = {
     "train": ("train",),
 }
 """The names by which columns are recognized, the preferred one first; two that could be the response are an error."""
-FIRST_COLUMN_RULE = "1"
-COLUMN_RULE = "1"
-"""Which columns are read of those there are. Part of a store's key: raise it whenever the same names, or weights, give another
-choice of a kind with the same `masking_rule`. `tests/unit/data/templates/test_golden.py` fails until it is. Rows whose weights
-are no flags were refused before such weights were left unread, so that no store is other for it but those that lost up to
-`BAD_SHARE` of their rows that way."""
 FLAGS = ("weight", "train")
 """What says of a whole row whether it is trained, whatever else is read and whatever the manifest names."""
 

@@ -33,7 +33,6 @@ class TextRows(Rows):
     kind = "text"
     roles = ("text",)
     answer_role = "text"
-    masking_rule = rendered_rule = "3"
     is_whole_text = True
     row_forms: ClassVar[Mapping[str, Form]] = {"document": Form({"text": "Once upon a time"})}
 
@@ -69,13 +68,6 @@ KINDS: Mapping[str, type[Rows]] = MappingProxyType(
     {rows.kind: rows for rows in (MessageRows, TextRows, SegmentRows, PairRows)}
 )
 """The kinds by name. Columns are theirs of which the first one says so; the last one says what is missing."""
-
-
-def kind_named(name: str) -> type[Rows]:
-    """Return a kind of rows. Raises InputError naming those there are."""
-    if name not in KINDS:
-        raise InputError(f"there are no rows of the kind {name!r}", f"Use one of: {', '.join(KINDS)}.")
-    return KINDS[name]
 
 
 def kind_of(columns: Columns) -> type[Rows]:

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig, Deduplicate, RowFilters
-from expert_cli.data.formats.lines import lines_later
 from expert_cli.data.formats.raw_row import Block, ColumnFilter, Piece, Pieces
 from expert_cli.data.formats.registry import read_blocks
 from expert_cli.data.located import Located
@@ -87,18 +86,6 @@ class PieceLook:
     weights: WeightValues = field(default_factory=WeightValues)
     refused: int = 0
     lines: int = 0
-
-    def moved(self, lines: int) -> PieceLook:
-        """Return the same look with `lines` before the first piece in its file, which were not known."""
-        first, *rest = self.pieces
-
-        def later(told: str) -> str:
-            return lines_later(told, first.path, lines - first.lines)
-
-        left_out = {why: [(later(at), text) for at, text in some] for why, some in self.report.left_out.items()}
-        report = replace(self.report, examples=[*map(later, self.report.examples)], left_out=left_out)
-        weights = WeightValues(*([(value, later(at)) for value, at in some] for some in vars(self.weights).values()))
-        return replace(self, pieces=(first._replace(lines=lines), *rest), report=report, weights=weights)
 
 
 def source_blocks(pieces: Sequence[Piece], names: ColumnFilter, rows: range = ALL_ROWS) -> Iterator[tuple[Block, int]]:

@@ -35,10 +35,7 @@ class MessageRows(Rows):
 
     kind = "messages"
     roles = ("messages", "tools", "system", "parallel_tool_calls", KWARGS)
-    later_roles = (KWARGS,)
     answer_role = "messages"
-    masking_rule = rendered_rule = "5"
-    several_answers = True
     is_whole_text = False
     row_forms: ClassVar[Mapping[str, Form]] = MESSAGE_FORMS
 

@@ -37,9 +37,6 @@ class PairRows(Rows):
     kind = "pair"
     roles: ClassVar[tuple[str, ...]] = ("instruction", "input", "response", *_BESIDE)
     answer_role = "response"
-    masking_rule = "1"
-    rendered_rule = "3"
-    later_roles = _BESIDE
     is_whole_text = False
     row_forms: ClassVar[Mapping[str, Form]] = PAIR_FORMS
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import collections
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,11 +70,7 @@ class _TooManyBad(InputError):
         self.bad = bad
 
 
-LookAtPieces = Callable[[Judge, int], tuple[SourcePieces, list[PieceLook]]]
-"""Cuts a source and looks at its pieces for the first time; the number: how many bytes of rows may be kept."""
-
-
-def cut_source(located: Located, data: DataConfig) -> SourcePieces:
+def _cut_source(located: Located, data: DataConfig) -> SourcePieces:
     """Return the pieces of a source. Where it has a slice its rows are counted, as far as that matters.
 
     Bad rows count, so that "train[:100]" is the same rows once they are mended.
@@ -124,9 +120,11 @@ def _read_together(files: Sequence[DataFile]) -> list[Held]:
     return found
 
 
-def look_in_turn(judge: Judge, room: int) -> tuple[SourcePieces, list[PieceLook]]:
-    """Look at the pieces of a source one after the other, each with the names and lines of those before it."""
-    cut = cut_source(judge.located, judge.data)
+def _look_in_turn(judge: Judge, room: int) -> tuple[SourcePieces, list[PieceLook]]:
+    """Look at the pieces of a source one after the other, each with the names and lines of those before it. room: bytes of rows
+    that may be kept.
+    """
+    cut = _cut_source(judge.located, judge.data)
     looks: list[PieceLook] = []
     names, lines = list(cut.names), 0
     path: DataFile | None = None
@@ -134,34 +132,29 @@ def look_in_turn(judge: Judge, room: int) -> tuple[SourcePieces, list[PieceLook]
         first, *rest = held.pieces
         lines = lines if first.path == path else first.lines
         look = scan_pieces(judge, held._replace(pieces=(first._replace(lines=lines), *rest)), known=names, room=room)
-        look.lines = lines_of(look)
+        if look.rows != ALL_ROWS:  # of a slice the lines before its rows were not looked at
+            look.lines = lines_in(look.pieces[0])
         names, path, lines = look.names, first.path, lines + look.lines
         room -= look.cache.size
         looks.append(look)
     return cut, looks
 
 
-def lines_of(look: PieceLook) -> int:
-    """Return how many lines the first of some pieces has; of a slice those before its rows were not looked at."""
-    return look.lines if look.rows == ALL_ROWS else lines_in(look.pieces[0])
-
-
 def scan_source(
     located: Located,
     data: DataConfig,
-    look: LookAtPieces = look_in_turn,
     *,
     ranked: bool,
     room: int,
     refused: Refused | None = None,
     bad_share: float = BAD_SHARE,
 ) -> SourceScan:
-    """Look at all rows of a source. look, room: see `LookAtPieces`; refused: see `Judge`.
+    """Look at all rows of a source. room: bytes of rows that may be kept; refused: see `Judge`.
 
     Raises InputError: no row, columns that cannot be told, more than `bad_share` bad rows.
     """
     judge = Judge(located, data, refused, ranked)
-    cut, looks = look(judge, room)
+    cut, looks = _look_in_turn(judge, room)
     try:
         return _scanned(judge, cut, looks, bad_share, room)
     except InputError as error:
@@ -179,7 +172,6 @@ def scan_source(
 def _scanned(judge: Judge, cut: SourcePieces, looks: list[PieceLook], bad_share: float, room: int) -> SourceScan:
     """The scan of a source by all names that its pieces have; what is looked at again takes its place in `looks`."""
     names = list(dict.fromkeys(chain(cut.names, *(look.names for look in looks))))
-    looks[:] = _with_lines(looks)
     unread: dict[str, str] = {}
     while True:
         try:
@@ -215,18 +207,6 @@ def _look_again(judge: Judge, looks: list[PieceLook], columns: Columns, names: S
         looks[at] = scan_pieces(judge, Held(before.pieces, before.rows, before.size), known=names, room=room)
         looks[at].lines = before.lines
         room -= looks[at].cache.size
-
-
-def _with_lines(looks: Sequence[PieceLook]) -> list[PieceLook]:
-    """The looks as they are once it is known how many lines stand before each piece in its file."""
-    found = []
-    for _, of_file in groupby(looks, lambda look: look.pieces[0].path):
-        lines = -1
-        for look in of_file:
-            lines = look.pieces[0].lines if lines < 0 else lines
-            found.append(look if look.pieces[0].lines == lines else look.moved(lines))
-            lines += look.lines
-    return found
 
 
 def _report(looks: Sequence[PieceLook]) -> RowReport:

@@ -29,7 +29,6 @@ class SegmentRows(Rows):
     kind = "segments"
     roles = ("segments",)
     answer_role = "segments"
-    masking_rule = rendered_rule = "segments 1"
     is_whole_text = True
     row_forms: ClassVar[Mapping[str, Form]] = SEGMENT_FORMS
 

@@ -22,7 +22,7 @@ from expert_cli.data.rows.columnar import MOST_LEFT_OUT, RowReport
 from expert_cli.data.rows.kinds import KINDS, kind_of
 from expert_cli.data.rows.look import Refused
 from expert_cli.data.rows.sampling import first_ones, repeat_counts, replayed_rows, validation_split
-from expert_cli.data.rows.scan import LookAtPieces, SourceScan, look_in_turn, scan_source
+from expert_cli.data.rows.scan import SourceScan, scan_source
 from expert_cli.data.rows.selected import RowSelection, Section, SelectedSource
 from expert_cli.data.rows.validation import BAD_SHARE
 from expert_cli.errors import InputError
@@ -39,17 +39,14 @@ def select_rows(
     *,
     refused: Refused | None = None,
     bad_share: float = BAD_SHARE,
-    look: LookAtPieces = look_in_turn,
 ) -> RowSelection:
     """Look at the rows of all sources; `refused`: which of the good ones are bad rows for what comes after.
-
-    look: looks at the pieces of a source, and keeps rows where there is room.
 
     Raises InputError: a source with more than `bad_share` bad rows or no good one, columns that cannot be told, sources of
     different kinds, a split that leaves nothing; EnvironmentProblem: a file that cannot be read.
     """
     splits = bool(data.validation_share) and not located.validation
-    scan = partial(scan_source, data=data, look=look, refused=refused, bad_share=bad_share)
+    scan = partial(scan_source, data=data, refused=refused, bad_share=bad_share)
     train, report, ranks = _select_from(located.train, data, reporter, scan, ranked=splits, room=ROOM_BYTES)
     if located.validation:
         room = ROOM_BYTES - sum(section.kept.size for source in train for section in source.sections)

@@ -129,6 +129,25 @@ def near_duplicates(
     return near
 
 
+def near_in(asked: Texts, inputs: Texts, row_questions: Texts, row_inputs: Texts) -> dict[int, int]:
+    """Return the numbers of the texts that a row nearly asks, each with the number of such a row."""
+    rows = len(row_questions.index)
+    signed = np.concatenate(
+        [texts.signatures[texts.index] for texts in (row_questions, asked)], dtype=row_questions.signatures.dtype
+    )
+    near: dict[int, int] = {}
+    for row, later in zip(*map(np.ndarray.tolist, _candidates(signed)), strict=True):
+        number = later - rows
+        if row < rows and number >= 0 and number not in near and asked[number]:
+            both = (
+                similarity((asked[number],), (row_questions[row],)),
+                similarity((inputs[number],), (row_inputs[row],)),
+            )
+            if min(both) >= NEAR:
+                near[number] = row
+    return near
+
+
 def _is_near(asked: Texts, inputs: Texts, answers: Texts, one: int, other: int) -> bool:
     return (
         similarity((asked[one], answers[one]), (asked[other], answers[other])) >= NEAR

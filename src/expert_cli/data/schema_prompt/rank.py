@@ -14,9 +14,6 @@ from functools import cached_property
 from expert_cli.data.schema_prompt.schema import Column, Database, Table
 from expert_cli.data.schema_prompt.words import STOP_WORDS, joined, name_words, stem, text_words
 
-SCHEMA_PROMPT_RULE = "3"
-"""What is shown by which settings. Part of a store's key: raise it whenever the same question would be shown something else.
-`tests/unit/data/schema_prompt/test_builder.py` fails until it is."""
 LONGEST_MATCH = 8
 """Words of a value that are looked for in the question."""
 _STOPPED = frozenset(map(stem, STOP_WORDS))

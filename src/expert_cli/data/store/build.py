@@ -14,14 +14,12 @@ from typing import Any
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.rows.cache import Unchanged
-from expert_cli.data.rows.kinds import kind_named
 from expert_cli.data.store.contents import Counted, StoreBuild, split_stats
-from expert_cli.data.store.copies import Copies
 from expert_cli.data.store.documents import Documents, data_files
 from expert_cli.data.store.files import FileHashCache
-from expert_cli.data.store.inspect import StoreState, has_stores, inspect_store, left_unread, read_stats, store_kind
+from expert_cli.data.store.inspect import StoreState, has_stores, inspect_store, read_stats, store_kind
 from expert_cli.data.store.key import StoreInputs, StoreKey
-from expert_cli.data.store.token_store import Contents, Written, build, tell_nobody
+from expert_cli.data.store.token_store import Contents, build
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.reporter import Reporter
 
@@ -32,7 +30,7 @@ class TokenStore:
 
     status: "hit" (it was there and fits), "built", "rebuilt" (stale or damaged before; `reason` says which). `source_bytes`
     over `seconds` is the speed from first read to verified store; both are 0 for a hit. url: where it lies in object storage,
-    "" for a store on a disk; copies: what is fetched of that, None where `home` is whole.
+    too, else "".
     """
 
     home: Path
@@ -43,7 +41,6 @@ class TokenStore:
     seconds: float
     source_bytes: int
     url: str = ""
-    copies: Copies | None = None
 
     @property
     def place(self) -> str:
@@ -51,9 +48,7 @@ class TokenStore:
         return self.url or str(self.home)
 
     def split(self, name: str) -> Documents | None:
-        """Return the documents of a split, None if the store has none. Raises what fetching their lengths raises."""
-        if self.copies is not None:
-            return self.copies.documents(name)
+        """Return the documents of a split, None if the store has none."""
         folder = self.home / name
         if name == "train" and not folder.is_dir():
             folder = self.home  # a data set without splits that another program saved
@@ -72,13 +67,10 @@ def store_state(
     state = inspect_store(folder, key, inputs.hashes, hash_all=verify)
     if folder.is_dir():
         inputs.hashes.save()
-    home = folder / key.sha256[:12]
-    if state.state == "hit" and (column := left_unread(read_stats(home), kind_named(inputs.kind))):
-        state = StoreState("stale", f'{home} was built before the column "{column}" was read')
     return key, state
 
 
-def tokenize(  # noqa: PLR0913  what a build is asked, each by its name
+def tokenize(
     data: DataConfig,
     inputs: StoreInputs,
     folder: Path,
@@ -88,10 +80,8 @@ def tokenize(  # noqa: PLR0913  what a build is asked, each by its name
     verify: bool = False,
     force: bool = False,
     locked: bool = False,
-    written: Written = tell_nobody,
 ) -> TokenStore:
-    """Return the store for this data in `folder`, building it if need be. expert: whom it is built for. written: is told of
-    every shard that is written.
+    """Return the store for this data in `folder`, building it if need be. expert: whom it is built for.
 
     Raises InputError (rows that cannot be used, files that change while they are read), EnvironmentProblem (disk),
     IntegrityError (`locked` and no store fits).
@@ -123,7 +113,6 @@ def tokenize(  # noqa: PLR0913  what a build is asked, each by its name
         files.require,
         expert,
         files.require_everywhere,
-        written,
     )
     # One that lies there and is stale itself, or not: beside a store of another key another process may have built this one.
     anew = force or (state.state == "stale" and not state.changes)

@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.rows.asked import asked_by
 from expert_cli.data.rows.columnar import RowReport, Rows
-from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES
 from expert_cli.data.rows.overlap import Overlap
 from expert_cli.data.rows.preview import first_rows
-from expert_cli.data.rows.scan import LookAtPieces, look_in_turn
 from expert_cli.data.rows.selected import RowSelection, Split
 from expert_cli.data.rows.selection import select_rows
 from expert_cli.data.store.documents import Documents
@@ -48,25 +46,21 @@ class Counted(NamedTuple):
 class StoreBuild:
     """One build: selects the rows, hands out shards as they are encoded, and measures what was written."""
 
-    def __init__(
-        self, data: DataConfig, inputs: StoreInputs, report: Reporter, look: LookAtPieces = look_in_turn
-    ) -> None:
-        """Begin a build; look: looks at the sources for the first time."""
+    def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter) -> None:
+        """Begin a build."""
         self.data = data
         self.located = inputs.located
         self.template = inputs.template
         self.encoder = Encoder(inputs.tokenizer.backend, cache=cache_folder() / "engines")
         self.report = report
-        self.look = look
         self.forms: dict[Split, dict[str, int]] = {"train": {}, "validation": {}}
         self.by_source: dict[Split, NDArray[np.int64]] = {}
         self.overlaps = {"validation": Overlap(), "cases": Overlap.of(inputs.cases)}
-        self.found: list[Overlap] = []  # in the piece that is read now
 
     @cached_property
     def selection(self) -> RowSelection:
         """Which rows are taken, decided when it is first asked for. Raises what `select_rows` does."""
-        selection = select_rows(self.data, self.located, self.report, refused=self.template.refused, look=self.look)
+        selection = select_rows(self.data, self.located, self.report, refused=self.template.refused)
         column = selection.train_report.input_column
         if self.template.heads_input and column and input_heading(column) != self.template.input_separator:
             raise InputError(
@@ -78,40 +72,18 @@ class StoreBuild:
     @property
     def splits(self) -> tuple[Split, ...]:
         """The splits that the store gets, what evaluates first: it is looked for in the rows that train."""
-        return ("validation", "train") if self.located.validation or self.splits_rows else ("train",)
-
-    @property
-    def splits_rows(self) -> bool:
-        """Whether the rows that evaluate are split off those that train."""
-        return bool(self.data.validation_share) and not self.located.validation
-
-    def begin_again(self, split: Split, overlaps: dict[str, Overlap]) -> None:
-        """Forget what was counted of a split. overlaps: what is looked for in its rows."""
-        self.forms[split] = {}
-        self.overlaps = overlaps
-        self.found = []
-
-    def stream(self, split: Split) -> DocumentStream:
-        """Return what encodes a split, and keeps what is counted of it here."""
-        begin, look = partial(self._begin, split), partial(self._look, split)
-        return DocumentStream(self.selection, self.template, self.encoder, self.forms[split], begin, look)
-
-    def _begin(self, split: Split) -> None:
-        """End what was found in the piece before, and look at the next one of the rows that train."""
-        for overlap, found in zip(self.overlaps.values(), self.found, strict=False):
-            overlap.extend(found)
-        looked_for = split == "train" and any(overlap.added for overlap in self.overlaps.values())
-        self.found = [overlap.begin() for overlap in self.overlaps.values()] if looked_for else []
+        return ("validation", "train") if self.located.validation or self.data.validation_share else ("train",)
 
     def _look(self, split: Split, rows: Rows) -> None:
+        """Note what rows that evaluate ask, and look for it in those that train."""
         if split == "validation":
             self.overlaps["validation"].add(rows)
-        elif self.found:
+        elif any(overlap.added for overlap in self.overlaps.values()):
             asked = asked_by(rows)
-            for found in self.found:
-                found.look(asked)
+            for overlap in self.overlaps.values():
+                overlap.look(asked)
 
-    def rows(self, split: Split) -> int:
+    def _rows(self, split: Split) -> int:
         """Return how many rows of a split are taken."""
         return sum(map(len, self.selection.sources(split)))
 
@@ -121,12 +93,13 @@ class StoreBuild:
         Documents that evaluate are counted by source, so that each task has its own loss: all of them are encoded, those of
         an interrupted build, too.
         """
-        stream = self.stream(split)
+        look = partial(self._look, split)
+        stream = DocumentStream(self.selection, self.template, self.encoder, self.forms[split], look)
         ends = np.cumsum([len(source) for source in self.selection.sources(split)])
         counted = split == "validation" and len(ends) > 1
         first = 0 if counted else skip
         by_source = np.zeros(len(ends), np.int64)
-        with self.report.progress(f"tokenizing {split}", self.rows(split), "rows") as bar:
+        with self.report.progress(f"tokenizing {split}", self._rows(split), "rows") as bar:
             done = 0
             for number, chunk in enumerate(stream.chunks(split, skip=first), first):
                 if number >= skip:
@@ -134,17 +107,12 @@ class StoreBuild:
                 by_source += np.bincount(np.searchsorted(ends, done + chunk.kept, "right"), minlength=len(ends))
                 done += chunk.rows
                 bar.update(stream.read_over + done)
-        self.end()
         if counted:
             self.by_source[split] = by_source
         if stream.forms:
             self.report.info(f"{split}: whole texts by form: {describe_forms(stream.forms)}")
 
-    def end(self) -> None:
-        """Count what was found in the rows that were read last."""
-        self._begin("validation")
-
-    def engine(self) -> str:
+    def _engine(self) -> str:
         """Return the engine and its version; a build that only had to be finished asks which it would be."""
         rows = first_rows(self.data, self.located.train, refused=self.template.refused)
         self.encoder.encode(self.template.documents(rows))
@@ -159,7 +127,7 @@ class StoreBuild:
             )
         reports = {"train": self.selection.train_report, "validation": self.selection.validation_report}
         stats: dict[str, Any] = {
-            split: split_stats(counted(split), reports[split], self.rows(split), self.engine(), self.forms[split])
+            split: split_stats(counted(split), reports[split], self._rows(split), self._engine(), self.forms[split])
             for split in sorted(self.splits)
         }
         stats["train"]["overlap"] = {of: overlap.as_json() for of, overlap in self.overlaps.items() if overlap.added}
@@ -193,6 +161,4 @@ def split_stats(
         "ignored": report.unread() if report else [],
         "forms": dict(forms),
         "encoder": encoder,
-        "rule_of_columns": COLUMN_RULE,
-        "known_columns": [*USUAL_NAMES],
     }

@@ -61,9 +61,9 @@ class Documents:
     def __init__(self, folder: Path) -> None:
         """Map the Arrow files of a split's folder. Raises IntegrityError if they are not what a store holds."""
         self.folder = folder
-        self._parts = [part for file in data_files(folder) for part in documents_of_file(file)]
-        self.empty = sum(part.empty for part in self._parts)
-        counts = [len(part.starts) - 1 for part in self._parts]
+        self._shards = [part for file in data_files(folder) for part in documents_of_file(file)]
+        self.empty = sum(part.empty for part in self._shards)
+        counts = [len(part.starts) - 1 for part in self._shards]
         self.first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
     def __reduce__(self) -> tuple[type[Documents], tuple[Path]]:
@@ -77,20 +77,17 @@ class Documents:
     def document(self, number: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Return (ids, trained) of one document, both [tokens]; ids is a view of the file."""
         at = int(np.searchsorted(self.first, number, side="right")) - 1
-        part = self._shard(at)
+        shard = self._shards[at]
         row = number - int(self.first[at])
-        start, stop = int(part.starts[row]), int(part.starts[row + 1])
-        return part.ids[start:stop], part.trained(start, stop)
-
-    def _shard(self, at: int) -> DocumentsOfShard:
-        return self._parts[at]
+        start, stop = int(shard.starts[row]), int(shard.starts[row + 1])
+        return shard.ids[start:stop], shard.trained(start, stop)
 
     def lengths_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the tokens of some documents, int64 [numbers]; the numbers ascend."""
         found = np.empty(len(numbers), np.int64)
         borders = np.searchsorted(numbers, self.first)
         for at in np.flatnonzero(np.diff(borders)).tolist():
-            here, starts = slice(borders[at], borders[at + 1]), self._parts[at].starts
+            here, starts = slice(borders[at], borders[at + 1]), self._shards[at].starts
             rows = numbers[here] - self.first[at]
             found[here] = starts[rows + 1] - starts[rows]
         return found
@@ -102,19 +99,19 @@ class Documents:
 
     def measured(self) -> Iterator[DocumentLengths]:
         """Yield the lengths of all documents, shard by shard: each mask is read."""
-        return (measured(part.starts, part.mask()) for part in self._parts)
+        return (measured(part.starts, part.mask()) for part in self._shards)
 
     def histogram(self) -> LengthHistogram:
         """Return how many documents have which length."""
-        return LengthHistogram.of_all(np.diff(part.starts) for part in self._parts)
+        return LengthHistogram.of_all(np.diff(part.starts) for part in self._shards)
 
     def trained_tokens(self) -> int:
         """Return how many tokens are trained in all documents."""
-        return sum(int(np.count_nonzero(part.mask())) for part in self._parts)
+        return sum(int(np.count_nonzero(part.mask())) for part in self._shards)
 
     def id_range(self) -> tuple[int, int]:
         """Return the smallest and the largest token id; (0, -1) if there is no token."""
-        ends = [int(end) for part in self._parts if len(part.ids) for end in (part.ids.min(), part.ids.max())]
+        ends = [int(end) for part in self._shards if len(part.ids) for end in (part.ids.min(), part.ids.max())]
         return min(ends, default=0), max(ends, default=-1)
 
 

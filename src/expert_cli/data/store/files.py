@@ -3,14 +3,14 @@
 A store as it lies on disk (opens with `datasets.load_from_disk`):
 
     <first 12 of the key>/
-      fingerprint.json         {"format", "key": 64 hex, "parts": {...}, "expert", "shards": [...],
+      fingerprint.json         {"key": 64 hex, "parts": {...}, "expert", "shards": [...],
                                 "files": {path: {"bytes", "sha256"}}, "self": a hash of all that}; written last
       stats.json               rows, tokens, what was dropped
       dataset_dict.json        the splits
       train/data-00000.arrow   input_ids list<int32>, completion_mask list<bool>: one row a document
       train/state.json, train/dataset_info.json
     .building-<first 12>/      one that is not whole yet
-      progress.json            {"expert", "cut": the rule of shards, "shards": [...]}
+      progress.json            {"expert", "shards": [...]}
 
 `expert` is the one it was built for first, for `--prune`; another with the same data uses the same store.
 """
@@ -18,9 +18,8 @@ A store as it lies on disk (opens with `datasets.load_from_disk`):
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -46,7 +45,10 @@ from expert_cli.utils.verified_folder import VerifiedFolder
 FINGERPRINT = "fingerprint.json"
 PROGRESS = "progress.json"
 STATS = "stats.json"
-FORMAT = 1
+STORE_RULE = 1
+"""By which rows become the shards of a store: which columns are read, which tokens stand for a row and which of these are
+trained, where shards end, how they lie on disk. Raise it whenever any of that changes: stores of another rule are built anew.
+tests/unit/data/templates/test_golden.py fails until it is raised."""
 BUILD_ANEW = "delete the folder to have it built anew"
 _FEATURES = {
     "input_ids": {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "List"},
@@ -68,26 +70,6 @@ class ShardRecord:
     rows: int
     tokens: int
     trained_tokens: int
-
-
-@dataclass(frozen=True)
-class FinishedShard:
-    """A shard that lies elsewhere, as it was recorded there."""
-
-    path: Path
-    record: ShardRecord
-
-    def take(self, folder: Path, name: str) -> ShardRecord:
-        """Give it a place in a store's folder too, and return its record there. Raises OSError (disk full)."""
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.unlink(missing_ok=True)
-        try:
-            target.hardlink_to(self.path)
-        except OSError:  # a file system without links
-            shutil.copyfile(self.path, target)
-            sync_file(target)
-        return replace(self.record, file=name)
 
 
 def shard_name(split: str, number: int) -> str:
@@ -149,7 +131,6 @@ def write_fingerprint(
     known = {shard.file: {"bytes": shard.bytes, "sha256": shard.sha256} for shard in shards}
     files = VerifiedFolder.measured(folder, known, leave_out=(FINGERPRINT, PROGRESS)).files
     body = {
-        "format": FORMAT,
         "key": key,
         "parts": dict(parts),
         "expert": expert,
@@ -161,16 +142,13 @@ def write_fingerprint(
 
 
 def read_fingerprint(home: Path) -> dict[str, Any]:
-    """Return a store's fingerprint. Raises IntegrityError if it is missing, broken or of another format."""
+    """Return a store's fingerprint. Raises IntegrityError if it is missing or broken."""
     try:
-        body = read_sealed(home / FINGERPRINT)
+        return read_sealed(home / FINGERPRINT)
     except OSError as error:
         raise IntegrityError(f"{home}: {FINGERPRINT} cannot be read: {error.strerror}", BUILD_ANEW) from error
     except ValueError as error:
         raise IntegrityError(f"{home}: {FINGERPRINT} {error}", BUILD_ANEW) from error
-    if body.get("format") != FORMAT:
-        raise IntegrityError(f"{home}: {FINGERPRINT} is of format {body.get('format')}, not {FORMAT}", BUILD_ANEW)
-    return body
 
 
 def verify_store(home: Path, sha256: Callable[[Path], str] | None = sha256_of) -> dict[str, Any]:

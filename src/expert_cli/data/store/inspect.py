@@ -7,15 +7,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from expert_cli.data import saved
-from expert_cli.data.rows.columnar import Rows
-from expert_cli.data.rows.columns import USUAL_NAMES
 from expert_cli.data.store.files import FINGERPRINT, STATS, FileHashCache, read_fingerprint, verify_store
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import IntegrityError
@@ -23,8 +20,7 @@ from expert_cli.utils.files import parse_json
 from expert_cli.utils.filesystem import is_file, newest_first
 
 BUILDING = ".building-"
-PARTS = ".parts-"
-STORE_NAME = re.compile(r"(\.building-|\.parts-)?[0-9a-f]{12}")
+STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
 _STORES = f"[0-9a-f]*/{FINGERPRINT}"
 
 
@@ -74,18 +70,6 @@ def read_stats(home: Path) -> dict[str, Any]:
     """Return the statistics of a verified store."""
     stats: dict[str, Any] = parse_json((home / STATS).read_bytes())
     return stats
-
-
-def left_unread(stats: Mapping[str, Any], kind: type[Rows]) -> str:
-    """Return a column that a store's build left unread as it did not know it, and that its kind of rows has now; else ""."""
-    for told in (part for part in stats.values() if isinstance(part, dict)):
-        later = {
-            name for role in kind.later_roles if role not in told.get("known_columns", ()) for name in USUAL_NAMES[role]
-        }
-        for name in told.get("ignored", ()):
-            if name.casefold() in later:
-                return str(name)
-    return ""
 
 
 def store_kind(folder: Path) -> Literal["token_store", "saved"] | None:

@@ -7,8 +7,7 @@ from pathlib import Path
 from filelock import Timeout
 
 from expert_cli.data.store.files import FINGERPRINT, PROGRESS, read_fingerprint
-from expert_cli.data.store.inspect import BUILDING, PARTS, STORE_NAME
-from expert_cli.data.store.parts import is_worked_on, parts_about
+from expert_cli.data.store.inspect import BUILDING, STORE_NAME
 from expert_cli.data.store.token_store import lock_of
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import parse_json, remove
@@ -18,39 +17,24 @@ from expert_cli.utils.reporter import Reporter
 def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
     """Delete the stores in `folder` that were built for `expert` and have another key than `keep`, and its broken builds.
 
-    A name proves nothing: a folder is a store if our own fingerprint or progress file lies in it. Stores made before these
-    named an expert count as this one's. A folder with a store's name that stays is told.
+    A name proves nothing: a folder is a store if our own fingerprint or progress file lies in it. A folder with a store's name
+    that stays is told.
     """
     for path in sorted(folder.iterdir()):
         is_other = STORE_NAME.fullmatch(path.name) and path.name.removeprefix(BUILDING) != keep[:12]
         if not is_other or path.is_symlink() or not path.is_dir():
             continue
-        if path.name.startswith(PARTS):
-            _prune_parts(path, keep, expert, report)
-            continue
         owner = _owner(path)
         if owner is None:
             report.warning(f"{path} is not deleted: it has the name of a token store, but no {FINGERPRINT} of one")
-        elif owner not in ("", expert):
+        elif owner != expert:
             report.info(f"kept      {path}, built for {owner}")
         else:
             _delete(path, report)
 
 
-def _prune_parts(folder: Path, keep: str, expert: str, report: Reporter) -> None:
-    """Delete parts of an expert's other stores, unless a process builds them just now."""
-    owner, sealed = parts_about(folder) or ("", keep)
-    if owner != expert or sealed == keep:
-        return
-    if is_worked_on(folder):
-        report.info(f"kept      {folder}, which another process is building")
-        return
-    remove(folder)
-    report.info(f"deleted   {folder}")
-
-
 def _owner(home: Path) -> str | None:
-    """Return the expert that a store or a build belongs to, "" for one that names none; None for what is neither."""
+    """Return the expert that a store or a build belongs to; None for what is neither."""
     try:
         written = read_fingerprint(home)
         is_ours = str(written["key"]).startswith(home.name.removeprefix(BUILDING))

@@ -17,7 +17,6 @@ from expert_cli.data.store.files import (
     FINGERPRINT,
     PROGRESS,
     FileHashCache,
-    FinishedShard,
     ShardRecord,
     read_fingerprint,
     shard_name,
@@ -27,7 +26,6 @@ from expert_cli.data.store.files import (
 from expert_cli.data.store.inspect import BUILDING, inspect_store
 from expert_cli.data.store.key import StoreKey
 from expert_cli.data.tokenize.assemble import Encoded
-from expert_cli.data.tokenize.stream import SHARD_RULE
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import parse_json, remove, write_json
@@ -35,12 +33,6 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.verified_folder import VerifiedFolder
 
 LOCK_POLL_S = 0.5
-Written = Callable[[Path, ShardRecord], None]
-"""Told of every shard of a store once it is written, with the folder that it lies in."""
-
-
-def tell_nobody(_: Path, __: ShardRecord) -> None:
-    """Do nothing: who is told where nobody wants to know."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +42,14 @@ class Contents:
     `shards(split, skip)` yields the shards of a split from number `skip` on; the same shards every time. `stats` is asked at
     the end, with the folder of what was written. `unchanged` raises InputError if what the shards are made from is not what
     the key was made from any more; `unchanged_at_end` does, however long it takes to tell. expert: whom the store is for.
-    `written` is told of every shard of it, with its folder.
     """
 
     splits: Sequence[str]
-    shards: Callable[[Any, int], Iterable[Encoded | FinishedShard]]
+    shards: Callable[[Any, int], Iterable[Encoded]]
     stats: Callable[[Path], Mapping[str, Any]]
     unchanged: Callable[[], None] = lambda: None
     expert: str = ""
     unchanged_at_end: Callable[[], None] = lambda: None
-    written: Written = tell_nobody
 
 
 def lies_in(folder: Path, key: StoreKey) -> bool:
@@ -109,13 +99,11 @@ def build(
 def _write_shards(building: Path, split: str, contents: Contents, done: int, records: list[ShardRecord]) -> None:
     """Write each shard while the next one is made, and append its record; what was made is recorded, come what may."""
 
-    def write(number: int, made: Encoded | FinishedShard) -> None:
-        name = shard_name(split, number)
-        record = made.take(building, name) if isinstance(made, FinishedShard) else write_shard(building, name, made)
+    def write(number: int, made: Encoded) -> None:
+        record = write_shard(building, shard_name(split, number), made)
         contents.unchanged()  # a shard made from what came later would be taken for one of this key
         records.append(record)
         _note_progress(building, contents, records)
-        contents.written(building, record)
 
     with ThreadPoolExecutor(1) as thread:
         waiting: Future[None] | None = None
@@ -131,7 +119,7 @@ def _write_shards(building: Path, split: str, contents: Contents, done: int, rec
 
 
 def _note_progress(building: Path, contents: Contents, records: Sequence[ShardRecord]) -> None:
-    told = {"expert": contents.expert, "cut": SHARD_RULE, "shards": [asdict(record) for record in records]}
+    told = {"expert": contents.expert, "shards": [asdict(record) for record in records]}
     write_json(building / PROGRESS, told)
 
 
@@ -155,10 +143,10 @@ def _refuse_foreign(building: Path) -> None:
 
 
 def _recorded(building: Path) -> list[ShardRecord]:
-    """Return what a build's progress file tells, nothing where it is missing or damaged, or shards were cut otherwise."""
+    """Return what a build's progress file tells, nothing where it is missing or damaged."""
     try:
         told = parse_json((building / PROGRESS).read_bytes())
-        return [ShardRecord(**shard) for shard in told["shards"]] if told["cut"] == SHARD_RULE else []
+        return [ShardRecord(**shard) for shard in told["shards"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
 

@@ -30,14 +30,13 @@ class PieceColumn(NamedTuple):
 class CompiledTemplate:
     """The pieces of a conversation of some roles: what its last answer is asked with, and all of it.
 
-    trims: how the template strips which messages. as_before: whether the pieces are those of the first masking rule.
+    trims: how the template strips which messages.
     """
 
     prompt: tuple[Segment | Slot, ...]
     whole: tuple[Segment | Slot, ...]
     trims: dict[int, Callable[[str], str]]
     end_token: str
-    as_before: bool
 
     def fill(self, contents: Sequence[str], *, with_answer: bool) -> Document:
         """Put the messages' contents in their places."""

@@ -85,7 +85,6 @@ class TemplateCompiler:
         end = self.control.search(full, full.index(_place(last)))
         end_token = end[0] if end else self.eos_token
         text = full[: end.end()] if end else full.rstrip() + self.eos_token
-        closing = text[text.index(_place(last)) + len(_place(last)) :]
         gap = text[len(asked) : text.index(_place(last))] if text.startswith(asked) else ""
         masks = masks or self.trained.of_turns([Message(role, "") for role in roles])
         spans = [
@@ -98,8 +97,7 @@ class TemplateCompiler:
         spans.sort(key=attrgetter("start"))
         whole = self._cut(text, spans)
         prompt = self._cut(asked, [span for span in spans if span.stop <= len(asked)])
-        as_before = text.startswith(asked) and not gap.strip(" ") and (bool(end) or closing == end_token)
-        return CompiledTemplate(prompt, whole, trims, end_token, as_before)
+        return CompiledTemplate(prompt, whole, trims, end_token)
 
     @cached_property
     def watched(self) -> Watched:
@@ -213,18 +211,6 @@ class TemplateCompiler:
         """The control tokens that end turns."""
         ends = TURN_ENDS.union(*(form.ends for form in FORMS.values() if form.hint in self.control_tokens))
         return (ends | {self.eos_token}) & self.control_tokens
-
-    @cached_property
-    def inner_end(self) -> str:
-        """The token that ends an answer which is not the last, "" where it is the one that ends the last, or none."""
-        try:
-            compiled = self.compiled(("user", "assistant", "user", "assistant"))
-        except InputError:
-            return ""
-        first = compiled.whole.index(next(p for p in compiled.whole if isinstance(p, Slot) and 1 in p.parts))
-        closing = compiled.whole[first + 1]
-        inner = isinstance(closing, Segment) and closing.trained and closing.text != compiled.end_token
-        return closing.text if inner and isinstance(closing, Segment) else ""
 
 
 def _place(number: int | str) -> str:

@@ -16,18 +16,16 @@ from types import MappingProxyType
 from typing import Any
 
 from expert_cli.data.rows.columnar import Message, Rows
-from expert_cli.data.rows.kinds import kind_named
 from expert_cli.data.templates.builtin import ALPACA, STYLES, BuiltinTemplate
-from expert_cli.data.templates.chat_template import AS_ANSWERED, OWN, ChatTemplate, as_trained
+from expert_cli.data.templates.chat_template import OWN, ChatTemplate, as_trained
 from expert_cli.data.templates.conversation import asking, needs_template, whole_document
 from expert_cli.data.templates.loss_mask import TemplateCompiler
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.spans import THINKING
-from expert_cli.data.templates.text_forms import LATER_MARKERS
 from expert_cli.data.templates.trained import ANSWERS, BY_DEFAULT, TrainedTurns
 from expert_cli.data.templates.whole_text import TextReader
 from expert_cli.errors import InputError
-from expert_cli.utils.chat_rendering import DATE, render_safely
+from expert_cli.utils.chat_rendering import render_safely
 
 _PAIR = ("user", "assistant")
 SCHEMA_COLUMNS = ("schema", "context")
@@ -72,21 +70,6 @@ class Template:
     def heads_input(self) -> bool:
         """Whether the input of a pair gets a heading, which depends on what its column is called."""
         return self.name == "alpaca"
-
-    def masking(self, kind: str) -> str:
-        """Return the rule by which rows of a kind are written and masked: part of the key of their store."""
-        changed = (
-            AS_ANSWERED in self.chat_template
-            or not self.compiler.compiled(_PAIR).as_before
-            or bool(self.compiler.watched)
-            or not self.compiler.control_tokens.isdisjoint(LATER_MARKERS)
-        )
-        rule = kind_named(kind).rendered_rule if changed else kind_named(kind).masking_rule
-        if (
-            kind_named(kind).several_answers and self.compiler.inner_end
-        ):  # which an earlier rule trained of some rows alone
-            rule = f"{rule}, ends {self.compiler.inner_end}"
-        return f"{rule}, date {DATE}" if "strftime_now" in self.chat_template else rule
 
     def documents(self, rows: Rows, *, forms: dict[str, int] | None = None) -> list[Document]:
         """Return one document a row; each ends with an end token.

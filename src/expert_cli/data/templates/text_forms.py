@@ -157,8 +157,6 @@ FORMS = {
 
 MARKERS = frozenset(token for form in FORMS.values() for token in form.control)
 """Control tokens, though some tokenizers (DeepSeek V3, Command-R) do not call them special."""
-LATER_MARKERS = MARKERS.difference(*(style.control for style in STYLES.values()))
-"""Those that the first masking rule of pairs took for control tokens only where a tokenizer calls them special."""
 
 
 def any_of(tokens: Iterable[str]) -> str:

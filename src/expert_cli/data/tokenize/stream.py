@@ -31,8 +31,6 @@ from expert_cli.errors import InputError
 CHUNK_ROWS = 20_000
 CHUNK_CHARACTERS = 24_000_000
 """A chunk ends with the row that reaches either: long rows must not make it too big for memory."""
-SHARD_RULE = "sections 1"
-"""Where the shards of a store end: an interrupted build goes on where it is the same. Raise it with what decides that."""
 _READ_AHEAD = 2
 
 T = TypeVar("T")
@@ -42,15 +40,14 @@ T = TypeVar("T")
 class DocumentStream:
     """The documents of sources that were scanned.
 
-    forms: counts the known forms of whole texts that were encoded. begin: is called before each batch of readings;
-    look: is shown all its rows, also those of chunks that are skipped. read_over: how many these are, once a chunk is there.
+    forms: counts the known forms of whole texts that were encoded. look: is shown all rows, also those of chunks that are
+    skipped. read_over: how many these are, once a chunk is there.
     """
 
     selection: RowSelection
     template: Template
     encoder: Encoder
     forms: dict[str, int] = field(default_factory=dict)
-    begin: Callable[[], object] = lambda: None
     look: Callable[[Rows], object] = lambda rows: None  # noqa: ARG005
     read_over: int = 0
 
@@ -62,9 +59,9 @@ class DocumentStream:
         """
         rows = sum(map(len, self.selection.sources(split)))
         some = bool(skip) or not self.selection.sources(split)
-        for chunk in self.encoded(read_together(self.selection.readings(split)), skip, chunk_rows):
+        for chunk in self._encoded(_read_together(self.selection.readings(split)), skip, chunk_rows):
             some = some or bool(len(chunk))
-            self.refuse_foreign(rows)
+            self._refuse_foreign(rows)
             yield chunk
         if not some:
             raise InputError(
@@ -72,7 +69,7 @@ class DocumentStream:
                 "Check that the response column is mapped and not empty.",
             )
 
-    def encoded(
+    def _encoded(
         self, batches: Sequence[Sequence[Reading]], skip: int = 0, chunk_rows: int = CHUNK_ROWS
     ) -> Iterator[Encoded]:
         """Encode what is read, and put the pieces of each chunk together while the next ones are encoded."""
@@ -97,7 +94,6 @@ class DocumentStream:
         """Read and render rows of one chunk; yield what encodes them, and whether the chunk ends with them."""
         chunk = 0
         for batch in batches:
-            self.begin()
             ends = True
             for rows, ends in _cut(chain.from_iterable(reading.rows() for reading in batch), chunk_rows):
                 self.look(rows)
@@ -122,7 +118,7 @@ class DocumentStream:
         if rows.is_whole_text:
             self.template.documents(rows, forms=self.forms)  # their forms count
 
-    def refuse_foreign(self, rows: int) -> None:
+    def _refuse_foreign(self, rows: int) -> None:
         """Raise InputError if too many of so many rows are whole texts in control tokens that the tokenizer does not have."""
         foreign = foreign_texts(self.forms)
         if foreign > BAD_SHARE * rows:
@@ -133,7 +129,7 @@ class DocumentStream:
             )
 
 
-def read_together(readings: Sequence[Reading]) -> list[list[Reading]]:
+def _read_together(readings: Sequence[Reading]) -> list[list[Reading]]:
     """Return readings in batches: as many as come to a chunk of rows, or to `PIECE_BYTES`. Chunks end where a batch does."""
     found: list[list[Reading]] = []
     rows = size = 0

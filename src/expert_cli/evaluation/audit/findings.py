@@ -46,6 +46,9 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
             f"nearly an earlier row: Jaccard similarity >= {NEAR:g} of the sets of 5 characters in a row, both of question "
             "with answer and of the input",
         ),
+        "near_leak": Check(
+            "warning", "cases", f"nearly a row's question: the same similarity >= {NEAR:g}, of question and of input"
+        ),
         "leaked_answer": Check("warning", "cases", "a row has the same input and the case's expected answer"),
         "weak_case": Check("warning", "cases", "three assertions or fewer: wrong programs pass such tests"),
         "truncated": Check("warning", "rows", "question and answer together have more than max_seq_length tokens"),

@@ -1,4 +1,4 @@
-"""Cases that training rows give away: by their question, or by their answer."""
+"""Cases that training rows give away: by their question, nearly by it, or by their answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from expert_cli.data.rows.asked import Asked
 from expert_cli.data.rows.overlap import HeldOut
-from expert_cli.data.rows.similarity import Texts, normalize
+from expert_cli.data.rows.similarity import Texts, near_in, normalize
 from expert_cli.evaluation.audit.findings import Findings
 from expert_cli.evaluation.audit.rows import AuditRow
 from expert_cli.evaluation.cases import EvalCase, asked_by_cases
@@ -24,7 +24,7 @@ def check_leaks(
     report: Reporter,
 ) -> None:
     """Look for every case in the rows. texts: questions, inputs and answers of the rows."""
-    _, inputs, answers = texts
+    questions, inputs, answers = texts
     of_answer: dict[tuple[str, str], int] = {}
     for number in range(len(rows)):
         of_answer.setdefault((inputs[number], answers[number].rstrip("; ")), number)
@@ -35,15 +35,25 @@ def check_leaks(
             there = rows[of_answer[own]]
             findings.add("leaked_answer", case.where, case.where, f"{there.where} has its answer", there.answer)
     with late_progress(report, "looking for the cases in the rows", len(rows), "rows") as show:
-        _check_questions(rows, cases, findings, show)
+        leaked = _check_questions(rows, cases, findings, show)
+    asked = asked_by_cases(cases)
+    near = near_in(Texts.of(asked.questions), Texts.of(asked.inputs), questions, inputs)
+    for number, row in sorted(near.items()):
+        if number in leaked:
+            continue
+        told = f"nearly {rows[row].where}: {rows[row].question}"
+        findings.add("near_leak", cases[number].where, cases[number].where, told, cases[number].prompt)
 
 
 def _check_questions(
     rows: Sequence[AuditRow], cases: Sequence[EvalCase], findings: Findings, show: Callable[[float], None]
-) -> None:
-    held = HeldOut(asked_by_cases(cases), finds_near=False)
+) -> set[int]:
+    """Find the cases that rows ask as they are; return their numbers."""
+    found = set()
     asked = Asked([row.question for row in rows], [row.input for row in rows], [row.where for row in rows])
-    for match in held.find(asked):
+    for match in HeldOut(asked_by_cases(cases)).find(asked):
         case, row = cases[match.held], rows[match.row]
         show(match.row)
+        found.add(match.held)
         findings.add("leak", match.row, row.where, f"case {case.id} of {case.where}", row.question)
+    return found

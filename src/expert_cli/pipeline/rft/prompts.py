@@ -163,7 +163,7 @@ def _require_apart(prompts: Sequence[EvalCase], others: Sequence[EvalCase], name
     held_asked, asked = (
         asked_by_cases([replace(one, input=one.asked.input) for one in cases]) for cases in (others, prompts)
     )
-    held = HeldOut(held_asked, finds_near=False)
+    held = HeldOut(held_asked)
     found = ((prompts[match.row], others[match.held]) for match in held.find(asked))
     both = list({id(one): (one, other) for one, other in found if one is not other}.values())
     if both:

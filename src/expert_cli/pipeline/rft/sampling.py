@@ -180,7 +180,7 @@ def _read(block: _Block) -> Sampled | None:
         head = parse_json(first)
         if (head["key"], head["sha256"]) != (block.key, hashlib.sha256(body).hexdigest()):
             return None
-        if head.get("judged_on", block.judged_on) != block.judged_on:  # earlier versions did not note it
+        if head["judged_on"] != block.judged_on:
             return None
         lines = [parse_json(line) for line in body.splitlines()]
         drawn = [

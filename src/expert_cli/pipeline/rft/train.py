@@ -129,7 +129,7 @@ def _columns(plan: Plan, inputs: DataInputs, prompts: Prompts, report: Reporter)
     if not (columns.response or columns.messages):
         told = f"rounds train rows of prompt and answer, those of {selected.train[0].located} are whole documents"
         raise InputError(told, "give rows of prompt and answer, or of messages")
-    held = HeldOut(asked_by_cases(prompts.held_back), finds_near=False)
+    held = HeldOut(asked_by_cases(prompts.held_back))
     known = len({match.held for rows in batches(selected.train) for match in held.find(asked_by(rows))})
     if known:
         report.warning(

@@ -16,7 +16,7 @@ from expert_cli.errors import InputError, IntegrityError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.runs.metrics import items, part, read_json
-from expert_cli.utils.redaction import told_apart
+from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import change
 
@@ -77,7 +77,7 @@ def identity(
     }
     parts = {name: value for name, value in store.items() if named.get(name) != value}
     named[STORE] = parts | {"trusted": trusted or "none"}
-    plain: dict[str, Any] = told_apart(json.loads(json.dumps(named)))
+    plain: dict[str, Any] = json.loads(redact(json.dumps(named)))
     return plain
 
 

@@ -135,20 +135,6 @@ def test_any_number_of_processes_shares_out_the_packs_of_the_same_steps(packs: i
     assert [next(share, None) for share in shares] == [None] * processes
 
 
-def test_resuming_in_a_large_epoch_reads_no_order() -> None:
-    asked: list[int] = []
-
-    class Counted:
-        def __getitem__(self, places: np.ndarray) -> np.ndarray:
-            asked.extend(places.tolist())
-            return places
-
-    schedule = Schedule(packs=always(10**9), packs_per_step=4, batch_size=2, processes=1, epochs=1.0, max_steps=-1)
-    late = PackedBatchSampler(schedule, lambda _: Counted(), first_step=schedule.steps - 1)
-    assert list(late) == [[(0, 10**9 - 4), (0, 10**9 - 3)], [(0, 10**9 - 2), (0, 10**9 - 1)]]
-    assert len(asked) == 4
-
-
 def test_evaluation_sees_every_pack_once() -> None:
     training = Schedule(packs=always(9), packs_per_step=6, batch_size=2, processes=1, epochs=2.5, max_steps=7)
     five = EpochPacks(Lengths(np.ones(5, np.int64)), 1, "off", "truncate", 0)

@@ -38,22 +38,14 @@ def test_long_documents_are_handled_and_counted(
     fitted = pieces_of(np.arange(4), LONG, 8, overflow)
     assert list(zip(*map(np.ndarray.tolist, fitted), strict=True)) == pieces
     assert fitted.lengths.tolist() == [stop - start for _, start, stop in pieces]
-    assert left_out(LONG, range(4), 8, overflow, 4) == counts
+    assert left_out(LONG, range(4), 8, overflow) == counts
 
 
-@pytest.mark.parametrize("overflow", ["truncate", "drop", "split"])
-@pytest.mark.parametrize("at_once", [1, 2, 3])
-def test_what_is_left_out_is_the_same_however_many_are_looked_at_at_once(overflow: Overflow, at_once: int) -> None:
-    assert left_out(LONG, range(4), 8, overflow, at_once) == left_out(LONG, range(4), 8, overflow, 4)
-    assert left_out(LONG, range(2, 4), 8, overflow, at_once).rows == 1
-
-
-@pytest.mark.parametrize("at_once", [1, 4])
-def test_a_long_document_can_be_an_error(at_once: int) -> None:
+def test_a_long_document_can_be_an_error() -> None:
     with pytest.raises(
         InputError, match=r"document 1 .* has 25 tokens, max_seq_length is 8; 2 of 4 documents"
     ) as error:
-        left_out(LONG, range(4), 8, "error", at_once)
+        left_out(LONG, range(4), 8, "error")
     assert "training.config.max_seq_length to 25" in error.value.hint
 
 
@@ -61,13 +53,12 @@ def test_a_long_document_can_be_an_error(at_once: int) -> None:
 def test_documents_that_fit_stay_as_they_are(overflow: Overflow) -> None:
     documents = Lengths(numbers(8, 1))
     assert [part.tolist() for part in pieces_of(np.arange(2), documents, 8, overflow)] == [[0, 1], [0, 0], [8, 1]]
-    assert left_out(documents, range(2), 8, overflow, 2) == (0, 0)
+    assert left_out(documents, range(2), 8, overflow) == (0, 0)
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_dropping_every_document_is_an_error(at_once: int) -> None:
+def test_dropping_every_document_is_an_error() -> None:
     with pytest.raises(InputError, match="none of the 2 documents fits max_seq_length 8; the shortest has 9"):
-        left_out(Lengths(numbers(9, 30)), range(2), 8, "drop", at_once)
+        left_out(Lengths(numbers(9, 30)), range(2), 8, "drop")
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 4, 7, 8, 13])
@@ -95,7 +86,7 @@ def test_split_leaves_out_only_what_cannot_train(documents: list[tuple[int, int]
         assert last[1] == length, "the end token stays"
         assert last[0] < length - 1 or length == 1, "and is trained"
     assert fitted.lengths.max() <= capacity
-    counted = left_out(Lengths(lengths, prompts), range(len(lengths)), capacity, "split", 3)
+    counted = left_out(Lengths(lengths, prompts), range(len(lengths)), capacity, "split")
     assert counted == ((lengths > capacity).sum(), lengths.sum() + 8 - len(kept))
 
 

@@ -110,28 +110,20 @@ def test_every_order_of_three_is_drawn_as_often() -> None:
 def test_random_packs_alone_change_with_the_epoch(packing: Packing) -> None:
     lengths, _ = drawn(0)
     packs = EpochPacks(Lengths(lengths), 1024, packing, "truncate", 3)
-    first, second = documents_of(packs.plan(0, 0)), documents_of(packs.plan(1, 0))
+    first, second = documents_of(packs.plan(0)), documents_of(packs.plan(1))
     assert (first == second) == (packing != "random")
     assert [packs.count(0), packs.count(1)] == [len(first), len(second)]
-    assert documents_of(packs.plan(0, 0)) == first
-
-
-def test_random_packs_change_with_the_portion() -> None:
-    lengths, _ = drawn(0)
-    first, second = (documents_of(pack_randomly(lengths, 1024, 0, 0, portion)) for portion in range(2))
-    assert first == documents_of(pack_randomly(lengths, 1024, 0, 0)) != second
+    assert documents_of(packs.plan(0)) == first
 
 
 def test_random_packs_change_with_the_seed() -> None:
     lengths, _ = drawn(0)
-    plans = [
-        documents_of(EpochPacks(Lengths(lengths), 1024, "random", "truncate", seed).plan(0, 0)) for seed in range(3)
-    ]
+    plans = [documents_of(EpochPacks(Lengths(lengths), 1024, "random", "truncate", seed).plan(0)) for seed in range(3)]
     assert plans[0] != plans[1] != plans[2] != plans[0]
 
 
 def test_a_piece_of_a_split_document_is_a_document_to_packing(tmp_path: object) -> None:
     data = packed(tmp_path, (5, 4), (2, 3), (1, 1), capacity=6, packing="random", overflow="split")  # type: ignore[arg-type]
-    packs = data.packs.plan(0, 0)
+    packs = data.packs.plan(0)
     pieces = sorted(zip(packs.documents.tolist(), packs.starts.tolist(), packs.stops.tolist(), strict=True))
     assert pieces == [(0, 0, 6), (0, 6, 9), (1, 0, 5), (2, 0, 2)]

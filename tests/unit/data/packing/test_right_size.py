@@ -56,7 +56,7 @@ def test_right_size_counts_the_packs_that_packing_makes() -> None:
         packs = pack(fitted.lengths, row.max_seq_length)
         assert (row.sequences, row.fill) == (len(packs), packs.fill())
         assert (row.truncated_rows, row.truncated_tokens) == left_out(
-            Lengths(lengths), range(len(lengths)), row.max_seq_length, "truncate", 1000
+            Lengths(lengths), range(len(lengths)), row.max_seq_length, "truncate"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,23 +9,16 @@ from pathlib import Path
 import pytest
 
 import expert_cli
-from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import ColumnNames
 from expert_cli.data.rows.forms import Form
-from expert_cli.data.rows.kinds import KINDS, choose_columns, kind_named, kind_of
-from expert_cli.data.rows.preview import first_rows
+from expert_cli.data.rows.kinds import KINDS, choose_columns, kind_of
 from expert_cli.data.rows.validation import validate_row
-from expert_cli.data.sources.data_rows import locate_data
-from expert_cli.data.store.build import tokenize
-from expert_cli.data.store.files import FileHashCache
-from expert_cli.data.store.key import StoreInputs
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.errors import InputError
-from expert_cli.utils.reporter import NullReporter
-from tests.reading import read_training_rows
 from tests.row_forms import FORMS, columns_of, mapping_of
-from tests.tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, template_for, tiny_backend
+from tests.tiny import CHATML, CONTROL_TOKENS, template_for, tiny_backend
 
 EACH = pytest.mark.parametrize(("kind", "form"), FORMS.values(), ids=FORMS)
 CALLING = "{{ tools | tojson if tools else '' }}" + CHATML.replace(
@@ -115,35 +107,7 @@ def test_a_system_prompt_stands_before_each_form_that_has_none_of_its_own(kind: 
         assert text == plain.replace("<|im_start|>", f"{system}Be brief.<|im_end|>\n<|im_start|>", 1)
 
 
-@EACH
-def test_a_form_is_stored(kind: type[Rows], form: Form, tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text((json.dumps(form.row) + "\n") * 3, encoding="utf-8")
-    source = SourceSpec("file", str(path))
-    data = DataConfig((source,), (), 0.0, mapping_of(form), RowFilters(), True, 128, 7, True)
-    located = locate_data(data, NullReporter())
-    read = read_training_rows(data, NullReporter()).train
-    assert read == first_rows(data, located.train)
-    assert (read.kind, len(read)) == (kind.kind, 3)
-    inputs = StoreInputs(
-        located, TinyTokenizer(tiny_backend()), TEMPLATE, kind.kind, FileHashCache(tmp_path / "memo.json")
-    )
-    rule = kind.masking_rule if TEMPLATE.masking(kind.kind) == kind.masking_rule else kind.rendered_rule
-    assert f'"masking", "{rule}, answers"' in json.dumps(inputs.key(data).parts)
-    documents = tokenize(data, inputs, tmp_path / "store", NullReporter()).training()
-    assert len(documents) == 3
-    ids, trained = documents.document(2)
-    whole = tiny_backend().decode(ids.tolist(), skip_special_tokens=False)
-    answer = tiny_backend().decode(ids[trained].tolist(), skip_special_tokens=False)
-    shot = read.shot(2)
-    assert shot is None or shot.prompt in whole
-    assert read.answer(2) in answer or ADD in answer
-
-
-def test_a_kind_that_there_is_not_is_an_error_that_names_those_there_are() -> None:
-    with pytest.raises(InputError, match="no rows of the kind 'sonnet'") as caught:
-        kind_named("sonnet")
-    assert caught.value.hint == f"Use one of: {', '.join(KINDS)}."
+def test_columns_of_several_kinds_are_an_error() -> None:
     with pytest.raises(InputError, match="names response and text, ") as caught:
         choose_columns(["text", "answer"], ColumnMapping(text="text", response="answer"), "x")
     assert (

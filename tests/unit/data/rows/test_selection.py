@@ -55,7 +55,7 @@ def test_where_there_are_fewer_all_are_trained_again_and_that_is_told(tmp_path: 
 
 
 def key(data: DataConfig) -> str:
-    made_by = {"tokenizer": "t", "template": "t", "masking": "1"}
+    made_by = {"tokenizer": "t", "template": "t"}
     return store_key(data, locate_data(data, NullReporter()), FileHashCache(Path(".none")), **made_by).sha256
 
 
@@ -100,9 +100,9 @@ def test_cap_and_repeat_are_in_the_key_where_they_are_written(tmp_path: Path) ->
     data = DataConfig((many,), (), 0.0, ColumnMapping(), RowFilters(), True, 64, 42, True)
     drawn: list[dict[str, Any]] = [{}, {"max_rows": 7}, {"max_rows": 8}, {"repeat": 2}, {"max_rows": 7, "repeat": 2}]
     assert len({key(replace(data, train=(replace(many, **one),))) for one in drawn}) == 5
-    made_by = {"tokenizer": "t", "template": "t", "masking": "1"}
+    made_by = {"tokenizer": "t", "template": "t"}
     parts = store_key(data, locate_data(data, NullReporter()), FileHashCache(Path(".none")), **made_by).parts
-    assert dict(parts)["train rows"] == '[["train", 1.0, null]]'
+    assert dict(parts)["train rows"] == '[["train", 1.0, null, 0.0, null, 1]]'
 
 
 def test_a_row_that_evaluates_is_no_row_of_a_repeated_source(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from expert_cli.data.rows.similarity import (
     NEAR,
     Texts,
     near_duplicates,
+    near_in,
     normalize,
     signatures,
     similarity,
@@ -79,3 +80,28 @@ def test_near_duplicates_are_those_of_all_pairs() -> None:
     assert 10 < len(wanted) < 60
     assert all(earlier < later and is_near(earlier, later) for later, earlier in found.items())
     assert near_duplicates(texts[0], texts[1], texts[2], [0]) == {}
+
+
+FORMS = [f"{stem}{ending}" for stem in ("ship", "book", "river", "paint", "lamp") for ending in ("", "s", "ing", "ed")]
+
+
+def test_texts_that_rows_nearly_ask_are_found_and_nothing_else_is() -> None:
+    """Of 300 texts of 8 to 30 words and 900 rows, of which 600 are one of these with a word changed, as of all pairs."""
+    chance = random.Random(3)
+    held = [" ".join(chance.choices(FORMS, k=chance.randint(8, 30))) for _ in range(300)]
+    rows = [" ".join(chance.choices(FORMS, k=12)) for _ in range(300)]
+    for text in chance.choices(held, k=600):
+        words = text.split()
+        words[chance.randrange(len(words))] = chance.choice(FORMS)
+        rows.append(" ".join(words))
+    truth = {
+        number
+        for number, text in enumerate(held)
+        if any(similarity((normalize(text),), (normalize(row),)) >= NEAR for row in rows)
+    }
+    blank = (Texts.of([""] * len(held)), Texts.of([""] * len(rows)))
+    found = near_in(Texts.of(held), blank[0], Texts.of(rows), blank[1])
+    assert set(found) <= truth
+    assert len(found) >= 0.97 * len(truth) > 200
+    other = near_in(Texts.of(held), Texts.of(["CREATE TABLE a (b)"] * len(held)), Texts.of(rows), blank[1])
+    assert other == {}, "the input belongs to what is asked"

@@ -11,8 +11,8 @@ import pytest
 
 from expert_cli.data.schema_prompt import sqlite_reader
 from expert_cli.data.schema_prompt.builder import SchemaPrompt
-from expert_cli.data.schema_prompt.rank import SCHEMA_PROMPT_RULE
 from expert_cli.data.schema_prompt.styles import written
+from expert_cli.data.store.files import STORE_RULE
 from expert_cli.errors import InputError
 from expert_cli.inference.grammar.sql.table_schema import tables_of
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
@@ -61,7 +61,7 @@ def prompt(**settings: object) -> SchemaPrompt:
 
 
 def test_a_question_is_shown_the_tables_that_fit_it_with_their_keys_types_and_values(file: Path) -> None:
-    assert SCHEMA_PROMPT_RULE == "3"  # raise it where this text changes
+    assert STORE_RULE == 1  # raise it where this text changes
     assert prompt(tables=2).of_file(file, "Which heads were born in california?") == HEADS
 
 

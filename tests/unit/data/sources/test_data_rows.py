@@ -14,7 +14,6 @@ import pytest
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.data.formats import registry
 from expert_cli.data.rows import selection
-from expert_cli.data.rows.columnar import Message
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.sources.data_rows import input_column, locate_data
 from expert_cli.errors import InputError
@@ -240,21 +239,6 @@ def test_the_input_column_is_looked_for_in_all_rows(tmp_path: Path, others: list
     assert input_column(without, locate_data(without, NullReporter()).train) == ""
 
 
-@pytest.mark.parametrize(
-    ("split", "expected"),
-    [
-        ("train[:2]", ["a0", "a1"]),
-        ("train[3:5]", ["a3", "a4"]),
-        ("train[10%:30%]", ["a1", "a2"]),
-        ("train[-1:]", ["a9"]),
-        ("whatever[8:]", ["a8", "a9"]),
-    ],
-)
-def test_a_slice_of_a_file(tmp_path: Path, split: str, expected: list[str]) -> None:
-    path = write_rows(tmp_path / "rows.jsonl", numbered(10))
-    assert read(config(file_source(path, split))).train.response == expected
-
-
 def test_a_slice_counts_bad_rows_and_looks_at_no_other(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "rows.jsonl", ["a0", 1, "a2", "a3"])
     assert read(config(file_source(path, "train[2:]"))).train.response == ["a2", "a3"]
@@ -262,22 +246,6 @@ def test_a_slice_counts_bad_rows_and_looks_at_no_other(tmp_path: Path) -> None:
         read(config(file_source(path, "train[:2]")))
     with pytest.raises(InputError, match="there are no rows"):
         read(config(file_source(path, "train[4:]")))
-
-
-def test_sources_stand_in_order_and_weights_repeat_rounds(tmp_path: Path) -> None:
-    first = write_rows(tmp_path / "1.jsonl", numbered(2, "a"))
-    second = write_rows(tmp_path / "2.jsonl", numbered(2, "b"))
-    third = write_rows(tmp_path / "3.jsonl", numbered(10, "c"))
-    result = read(
-        config(file_source(first, weight=2.0), file_source(second, weight=1.5), file_source(third, weight=0.4))
-    )
-    assert result.train.response[:6] == ["a0", "a1", "a0", "a1", "b0", "b1"]
-    assert result.train.response[6] in {"b0", "b1"}
-    sample = result.train.response[7:]
-    assert len(sample) == 4
-    assert sample == sorted(sample, key=lambda answer: int(answer[1:]))
-    assert result.train_report.read == 14
-    assert result.files == [first, second, third]
 
 
 def test_the_split_evaluates_rows_that_do_not_train(tmp_path: Path) -> None:
@@ -295,14 +263,6 @@ def test_the_split_evaluates_rows_that_do_not_train(tmp_path: Path) -> None:
     other_seed = read(config(file_source(path), validation_share=0.05, seed=8)).validation
     assert other_seed is not None
     assert other_seed.response != once.validation.response
-
-
-def test_validation_sources_are_read_and_nothing_is_split_off(tmp_path: Path) -> None:
-    train = write_rows(tmp_path / "train.jsonl", numbered(4))
-    valid = write_rows(tmp_path / "valid.jsonl", ["v"])
-    result = read(config(file_source(train), validation=(file_source(valid),), validation_share=0.5))
-    assert result.validation is not None
-    assert (len(result.train), result.validation.response, result.files) == (4, ["v"], [train, valid])
 
 
 def test_filters_are_counted_and_are_not_bad_rows(tmp_path: Path) -> None:
@@ -323,21 +283,6 @@ def test_filters_are_counted_and_are_not_bad_rows(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match=r"no row of 3 is left \(shorter than 99 characters: 3\)"):
         read(config(file_source(first), filters=RowFilters(min_chars=99)))
-
-
-def test_rows_repeat_by_their_whole_text_or_by_their_answer(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "1.jsonl", ["a", "b", "a"])
-    again = write_rows(tmp_path / "2.jsonl", ["a", "c", "b"])
-    kept = {}
-    for by in ("off", "row", "answer"):
-        filters = RowFilters(deduplicate=by)
-        result = read(config(file_source(path), file_source(again), filters=filters))
-        kept[by] = (result.train.response, result.train_report.filtered)
-    assert kept == {
-        "off": (["a", "b", "a", "a", "c", "b"], {}),
-        "row": (["a", "b", "a", "c", "b"], {"repeated": 1}),
-        "answer": (["a", "b", "c"], {"repeated answer": 3}),
-    }
 
 
 def test_the_answer_of_a_conversation_is_its_last_turn(tmp_path: Path) -> None:
@@ -402,21 +347,6 @@ def test_a_file_without_a_readable_row_says_what_is_wrong_with_the_rows(tmp_path
     path.write_text("[\n  1\n]\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"3 of 3 rows are bad: .*rows\.jsonl:1: not valid JSON"):
         read(config(file_source(path)))
-
-
-def test_conversations_and_documents(tmp_path: Path) -> None:
-    chat = tmp_path / "chat.jsonl"
-    chat.write_text(
-        '{"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]}\n', encoding="utf-8"
-    )
-    text = tmp_path / "text.jsonl"
-    text.write_text('{"text": "whole"}\n', encoding="utf-8")
-    conversation = read(config(file_source(chat, weight=2.0))).train
-    assert conversation.messages == [(Message("user", "u"), Message("assistant", "a"))] * 2
-    document = read(config(file_source(text), filters=RowFilters("row", 5, 5))).train
-    assert (document.kind, document.text) == ("text", ["whole"])
-    with pytest.raises(InputError, match=r"rows are text \(text <- text\), those of .*chat\.jsonl are messages"):
-        read(config(file_source(chat), file_source(text)))
 
 
 def test_tasks_with_columns_of_their_own_are_each_shown(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_a_blob_whose_content_is_not_what_its_name_says_is_refused(cache: Path, 
     path.resolve().write_bytes(b"x" + FILES["small.jsonl"][1:])
     located = locate_data(data_config(ROWS), NullReporter())
     with pytest.raises(EnvironmentProblem, match=r"small\.jsonl: damaged in the hub client's cache") as caught:
-        store_key(data_config(ROWS), located, FileHashCache(tmp_path / "memo"), tokenizer="", template="", masking="")
+        store_key(data_config(ROWS), located, FileHashCache(tmp_path / "memo"), tokenizer="", template="")
     assert caught.value.hint == f"Delete {path.resolve()} and download the data set again."
 
 

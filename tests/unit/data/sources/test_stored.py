@@ -5,25 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.config.source_names import parse_source
 from expert_cli.data.formats.raw_row import ColumnFilter, Piece
 from expert_cli.data.formats.registry import pieces_of, read_blocks
-from expert_cli.data.places import DataFile, read_range, stored_files
+from expert_cli.data.places import DataFile
 from expert_cli.data.rows.cache import Unchanged
 from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.object_storage import READ_AHEAD, StoredFolder
-from expert_cli.utils.reporter import NullReporter, Said
-from tests.object_storage import S3Server
+from tests.object_storage import S3Server, write
+from tests.train.projects import Told
 
 ROW = b'{"instruction": "Say it.", "output": "yes"}\n'
 
@@ -32,8 +28,8 @@ def located(written: str, *, offline: bool = False) -> tuple[list[DataFile], lis
     """The files of a source, and the warnings."""
     spec = parse_source(written, (Path.cwd(),))
     data = DataConfig((spec,), (), 0.0, ColumnMapping(), RowFilters(), True, 2048, 0, offline)
-    said = Said(NullReporter())
-    return locate_data(data, said).files(), [text for _, text in said.lines]
+    told = Told()
+    return locate_data(data, told).files(), told.warnings
 
 
 def names(written: str) -> list[str]:
@@ -48,20 +44,14 @@ def gets(server: S3Server) -> int:
     return sum(line.startswith("GET") for line in server.door.requests)
 
 
-@pytest.mark.parametrize(
-    ("written", "spec"),
-    [
-        ("s3://b/rows.jsonl", SourceSpec("url", "s3://b/rows.jsonl")),
-        ("s3://b/rows/", SourceSpec("url", "s3://b/rows")),
-        ("gs://b/*.jsonl::train[:9]", SourceSpec("url", "gs://b/*.jsonl", split="train[:9]")),
-        ("hf://datasets/a/b::test::c", SourceSpec("url", "hf://datasets/a/b", config="c", split="test")),
-    ],
-)
-def test_a_url_is_taken_as_it_is_written(written: str, spec: SourceSpec, tmp_path: Path) -> None:
-    assert parse_source(written, (tmp_path,)) == spec
-
-
-def test_the_url_of_a_file_is_its_path(tmp_path: Path) -> None:
+def test_a_url_is_taken_as_it_is_written(tmp_path: Path) -> None:
+    for written, spec in {
+        "s3://b/rows.jsonl": SourceSpec("url", "s3://b/rows.jsonl"),
+        "s3://b/rows/": SourceSpec("url", "s3://b/rows"),
+        "gs://b/*.jsonl::train[:9]": SourceSpec("url", "gs://b/*.jsonl", split="train[:9]"),
+        "hf://datasets/a/b::test::c": SourceSpec("url", "hf://datasets/a/b", config="c", split="test"),
+    }.items():
+        assert parse_source(written, (tmp_path,)) == spec
     (tmp_path / "my rows").mkdir()
     (tmp_path / "my rows" / "a.jsonl").write_bytes(ROW)
     for place in (tmp_path / "my rows", tmp_path / "my rows" / "a.jsonl"):
@@ -72,26 +62,21 @@ def test_the_url_of_a_file_is_its_path(tmp_path: Path) -> None:
         located((tmp_path / "gone.jsonl").as_uri())
 
 
-@pytest.mark.parametrize(
-    ("written", "told"),
-    [
-        ("s3://me:pass@b/rows.jsonl", r'data source "s3://\*\*\*@b/rows.jsonl": a password in a URL'),
-        ("s3://me:pass@b/rows.jsonl::no[", r"s3://\*\*\*@b/rows.jsonl::no"),
-        ("http://me:pass@b/rows.jsonl", r"http://\*\*\*@b"),
-        ("http://b/rows.jsonl", r"http://b/rows.jsonl: http:// is not read"),
-        ("s3://", "names no bucket"),
-        ("s3://*/rows.jsonl", "names no bucket"),
-        ("s3://b/x-*.jsonl::validation", r'x-\*.jsonl is a file, it has no split "validation"'),
-    ],
-)
-def test_what_no_source_is_refused_before_anything_is_asked(written: str, told: str) -> None:
-    with pytest.raises(InputError, match=told) as raised:
-        parse_source(written, ())
-    assert "pass" not in str(raised.value.as_json()).replace("password", "")
+def test_what_no_source_is_refused_before_anything_is_asked() -> None:
+    for written, told in {
+        "s3://me:pass@b/rows.jsonl": r'data source "s3://\*\*\*@b/rows.jsonl": a password in a URL',
+        "s3://me:pass@b/rows.jsonl::no[": r"s3://\*\*\*@b/rows.jsonl::no",
+        "none://me:pass@b/rows.jsonl": r"none://\*\*\*@b",
+        "s3://": "names no bucket",
+        "s3://*/rows.jsonl": "names no bucket",
+        "s3://b/x-*.jsonl::validation": r'x-\*.jsonl is a file, it has no split "validation"',
+    }.items():
+        with pytest.raises(InputError, match=told) as raised:
+            parse_source(written, ())
+        assert "pass" not in str(raised.value.as_json()).replace("password", "")
 
 
 def test_a_url_is_an_object_or_what_lies_below_it(bucket: str) -> None:
-    folder = StoredFolder(bucket)
     for name in (
         "rows.jsonl",
         "x.parquet/part-1.parquet",
@@ -99,7 +84,7 @@ def test_a_url_is_an_object_or_what_lies_below_it(bucket: str) -> None:
         "some/train-10.jsonl",
         "some/valid.jsonl",
     ):
-        folder.write(name, ROW)
+        write(f"{bucket}/{name}", ROW)
     assert names(f"{bucket}/rows.jsonl") == [f"{bucket}/rows.jsonl"]
     assert names(f"{bucket}/x.parquet") == [f"{bucket}/x.parquet/part-1.parquet"], "as Spark writes it"
     assert names(f"{bucket}/some/") == [f"{bucket}/some/train-10.jsonl", f"{bucket}/some/train-2.jsonl"]
@@ -108,33 +93,14 @@ def test_a_url_is_an_object_or_what_lies_below_it(bucket: str) -> None:
 
 
 def test_a_key_that_stands_for_a_folder_is_no_file(bucket: str, s3_server: S3Server) -> None:
-    StoredFolder(bucket).write("some/train.jsonl", ROW)
+    write(f"{bucket}/some/train.jsonl", ROW)
     s3_server.files.call_s3("put_object", Bucket=bucket.removeprefix("s3://"), Key="some/", Body=b"")
     assert names(f"{bucket}/some") == [f"{bucket}/some/train.jsonl"]
     assert names(f"{bucket}/some/*") == [f"{bucket}/some/train.jsonl"]
 
 
-def test_no_range_of_an_empty_object_is_asked_for(bucket: str, s3_server: S3Server) -> None:
-    """S3 answers one with an error; moto's server does not."""
-    StoredFolder(bucket).write("a.rows", b"")
-    (file,) = stored_files([StoredFolder(bucket) / "a.rows"])
-    s3_server.door.requests.clear()
-    assert (read_range(file, 0, 10), s3_server.door.requests) == (b"", [])
-
-
-def test_rows_under_another_name_are_told_of_some_objects(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = StoredFolder(bucket)
-    folder.write("train.jsonl", ROW)
-    folder.write("a.rows", ROW)
-    folder.write("b.rows", b"")
-    folder.write("c.rows", ROW)
-    monkeypatch.setattr("expert_cli.data.sources.sniff.MOST_STORED", 2)
-    (told,) = located(bucket)[1]
-    assert told == f"{bucket}: not read: a.rows (begins as JSON lines), 1 files of other endings (not looked into)"
-
-
 def test_what_is_not_there_is_told(bucket: str) -> None:
-    StoredFolder(bucket).write("some/train.jsonl", ROW)
+    write(f"{bucket}/some/train.jsonl", ROW)
     for written, told in {
         f"{bucket}/none.jsonl": f"{bucket}/none.jsonl: no object has this name, and none lies below it",
         f"{bucket}/none": f"{bucket}/none: no object has this name",
@@ -148,7 +114,7 @@ def test_what_is_not_there_is_told(bucket: str) -> None:
 
 
 def test_a_key_that_may_not_and_a_network_that_may_not_are_told(bucket: str, s3_server: S3Server) -> None:
-    StoredFolder(bucket).write("train.jsonl", ROW)
+    write(f"{bucket}/train.jsonl", ROW)
     s3_server.door.requests.clear()
     with pytest.raises(EnvironmentProblem, match=r"train.jsonl: the network may not be used \(--offline is given\)"):
         located(f"{bucket}/train.jsonl", offline=True)
@@ -159,28 +125,12 @@ def test_a_key_that_may_not_and_a_network_that_may_not_are_told(bucket: str, s3_
     assert raised.value.hint.startswith("give a key that may read it: AWS_ACCESS_KEY_ID")
 
 
-def test_the_hub_is_asked_through_its_own_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(
-        EnvironmentProblem, match=r"hf://datasets/a/b/rows.parquet: cannot read: .*api/datasets/a/b.*offline"
-    ):
-        located("hf://datasets/a/b/rows.parquet")
-
-
-def test_a_missing_package_is_named() -> None:
-    if find_spec("gcsfs") is not None:
-        pytest.skip("gcsfs is there")
-    with pytest.raises(EnvironmentProblem, match=r"gs://b/rows.jsonl: a package is missing") as raised:
-        located("gs://b/rows.jsonl")
-    assert raised.value.hint == 'pip install "expert-cli[gcs]"'
-
-
 def test_lines_are_read_in_large_ranges_and_a_piece_reads_no_more_than_it_needs(
     bucket: str, s3_server: S3Server
 ) -> None:
     row = json.dumps({"instruction": "Say it.", "output": "yes " * 5000}).encode() + b"\n"
     count = 5 * READ_AHEAD // len(row)
-    StoredFolder(bucket).write("train.jsonl", row * count)
+    write(f"{bucket}/train.jsonl", row * count)
     (file,), _ = located(f"{bucket}/train.jsonl")
     s3_server.door.requests.clear()
     assert rows_in(Piece(file)) == count
@@ -193,63 +143,22 @@ def test_lines_are_read_in_large_ranges_and_a_piece_reads_no_more_than_it_needs(
     assert middle + sum(map(rows_in, (first, *rest))) == count
 
 
-def large(path: Path) -> Path:
-    """A file of rows that do not pack, larger than what is read at once."""
-    noise = np.random.default_rng(0).bytes(READ_AHEAD * 3 // 2).hex()
-    texts = [noise[at : at + 1000] for at in range(0, len(noise), 1000)]
-    table = pa.table({"instruction": ["Say it."] * len(texts), "output": texts})
-    if path.suffix == ".parquet":
-        options = {"compression": "none", "use_dictionary": False}
-        pq.write_table(table, path, row_group_size=len(texts) // 8 + 1, **options)
-    else:
-        content = "".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode()
-        path.write_bytes(content if path.suffix == ".jsonl" else pa.compress(content, "zstd", asbytes=True))
-    return path
-
-
-def test_groups_of_rows_are_read_by_range(bucket: str, s3_server: S3Server, tmp_path: Path) -> None:
-    path = large(tmp_path / "rows.parquet")
-    StoredFolder(bucket).put(path, path.name)
-    (file,), _ = located(f"{bucket}/{path.name}")
-    pieces = pieces_of(file, 1)
-    assert pieces == [piece._replace(path=file) for piece in pieces_of(path, 1)]
-    s3_server.door.requests.clear()
-    assert rows_in(pieces[-2]) == rows_in(pieces_of(path, 1)[-2])
-    assert gets(s3_server) <= 3, "the footer, and one group of eight"
-
-
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.zst", "rows.parquet"])
-def test_a_server_that_goes_while_a_file_is_read_is_told(
-    name: str, bucket: str, s3_server: S3Server, tmp_path: Path
-) -> None:
-    StoredFolder(bucket).put(large(tmp_path / name), name)
-    (file,), _ = located(f"{bucket}/{name}")
-    blocks = read_blocks(Piece(file), ColumnFilter(frozenset({"instruction", "output"})))
-    assert next(blocks).count
-    s3_server.door.close()
-    with pytest.raises(EnvironmentProblem, match=rf"{bucket}/{name}: cannot read: ") as raised:
-        list(blocks)
-    assert raised.value.hint == "see that the storage can be reached, and try again: what is there already is used"
-
-
 def test_an_object_that_is_replaced_is_not_read(bucket: str) -> None:
-    folder = StoredFolder(bucket)
-    folder.write("train.jsonl", ROW * 3)
-    folder.write("gone.jsonl", ROW)
+    write(f"{bucket}/train.jsonl", ROW * 3)
+    write(f"{bucket}/gone.jsonl", ROW)
     (file,), _ = located(f"{bucket}/train.jsonl")
     (gone,), _ = located(f"{bucket}/gone.jsonl")
     files = Unchanged([file, gone])
     files.require()
     files.require_everywhere()
-    folder.write("train.jsonl", ROW * 4)
+    write(f"{bucket}/train.jsonl", ROW * 4)
     with pytest.raises(InputError, match=r"s3://rows/train.jsonl: was replaced while it was read"):
         rows_in(Piece(file))
     with pytest.raises(InputError, match=r"s3://rows/train.jsonl: changed while it was read"):
         files.require_everywhere()
-    folder.write("train.jsonl", ROW * 3)
+    write(f"{bucket}/train.jsonl", ROW * 3)
     files.require_everywhere()
-    folder.remove(["gone.jsonl"])
+    StoredFolder(bucket).remove("gone.jsonl")
     with pytest.raises(InputError, match=r"s3://rows/gone.jsonl: cannot read"):
         rows_in(Piece(gone))
     with pytest.raises(InputError, match=r"s3://rows/gone.jsonl: changed"):

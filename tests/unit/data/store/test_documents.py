@@ -25,7 +25,9 @@ def test_lengths_are_those_of_the_numbers(tmp_path: Path, numbers: list[int]) ->
 
 def test_where_documents_begin_is_read_from_the_file_and_not_copied(tmp_path: Path) -> None:
     documents = Documents(make(tmp_path) / "train")
-    assert {(part.starts.dtype, part.starts.flags.owndata) for part in documents._parts} == {(np.dtype("int32"), False)}
+    assert {(part.starts.dtype, part.starts.flags.owndata) for part in documents._shards} == {
+        (np.dtype("int32"), False)
+    }
 
 
 def test_a_row_without_a_token_is_no_document(tmp_path: Path) -> None:

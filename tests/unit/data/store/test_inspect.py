@@ -57,7 +57,7 @@ def test_stores_at_a_url_have_a_folder_of_this_machine(world: Path) -> None:
     path = expert(world, "one", {"path": "org/rows"}, pretokenized_cache=(world / "project" / "here").as_uri())
     run = make_plan(path, inspect(), Overrides()).run
     assert (run.store, run.store_url) == (world / "project" / "here", "")
-    for written, error in (("ftp://host/a", "ftp:// is not read"), ("file:///etc/x", "outside the project root")):
+    for written, error in (("none://host/a", "none:// is not read"), ("file:///etc/x", "outside the project root")):
         path = expert(world, "one", {"path": "org/rows"}, pretokenized_cache=written)
         with pytest.raises(InputError, match=error):
             make_plan(path, inspect(), Overrides())
@@ -114,7 +114,6 @@ def test_a_store_lies_where_the_manifest_says(world: Path) -> None:
         ({"files": {"C:x": {"bytes": 5}}}, "fingerprint.json names a file outside the store, C:x"),
         ({"files": ["a"]}, "fingerprint.json is not of its form"),
         ({"files": {"a": 5}}, "fingerprint.json is not of its form"),
-        ({"format": 2}, "fingerprint.json is of format 2, not 1"),
         ({"key": OTHER}, "fingerprint.json belongs to another folder, fedcba987654"),
         ({"key": KEY[:20]}, "fingerprint.json belongs to another folder, 0123456789ab"),
     ],
@@ -127,25 +126,6 @@ def test_a_damaged_store_is_named(world: Path, fingerprint: dict[str, Any], note
     write_sealed(path, {**body, **fingerprint})
     row = listed(world, lambda _: KEY)["one/tokenized/0123456789ab"]
     assert (row.status, row.note) == ("damaged", note)
-
-
-@pytest.mark.parametrize("change", [("tokenizer", "Tokenizer"), ("\n", "\r\n"), ('"format": 1,', '"format": 1, ')])
-def test_a_fingerprint_that_is_not_as_it_was_sealed_is_damage(world: Path, change: tuple[str, str]) -> None:
-    home = store(world / "project" / "datasets_optimized" / "one" / "tokenized")
-    path = home / "fingerprint.json"
-    path.write_bytes(path.read_bytes().replace(change[0].encode(), change[1].encode(), 1))
-    row = listed(world)["one/tokenized/0123456789ab"]
-    assert (row.status, row.note) == ("damaged", "fingerprint.json does not match its own hash")
-
-
-@pytest.mark.parametrize(
-    "written", [b"", b"[]", b"\xff", b'"x"', b"[" * 100_000], ids=["empty", "list", "not UTF-8", "text", "deep"]
-)
-def test_a_spoilt_fingerprint_is_damage(world: Path, written: bytes) -> None:
-    home = store(world / "project" / "datasets_optimized" / "one" / "tokenized")
-    (home / "fingerprint.json").write_bytes(written)
-    row = listed(world)["one/tokenized/0123456789ab"]
-    assert (row.status, row.note) == ("damaged", "fingerprint.json is not of its form")
 
 
 def test_folders_among_the_stores_that_are_none(world: Path) -> None:

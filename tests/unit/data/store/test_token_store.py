@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ import pytest
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.cache import Unchanged
-from expert_cli.data.rows.columns import COLUMN_RULE
 from expert_cli.data.store import token_store as stores
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import FileHashCache, read_fingerprint
@@ -340,8 +338,6 @@ def key_of(folder: Path, raw: bytes = b"rows", **changes: Any) -> str:
         FileHashCache(folder / "m"),
         tokenizer=tokenizer,
         template=template,
-        masking=changes.get("masking", "1"),
-        **{"columns": changes["columns"]} if "columns" in changes else {},
     ).sha256
 
 
@@ -350,7 +346,6 @@ CHANGES: dict[str, dict[str, Any]] = {
     "an added byte": {"raw": b"rows "},
     "tokenizer": {"tokenizer": "u"},
     "template": {"template": "alpaca"},
-    "masking rule": {"masking": "2"},
     "mapping": {"mapping": ColumnMapping(instruction="q")},
     "masking": {"completion_only": False},
     "slice": {"train": (SourceSpec("file", "x", split="train[:5]"),)},
@@ -367,14 +362,10 @@ def test_every_change_of_content_changes_the_key(tmp_path: Path, changes: dict[s
     assert key_of(tmp_path / "a") != key_of(tmp_path / "b", **changes)
 
 
-def test_the_rule_of_columns_is_part_of_the_key(tmp_path: Path) -> None:
-    assert key_of(tmp_path) == key_of(tmp_path, columns=COLUMN_RULE)
-    assert len({key_of(tmp_path, columns=rule) for rule in ("1", "2", "3")}) == 3
-
-
-def test_stores_of_before_the_rule_had_a_number_keep_their_key(tmp_path: Path) -> None:
-    """The key as it was made then, of the same parts."""
-    assert key_of(tmp_path, columns="1") == "538f67ff089c8dbff7b192c98f2909811aa8722f66cb9ffba428bf01bec99441"
+def test_the_rule_is_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key_of(tmp_path)
+    monkeypatch.setattr("expert_cli.data.store.key.STORE_RULE", 0)
+    assert key_of(tmp_path) != before
 
 
 SAME: dict[str, dict[str, Any]] = {
@@ -482,29 +473,6 @@ def test_a_damaged_progress_file_is_none(tmp_path: Path, damage: bytes) -> None:
     (building / "train" / "data-00009.arrow").touch()
     whole = contents(make(tmp_path / "other"))
     assert contents(make(tmp_path)) == whole
-
-
-def test_shards_that_were_cut_by_another_rule_are_begun_anew(tmp_path: Path) -> None:
-    def broken(_: str, skip: int) -> Iterator[Encoded]:
-        yield from SHARDS["train"][skip:1]
-        raise KeyboardInterrupt
-
-    def noted(skipped: list[int], split: str, skip: int) -> Iterator[Encoded]:
-        skipped.append(skip)
-        return shards(split, skip)
-
-    whole = contents(make(tmp_path / "other"))
-    for rule, first in ((stores.SHARD_RULE, 1), ("another", 0)):
-        with pytest.raises(KeyboardInterrupt):
-            make(tmp_path, source=broken)
-        (progress,) = tmp_path.glob(".building-*/progress.json")
-        told = json.loads(progress.read_text(encoding="utf-8"))
-        assert len(told["shards"]) == 1
-        progress.write_text(json.dumps({**told, "cut": rule}), encoding="utf-8")
-        skipped: list[int] = []
-        home = make(tmp_path, source=partial(noted, skipped))
-        assert (skipped[0], contents(home)) == (first, whole)
-        shutil.rmtree(home)
 
 
 @pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())

@@ -147,7 +147,7 @@ def test_what_a_template_cannot_do_is_an_error(jinja: str, system_prompt: str, m
         made(jinja, system_prompt)
 
 
-def test_the_system_prompt_tells_templates_apart_and_old_ones_keep_their_name() -> None:
+def test_the_system_prompt_tells_templates_apart() -> None:
     prints = [made(CHATML, system).fingerprint for system in (None, "", "Be brief.")]
     assert prints[0] == "the tokenizer's own chat template, '<|im_end|>', '\\n\\n'"
     assert len(set(prints)) == 3

@@ -301,7 +301,6 @@ def test_the_clock_does_not_run() -> None:
     template = made(DATED)
     assert text(template.prompt("q")).startswith("<|im_start|>system\nToday is 26 Jul 2024.<|im_end|>\n")
     assert rendered(template.chat_template, [user("q")], True) == text(template.prompt("q"))
-    assert template.masking("pair") == "1, date 2024-07-26"
 
 
 def test_a_call_ends_with_its_own_token() -> None:
@@ -477,15 +476,12 @@ def test_what_the_model_writes_is_trained_however_short(
 
 
 def test_plain_conversations_end_as_those_with_calls_do() -> None:
-    """Harmony ends an answer that is not the last with another token; a store says so whose rows may have several."""
+    """Harmony ends an answer that is not the last with another token."""
     template = speaking("harmony")
     turns = [user("q"), said("a"), user("r"), said("b")]
     expected = [f"{FINAL}a<|end|>", f"{FINAL}b<|return|>"]
     assert trained(template.documents(row(turns))[0]) == expected
     assert trained(template.documents(row(turns, tools=TOOLS))[0]) == expected
-    assert template.masking("messages") == "5, ends <|end|>, date 2024-07-26"
-    assert template.masking("pair") == "3, date 2024-07-26"
-    assert speaking("qwen3").masking("messages") == "5"
 
 
 def test_a_call_that_a_template_leaves_out_is_refused() -> None:
@@ -516,22 +512,6 @@ def test_answers_are_those_between_the_markers(
     if not expected[-1].endswith((end, "<|call|>")):
         expected[-1] += end
     assert trained(template.documents(row(turns, tools=TOOLS))[0]) == expected
-
-
-@pytest.mark.parametrize(
-    ("jinja", "kind", "rule"),
-    [
-        (CHATML, "pair", "1"),
-        (QWEN25, "pair", "1"),
-        (QWEN3, "pair", "3"),
-        (QWQ, "pair", "3"),
-        (ALWAYS_THINKING, "pair", "3"),
-        (CHATML, "messages", "5"),
-        (CHATML, "text", "3"),
-    ],
-)
-def test_stores_of_rows_that_were_always_right_stay(jinja: str, kind: Any, rule: str) -> None:
-    assert made(jinja).masking(kind) == rule
 
 
 @pytest.mark.real

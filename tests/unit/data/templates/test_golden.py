@@ -1,9 +1,9 @@
 """What rows become, token by token: rows of every kind through every template, held against what is kept.
 
-A store is keyed by what it was made of and by the rule that made it, not by the code: whoever changes ids or masks must
-raise the rule (`masking_rule` of the kind of rows), and whoever changes which columns are read the rule of columns
-(`COLUMN_RULE` in data/rows/columns.py), or stores made before would be taken for what the code now makes. Then
-`python -m tests.unit.data.templates.test_golden` keeps the new ones; it refuses where the rule is the old one.
+A store is keyed by what it was made of and by the rule that made it, not by the code: whoever changes ids or masks, or which
+columns are read, must raise the rule (`STORE_RULE` in data/store/files.py), or stores made before would be taken for what the
+code now makes. Then `python -m tests.unit.data.templates.test_golden` keeps the new ones; it refuses where the rule is the old
+one.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.rows.columnar import Rows
-from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES, Columns
+from expert_cli.data.rows.columns import USUAL_NAMES, Columns
 from expert_cli.data.rows.kinds import KINDS, TextRows, choose_columns, kind_of
 from expert_cli.data.rows.messages import MessageRows
 from expert_cli.data.rows.pairs import PairRows
 from expert_cli.data.rows.segments import SegmentRows
 from expert_cli.data.rows.validation import WeightValues, validate_row
+from expert_cli.data.store.files import STORE_RULE
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.template import Template
@@ -175,60 +175,34 @@ def rows(template_name: str) -> Iterator[tuple[str, Rows]]:
         yield f"text/{name}", TextRows(text=[text], origins=["x:1"])
 
 
-def made() -> dict[str, list[str]]:
-    """Return by template and row the rule and the ids, a trained one with a star, or REFUSED."""
-    found: dict[str, list[str]] = {}
+def documents() -> dict[str, str]:
+    """Return by template and row the ids, a trained one with a star, or REFUSED."""
+    found = {}
     for template_name, tokenizer, template in templates():
         encoder = Encoder(tokenizer)
         for row_name, row in rows(template_name):
             if "system prompt" in template_name and row.is_whole_text:
                 continue  # it has no part in them
-            rule = template.masking(row.kind)
             try:
                 encoded = encoder.encode(template.documents(row))
                 ids = zip(encoded.ids.tolist(), encoded.trained.tolist(), strict=True)
                 written = " ".join(f"{number}{'*' if trained else ''}" for number, trained in ids)
             except InputError:
                 written = REFUSED
-            found[f"{template_name}: {row_name}"] = [rule, written]
+            found[f"{template_name}: {row_name}"] = written
     return found
 
 
-def unraised(kept: dict[str, list[str]], now: dict[str, list[str]]) -> list[str]:
-    """Return which documents are others than those kept under the same rule."""
-    return [name for name in kept if name in now and now[name] != kept[name] and now[name][0] == kept[name][0]]
-
-
-def test_whoever_changes_what_rows_become_raises_the_rule() -> None:
-    kept, now = json.loads(KEPT.read_text(encoding="utf-8")), made()
-    changed = unraised(kept, now)
-    assert not changed, (
-        f"{len(changed)} documents changed under their rule, such as {changed[:3]}: raise it in data/rows"
-    )
-    assert now == kept, "python -m tests.unit.data.templates.test_golden keeps the new documents"
-
-
-def test_every_kind_of_rows_has_a_rule_and_is_kept() -> None:
-    assert {row.kind for _, row in rows("any")} == set(KINDS)
-    assert all(kind.masking_rule and kind.rendered_rule for kind in KINDS.values())
-
-
-def choices() -> dict[str, Any]:
-    """Return the rule of columns, the names that it knows, and what it makes of two and three of them."""
+def choices() -> dict[str, str]:
+    """Return which columns are read of two and three names."""
     found = {}
     for names in (*combinations(NAMES, 2), *combinations(NAMES, 3)):
         try:
             chosen = choose_columns(names, ColumnMapping(), "x")
-            found[", ".join(names)] = f"{kind_of(chosen).masking_rule}: {chosen}"
+            found[", ".join(names)] = f"{kind_of(chosen).kind}: {chosen}"
         except InputError:
             found[", ".join(names)] = REFUSED
-    names = {role: list(names) for role, names in USUAL_NAMES.items()}
-    return {
-        "rule": COLUMN_RULE,
-        "names": names,
-        "choices": found,
-        "weights": {str(said): of_weights(said) for said in WEIGHTS},
-    }
+    return found
 
 
 def of_weights(said: tuple[object, ...]) -> str:
@@ -242,47 +216,24 @@ def of_weights(said: tuple[object, ...]) -> str:
         return REFUSED
 
 
-def rule_of(choice: str) -> str:
-    """Return the masking rule of the kind of rows that was chosen."""
-    return choice.partition(": ")[0]
+def made() -> dict[Path, dict[str, Any]]:
+    """Return what is kept, file by file, as the code makes it now."""
+    names = {role: list(names) for role, names in USUAL_NAMES.items()}
+    weights = {str(said): of_weights(said) for said in WEIGHTS}
+    columns = {"names": names, "choices": choices(), "weights": weights}
+    return {KEPT: {"rule": STORE_RULE, "documents": documents()}, KEPT_COLUMNS: {"rule": STORE_RULE, **columns}}
 
 
-def unruled(kept: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether columns are chosen otherwise under the same rules of columns and of the kind of rows."""
-    if kept["rule"] != now["rule"]:
-        return False
-    chosen = {name: (choice, now["choices"].get(name)) for name, choice in kept["choices"].items() if choice != REFUSED}
-    named = {role: now["names"].get(role) for role in kept["names"]}
-    silent = any(
-        new != old and (new in (None, REFUSED) or rule_of(new) == rule_of(old)) for old, new in chosen.values()
-    )
-    return silent or named != kept["names"] or kept.get("weights") != now.get("weights")
+def test_whoever_changes_what_rows_become_raises_the_rule() -> None:
+    for path, now in made().items():
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        told = f"{path.name}: raise STORE_RULE, then python -m tests.unit.data.templates.test_golden keeps what is made now"
+        assert now == kept, told
 
 
-def test_whoever_changes_which_columns_are_read_raises_the_rule() -> None:
-    kept, now = json.loads(KEPT_COLUMNS.read_text(encoding="utf-8")), choices()
-    assert not unruled(kept, now), "other columns are read under the same rule: raise it in columns.py"
-    assert now == kept, "python -m tests.unit.data.templates.test_golden keeps the new choices"
-
-
-@pytest.mark.parametrize(("rule", REFUSED), [("1", True), ("2", False)])
-def test_another_choice_of_columns_without_another_rule_is_refused(rule: str, refused: bool) -> None:
-    kept = {"rule": "1", "names": {"text": ["a"]}, "choices": {"a": "3: text <- a", "b": REFUSED}}
-    assert unruled(kept, {**kept, "rule": rule, "choices": {"a": "3: text <- b", "b": REFUSED}}) is refused
-    assert unruled(kept, {**kept, "rule": rule, "choices": {"a": REFUSED, "b": REFUSED}}) is refused
-    assert unruled(kept, {**kept, "rule": rule, "names": {"text": ["b"]}}) is refused
-    assert unruled(kept, {**kept, "rule": rule, "weights": {}}) is refused
-    assert not unruled(kept, kept)
-    new = {
-        "rule": "1",
-        "names": {"text": ["a"], "c": ["c"]},
-        "choices": {"a": "4: c <- a", "b": "3: text <- b"},
-    }
-    assert not unruled(kept, new), "other rows, or rows that were refused, have another key or none"
-
-
-def test_every_template_and_form_is_kept() -> None:
-    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+def test_every_kind_template_and_form_is_kept() -> None:
+    assert {row.kind for _, row in rows("any")} == set(KINDS)
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))["documents"]
     assert {name.partition(": ")[0].partition("/")[2] for name in kept} >= {
         *STYLES,
         *(f"own {name}" for name in PUBLISHED),
@@ -291,18 +242,9 @@ def test_every_template_and_form_is_kept() -> None:
     assert texts >= {*TEXTS, *(f"{form}, {name}" for form, published in PUBLISHED_TEXTS.items() for name in published)}
 
 
-@pytest.mark.parametrize(("rule", REFUSED), [("1", True), ("2", False)])
-def test_a_change_without_another_rule_is_refused(rule: str, refused: bool) -> None:
-    assert bool(unraised({"a": ["1", "5 6*"]}, {"a": [rule, "5* 6*"]})) is refused
-
-
 if __name__ == "__main__":
-    new = made()
-    silent = unraised(json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else {}, new)
-    if silent:
-        sys.exit(f"raise the rule first: {silent}")
-    chosen = choices()
-    if KEPT_COLUMNS.is_file() and unruled(json.loads(KEPT_COLUMNS.read_text(encoding="utf-8")), chosen):
-        sys.exit("raise COLUMN_RULE first")
-    KEPT_COLUMNS.write_text(json.dumps(chosen, indent=0) + "\n", encoding="utf-8", newline="\n")
-    KEPT.write_text(json.dumps(new, indent=0, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
+    for path, now in made().items():
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["rule"] == STORE_RULE and kept != now:
+            sys.exit("raise STORE_RULE first")
+        path.write_text(json.dumps(now, indent=0, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")

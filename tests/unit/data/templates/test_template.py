@@ -87,66 +87,6 @@ def test_everything_is_trained_without_completion_only() -> None:
     assert all(s.trained for s in whole)
 
 
-def test_every_assistant_turn_is_trained_with_its_end_token() -> None:
-    rows = chat(("system", "s"), ("user", "u"), ("assistant", "a"), ("user", "v"), ("assistant", "b"))
-    assert drawn(own().documents(rows)[0]) == [
-        "C <|im_start|>",
-        "U system\ns",
-        "C <|im_end|>\n<|im_start|>",
-        "U user\nu",
-        "C <|im_end|>\n<|im_start|>assistant\n",
-        "U* a",
-        "C* <|im_end|>",
-        "C \n<|im_start|>",
-        "U user\nv",
-        "C <|im_end|>\n<|im_start|>assistant\n",
-        "U* b",
-        "C* <|im_end|>",
-    ]
-
-
-NAMED = {
-    "alpaca": ("### Instruction:\nq\n\n### Input:\nc\n\n### Response:\n", "a</s>"),
-    "chatml": ("<|im_start|>user\nq\n\nc<|im_end|>\n<|im_start|>assistant\n", "a<|im_end|>"),
-    "qwen3": ("<|im_start|>user\nq\n\nc<|im_end|>\n<|im_start|>assistant\n", "a<|im_end|>"),
-    "phi": ("<|user|>\nq\n\nc<|end|>\n<|assistant|>\n", "a<|end|>"),
-    "llama": (
-        "<|start_header_id|>user<|end_header_id|>\n\nq\n\nc<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-        "a<|eot_id|>",
-    ),
-    "gemma": ("<start_of_turn>user\nq\n\nc<end_of_turn>\n<start_of_turn>model\n", "a<end_of_turn>"),
-    "deepseek": ("<｜User｜>q\n\nc<｜Assistant｜>", "a<｜end▁of▁sentence｜>"),
-    "mistral": ("[INST] q\n\nc[/INST]", " a</s>"),
-}
-
-
-def test_every_named_template_is_in_the_table() -> None:
-    assert set(NAMED) == set(STYLES)
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_named_template(name: str) -> None:
-    template = make_template(name, own=None, control_tokens=ALL_TOKENS, eos_token=EOS)
-    prompt, answer = NAMED[name]
-    document = template.documents(pair("q", "c", "a"))[0]
-    assert "".join(s.text for s in document if not s.trained) == prompt
-    assert "".join(s.text for s in document if s.trained) == answer
-    assert document[: len(template.prompt("q", "c"))] == template.prompt("q", "c")
-    assert document[-1][:3] == (template.end_token, True, True)
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_named_template_takes_a_conversation(name: str) -> None:
-    template = make_template(name, own=None, control_tokens=ALL_TOKENS, eos_token=EOS, bos_token=BOS)
-    rows = chat(("system", "SYS"), ("user", "u"), ("assistant", "one"), ("user", "v"), ("assistant", "two"))
-    document = template.documents(rows)[0]
-    gap = STYLES[name].gap
-    trained = "".join(s.text for s in document if s.trained)
-    assert trained == f"{gap}one{template.end_token}{gap}two{template.end_token}"
-    assert "".join(s.text for s in document).count("<s>") == 1
-    assert "SYS" in "".join(s.text for s in document if not s.trained)
-
-
 @pytest.mark.parametrize(
     ("column", "heading"), [("", "Input"), ("input", "Input"), ("schema", "Schema"), ("context", "Schema")]
 )
@@ -244,115 +184,20 @@ def test_bos_stands_there_once(rendered: str, bos: str) -> None:
     ("text", "form", "expected"),
     [
         (
-            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n",
-            "chatml",
-            ["C <|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n", "C* a<|im_end|>"],
-        ),
-        (
-            "<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nb",
-            "chatml",
-            [
-                "C <|im_start|>assistant\n",
-                "C* a<|im_end|>",
-                "C \n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n",
-                "C* b",
-                "C* <|im_end|>",
-            ],
-        ),
-        (
-            "<|system|>\ns\n<|end|>\n<|user|>\nq\n<|end|>\n<|assistant|>\na<|end|>",
-            "phi",
-            ["C <|system|>\ns\n<|end|>\n<|user|>\nq\n<|end|>\n<|assistant|>\n", "C* a<|end|>"],
-        ),
-        (
-            "<|start_header_id|>assistant<|end_header_id|>\n\na<|eot_id|>",
-            "llama",
-            ["C <|start_header_id|>assistant<|end_header_id|>\n\n", "C* a<|eot_id|>"],
-        ),
-        (
-            "<|start_header_id|>assistant<|end_header_id|>\n\n<|python_tag|>f()<|eom_id|>"
-            "<|start_header_id|>ipython<|end_header_id|>\n\n4<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\nfour<|eot_id|>",
-            "llama",
-            [
-                "C <|start_header_id|>assistant<|end_header_id|>\n\n",
-                "C* <|python_tag|>f()<|eom_id|>",
-                "C <|start_header_id|>ipython<|end_header_id|>\n\n4<|eot_id|>"
-                "<|start_header_id|>assistant<|end_header_id|>\n\n",
-                "C* four<|eot_id|>",
-            ],
-        ),
-        (
-            "<|system|>\ns</s>\n<|user|>\nq</s>\n<|assistant|>\na</s>\n<|user|>\nr</s>\n<|assistant|>\nb</s>\n",
-            "zephyr",
-            [
-                "C <|system|>\ns</s>\n<|user|>\nq</s>\n<|assistant|>\n",
-                "C* a</s>",
-                "C \n<|user|>\nr</s>\n<|assistant|>\n",
-                "C* b</s>",
-            ],
-        ),
-        (
-            "<|user|>\nq\n<|assistant|>\na\n<|user|>\nr\n<|assistant|>\nb",
-            "zephyr",
-            ["C <|user|>\nq\n<|assistant|>\n", "C* a", "C \n<|user|>\nr\n<|assistant|>\n", "C* b", "C* <|im_end|>"],
-        ),
-        (
-            "[INST]q[/INST]a</s>[INST] r [/INST] b</s>",
-            "mistral",
-            ["C [INST]q[/INST]", "C* a</s>", "C [INST] r [/INST]", "C*  b</s>"],
-        ),
-        (
-            "[INST]q[/INST][TOOL_CALLS][{}]</s>",
-            "mistral",
-            ["C [INST]q[/INST]", "C* [TOOL_CALLS][{}]</s>"],
-        ),
-        (
-            "### Instruction:\nq\n\n### Response:\na</s>\n\n### Instruction:\nr\n\n### Response:\nb",
-            "alpaca",
-            [
-                "C ### Instruction:\nq\n\n### Response:\n",
-                "C* a</s>",
-                "C \n\n### Instruction:\nr\n\n### Response:\n",
-                "C* b",
-                "C* <|im_end|>",
-            ],
-        ),
-        (
             "<|im_start|>assistant\na<|python_tag|>\n",
             "chatml",
             ["C <|im_start|>assistant\n", "C* a<|python_tag|>", "C* <|im_end|>"],
         ),
         ("<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n", "chatml", None),
-        (
-            "### Instruction:\nq\n\n### Response:\na\n### not a heading of ours\n",
-            "alpaca",
-            ["C ### Instruction:\nq\n\n### Response:\n", "C* a\n### not a heading of ours", "C* <|im_end|>"],
-        ),
-        ("once upon a time ", "plain", ["C* once upon a time ", "C* <|im_end|>"]),
-        ("once upon a time</s>\n", "plain", ["C* once upon a time</s>"]),
-        ("<|im_start|>user\nonly a question<|im_end|>", "chatml", None),
         ("<|im_start|>only a text<|im_end|>", "plain", ["C* <|im_start|>only a text<|im_end|>"]),
+        ("<|user|>\nq\n<|assistant|>\na\n", "zephyr", ["C <|user|>\nq\n<|assistant|>\n", "C* a", "C* <|im_end|>"]),
+        (
+            "### Instruction:\nq\n\n### Response:\na\n### no heading\n",
+            "alpaca",
+            ["C ### Instruction:\nq\n\n### Response:\n", "C* a\n### no heading", "C* <|im_end|>"],
+        ),
     ],
-    ids=[
-        "chatml",
-        "chatml, open end",
-        "phi",
-        "llama",
-        "llama, a call",
-        "zephyr",
-        "zephyr without ends",
-        "mistral",
-        "mistral, a call",
-        "alpaca, several turns",
-        "a token that ends no turn",
-        "an answer not begun",
-        "alpaca",
-        "plain",
-        "plain, ended",
-        "no answer",
-        "no turn",
-    ],
+    ids=["a token that ends no turn", "an answer not begun", "no turn", "zephyr without ends", "no heading"],
 )
 def test_a_whole_text_is_read(text: str, form: str, expected: list[str] | None) -> None:
     """None: nothing of it is trained."""
@@ -361,36 +206,6 @@ def test_a_whole_text_is_read(text: str, form: str, expected: list[str] | None) 
     template = make_template("", own=ChatTemplate(CHATML, by_transformers), control_tokens=ALL_TOKENS, eos_token=EOS)
     assert drawn(template.documents(texts(text), forms=forms)[0]) == expected
     assert forms == {form: 1}
-
-
-@pytest.mark.parametrize(
-    ("text", "form"),
-    [
-        ("<|im_start|>assistant\na<|im_end|>", "chatml, in another tokenizer's control tokens"),
-        (
-            "<|start_header_id|>assistant<|end_header_id|>\n\na<|eot_id|>",
-            "llama, in another tokenizer's control tokens",
-        ),
-        ("<|user|>\nq</s>\n<|assistant|>\na</s>", "zephyr"),
-        ("[INST]q[/INST]a</s>", "mistral"),
-    ],
-    ids=["chatml", "llama", "zephyr's markers are words", "and so are Mistral's first"],
-)
-def test_control_tokens_of_another_tokenizer_are_told(text: str, form: str) -> None:
-    forms: dict[str, int] = {}
-    template = make_template("alpaca", own=None, control_tokens=[EOS, "<|eot_id|>"], eos_token=EOS)
-    template.documents(texts(text), forms=forms)
-    assert forms == {form: 1}
-
-
-def test_a_whole_text_is_trained_whole_without_completion_only() -> None:
-    text = "<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nb<|im_end|>"
-    assert drawn(own(trained=TrainedTurns(completion_only=False)).documents(texts(text))[0]) == [f"C* {text}"]
-
-
-def test_pairs_of_a_tokenizer_with_markers_that_the_first_rule_did_not_know_are_written_anew() -> None:
-    assert own().masking("pair") == "1"
-    assert own(control_tokens=(*CHATML_TOKENS, "<|USER_TOKEN|>")).masking("pair") == "3"
 
 
 def test_forms_are_counted_row_by_row() -> None:

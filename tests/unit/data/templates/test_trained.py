@@ -190,7 +190,7 @@ def test_of_whole_texts_the_answers_alone_are_known() -> None:
         made(CHATML, BOTH).documents(rows)
 
 
-def test_a_stores_key_says_what_is_trained_and_is_that_of_old_stores_where_nothing_is_said() -> None:
+def test_a_stores_key_says_what_is_trained() -> None:
     said = [TrainedTurns(), TrainedTurns(completion_only=False), LAST, BOTH, TrainedTurns(True, ("user",), True)]
     assert [str(trained) for trained in said] == [
         "answers",

@@ -248,15 +248,6 @@ def test_the_documents_are_those_of_the_plain_way(
     assert (read.train if split == "train" else read.validation) == rows
 
 
-def test_fastokens_and_tokenizers_give_the_same_chunks(files: dict[str, Path], tmp_path: Path) -> None:
-    pytest.importorskip("fastokens")
-    data = config(source(files["pairs"]), source(files["more"]))
-    fast = Encoder(tiny_backend(), cache=tmp_path)
-    found = whole(opened(data, encoder=fast).chunks("train"))
-    assert fast.engine.engine.name.startswith("fastokens ")
-    assert_equal(found, whole(opened(data).chunks("train")))
-
-
 def test_chunks_hold_the_rows_in_order_and_depend_on_rows_alone(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -407,9 +398,7 @@ def test_a_store_is_built_without_the_conversation_that_the_template_refuses(tmp
     roles.insert(at, "aua")
     data = config(source(write_roles(tmp_path / "rows.jsonl", *roles)))
     hash_cache = FileHashCache(tmp_path / "memo.json")
-    inputs = StoreInputs(
-        locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, "messages", hash_cache
-    )
+    inputs = StoreInputs(locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, hash_cache)
     store = tokenize(data, inputs, tmp_path / "store", NullReporter())
     stats = store.stats["train"]
     assert (stats["rows"], list(stats["dropped"].values())) == (400, [1])
@@ -437,9 +426,7 @@ def test_the_bar_of_a_build_that_goes_on_begins_with_the_rows_that_are_there(
     monkeypatch.setattr(stream, "CHUNK_CHARACTERS", 1000)  # long rows: a chunk has fewer than its most
     template, hash_cache = TEMPLATES["chat"], FileHashCache(tmp_path / "memo.json")
     data = config(source(write_roles(tmp_path / "rows.jsonl", *["ua"] * 400)))
-    inputs = StoreInputs(
-        locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, "messages", hash_cache
-    )
+    inputs = StoreInputs(locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, hash_cache)
     whole_build, first, second = Interrupting(), Interrupting(chunks=3), Interrupting()
     tokenize(data, inputs, tmp_path / "whole", whole_build)
     with pytest.raises(KeyboardInterrupt):
@@ -550,12 +537,6 @@ def test_no_document_at_all_is_an_error(files: dict[str, Path]) -> None:
     with pytest.raises(InputError, match="none of the 0 documents has a trained token"):
         list(opened(config(source(files["pairs"], weight=0.0))).chunks("train"))
     assert list(opened(config(source(files["pairs"]))).chunks("validation")) == []
-
-
-def test_forms_of_whole_texts_are_counted(files: dict[str, Path]) -> None:
-    documents = opened(config(source(files["text"])))
-    list(documents.chunks("train"))
-    assert documents.forms == {"plain": 40, "chatml": 40}
 
 
 # Blocks of JSON lines against the line-wise reader.

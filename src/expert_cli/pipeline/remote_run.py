@@ -1,0 +1,81 @@
+"""A run at a URL (`--output URL`) trains in a local folder; what changed there is put after each checkpoint, COMPLETE last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from expert_cli.config.run_config import RunConfig
+from expert_cli.errors import EnvironmentProblem, RunLocked
+from expert_cli.pipeline.options import RunOptions
+from expert_cli.training.checkpointing.checkpoint import MANIFEST, latest_valid
+from expert_cli.utils.files import remove, stamp_of
+from expert_cli.utils.filesystem import facts_of, files_below
+from expert_cli.utils.object_storage import StoredFolder
+from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import first_line
+from expert_cli.utils.verified_folder import folder_beside
+
+_LAST = ("", MANIFEST, "status.json", "COMPLETE")  # each says that other files are there
+_CHECKPOINT = re.compile(r"(checkpoints/checkpoint-([0-9]+)/)(.+)")
+
+
+@contextmanager
+def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterator[Callable[[], object]]:
+    """Fetch what lies at the URL, if the run goes on; yield what puts what has changed, which all is put at the end."""
+    storage, folder, done, problem = StoredFolder(options.stored_at), run.output, dict[str, list[int]](), ""
+    names = [*storage.list()]
+    if names and not (options.resume and "log.txt" in names):
+        raise RunLocked(f"{storage} holds something already", "go on with a run: --resume auto; or give another URL")
+    if names and (not (here := _files_of(folder)) or _how_far(here) < _how_far(names)):
+        report.info(f"fetching  {storage}")
+        with folder_beside(folder) as fresh:
+            storage.get([name for name in names if not _CHECKPOINT.fullmatch(name)], fresh)
+            for newest in sorted(whole := _whole(names), key=whole.__getitem__, reverse=True):
+                if run.watch.load_best_model_at_end or latest_valid(fresh / "checkpoints").path is None:
+                    storage.get([name for name in names if name.startswith(newest)], fresh)
+            remove(folder)
+            fresh.rename(folder)
+        done = _files_of(folder)
+
+    def put() -> None:
+        nonlocal problem
+        try:
+            files = _files_of(folder)
+            for name in [name for name in files if done.get(name) != files[name]]:
+                storage.put(folder, [name])
+                done[name] = files[name]
+            for name in [name for name in reversed(done) if name not in files]:
+                storage.remove(name)
+                del done[name]
+            problem = ""
+        except Exception as error:  # noqa: BLE001  whatever a storage's client raises, training goes on
+            problem = f"not all of it is at {storage}: {first_line(error)}"
+            report.warning(f"{problem}; it is in {folder}, and is put with the next checkpoint, or by --resume auto")
+
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield partial(pool.submit, put)
+        finally:
+            pool.submit(put).result()
+    if problem:
+        raise EnvironmentProblem(f"the run is done, but {problem}", "the same command with --resume auto puts the rest")
+
+
+def _whole(names: Iterable[str]) -> dict[str, int]:
+    return {at[1]: int(at[2]) for at in filter(None, map(_CHECKPOINT.fullmatch, names)) if at[3] == MANIFEST}
+
+
+def _how_far(names: Iterable[str]) -> tuple[bool, int]:
+    return "COMPLETE" in names, max(_whole(names).values(), default=-1)
+
+
+def _files_of(folder: Path) -> dict[str, list[int]]:
+    found = {file.relative_to(folder).as_posix(): facts for file, facts in facts_of(files_below(folder)).items()}
+    last = {name: _LAST.index(end) if (end := name.rpartition("/")[2]) in _LAST else 0 for name in found}
+    names = [name for name in found if name != "STOP" and "/." not in f"/{name}"]
+    return {name: stamp_of(found[name]) for name in sorted(names, key=lambda name: (last[name], name))}

@@ -1,0 +1,82 @@
+"""The packs of every epoch: all tokens once, the same packs however they are asked for, and what is told of them."""
+
+from __future__ import annotations
+
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from expert_cli.data.packing.batches import orders_of
+from expert_cli.data.packing.epoch_packs import EpochPacks
+from expert_cli.manifest.keys.loader import Packing
+from tests.packs import Lengths
+
+TWENTY = np.array([3, 9, 4, 4, 6, 1, 7, 2, 5, 8, 3, 3, 9, 2, 6, 7, 1, 1, 4, 5])
+PACKINGS: list[Packing] = ["random", "best_fit", "off", "concat"]
+
+
+def twenty(packing: Packing = "random") -> EpochPacks:
+    return EpochPacks(Lengths(TWENTY), 10, packing, "truncate", 42)
+
+
+def trained(packs: EpochPacks, epoch: int, *, group_by_length: bool = False) -> list[int]:
+    """The numbers of the packs of an epoch as they are trained."""
+    loader = SimpleNamespace(group_by_length=group_by_length)
+    run: Any = SimpleNamespace(seed=42, optim=SimpleNamespace(batch_size=2), loader=loader)
+    data: Any = SimpleNamespace(packs=packs)
+    return orders_of(run, data)(epoch).tolist()
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+@pytest.mark.parametrize("group_by_length", [False, True], ids=["shuffled", "grouped"])
+def test_every_token_is_trained_once_an_epoch(packing: Packing, *, group_by_length: bool) -> None:
+    packs = twenty(packing)
+    for epoch in range(3):
+        tokens = [
+            (document, token)
+            for number in trained(packs, epoch, group_by_length=group_by_length)
+            for document, start, stop in zip(*map(np.ndarray.tolist, packs.pack(epoch, number)), strict=True)
+            for token in range(start, stop)
+        ]
+        assert sorted(tokens) == [(d, token) for d, length in enumerate(TWENTY.tolist()) for token in range(length)]
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_what_is_told_of_all_packs_is_what_they_are(packing: Packing) -> None:
+    packs = twenty(packing)
+    pieces = {number: packs.pack(0, number) for number in trained(packs, 0)}
+    lengths = {number: int(part.lengths.sum()) for number, part in pieces.items()}
+    packs.count(1)  # of which nothing else is told
+    assert packs.pack_lengths.tokens == TWENTY.sum()
+    assert packs.count(0) == len(lengths)
+    assert packs.fill() == TWENTY.sum() / (len(lengths) * 10)
+    assert (packs.pack_lengths.longest, packs.pack_lengths.mean) == (max(lengths.values()), TWENTY.sum() / len(lengths))
+    assert (
+        packs.document_lengths.counts.tolist()
+        == np.bincount(np.concatenate([p.lengths for p in pieces.values()])).tolist()
+    )
+    for count in range(1, len(lengths) + 1):
+        assert [lengths[number] for number in packs.longest(count)] == sorted(lengths.values(), reverse=True)[:count]
+
+
+def test_packs_and_their_order_are_the_same_in_every_version() -> None:
+    """A run that goes on trains the same packs in the same order."""
+    packs = twenty()
+    first, second = ([packs.pack(epoch, n).documents.tolist() for n in trained(packs, epoch)] for epoch in range(2))
+    assert first == [[8, 19], [1, 5], [0, 3], [18], [2, 4], [10, 15], [12], [9, 16, 17], [6, 11], [7, 13, 14]]
+    assert second == [
+        *([11, 15], [1], [10, 16], [3, 19], [12], [0, 5]),
+        *([4, 18], [6, 17], [2, 14], [7, 8, 13], [9]),
+    ]
+
+
+def test_a_worker_process_is_sent_no_plan_and_makes_the_same() -> None:
+    packs = twenty()
+    there = packs.pack(1, trained(packs, 1)[-1])
+    sent = pickle.loads(pickle.dumps(packs))  # noqa: S301  as a DataLoader does
+    assert sent._latest is None
+    assert "_fitted" not in vars(sent)
+    assert [part.tolist() for part in sent.pack(1, trained(packs, 1)[-1])] == [part.tolist() for part in there]
