@@ -67,7 +67,6 @@ def train(
     settings: Collection[str] = (),
     resume: str = "",
     allow_drift: Collection[str] = (),
-    max_loss_spike: float = 0.0,
     max_forget: float | None = None,
     locked: FilePath | None = None,
     trust_store: bool = False,
@@ -100,7 +99,6 @@ def train(
         resume: "auto" goes on with the newest good checkpoint, if there is one, fetched from the URL of `output` where that is
             newer; or the folder of a checkpoint.
         allow_drift: With `resume`: keys that may differ from before.
-        max_loss_spike: Warn of a loss this many times the median of the last 20; 0: never.
         max_forget: How many nats a token the loss on neutral texts may rise; above it `missed` of the result says so.
         locked: A run.json that data, tokenizer, base model, settings and code must agree with.
         trust_store: Use a tokenized data set that another program saved where the token store should be.
@@ -142,7 +140,6 @@ def train(
         stage=optional_path(stage),
         stage_limit=stage_limit,
         command="",
-        max_loss_spike=max_loss_spike,
         max_forget=max_forget,
         allow_commands=allow_commands,
         without_walls=without_walls,
@@ -172,7 +169,6 @@ def estimate_run(
     max_steps: int | None = None,
     seed: int | None = None,
     settings: Collection[str] = (),
-    resume: str = "",
     locked: bool = False,
     trust_store: bool = False,
     probe: bool = False,

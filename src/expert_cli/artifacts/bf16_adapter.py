@@ -18,7 +18,6 @@ from peft import PeftModel
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.data.store.documents import Turn, drawn_turns
 from expert_cli.errors import InputError, TrainingFailed
-from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.base_model import load_base_of, locate_base
 from expert_cli.model.adapter import trained_in_fp32
 from expert_cli.utils.reporter import Reporter
@@ -47,7 +46,7 @@ def fit_to_bf16(trained: TrainedAdapter, folder: Path, report: Reporter) -> Trai
         )
     held = replace(run, model=replace(run.model, quantization="bf16"))
     base = load_base_of(held, locate_base(held, report).folder)
-    device = DEVICES[held.compute.device].type
+    device = held.compute.device
     model = PeftModel.from_pretrained(base, trained.origin.adapter, is_trainable=True, torch_device=device)
     trained_in_fp32(model).train()
     torch.manual_seed(run.seed)

@@ -69,7 +69,6 @@ def _require_possible(options: RunOptions, processes: int, output: Path) -> None
         ("--stage", options.stage),
         ("--stage-limit", options.stage_limit),
         ("--trust-store", options.trust_store),
-        ("--max-loss-spike", options.max_loss_spike),
     ):
         if asked:
             hint = "start it anew: --overwrite" if option == "--resume" else f"leave {option} out"

@@ -12,7 +12,6 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from expert_cli.hardware.devices import device_of
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.heap import resident_mb
 from expert_cli.utils.reporter import Bar
 
 MB = 2**20
@@ -69,8 +68,9 @@ class GrpoCallback(TrainerCallback):
         self.seconds = time.monotonic() - self._started
         self._status.step = self.step
         self._bar.update(self.step, f"of {self.steps}")
-        held = device_of(args.device).held("max_memory_allocated")
-        self.peak_memory_mb = max(self.peak_memory_mb, resident_mb() if held is None else held / MB)
+        device = device_of(args.device)
+        held = device.held("max_memory_allocated") or device.held("memory_allocated") or 0
+        self.peak_memory_mb = max(self.peak_memory_mb, held / MB)
         control.should_training_stop = control.should_training_stop or self._stop_asked()
 
     def on_log(

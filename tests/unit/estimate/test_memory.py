@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from expert_cli.training.heap import GROWN
 from peft.tuners.lora.layer import ParamWrapper
 from torch import is_tensor
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -33,7 +34,6 @@ from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.kernels.select import Kernel, KernelPlan
 from expert_cli.model.loading.quantize import DTYPES, load_base
 from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
-from expert_cli.training.heap import GROWN
 from tests import manifests, run_blocks, tiny
 from tests.machines import CPU
 from tests.tiny_hybrids import hybrid_folder

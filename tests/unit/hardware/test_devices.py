@@ -11,13 +11,13 @@ from typing import Any, get_args
 import psutil
 import pytest
 import torch
+from expert_cli.hardware.device import FIGURES, Device
 from transformers import AutoModelForCausalLM
 
 import expert_cli
 from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware import device as device_module
-from expert_cli.hardware.device import FIGURES, Device
 from expert_cli.hardware.devices import DEVICES, device_of, present
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.keys.compute import DeviceChoice, DeviceName

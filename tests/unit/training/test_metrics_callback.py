@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from expert_cli.training.heap import resident_mb
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.model.flops import Flops
-from expert_cli.training.heap import resident_mb
 from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.training.result import Done
 from expert_cli.training.state import TrainingState

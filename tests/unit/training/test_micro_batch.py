@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from expert_cli.estimate.gpu_fit import merged_run
 from peft import PeftModel
 from transformers import AutoConfig
 
@@ -16,7 +17,6 @@ from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.step_schedule import Schedule
-from expert_cli.estimate.gpu_fit import merged_run
 from expert_cli.estimate.memory import components, step_settings
 from expert_cli.estimate.model_shape import meta_model, shape_of
 from expert_cli.estimate.workload import Workload

@@ -25,7 +25,6 @@ from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.files import parse_json, write_bytes
 from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import plural
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,6 @@ def save(
             "batch": [schedule.batch_size, schedule.accumulation],
             "recomputes": trainer.recomputes,
             "adjusted": list(trainer.adjusted),
-            "portions": trainer.train_dataset.packs.portions,
             "callbacks": [[type(one).__name__, one.state()] for one in _exportable(trainer)],
         },
         identity=identity,
@@ -99,13 +97,7 @@ def save(
 
 
 def restore(trainer: ExpertTrainer, model: PeftModel, parts: CheckpointState) -> None:
-    """Put a checkpoint into a prepared trainer. Raises InputError if it does not fit the adapter, or the packs are others."""
-    begun, portions = parts.trainer.get("portions", 1), trainer.train_dataset.packs.portions
-    if begun != portions:  # checkpoints of earlier versions, which knew no portions
-        raise InputError(
-            f"the checkpoint's packs are of {plural(begun, 'portion')} of the documents, they are now of {portions}",
-            "go on with the version that began the run, or start anew with --overwrite",
-        )
+    """Put a checkpoint into a prepared trainer. Raises InputError if it does not fit the adapter."""
     try:
         load_adapter(model, parts.adapter)
     except ValueError as error:
@@ -120,7 +112,7 @@ def restore(trainer: ExpertTrainer, model: PeftModel, parts: CheckpointState) ->
     values = {**parts.trainer["progress"], "losses": parts.losses.tolist()}
     for name, value in vars(TrainingState.from_json(values)).items():
         setattr(trainer.progress, name, value)
-    states = list(parts.trainer.get("callbacks", []))  # checkpoints of earlier versions have none
+    states = list(parts.trainer["callbacks"])
     for callback in _exportable(trainer):  # of several of one class each gets its own, in their order
         mine = next((kept for kept in states if kept[0] == type(callback).__name__), None)
         if mine is not None:

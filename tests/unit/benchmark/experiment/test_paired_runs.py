@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from expert_cli.benchmark.experiment.compare import compare_experiments, data_facts, machine_facts
+
 from expert_cli.benchmark.experiment.paired_runs import Experiment, make_job, run_experiment
 from expert_cli.benchmark.experiment.parity import Curve
 from expert_cli.benchmark.experiment.subprocess_run import StepCounts, StepSamples, Variant
