@@ -25,7 +25,6 @@ from benchmarks.lib.fake_step import Asked, Counts, FakeSteps
 from benchmarks.lib.kernel_counts import Kernel
 from expert_cli.hardware.machine import Gpu
 from expert_cli.model.flops import peak_flops
-from expert_cli.training.micro_batch import LAUNCH_S
 
 REACHED = 700 / 989
 """Share of the datasheet's dense bf16 peak that matrix products reach: 700 TFLOP/s on an H100 or H200."""
@@ -33,6 +32,7 @@ OF_ATTENTION = 0.5
 """Share of that which FlashAttention 2 reaches."""
 OF_BANDWIDTH = 0.85
 """Share of the datasheet's bandwidth that a kernel reaches."""
+LAUNCH_S = 6e-6
 GRAPH_LAUNCH_S = 2.5e-6
 """A kernel's launch from a CUDA graph; by the host: LAUNCH_S."""
 PUBLISHED = 12_473
