@@ -58,8 +58,6 @@ def test_very_few_steps_are_advised_against(tmp_path: Path, model: Path) -> None
 
 
 SCHEDULES: dict[str, dict[str, Any]] = {
-    "steps, several epochs": {"max_steps": 11},
-    "epochs, a short last step": {"max_steps": None, "epochs": 2, "batch_size": 3},
     "half an epoch": {"max_steps": None, "epochs": 0.5, "batch_size": 1, "gradient_accumulation_steps": 3},
     "no packing, grouped": {"packing": False, "group_by_length": True, "batch_size": 5, "max_steps": 17},
 }

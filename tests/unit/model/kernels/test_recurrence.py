@@ -1,0 +1,188 @@
+"""Layers that carry a state: packed documents leak through them, one document a row they do not, and train as alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+
+from expert_cli._compat import attention_name
+from expert_cli.config.run_config import Layout
+from expert_cli.data.packing.batches import Collator
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.inference.generate import generate
+from expert_cli.inference.generation_config import GenerationConfig
+from expert_cli.inference.request import Request
+from expert_cli.model import isolation
+from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
+from expert_cli.model.adapter import add_adapter, linear_names
+from expert_cli.model.flops import attention_layers, flops, head_widths
+from expert_cli.model.kernels import attention, recurrence
+from expert_cli.model.kernels.attention_backends import attention_backend
+from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.model.kernels.select import KernelPlan, apply_kernels, kernel_plan
+from expert_cli.utils.length_histogram import LengthHistogram
+from tests import run_blocks, tiny
+from tests.machines import CPU
+from tests.tiny_hybrids import HYBRIDS, hybrid
+from tests.unit.model.kernels.test_select import MODEL
+
+COMPUTE = replace(run_blocks.COMPUTE, dtype="fp32")
+ADAPTER = replace(run_blocks.ADAPTER, target_modules=("all-linear",), dropout=0.0)
+LENGTHS = (40, 7, 130, 1, 64, 65)
+LONG = 300
+
+
+def documents() -> list[dict[str, torch.Tensor]]:
+    """Documents of `LENGTHS`, as a data set gives them."""
+    random = torch.Generator().manual_seed(0)
+    made = []
+    for length in LENGTHS:
+        ids, positions = torch.randint(3, 384, (length,), generator=random), torch.arange(length)
+        made.append({"input_ids": ids, "labels": torch.where(positions > 0, ids, -100), "position_ids": positions})
+    return made
+
+
+def prepared(name: str) -> tuple[Any, KernelPlan]:
+    model = hybrid(name).requires_grad_(False)
+    return model, apply_kernels(kernel_plan(COMPUTE, MODEL, CPU), model, COMPUTE, CPU)
+
+
+def laid_out(name: str, layout: Layout) -> tuple[Any, str]:
+    """Return a model that attends as a run with this layout makes it attend, and the name of its attention."""
+    model = hybrid(name)
+    if layout == "padded":
+        return model, attention_name(model.config)
+    attention.use(model, "documents")
+    return model, "documents"
+
+
+IN_LAYOUTS: list[tuple[str, Layout]] = [(name, "padded") for name in HYBRIDS]
+IN_LAYOUTS += [(name, "packed") for name in HYBRIDS if not attention_backend("documents").refuses(hybrid(name))]
+
+
+@pytest.mark.parametrize(("name", "layout"), IN_LAYOUTS)
+def test_packed_documents_leak(name: str, layout: Layout) -> None:
+    model, backend = laid_out(name, layout)
+    assert recurrence.recurrent_layers(model)
+    with pytest.raises(EnvironmentProblem, match="other documents beside them change them by"):
+        isolation.prove(model, layout, backend, LONG)
+    isolation.prove(model, layout, backend, LONG, one_document=True)
+
+
+@pytest.mark.filterwarnings("ignore:The following (rank|alpha)_pattern keys")  # peft, of experts
+@pytest.mark.parametrize(
+    ("name", "checkpointing", "full_logits"),
+    [(name, "off", True) for name in HYBRIDS] + [(name, "all", False) for name in ("qwen3_5", "granite", "zamba2")],
+)
+def test_loss_and_gradients_are_those_of_the_documents_alone(name: str, checkpointing: Any, full_logits: bool) -> None:
+    model, plan = prepared(name)
+    assert plan.layout == "padded"
+    loss_of = CausalLoss(add_adapter(model, ADAPTER), full_logits=full_logits).train()
+    trained = {name: p for name, p in loss_of.named_parameters() if p.requires_grad}
+    for n, parameter in enumerate(trained.values()):
+        torch.nn.init.normal_(parameter, std=0.05, generator=torch.Generator().manual_seed(n))
+    enable_activation_checkpointing(model, checkpointing, reentrant=False)
+
+    def read(rows: Any) -> tuple[float, dict[str, torch.Tensor]]:
+        batch = Collator(0, plan.layout)(rows)
+        del batch["real_tokens"]
+        loss = loss_of(**batch)
+        gradients = torch.autograd.grad(loss, list(trained.values()))
+        return float(loss.detach()), dict(zip(trained, gradients, strict=True))
+
+    single = [read([document]) for document in documents()]
+    loss, gradients = read(documents())
+    assert loss == pytest.approx(sum(found for found, _ in single), rel=1e-6)
+    for part, gradient in gradients.items():
+        assert gradient.norm() > 0, f"{part} does not train"
+        assert torch.dist(gradient, sum(found[part] for _, found in single)) < 1e-4 * gradient.norm()
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_what_is_written_with_a_cache_is_what_the_model_would_write_without(name: str) -> None:
+    """Answers that end earlier leave batch and cache; a prompt is padded on the left."""
+    model, _ = prepared(name)
+    prompts = [[5, 6, 7, 8, 9, 10, 11], [50, 60, 70], [100] * 15, [9]]
+    model.eval()
+
+    def written(prompt: list[int]) -> list[int]:
+        ids = list(prompt)
+        with torch.no_grad():
+            for _ in range(8):
+                ids.append(int(model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
+        return ids[len(prompt) :]
+
+    with attention.plain_attention(model):
+        whole = [written(prompt) for prompt in prompts]
+    stops = {whole[1][4], whole[3][2]}
+    cut = [list(takewhile(lambda token: token not in stops, answer)) for answer in whole]
+    ends = tiny.IdsAsText(frozenset(stops))
+    found = generate(model, [Request(prompt) for prompt in prompts], GenerationConfig(8, 4), ends)
+    assert [list(one.ids) for (one,) in found] == cut
+
+
+def test_an_adapter_on_weights_that_a_layer_reads_itself_trains_nothing_and_is_refused() -> None:
+    model = hybrid("jamba").requires_grad_(False)
+    (mixer,) = recurrence.recurrent_layers(model)
+    assert recurrence.read_as_weights(mixer) == {"dt_proj"}
+    assert "dt_proj" in linear_names(model)
+    with pytest.raises(InputError, match="jamba reads the weights of dt_proj itself, past an adapter") as caught:
+        add_adapter(model, replace(ADAPTER, target_modules=("q_proj", "dt_proj")))
+    assert "x_proj" in caught.value.hint
+    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["dt_proj"], init_lora_weights=False))
+    out = adapted(input_ids=torch.tensor([[5, 6, 7]])).logits
+    assert not out.requires_grad, "if this fails, transformers calls the layer now: it need not be left out"
+
+
+@pytest.mark.parametrize("name", ["falcon_h1", "granite", "mamba2", "nemotron_h"])
+def test_what_peft_refuses_on_mamba_layers_is_left_out(name: str) -> None:
+    for layer in recurrence.recurrent_layers(hybrid(name)):
+        assert "out_proj" in recurrence.read_as_weights(layer)
+
+
+def test_what_peft_cannot_do_on_experts_is_told_with_what_can_be_written() -> None:
+    model = hybrid("qwen3_next").requires_grad_(False)
+    with pytest.raises(InputError, match="qwen3_next takes no dora adapter on these layers") as caught:
+        add_adapter(model, replace(ADAPTER, type="dora"))
+    assert '"adapter_type": "lora"' in caught.value.hint
+
+
+def test_a_name_that_other_modules_have_too_is_no_target() -> None:
+    """Zamba2 numbers the two linear layers of an adapter of its own as it numbers its decoder layers."""
+    model = hybrid("zamba2")
+    assert any(name.endswith("list.0.0") and isinstance(m, torch.nn.Linear) for name, m in model.named_modules())
+    assert not any(name.isdigit() for name in linear_names(model))
+
+
+def test_the_plan_tells_of_them() -> None:
+    _, plan = prepared("granite")
+    line = plan.lines["recurrence"]
+    assert (line.used, plan.layout) == ("one document a row", "padded")
+    assert line.reason.startswith("GraniteMoeHybridMambaLayer in 1 of the model's layers carries a state")
+    _, plan = prepared("mamba2")
+    line = plan.lines["attention"]
+    assert (line.used, line.reason) == ("off", "no layer attends")
+
+
+def test_layers_within_layers_are_one() -> None:
+    assert [type(layer).__name__ for layer in decoder_layers(hybrid("zamba2"))] == [
+        "Zamba2MambaDecoderLayer",
+        "Zamba2MambaDecoderLayer",
+        "Zamba2HybridLayer",
+    ]
+
+
+def test_only_layers_that_attend_cost_more_with_longer_documents() -> None:
+    attending = {"mamba2": 0, "granite": 1, "zamba2": 1, "nemotron_h": 1, "falcon_h1": 2, "lfm2": 1}
+    for name, count in attending.items():
+        model = hybrid(name)
+        assert attention_layers(model.config) == count
+        lengths = (LengthHistogram.of(np.array([length])) for length in (64, 128))
+        short, long = (flops(model, of, recomputed=False).per_token for of in lengths)
+        assert long - short == 6 * 64 * head_widths(model.config)[0] * count
