@@ -138,10 +138,6 @@ def test_every_key_of_a_real_manifest_has_exactly_one_row(path: Path) -> None:
     assert all(row.effect or row.reason for row in rows)
 
 
-def test_the_four_experts_are_here() -> None:
-    assert [path.parent.name for path in EXPERTS] == ["expert-json", "expert-neo4j", "expert-sql", "expert-typescript"]
-
-
 THREE_KEYS = {
     "name": "expert-small",
     "base_models": [{"name": "org/a"}],
@@ -346,13 +342,6 @@ def test_an_overridden_key_says_by_what(tmp_path: Path) -> None:
     assert rows["training.config.batch_size"].effect == "2"
     assert "base model q" in rows["training.config.batch_size"].reason
     assert rows["base_models[0].config.batch_size"].status == "applied"
-
-
-def test_a_key_overridden_by_its_own_value_is_applied(tmp_path: Path) -> None:
-    manifest = manifests.small(batch_size=2)
-    manifest["base_models"][0]["config"] = {"batch_size": 2}
-    rows = {row.key: row for row in rows_of(manifests.write(tmp_path, manifest))}
-    assert rows["training.config.batch_size"].status == rows["base_models[0].config.batch_size"].status == "applied"
 
 
 def test_another_base_models_keys_are_not_used(tmp_path: Path) -> None:

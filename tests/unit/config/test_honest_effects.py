@@ -91,17 +91,8 @@ TOLD: dict[str, tuple[Change, str, str, str]] = {
         "applied",
         "a checkpoint every 7 steps",
     ),
-    "stop sequences": (decoding(stop_sequences=["#"]), "decoding.stop_sequences", "applied", "end answers"),
     "a temperature": (decoding(temperature=0.5), "decoding.temperature", "applied", "where answers are drawn"),
-    "a grammar": (
-        decoding(use_grammar=True, grammar_type="cypher"),
-        "decoding.use_grammar",
-        "applied",
-        "answers to cypher",
-    ),
-    "a grammar's type": (decoding(use_grammar=True, grammar_type="sql"), "decoding.grammar_type", "applied", "held to"),
     "a grammar that is not used": (decoding(grammar_type="sql"), "decoding.grammar_type", "not_used", "is not true"),
-    "no grammar": (decoding(use_grammar=False, grammar_type="sql"), "decoding.use_grammar", "applied", "free text"),
     "a grammar that nobody knows": (
         decoding(use_grammar=True, grammar_type="xml"),
         "decoding.use_grammar",
@@ -145,7 +136,6 @@ TOLD: dict[str, tuple[Change, str, str, str]] = {
         "method is sft",
     ),
     "an empty config": (config(lr_scheduler_kwargs={}), "config.lr_scheduler_kwargs", "not_used", "empty"),
-    "an empty mapping": (data(field_mapping={}), "dataset.field_mapping", "not_used", "usual names"),
 }
 
 
