@@ -76,7 +76,7 @@ TEXTS = (
 """Parts of sentences that tell of the machine."""
 MEASURED = ("*seconds", "*tokens_per_s", "*.mfu", "*.step_time_shares.*", "*.peak_memory_mb")
 """Which values no machine repeats."""
-FIXED = ("benchmark-run", "benchmark-compare", "report", "evaluate-answers", "schema")
+FIXED = ("benchmark-run", "report", "evaluate-answers", "schema")
 """Commands whose answers rest on kept files alone: nothing of them varies."""
 ROWS = [
     {"instruction": f"Add {a} and {b}.", "input": "", "output": str(a + b)} for a in range(1, 9) for b in range(1, 9)
@@ -366,10 +366,6 @@ def light(commands: Commands, work: Path) -> Iterator[tuple[str, Any]]:
     page = (work / "kept-run" / "report.html").read_text(encoding="utf-8").replace(str(work), "<work>")
     yield "report", {**told, "page": sha256(page.encode())}
     yield "benchmark-run", commands.json("benchmark", "--run", "kept-run")
-    yield (
-        "benchmark-compare",
-        commands.json("benchmark", "--compare", GOLDEN / "measured-a.json", GOLDEN / "measured-b.json"),
-    )
 
 
 def heavy(commands: Commands, work: Path) -> Iterator[tuple[str, Any]]:

@@ -73,14 +73,12 @@ FITTED = (
 JUDGED = (
     Trial("2-layers", "bf16", 2, 2048),
     Trial("2-layers", "none", 8, 256, more=FP32),
-    Trial("60M", "bf16", 2, 1024, "long", {"adapter_type": "ia3"}),
     Trial("60M", "bf16", 4, 512, more={"use_sdpa": False}),
     Trial("60M", "none", 1, 512, more={"adapter_type": "dora", **FP32}),
     Trial("smollm2", "int4", 1, 1024),
     Trial("smollm2", "int4", 1, 512, more={"rank": 64, "optim": "adamw_8bit"}),
     Trial("smollm2", "int4", 1, 512, more={"dropout": 0.1}),
     Trial("smollm2", "bf16", 2, 512, more={"target_modules": ["q_proj", "v_proj"], **RECOMPUTED}),
-    Trial("smollm2", "bf16", 1, 1024, "long", {"gradient_checkpointing": "selective"}),
     Trial("smollm2", "int8", 1, 512),
     Trial("Qwen3-0.6B", "bf16", 1, 256),
 )

@@ -46,7 +46,6 @@ REAL: dict[str, tuple[str, tuple[str, ...]]] = {
     "job": ("job", ("job", "--for", "slurm", "-m", "manifest.json", "--nodes", "2", "--json")),
     "job, no bucket": ("failure", ("job", "--for", "skypilot", "-m", "manifest.json", "--json")),
     "job, manifest at fault": ("failure", ("job", "--for", "slurm", "-m", "typo.json", "--json")),
-    "doctor, GPU memory": ("doctor", ("doctor", "--free-memory", "--json")),
     "usage": ("failure", ("validate", "--json")),
     "unknown command": ("failure", ("trian", "--json")),
     "train, manifest at fault": ("failure", ("train", "-m", "typo.json", "--json")),

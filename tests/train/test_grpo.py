@@ -91,7 +91,6 @@ def test_settings_that_do_not_go_together(
         ({"resume": "checkpoint-1"}, "--resume does not go with method grpo"),
         ({"trust_store": True}, "--trust-store does not go with method grpo"),
         ({"stage": "fast"}, "--stage does not go with method grpo"),
-        ({"max_loss_spike": 2.0}, "--max-loss-spike does not go with method grpo"),
     ],
 )
 def test_what_such_a_run_cannot_do_is_refused(tmp_path: Path, asked: dict[str, Any], message: str) -> None:

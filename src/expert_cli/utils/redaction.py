@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 _OF_THE_HUB = r"hf_(?:[A-Za-z0-9]{34,}|[A-Za-z0-9]{16,}(?=…|\.\.\.))"
@@ -23,7 +23,6 @@ _SECRET = re.compile(
 _WORDS_OF_MODELS = ("answer", "raw")
 """Under these names stand answers that are judged again: {"primary_key": "id"} is right or wrong, and no secret."""
 _SECRET_NAME = re.compile(rf"(?!{_OF_TOKENIZERS}$).*_(?:token|key)", re.IGNORECASE | re.DOTALL)
-_SECRET_OPTION = re.compile(r"--?[\w-]*(?:token|key|secret|passw\w*|credentials?)", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s:]+:[^/@\s]+(?=@)")
 
 
@@ -84,20 +83,3 @@ def _redacted_entry(name: Any, entry: Any) -> Any:
         if _SECRET_NAME.fullmatch(name):
             return "***"
     return redacted(entry)
-
-
-def command_text(words: Sequence[str]) -> str:
-    """Return a command line that may be shown: values of options named after a secret and passwords in URLs are ***."""
-    shown: list[str] = []
-    hide_next = False
-    for word in words:
-        option, _, value = word.partition("=")
-        is_secret = _SECRET_OPTION.fullmatch(option) is not None
-        if hide_next and not word.startswith("-"):
-            shown.append("***")
-        elif is_secret and value:
-            shown.append(f"{option}=***")
-        else:
-            shown.append(without_passwords(word))
-        hide_next = is_secret and not value
-    return redact(" ".join(shown))
