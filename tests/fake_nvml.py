@@ -28,12 +28,8 @@ class FakeNvml:
     usual: ClassVar[dict[str, Any]] = {
         "nvmlDeviceGetName": "NVIDIA H200",
         "nvmlDeviceGetUUID": lambda card: f"GPU-{card}a{card}a-beef",
-        "nvmlDeviceGetHandleByUUID": lambda name: int(name[-1]),
-        "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": lambda part: part,
-        "nvmlDeviceGetIndex": lambda card: card,
         "nvmlDeviceGetMemoryInfo": SimpleNamespace(used=2e9, total=150e9),
         "nvmlDeviceGetCudaComputeCapability": (9, 0),
-        "nvmlDeviceGetMigMode": [0, 0],
         "nvmlDeviceGetCurrentDriverModel": NvmlError("Not Supported"),
         "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=8, memory=3),
         "nvmlDeviceGetTemperatureV": 41,

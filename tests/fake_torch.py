@@ -57,37 +57,14 @@ def of_cards(calls: list[str], cards: int, **properties: Any) -> dict[str, Any]:
         "Event": FakeEvent,
         "get_rng_state_all": lambda: [torch.full((1,), index, dtype=torch.uint8) for index in range(cards)],
         "set_rng_state": lambda state, index: calls.append(f"state {int(state)} of card {index}"),
-        "utilization": lambda: 93,
-        "temperature": lambda: 61,
-        "power_draw": lambda: 650,
-        "device_memory_used": lambda: 60_000_000,
-    }
-
-
-def of_metal(calls: list[str]) -> dict[str, Any]:
-    """Return the functions of torch.mps: 80 MB may be taken, Metal holds 60."""
-    return {
-        "device_count": lambda: 1,
-        "recommended_max_memory": lambda: 80 * MB,
-        "driver_allocated_memory": lambda: 60 * MB,
-        "current_allocated_memory": lambda: 5 * MB,
-        "empty_cache": lambda: calls.append("empty_cache"),
-        "Event": FakeEvent,
-        "get_rng_state": lambda: torch.zeros(1, dtype=torch.uint8),
-        "set_rng_state": lambda state: calls.append(f"state {int(state)} of card 0"),
     }
 
 
 def as_if(patch: pytest.MonkeyPatch, device: str, cards: int = 2, **properties: Any) -> list[str]:
-    """Make the installed torch tell of GPUs of a device; return the list of what is called for its effect alone."""
+    """Make the installed torch tell of GPUs, for "cuda"; return the list of what is called for its effect alone."""
     calls: list[str] = []
-    module: Any = {"mps": torch.mps, "xpu": torch.xpu}.get(device, torch.cuda)
-    functions = {"cpu": {}, "mps": of_metal(calls)}.get(device, of_cards(calls, cards, **properties))
-    for name, function in functions.items():
-        patch.setattr(module, name, function)
-    if device == "mps":
-        patch.setattr(torch.backends.mps, "is_available", lambda: True)
-    patch.setattr(torch.version, "hip", "6.4" if device == "rocm" else None)
+    for name, function in (of_cards(calls, cards, **properties) if device == "cuda" else {}).items():
+        patch.setattr(torch.cuda, name, function)
     return calls
 
 
@@ -102,8 +79,6 @@ def package(
     patch.delitem(sys.modules, "torch")
     import torch as other
 
-    def device_module(name: str) -> Any:
-        assert name == module
-        return SimpleNamespace(device_count=lambda: len(cards()), get_device_properties=lambda index: cards()[index])
-
-    other.get_device_module = device_module  # type: ignore[assignment]
+    if module:
+        seen = SimpleNamespace(device_count=lambda: len(cards()), get_device_properties=lambda index: cards()[index])
+        other.cuda = seen  # type: ignore[assignment]

@@ -17,12 +17,8 @@ RTX_4090 = replace(CPU, gpus=(Gpu("NVIDIA GeForce RTX 4090", 24 * 2**30, (8, 9))
 T4 = replace(RTX_4090, gpus=(Gpu("Tesla T4", 2**34, (7, 5)),))
 """One older than Ampere."""
 
-MI300X = replace(
-    H200, gpus=(Gpu("AMD Instinct MI300X", 192 * 2**30, (9, 4), "rocm"),), torch_cuda="", torch_hip="6.4.43484"
-)
-ARC = replace(CPU, gpus=(Gpu("Intel(R) Arc(TM) B580 Graphics", 12 * 2**30, (0, 0), "xpu"),), torch_xpu="20250301")
-MAC = replace(CPU, system="Darwin", gpus=(Gpu("Apple GPU", 2**35, (0, 0), "mps"),), torch_mps=True)
-OF_DEVICES = {"cpu": CPU, "cuda": H200, "rocm": MI300X, "xpu": ARC, "mps": MAC}
+MI300X = replace(H200, gpus=(Gpu("AMD Instinct MI300X", 192 * 2**30, (9, 4)),), torch_cuda="", torch_hip="6.4.43484")
+OF_DEVICES = {"cpu": CPU, "cuda": H200}
 """One machine for every device."""
 
 

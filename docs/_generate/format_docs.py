@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from string import Template
-from typing import Any, get_args
+from typing import Any
 
 from expert_cli.commands.schema import manifest_schema
 from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, format_name
-from expert_cli.config.resolve import resolve
 from expert_cli.data.formats.registry import FORMATS
 from expert_cli.data.rows.columns import USUAL_NAMES
 from expert_cli.data.rows.kinds import KINDS
 from expert_cli.data.templates.builtin import STYLES
-from expert_cli.errors import ManifestError
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
-from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.json_parser import MAX_BYTES, MAX_DEPTH
 from expert_cli.manifest.key import declared
 from expert_cli.manifest.keys.dataset import Dataset
 from expert_cli.manifest.keys.optim import SCHEDULERS
-from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.schema import Base, Manifest
 from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS
 from expert_cli.manifest.training_config import TrainingConfig
-from expert_cli.manifest.types import LARGEST, LARGEST_NUMBER, AdapterType, Quantization
+from expert_cli.manifest.types import LARGEST, LARGEST_NUMBER
 
 SMALLEST = """\
 {
@@ -130,7 +125,6 @@ def expert_format() -> str:
         forms=_rows(_forms()),
         verifiers=_rows((f"`{name}`", _in_a_line(case.__doc__)) for name, case in VERIFIERS.items()),
         cases="\n".join(json.dumps({"verifier": name, **case.example.row}) for name, case in VERIFIERS.items()),
-        adapters=_adapters(),
         schedulers=_schedulers(),
         templates=_templates(),
         old_names=", ".join(f"`{name}` is now `{new}`" for name, new in old.items()),
@@ -212,31 +206,6 @@ def _forms() -> Iterator[tuple[str, ...]]:
         for name, form in kind.row_forms.items():
             mapping = f"`{json.dumps(dict(form.mapping))}`" if form.mapping else ""
             yield name, kind.kind, f"`{json.dumps(form.row)}`", mapping
-
-
-def _adapters() -> str:
-    """Try every combination: the table says what `validate` says."""
-    quantizations = get_args(Quantization)
-    lines = [f"| | {' | '.join(quantizations)} |\n|---|{'---|' * len(quantizations)}\n"]
-    for adapter in get_args(AdapterType):
-        cells = ["yes" if _goes_together(adapter, quantization) else "no" for quantization in quantizations]
-        lines.append(f"| {adapter} | {' | '.join(cells)} |\n")
-    return "".join(lines)
-
-
-def _goes_together(adapter: str, quantization: str) -> bool:
-    manifest = json.loads(SMALLEST)
-    manifest["training"]["config"] = {"adapter_type": adapter}
-    manifest["base_models"][0]["quantization"] = quantization
-    machine = Machine("Linux", cores=1, memory_bytes=0, gpus=(), cpu_bf16=False, torch_cuda="", versions=())
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "manifest.json"
-        path.write_text(json.dumps(manifest), encoding="utf-8")
-        try:
-            resolve(load_manifest(path), machine)
-        except ManifestError:
-            return False
-    return True
 
 
 def _files() -> str:

@@ -2,8 +2,7 @@
 
 Overridden private methods stand in their classes: `Trainer._inner_training_loop` (training/training_loop.py, transformers
 5.17 to 5.23; remove when the Trainer's step can be replaced alone) and jinja2's `Environment._parse`
-(utils/jinja_sandbox.py, 3.1; remove when a parsed template can be handed to `compile`); torch's operators on packed weights
-in model/kernels/packed_weight.py. tests/unit/test_compat.py holds
+(utils/jinja_sandbox.py, 3.1; remove when a parsed template can be handed to `compile`). tests/unit/test_compat.py holds
 their signatures, and the behavior of all that stands here.
 """
 
@@ -139,14 +138,14 @@ def takes_attention(model: Any) -> bool:
     return bool(getattr(model, "_supports_attention_backend", False))
 
 
-def takes_flash_attention(model: Any, name: str) -> bool:
-    """Whether transformers lets a model attend through "flash_attention_2" or "flash_attention_3".
+def takes_flash_attention(model: Any) -> bool:
+    """Whether transformers lets a model attend through "flash_attention_2".
 
     transformers 5.17 to 5.23 (modeling_utils.py): asked again when it is set, where it raises, or takes another kernel from
     the hub instead. Remove when that is public.
     """
     listed = getattr(model, "_compatible_flash_implementations", None)
-    return bool(getattr(model, "_supports_flash_attn", False)) and (listed is None or name in listed)
+    return bool(getattr(model, "_supports_flash_attn", False)) and (listed is None or "flash_attention_2" in listed)
 
 
 def checkpoint_layer(layer: Any, function: Callable[..., Any]) -> None:
@@ -221,16 +220,6 @@ def copy_(to: list[torch.Tensor], tensors: list[torch.Tensor]) -> None:
     import torch
 
     torch._foreach_copy_(to, tensors)
-
-
-def softmax_backward(gradient: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of what a softmax over the last dimension made `chances` of.
-
-    torch 2.6 to 2.13: the kernel of autograd itself; in public operations it takes three passes. Remove when it is public.
-    """
-    import torch
-
-    return torch._softmax_backward_data(gradient, chances, -1, chances.dtype)
 
 
 def is_compiled(module: torch.nn.Module) -> bool:

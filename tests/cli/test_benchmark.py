@@ -78,8 +78,6 @@ def test_a_run_that_is_over_is_judged_at_once(cli: Callable[..., Any], run: Path
             ["-m", "m.json", "--against", "x", "--sweep", "rank=4,8"], 2, "error: give one of --run", id="two at once"
         ),
         pytest.param(["-m", "m.json", "--against", "x"], 2, "error: m.json:1:1: no such file", id="no such manifest"),
-        pytest.param(["--compare", "a.json"], 2, "error: Option '--compare' requires 2 arguments", id="one result"),
-        pytest.param(["--compare", "a", "b"], 2, "error: a: holds no saved experiment", id="no results"),
     ],
 )
 def test_what_cannot_be_watched_or_measured(

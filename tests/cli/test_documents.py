@@ -42,7 +42,6 @@ REAL: dict[str, tuple[str, tuple[str, ...]]] = {
     "init": ("init", ("init", "expert-x", "--json")),
     "init, of a configuration": ("init", ("init", "expert-x", "--from-config", "axolotl.yml", "--json")),
     "schema": ("schema", ("schema", "--json")),
-    "doctor, GPU memory": ("doctor", ("doctor", "--free-memory", "--json")),
     "usage": ("failure", ("validate", "--json")),
     "unknown command": ("failure", ("trian", "--json")),
     "train, manifest at fault": ("failure", ("train", "-m", "typo.json", "--json")),

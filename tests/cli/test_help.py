@@ -114,7 +114,6 @@ def test_examples_are_commands_that_can_be_typed(line: str) -> None:
         pytest.param(["chat", "--adapter", "gone"], HEAVY, id="chat refused"),
         pytest.param(["init", "expert-x"], HEAVY, id="init"),
         pytest.param(["init", "expert-x", "--from-config", "axolotl.yml"], HEAVY, id="init --from-config"),
-        pytest.param(["doctor", "--free-memory"], HEAVY, id="doctor --free-memory"),
         pytest.param(["benchmark", "--run", "."], HEAVY, id="benchmark refused"),
         pytest.param(["report", "."], HEAVY, id="report refused"),
         pytest.param(["train", "-m", "manifest.json", "--set", "x=1"], HEAVY, id="train refused"),

@@ -127,10 +127,9 @@ def train(
     manifest: Path,
     options: RunOptions = RunOptions(),
     report: Reporter = NullReporter(),
-    batched: int = 512,
     **overrides: Any,
 ) -> RunResult:
-    """Train in this process, as on a machine whose trials found `batched`: tokens of the documents read together."""
-    facts = replace(here(), short_attention=machine.ShortAttention(batched, ()))
-    plan = make_plan(manifest, facts, Overrides(resume=options.resume, **overrides))
+    """Train in this process."""
+    facts = here()
+    plan = make_plan(manifest, facts, Overrides(**overrides))
     return run_training(plan, facts, report, options)

@@ -175,28 +175,6 @@ def test_counts_flags_and_decisions_go_over_cpus(tmp_path: Path) -> None:
     assert together(tmp_path, EXCHANGED) == [[*same, [0], False], [*same, [], True]]
 
 
-DEVICES = """
-import json, sys
-from pathlib import Path
-import torch
-from accelerate import PartialState
-from expert_cli.hardware.devices import DEVICES
-from expert_cli.utils.distributed import leave
-
-job = PartialState(cpu=True)
-found = []
-for count in (2, 1):  # all of a machine's GPUs, or one that the scheduler gave to each process
-    torch.cuda.device_count = lambda: count
-    found.append(DEVICES["cuda"].place(job.local_process_index))
-Path(sys.argv[1], str(job.process_index)).write_text(json.dumps([*found, DEVICES["cpu"].place(job.local_process_index)]))
-leave()
-"""
-
-
-def test_each_process_loads_onto_its_own_gpu(tmp_path: Path) -> None:
-    assert together(tmp_path, DEVICES) == [[0, 0, "cpu"], [1, 0, "cpu"]]
-
-
 OUT_OF_MEMORY = """
 import hashlib, json, sys
 from pathlib import Path

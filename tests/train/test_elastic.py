@@ -60,13 +60,6 @@ def test_killed_in_four_two_and_one_processes_and_ended_by_three(tmp_path: Path,
     assert run["identity"]["processes"] == 4
     log = (tmp_path / "broken" / "log.txt").read_text(encoding="utf-8")
     assert "processes 4 -> 3: a step's 4 packs, in micro-batches of 1, are accumulated over 2 instead of 1" in log
-    rows = {row["key"]: row for row in run["effects"]}
-    assert rows["training.config.batch_size"]["status"] == "applied"
-    adjusted = rows["training.config.gradient_accumulation_steps"]
-    assert (adjusted["status"], adjusted["reason"]) == (
-        "adjusted",
-        "other processes went on with the run than began it",
-    )
 
 
 AGENT = [

@@ -24,13 +24,11 @@ from tests.fake_cuda import FakeCuda, fake_cuda
 from tests.fake_step import Asked, planned_base, planned_model
 from tests.kernel_counts import TO_HOST, KernelCounter
 from tests.machines import H200
-from tests.tiny_hybrids import DELTA
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "fp16": {"fp16": True},
     "recomputed": {"gradient_checkpointing": True},
-    "attention recomputed": {"gradient_checkpointing": True, "activation_checkpointing": "attention_only"},
     "dropout": {"dropout": 0.1},
     "dora": {"adapter_type": "dora"},
 }
@@ -44,7 +42,7 @@ WEIGHTS: dict[str, tuple[str, dict[str, Any]]] = {
 CASES = [
     *(("qwen3", weights, "as it is") for weights in WEIGHTS),
     *(("llama", "NF4 with copy", setting) for setting in SETTINGS if setting != "dora"),
-    *(("llama", "NF4", setting) for setting in ("fp16", "attention recomputed", "dropout")),
+    *(("llama", "NF4", setting) for setting in ("fp16", "dropout")),
     ("llama", "bf16", "dora"),
 ]
 """PEFT's DoRA knows NF4 by the class of its tensors, which fake ones have not."""
@@ -113,13 +111,6 @@ def test_a_step_runs_on_the_card_alone(architecture: str, weights: str, setting:
     assert found.names["_varlen_attn"] == layers * (2 if "recomputed" in setting else 1)
     assert found.names["_varlen_attn_backward"] == layers
     assert (found.names["dequantize_4bit"] > 0) is (weights == "NF4")
-    assert found.waits == []
-    assert [name for name in found.names if name.endswith(TO_HOST)] == []
-
-
-def test_layers_with_a_state_do_not_wait_for_where_documents_begin() -> None:
-    found = step("qwen3_5_text", "bf16", {**tiny.SHAPE, **DELTA})
-    assert "recurrence" in found.plan.lines
     assert found.waits == []
     assert [name for name in found.names if name.endswith(TO_HOST)] == []
 

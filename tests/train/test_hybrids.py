@@ -14,6 +14,7 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.estimate.run_estimate import estimate_run
 from expert_cli.hardware import machine
 from expert_cli.utils.reporter import NullReporter
+from tests.dataset_world import Words
 from tests.tiny_hybrids import hybrid_folder
 from tests.train import projects
 
@@ -25,29 +26,31 @@ WHOLE: dict[str, Any] = {  # every step reads the whole data set
     "logging_steps": 1,
     "target_modules": "all-linear",
     "gradient_checkpointing": True,
-    "activation_checkpointing": "attention_only",
 }
 
 
 @pytest.mark.parametrize("name", ["qwen3_5", "granite"])
-def test_a_hybrid_trains_packed_as_it_trains_one_by_one_and_answers(tmp_path: Path, name: str) -> None:
-    model = hybrid_folder(tmp_path / name, name)
-    losses, told = {}, {}
-    for packing in (True, False):
-        manifest = projects.project(tmp_path / str(packing), model, projects.SEVEN, **WHOLE, packing=packing)
-        cases = manifest.parent / "tests" / "cases.jsonl"
-        cases.parent.mkdir()
-        cases.write_text("".join(json.dumps(projects.case(n, 7)) + "\n" for n in range(3)))
-        facts, overrides = machine.inspect(), Overrides()
-        plan = make_plan(manifest, facts, overrides)
-        told[packing] = estimate_run(plan, facts, overrides, NullReporter()).as_json()
-        done = projects.train(manifest)
-        assert done.document["kernels"]["recurrence"] == told[packing]["kernels"]["recurrence"]
-        metrics = [json.loads(line) for line in (done.output / "metrics.jsonl").read_text().splitlines()]
-        losses[packing] = [row["loss"] for row in metrics if "loss" in row]
-    assert len(losses[True]) == WHOLE["max_steps"]
-    assert losses[True] == pytest.approx(losses[False], rel=1e-4)
-    assert losses[True][-1] < losses[True][0]
-    assert "what layers with a state keep beside their linear layers is not in it" in told[True]["memory_source"]
+def test_a_hybrid_trains_one_document_a_row_and_answers(tmp_path: Path, name: str) -> None:
+    manifest = projects.project(tmp_path, hybrid_folder(tmp_path / name, name), projects.SEVEN, **WHOLE, packing=True)
+    cases = manifest.parent / "tests" / "cases.jsonl"
+    cases.parent.mkdir()
+    cases.write_text("".join(json.dumps(projects.case(n, 7)) + "\n" for n in range(3)))
+    facts, overrides, report = machine.inspect(), Overrides(), Words()
+    planned = estimate_run(make_plan(manifest, facts, overrides), facts, overrides, NullReporter()).as_json()
+    done = projects.train(manifest, report=report)
+    assert any("packing: off instead of random" in line for line in report.lines)
+    assert done.document["kernels"]["recurrence"] == planned["kernels"]["recurrence"]
+    assert done.document["kernels"]["recurrence"]["used"] == "one document a row"
+    assert "what layers with a state keep beside their linear layers is not in it" in planned["memory_source"]
+    recorded = json.loads((done.output / "run.json").read_text(encoding="utf-8"))
+    for effects in (recorded["effects"], planned["effects"]):
+        (row,) = (dict(row) for row in effects if row["key"] == "training.config.packing")
+        assert (row["status"], row["effect"]) == ("adjusted", "one document a row, padded to the longest of its batch")
+    assert done.document["tokens"]["padded"] > 0
+    metrics = [json.loads(line) for line in (done.output / "metrics.jsonl").read_text().splitlines()]
+    losses = [row["loss"] for row in metrics if "loss" in row]
+    assert losses[-1] < losses[0]
+    again = projects.train(manifest, projects.RunOptions(resume="auto"))
+    assert again.document["adapter_sha256"] == done.document["adapter_sha256"]
     found = expert_cli.evaluate(done.output, max_new_tokens=4, offline=True)
     assert found.evaluation.share.cases == 3

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import expert_cli
 from expert_cli.cli import app
-from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError, RunLocked, TrainingFailed
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError, TrainingFailed
 from expert_cli.pipeline import result
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
@@ -79,14 +79,31 @@ def metrics(output: Path) -> list[tuple[Any, ...]]:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "dropout": {"dropout": 0.3},
-    "accumulation": {"batch_size": 2, "gradient_accumulation_steps": 4},
-    "8-bit optimizer": {"optim": "adamw_8bit", "rank": 64},
-    "adafactor, cosine": {"optim": "adafactor", "lr_scheduler": "cosine", "warmup_steps": 2},
-    "two workers": {"dataloader_num_workers": 2},
-    "epochs": {"max_steps": None, "epochs": 3, "batch_size": 3},
-    "one cycle, grouped": {"lr_scheduler": "one_cycle", "packing": False, "group_by_length": True},
-    "noise, dora": {"adapter_type": "dora", "neftune_noise_alpha": 5.0},
+    "NF4, 8-bit optimizer, dropout, accumulation": {
+        "optim": "adamw_8bit",
+        "rank": 64,
+        "dropout": 0.3,
+        "batch_size": 2,
+        "gradient_accumulation_steps": 4,
+        "bf16": True,
+        "dequantized_copy": "never",
+    },
+    "adafactor, cosine, epochs, two workers": {
+        "optim": "adafactor",
+        "lr_scheduler": "cosine",
+        "warmup_steps": 2,
+        "max_steps": None,
+        "epochs": 3,
+        "batch_size": 3,
+        "dataloader_num_workers": 2,
+    },
+    "one cycle, grouped, noise, dora": {
+        "lr_scheduler": "one_cycle",
+        "packing": False,
+        "group_by_length": True,
+        "adapter_type": "dora",
+        "neftune_noise_alpha": 5.0,
+    },
     "evaluations, best": {"eval_steps": 1, "load_best_model_at_end": True, "learning_rate": 0.3},
 }
 
@@ -94,11 +111,14 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES.keys())
 def test_it_goes_on_bit_for_bit(tmp_path: Path, model: Path, config: dict[str, Any]) -> None:
     manifest = project(tmp_path, model, save_steps=1, logging_steps=1, save_total_limit=3, **config)
+    if config.get("bf16"):
+        written = json.loads(manifest.read_text(encoding="utf-8"))
+        written["base_models"][0]["quantization"] = "int4"
+        manifests.write(tmp_path, written)
     straight = train(manifest, output=tmp_path / "a")
     steps = straight.document["steps"]
-    for crash in (2, steps - 1):
-        with pytest.raises(Crash):
-            train(manifest, RESUME, CrashingAt(crash), output=tmp_path / "b")
+    with pytest.raises(Crash):
+        train(manifest, RESUME, CrashingAt(steps - 1), output=tmp_path / "b")
     resumed = train(manifest, RESUME, output=tmp_path / "b")
     assert resumed.document["resumed_from"].endswith(f"checkpoint-{steps - 2}")
     assert losses(tmp_path / "b") == losses(tmp_path / "a")
@@ -106,37 +126,6 @@ def test_it_goes_on_bit_for_bit(tmp_path: Path, model: Path, config: dict[str, A
     for key in ("steps", "epochs", "loss", "eval_loss", "tokens"):
         assert resumed.document[key] == straight.document[key], key
     assert metrics(tmp_path / "b") == metrics(tmp_path / "a")
-
-
-def test_other_trials_are_told_of_and_recorded(tmp_path: Path, model: Path) -> None:
-    """Of a run whose machine chose between two kinds of attention; the reason stands in the plan."""
-    manifest = project(tmp_path, model, save_steps=1, bf16=True)
-    with pytest.raises(Crash):
-        train(manifest, report=CrashingAt(3), batched=0)
-    report = Words()
-    output = train(manifest, RESUME, report, batched=128).output
-    warned = [line for line in report.lines if "batched products, by trials on the machine (0 -> 128)" in line]
-    assert len(warned) == 1
-    told = json.loads(RunPaths(output).run_json.read_text(encoding="utf-8"))
-    assert told["identity"]["batched attention"] == told["machine"]["short_attention"]["longest"] == 128
-    assert "those of up to 128 tokens" in told["kernels"]["attention"]["reason"]
-
-
-def test_a_run_begun_with_best_fit_goes_on_with_it(tmp_path: Path, model: Path) -> None:
-    settings = {"save_steps": 1, "max_steps": None, "epochs": 3, "batch_size": 3}
-    straight = train(project(tmp_path, model, packing="best_fit", **settings), output=tmp_path / "a")
-    with pytest.raises(Crash):
-        train(project(tmp_path, model, packing="best_fit", **settings), report=CrashingAt(3), output=tmp_path / "b")
-    with pytest.raises(IntegrityError, match=r"loader\.packing: best_fit -> random"):
-        train(project(tmp_path, model, packing="random", **settings), RESUME, output=tmp_path / "b")
-    resumed = train(project(tmp_path, model, packing=True, **settings), RESUME, output=tmp_path / "b")
-    assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
-    effects = json.loads(RunPaths(tmp_path / "b").run_json.read_text(encoding="utf-8"))["effects"]
-    assert next(row["effect"] for row in effects if row["key"] == "training.config.packing").startswith(
-        "each row is filled with whole documents of like length"
-    )
-    anew = train(project(tmp_path, model, packing=True, **settings), output=tmp_path / "c")
-    assert anew.document["adapter_sha256"] != straight.document["adapter_sha256"]
 
 
 class Slow(CrashingAt):
@@ -171,19 +160,6 @@ def test_the_speed_is_that_of_the_process_that_ended_the_run(
     assert resumed["tokens_per_s"] == real / (clock[0] - started)
     lines = [json.loads(line) for line in RunPaths(Path(resumed["output"])).metrics.read_text().splitlines()]
     assert [line["seconds"] for line in lines] == sorted(line["seconds"] for line in lines)
-
-
-def test_four_bit_weights_go_on_bit_for_bit(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, save_steps=2, bf16=True, dropout=0.1, dequantized_copy="never")
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["base_models"][0]["quantization"] = "int4"
-    manifest = manifests.write(tmp_path, written)
-    straight = train(manifest, output=tmp_path / "a")
-    with pytest.raises(Crash):
-        train(manifest, report=CrashingAt(5), output=tmp_path / "b")
-    assert (
-        train(manifest, RESUME, output=tmp_path / "b").document["adapter_sha256"] == straight.document["adapter_sha256"]
-    )
 
 
 def test_without_a_checkpoint_it_starts_and_when_complete_it_returns_the_result(tmp_path: Path, model: Path) -> None:
@@ -250,9 +226,7 @@ def test_a_complete_run_whose_adapter_was_changed_is_named(tmp_path: Path, model
         train(project(tmp_path, model, max_steps=1), RESUME)
 
 
-@pytest.mark.parametrize(
-    "damage", ["[]", "[" * 100_000, '{"resumes": 3}', "\xff"], ids=["list", "deep", "number", "torn"]
-)
+@pytest.mark.parametrize("damage", ["[" * 100_000, '{"resumes": 3}'], ids=["deep", "number"])
 def test_a_damaged_run_json_is_written_anew(tmp_path: Path, model: Path, damage: str) -> None:
     with pytest.raises(Crash):
         train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
@@ -283,27 +257,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(tmp_pat
     assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
 
 
-CHANGES: dict[str, tuple[dict[str, Any], str]] = {
-    "learning rate": ({"learning_rate": 0.5}, r"optim.learning_rate: 0.02 -> 0.5"),
-    "batch": ({"batch_size": 4}, r"optim.batch_size: 8 -> 4"),
-    "adapter": ({"rank": 8}, r"adapter.rank: 4 -> 8"),
-    "seed": ({"seed": 7}, r"seed: 42 -> 7"),
-    "length": ({"max_seq_length": 128}, r"max_seq_length: 64 -> 128"),
-}
-
-
-@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES.keys())
-def test_a_run_that_differs_is_refused_with_what_differs(
-    tmp_path: Path, model: Path, change: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(Crash):
-        train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
-    with pytest.raises(IntegrityError, match=message) as caught:
-        train(project(tmp_path, model, save_steps=2, **change), RESUME)
-    assert "--allow-drift" in caught.value.hint
-
-
-ROWS_AND_MASKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "mask": ({}, {"completion_only_loss": False}, r"store.trained turns: answers -> everything"),
     "filters": ({"filters": {"min_length": 3}}, {}, r"store.filters: "),
     "columns": (
@@ -312,10 +266,15 @@ ROWS_AND_MASKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         r"store.mapping: \{\} -> ",
     ),
     "split": ({"validation_split": 0.25}, {}, r"store.split: none -> \[0.25, 42\]"),
+    "learning rate": ({}, {"learning_rate": 0.5}, r"optim.learning_rate: 0.02 -> 0.5"),
+    "batch": ({}, {"batch_size": 4}, r"optim.batch_size: 8 -> 4"),
+    "adapter": ({}, {"rank": 8}, r"adapter.rank: 4 -> 8"),
+    "seed": ({}, {"seed": 7}, r"seed: 42 -> 7"),
+    "length": ({}, {"max_seq_length": 128}, r"max_seq_length: 64 -> 128"),
 }
 
 
-def test_other_rows_or_another_mask_are_refused(tmp_path: Path, model: Path) -> None:
+def test_a_run_that_differs_is_refused_with_what_differs(tmp_path: Path, model: Path) -> None:
     def changed(dataset: dict[str, Any], config: dict[str, Any]) -> Path:
         manifest = project(tmp_path, model, save_steps=2, **config)
         written = json.loads(manifest.read_text(encoding="utf-8"))
@@ -325,32 +284,30 @@ def test_other_rows_or_another_mask_are_refused(tmp_path: Path, model: Path) -> 
     with pytest.raises(Crash):
         train(changed({}, {}), report=CrashingAt(3))
     recorded = RunPaths(tmp_path / "weights" / "tiny-llama").run_json
-    for dataset, config, message in ROWS_AND_MASKS.values():
-        with pytest.raises(IntegrityError, match=message):
+    for dataset, config, message in REFUSED.values():
+        with pytest.raises(IntegrityError, match=message) as caught:
             train(changed(dataset, config), RESUME)
+        assert "--allow-drift" in caught.value.hint
         with pytest.raises(IntegrityError, match=message):
             train(changed(dataset, config), RunOptions(locked=recorded), output=tmp_path / "other")
-    assert not (tmp_path / "other").exists()
-    assert train(changed({}, {}), RESUME).document["resumed_from"].endswith("checkpoint-2")
-
-
-def test_changed_rows_are_refused_and_other_workers_are_not(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(Crash):
-        train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
     with pytest.raises(IntegrityError, match="data: "):
         train(project(tmp_path, model, ROWS[1:], save_steps=2), RESUME)
-    resumed = train(project(tmp_path, model, save_steps=2, dataloader_num_workers=2), RESUME)
+    assert not (tmp_path / "other").exists()
+    resumed = train(changed({}, {"dataloader_num_workers": 2}), RESUME)
     assert resumed.document["resumed_from"].endswith("checkpoint-2")
 
 
 def test_drift_is_allowed_by_name(tmp_path: Path, model: Path) -> None:
     with pytest.raises(Crash):
         train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
-    longer = project(tmp_path, model, save_steps=2, max_steps=8)
+    other = project(tmp_path, model, save_steps=2, max_steps=8, batch_size=4)
     with pytest.raises(InputError, match="--allow-drift steps: there is no such key"):
-        train(longer, RunOptions(resume="auto", drift=("steps",)))
-    resumed = train(longer, RunOptions(resume="auto", drift=("optim.max_steps",)))
+        train(other, RunOptions(resume="auto", drift=("steps",)))
+    resumed = train(other, RunOptions(resume="auto", drift=("optim.max_steps", "optim.batch_size")))
     assert resumed.document["steps"] == 8
+    last = checkpoint.latest_valid(RunPaths(resumed.output).checkpoints).path
+    assert last is not None
+    assert checkpoint.read(last).trainer["batch"] == [4, 1]
 
 
 class Full(TrainerCallback):
@@ -364,24 +321,8 @@ class Full(TrainerCallback):
             torch.empty(IMPOSSIBLE, dtype=torch.uint8)
 
 
-LESS: dict[str, tuple[dict[str, Any], dict[str, Any], list[int]]] = {
-    "micro-batch": (
-        {"batch_size": 8, "gradient_accumulation_steps": 1},
-        {"optim": {"batch_size": 4, "gradient_accumulation_steps": 2}},
-        [4, 2],
-    ),
-    "activations": (
-        {"batch_size": 1, "gradient_accumulation_steps": 8},
-        {"compute": {"checkpointing": "all"}},
-        [1, 8],
-    ),
-}
-
-
-@pytest.mark.parametrize(("config", "told", "batch"), LESS.values(), ids=LESS.keys())
-def test_the_command_after_a_lack_of_memory_trains_with_less_and_says_so(
-    tmp_path: Path, model: Path, config: dict[str, Any], told: dict[str, Any], batch: list[int]
-) -> None:
+def test_the_command_after_a_lack_of_memory_trains_with_less_and_says_so(tmp_path: Path, model: Path) -> None:
+    config = {"batch_size": 8, "gradient_accumulation_steps": 1}
     manifest = project(tmp_path, model, save_steps=2, max_seq_length=16, **config)
     straight = train(manifest, output=tmp_path / "a")
     with pytest.raises(TrainingFailed, match=r"out of memory at step 4; the checkpoints in .* are safe") as caught:
@@ -392,23 +333,13 @@ def test_the_command_after_a_lack_of_memory_trains_with_less_and_says_so(
     assert done.exit_code == 0, done.output
     recorded = json.loads(RunPaths(tmp_path / "b").run_json.read_text(encoding="utf-8"))
     assert len(recorded["resumes"]) == 1
-    for block, values in told.items():
-        assert recorded["config"][block] | values == recorded["config"][block]
+    optim = recorded["config"]["optim"]
+    assert (optim["batch_size"], optim["gradient_accumulation_steps"]) == (4, 2)
     last = checkpoint.latest_valid(RunPaths(tmp_path / "b").checkpoints).path
     assert last is not None
-    assert checkpoint.read(last).trainer["batch"] == batch
+    assert checkpoint.read(last).trainer["batch"] == [4, 2]
     assert losses(tmp_path / "b") == pytest.approx(losses(tmp_path / "a"), rel=1e-4)
     assert straight.document["steps"] == 6
-
-
-def test_another_effective_batch_that_was_allowed_is_trained(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(Crash):
-        train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
-    smaller = project(tmp_path, model, save_steps=2, batch_size=4)
-    found = train(smaller, RunOptions(resume="auto", drift=("optim.batch_size",)))
-    last = checkpoint.latest_valid(RunPaths(found.output).checkpoints).path
-    assert last is not None
-    assert checkpoint.read(last).trainer["batch"] == [4, 1]
 
 
 def test_very_few_steps_are_told_of(tmp_path: Path, model: Path) -> None:
@@ -417,20 +348,14 @@ def test_very_few_steps_are_told_of(tmp_path: Path, model: Path) -> None:
     assert any(line.startswith("warning: the run has ") and "optimizer steps in all" in line for line in report.lines)
 
 
-def test_a_named_checkpoint_starts_another_run(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, save_steps=2)
-    straight = train(manifest, output=tmp_path / "a")
-    source = tmp_path / "a" / "checkpoints" / "checkpoint-4"
-    resumed = train(manifest, RunOptions(resume=str(source)), output=tmp_path / "c")
-    assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
-    with pytest.raises(InputError, match="is not a folder"):
-        train(manifest, RunOptions(resume=str(tmp_path / "nothing")), output=tmp_path / "d")
-
-
 def test_a_finished_run_that_goes_on_is_not_complete_until_it_ends_again(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, save_steps=2)
     done = train(manifest)
     paths = RunPaths(done.output)
+    with pytest.raises(InputError, match="is not a folder"):
+        train(manifest, RunOptions(resume=str(tmp_path / "nothing")), output=tmp_path / "d")
+    elsewhere = train(manifest, RunOptions(resume=str(paths.checkpoints / "checkpoint-4")), output=tmp_path / "c")
+    assert elsewhere.document["adapter_sha256"] == done.document["adapter_sha256"]
     with pytest.raises(Crash):
         train(manifest, RunOptions(resume=str(paths.checkpoints / "checkpoint-4")), CrashingAt(5))
     assert not paths.complete.exists()
@@ -439,15 +364,6 @@ def test_a_finished_run_that_goes_on_is_not_complete_until_it_ends_again(tmp_pat
         assert resumed.document["adapter_sha256"] == done.document["adapter_sha256"]
         assert resumed.document["steps"] == 6
         assert paths.complete.read_text(encoding="utf-8").startswith(done.document["adapter_sha256"])
-
-
-def test_plain_train_refuses_and_names_resume(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, save_steps=2)
-    with pytest.raises(Crash):
-        train(manifest, report=CrashingAt(3))
-    with pytest.raises(RunLocked, match="holds a run already") as caught:
-        train(manifest)
-    assert "--resume auto" in caught.value.hint
 
 
 def test_a_disk_that_cannot_hold_the_checkpoints_is_found_before_training(

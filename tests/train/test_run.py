@@ -61,18 +61,6 @@ def test_an_adapter_is_written_through_no_link(tmp_path: Path, model: Path) -> N
     assert (output / "adapter" / "adapter_model.safetensors").is_file()
 
 
-def test_no_pickle_is_written(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, save_steps=2, eval_steps=2, load_best_model_at_end=True)
-    result = train(manifest)
-    written = [path for path in result.output.rglob("*") if path.is_file()]
-    assert [
-        path.parent.name for path in written if path.name == "adapter_model.safetensors" and "checkpoints" in path.parts
-    ]
-    assert not [path for path in written if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".pickle")]
-    pickled = [path for path in written if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")]
-    assert pickled == []
-
-
 def test_peft_loads_the_adapter_and_it_is_the_trained_one(tmp_path: Path, model: Path) -> None:
     result = train(project(tmp_path, model, target_modules=["q_proj", "v_proj"]))
     base = AutoModelForCausalLM.from_pretrained(model)
@@ -83,27 +71,19 @@ def test_peft_loads_the_adapter_and_it_is_the_trained_one(tmp_path: Path, model:
     assert (plain - adapted).abs().max() > 1e-3
 
 
-def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path, model: Path) -> None:
+def test_same_seed_same_bytes_with_workers_too_other_seed_other_bytes(tmp_path: Path, model: Path) -> None:
     hashes = [
-        train(project(tmp_path / name, model, dropout=0.1, dataloader_num_workers=0), seed=seed).document[
+        train(project(tmp_path / name, model, dropout=0.1, dataloader_num_workers=workers), seed=seed).document[
             "adapter_sha256"
         ]
-        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+        for name, seed, workers in (("a", 1, 0), ("b", 1, 2), ("c", 2, 0))
     ]
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_two_workers_train_the_same_adapter(tmp_path: Path, model: Path) -> None:
-    alone = train(project(tmp_path / "a", model)).document["adapter_sha256"]
-    workers = {"dataloader_num_workers": 2, "dataloader_prefetch_factor": 2, "dataloader_persistent_workers": True}
-    assert train(project(tmp_path / "b", model, **workers)).document["adapter_sha256"] == alone
-
-
-@pytest.mark.parametrize("adapter", ["lora", "dora", "rslora", "ia3", "lokr"])
+@pytest.mark.parametrize("adapter", ["dora", "rslora"])
 def test_every_adapter_trains(tmp_path: Path, model: Path, adapter: str) -> None:
-    result = train(
-        project(tmp_path, model, adapter_type=adapter, feedforward_modules=["down_proj"] if adapter == "ia3" else None)
-    )
+    result = train(project(tmp_path, model, adapter_type=adapter))
     assert result.document["loss"]["last"] < result.document["loss"]["first"]
 
 
@@ -129,15 +109,10 @@ def test_batches_and_accumulation_give_the_same_first_loss(tmp_path: Path, model
 
 
 SCHEDULES = {
-    "linear with 3 of 6 steps warm-up": (
-        {"lr_scheduler": "linear", "warmup_steps": 3},
-        [0, 1 / 3, 2 / 3, 1, 2 / 3, 1 / 3],
-    ),
     "warm-up as a share": (
         {"lr_scheduler": "linear", "warmup_steps": 0, "warmup_ratio": 0.5},
         [0, 1 / 3, 2 / 3, 1, 2 / 3, 1 / 3],
     ),
-    "constant": ({"lr_scheduler": "constant"}, [1] * 6),
     "constant keeps its warm-up": ({"lr_scheduler": "constant", "warmup_steps": 2}, [0, 0.5, 1, 1, 1, 1]),
     "cosine with restarts": (
         {"lr_scheduler": "cosine_with_restarts", "lr_scheduler_kwargs": {"num_cycles": 3}},
@@ -183,25 +158,17 @@ def test_an_output_that_holds_a_run_is_refused_and_overwrite_moves_it_aside(tmp_
     assert (kept[0] / "COMPLETE").exists()
 
 
-def test_best_checkpoint_and_limit(tmp_path: Path, model: Path) -> None:
+def test_best_checkpoint_and_limit_and_no_pickle(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, save_steps=1, eval_steps=1, save_total_limit=2, load_best_model_at_end=True)
     result = train(manifest)
     lines = [json.loads(line) for line in RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()]
     evaluated = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
     kept = {path.name for path in (result.output / "checkpoints").iterdir()}
     assert kept == {f"checkpoint-{step}" for step in (5, 6, min(evaluated, key=lambda step: evaluated[step]))}
-
-
-def test_null_limit_keeps_every_checkpoint(tmp_path: Path, model: Path) -> None:
-    result = train(project(tmp_path, model, save_steps=2, save_total_limit=None))
-    kept = sorted(path.name for path in (result.output / "checkpoints").iterdir())
-    assert kept == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
-
-
-def test_early_stopping(tmp_path: Path, model: Path) -> None:
-    """A learning rate that moves nothing: no evaluation is better than the first, on any machine."""
-    manifest = project(tmp_path, model, eval_steps=1, early_stopping_patience=1, learning_rate=1e-30, max_steps=12)
-    assert train(manifest).document["steps"] == 2
+    written = [path for path in result.output.rglob("*") if path.is_file()]
+    assert not [path for path in written if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".pickle")]
+    pickled = [path for path in written if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")]
+    assert pickled == []
 
 
 def test_fractional_epochs_and_groups_by_length(tmp_path: Path, model: Path) -> None:
@@ -227,18 +194,6 @@ def test_schema_one_trains(tmp_path: Path, model: Path) -> None:
     assert train(manifests.write(tmp_path, manifest)).document["steps"] == 6
 
 
-def test_rows_without_an_answer_are_refused(tmp_path: Path, model: Path) -> None:
-    rows = [{"instruction": "a", "input": "", "output": ""}] * 4
-    with pytest.raises(InputError):
-        train(project(tmp_path, model, rows))
-
-
-def test_compiled_layers_give_the_same_losses(tmp_path: Path, model: Path) -> None:
-    plain = train(project(tmp_path / "a", model, max_steps=2))
-    compiled = train(project(tmp_path / "b", model, max_steps=2, torch_compile=True, torch_compile_backend="eager"))
-    assert compiled.document["loss"]["last"] == pytest.approx(plain.document["loss"]["last"], abs=1e-5)
-
-
 def test_tensorboard_and_metrics_are_written_where_report_to_says(tmp_path: Path, model: Path) -> None:
     result = train(project(tmp_path, model, report_to="tensorboard", use_tf32=True, dataloader_pin_memory=True))
     events = EventAccumulator(str(RunPaths(result.output).tensorboard)).Reload()
@@ -262,14 +217,6 @@ def test_a_base_model_in_a_folder_that_is_named_like_a_token_is_found_again(tmp_
     folder = shutil.copytree(model, tmp_path / f"hf_{'a' * 16}" / "tiny-llama")
     result = train(project(tmp_path, folder, max_steps=1))
     assert find_adapter(result.output).base_model == str(folder)
-
-
-def test_the_store_is_built_once_and_another_length_reuses_it(tmp_path: Path, model: Path) -> None:
-    first = train(project(tmp_path, model, max_steps=1))
-    again = train(project(tmp_path, model, max_steps=1, max_seq_length=128), options=RunOptions(overwrite=True))
-    assert (first.document["store"]["status"], again.document["store"]["status"]) == ("built", "hit")
-    assert first.document["store"]["key"] == again.document["store"]["key"]
-    assert again.document["store"]["packing"]["sequences"] < first.document["store"]["packing"]["sequences"]
 
 
 def test_locked_accepts_the_same_and_refuses_what_differs(tmp_path: Path, model: Path) -> None:
@@ -388,12 +335,12 @@ def test_four_bit_layers_with_adapters_are_compiled_on_batches_of_one_shape(tmp_
     assert not [key for key in torch._dynamo.utils.counters["recompiles"] if "limit" in key]
 
 
-def test_32768_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(tmp_path: Path) -> None:
-    folder = tiny.tiny_model_folder(tmp_path / "long", max_position_embeddings=32768)
-    rows = [{"instruction": "abcdefgh " * n, "input": "", "output": "yes"} for n in (500, 6000)]
+def test_many_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(tmp_path: Path) -> None:
+    folder = tiny.tiny_model_folder(tmp_path / "long", max_position_embeddings=8192)
+    rows = [{"instruction": "abcdefgh " * n, "input": "", "output": "yes"} for n in (500, 1500)]
     asked = {"instruction": "a", "input": "", "output": "yes"}  # answered before and after, being the shortest
     config = {
-        "max_seq_length": 32768,
+        "max_seq_length": 8192,
         "batch_size": 1,
         "gradient_accumulation_steps": 2,
         "gradient_checkpointing": True,
@@ -412,7 +359,7 @@ def test_32768_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
             result = train(project(tmp_path / str(n), folder, [row, asked], **config))
         saved.append(kept // result.document["tokens"]["real"])
-    assert result.document["tokens"]["real"] > 24_000
+    assert result.document["tokens"]["real"] > 6_000
     assert saved[1] == pytest.approx(saved[0], rel=0.05)
 
 
@@ -432,7 +379,6 @@ def test_documents_beyond_the_positions_of_the_base_model_are_refused(tmp_path: 
 
 SAVED: dict[str, tuple[dict[str, Any], set[int]]] = {
     "at other steps": ({"eval_steps": 2, "save_steps": 5}, {5, 8}),
-    "at the end of epochs": ({"eval_steps": 2, "eval_strategy": "steps", "save_strategy": "epoch"}, {4, 8}),
     "never": ({"eval_steps": 2, "save_strategy": "no"}, set()),
 }
 

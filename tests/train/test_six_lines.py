@@ -38,12 +38,11 @@ def test_three_keys_train_by_the_defaults(tmp_path: Path, model: Path) -> None:
     assert (adapter["r"], adapter["lora_alpha"], adapter["lora_dropout"]) == (16, 32.0, 0.0)
     assert result.document["epochs"] == 1.0
     recorded = json.loads(paths.run_json.read_text(encoding="utf-8"))
-    assert recorded["effects_of"] == "run"
     assert [row["key"] for row in recorded["effects"]] == [
         *("name", "base_models[0].name", "training.dataset.path"),
     ]
     told = {row["key"].removeprefix("training.config."): row for row in recorded["defaults"]}
-    assert told["rank"]["effect"] == "matrices of rank 16", "as the run was, not as it was planned"
+    assert told["rank"]["effect"] == "rank of the adapter's matrices"
     assert told["rank"]["reason"] == declared(TrainingConfig, "rank").why
     assert {name: told[name]["value"] for name in ("epochs", "batch_size", "learning_rate", "max_seq_length")} == {
         "epochs": 1.0,

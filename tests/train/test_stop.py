@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from expert_cli.training.signals import STOP_FILE
 from tests import tiny
 from tests.forked_cli import Forked
 from tests.train.projects import project
@@ -48,36 +44,6 @@ def wait_for_steps(process: Run, output: Path, lines: int) -> None:
         time.sleep(0.05)
     process.kill()
     raise AssertionError(process.communicate()[1])
-
-
-STOPS: dict[str, tuple[Any, int]] = {
-    "Ctrl-C": (lambda process, output: process.send_signal(signal.SIGINT), 130),
-    "SIGTERM": (lambda process, output: process.send_signal(signal.SIGTERM), 143),
-    "a STOP file": (lambda process, output: (output / STOP_FILE).touch(), 130),
-}
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
-@pytest.mark.parametrize(("stop", "code"), STOPS.values(), ids=STOPS.keys())
-def test_a_stopped_run_is_saved_and_says_how_to_go_on(tmp_path: Path, model: Path, stop: Any, code: int) -> None:
-    manifest = project(tmp_path, model, max_steps=STEPS, logging_steps=1, save_strategy="no", batch_size=1)
-    output = tmp_path / "run"
-    process = started(manifest, output)
-    wait_for_steps(process, output, 3)
-    stop(process, output)
-    _, told = process.communicate(timeout=600)
-    assert process.returncode == code, told
-    assert not (output / "COMPLETE").exists()
-    assert not (output / STOP_FILE).exists()
-    saved = [path.name for path in (output / "checkpoints").iterdir() if path.name.startswith("checkpoint-")]
-    assert len(saved) == 1
-    step = int(saved[0].rsplit("-", 1)[1])
-    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert lines[-1]["step"] == step
-    assert f"after step {step} of {STEPS}; checkpoint-{step} is written" in told
-    command = next(line for line in told.splitlines() if "go on: " in line).split("go on: ")[1]
-    assert shlex.split(command)[:2] == ["expert-cli", "train"]
-    assert command.endswith("--resume auto")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="torchrun and SLURM signal all processes of a run there")

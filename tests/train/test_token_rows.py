@@ -22,12 +22,12 @@ from expert_cli.inference.expert import open_expert
 from expert_cli.inference.generate import generate
 from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.inference.request import Request
+from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.train.projects import SEVEN, Told, here, project, train
 from tests.train.test_export import PROMPTS, answer
-from tests.train.test_resume import RESUME, Crash, CrashingAt
 
 KEY = "trainable_token_indices"
 LEARNS: dict[str, Any] = {"max_steps": 40, "learning_rate": 0.01}
@@ -60,11 +60,6 @@ def answers(output: Path) -> list[tuple[str, str]]:
     return [(opened.renderer.decode(one.ids), one.stop) for (one,) in written]
 
 
-def effects(output: Path) -> dict[str, str]:
-    rows = json.loads(RunPaths(output).run_json.read_text(encoding="utf-8"))["effects"]
-    return {row["key"].rpartition(".")[2]: row["effect"] for row in rows if row["key"].endswith((KEY, "].name"))}
-
-
 def with_quantization(manifest: Path, quantization: str) -> Path:
     written = json.loads(manifest.read_text(encoding="utf-8"))
     written["base_models"][0]["quantization"] = quantization
@@ -75,13 +70,10 @@ def test_its_answers_end_and_without_the_rows_they_do_not(tmp_path: Path, base: 
     names = MATRICES[base.name.removeprefix("tiny-")]
     assert config_of(expert)[KEY] == {name: [2] if name == "lm_head" else [1, 2] for name in names}
     assert answers(expert) == [("7", "end")] * len(PROMPTS)
-    trained = "the rows of <|im_start|> <|im_end|> are trained beside the adapter"
-    assert effects(expert) == {"name": f"the base model; {trained}"}
     told = Told()
     never = train(project(tmp_path, base, SEVEN, **LEARNS, **{KEY: "never"}), report=told).output
     assert {stop for _, stop in answers(never)} == {"length"}
     assert config_of(never)[KEY] is None
-    assert effects(never) == {"name": "the base model", KEY: "no row of embedding and head is trained"}
     (warning,) = [line for line in told.warnings if "<|im_end|>" in line]
     assert warning == (
         f"answers will not end: the base model never trained <|im_end|>, and {KEY} leaves it so; leave {KEY} out"
@@ -91,14 +83,6 @@ def test_its_answers_end_and_without_the_rows_they_do_not(tmp_path: Path, base: 
 def test_a_base_model_in_four_bits_and_in_bf16_learns_them(tmp_path: Path, base: Path) -> None:
     manifest = with_quantization(project(tmp_path, base, SEVEN, **LEARNS, bf16=True, adapter_type="dora"), "int4")
     assert answers(train(manifest).output) == [("7", "end")] * len(PROMPTS)
-
-
-@pytest.mark.parametrize("kind", ["ia3", "lokr"])
-def test_an_adapter_beside_which_there_are_none_is_told_of(tmp_path: Path, base: Path, kind: str) -> None:
-    told = Told()
-    train(project(tmp_path, base, SEVEN, max_steps=1, adapter_type=kind), report=told)
-    (warning,) = [line for line in told.warnings if "<|im_end|>" in line]
-    assert warning.endswith(f'and {KEY}: only lora, dora, rslora have it; write "adapter_type": "lora"')
 
 
 def test_merged_as_gguf_and_in_plain_peft_it_ends_too(tmp_path: Path, base: Path, expert: Path) -> None:
@@ -118,16 +102,6 @@ def test_merged_as_gguf_and_in_plain_peft_it_ends_too(tmp_path: Path, base: Path
             assert torch.equal(matrix[[2] if "lm_head" in name else [1, 2]], rows.bfloat16())
 
 
-def test_it_goes_on_bit_for_bit(tmp_path: Path, base: Path) -> None:
-    manifest = project(tmp_path, base, save_steps=1, logging_steps=1)
-    straight = train(manifest, output=tmp_path / "a")
-    with pytest.raises(Crash):
-        train(manifest, RESUME, CrashingAt(3), output=tmp_path / "b")
-    resumed = train(manifest, RESUME, output=tmp_path / "b")
-    assert resumed.document["resumed_from"].endswith("checkpoint-2")
-    assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
-
-
 def test_training_on_from_an_adapter_trains_the_rows_that_it_has(tmp_path: Path, base: Path, expert: Path) -> None:
     manifest = project(tmp_path, base, SEVEN, max_steps=1, warmup_steps=1)  # its first step has rate 0
     on = train(manifest, output=tmp_path / "on", init_adapter=expert).output
@@ -142,13 +116,12 @@ def test_training_on_from_an_adapter_trains_the_rows_that_it_has(tmp_path: Path,
     for wanted in ("never", ["7"]):
         other = project(tmp_path / "o", base, SEVEN, max_steps=1, **{KEY: wanted})
         with pytest.raises(InputError, match=r"has trained the rows of <\|im_start\|> <\|im_end\|>"):
-            train(other, output=tmp_path / "p", init_adapter=expert, options=RESUME)
+            train(other, output=tmp_path / "p", init_adapter=expert, options=RunOptions(resume="auto"))
 
 
 def test_named_tokens_are_trained_and_others_refused(tmp_path: Path, base: Path) -> None:
     output = train(project(tmp_path / "a", base, SEVEN, max_steps=1, **{KEY: ["7", "<|im_end|>"]})).output
     assert {tuple(rows) for rows in config_of(output)[KEY].values()} == {(2, tiny.tiny_backend().token_to_id("7"))}
-    assert effects(output)[KEY] == "the rows of <|im_end|> 7 are trained beside the adapter"
     with pytest.raises(InputError, match=r'"<\|eot_id\|>" is no token of the base model'):
         train(project(tmp_path / "b", base, SEVEN, max_steps=1, **{KEY: ["<|eot_id|>"]}))
 
@@ -159,10 +132,6 @@ def test_the_plan_tells_of_them(tmp_path: Path, base: Path) -> None:
     where = " and ".join(MATRICES[base.name.removeprefix("tiny-")])
     line = f"<|im_start|> <|im_end|>: never trained in the base model; their rows of {where} are trained beside the adapter"
     assert line in found.advice
-    told = {row.key: row.effect for row in found.effects}
-    trained = "the rows of <|im_start|> <|im_end|> are trained beside the adapter"
-    assert told[f"training.config.{KEY}"] == trained
-    assert told["base_models[0].name"] == f"the base model; {trained}"
 
 
 def test_a_trained_base_model_is_left_as_it_is(tmp_path: Path) -> None:

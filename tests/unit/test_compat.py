@@ -178,9 +178,9 @@ def test_a_layer_recomputes_through_the_function_that_it_was_given() -> None:
 
 def test_which_models_take_flash_attention() -> None:
     """Set without asking, it raises for one, and takes a kernel of the hub in place of the one asked for for the other."""
-    assert _compat.takes_flash_attention(tiny.tiny_model(), "flash_attention_2")
-    assert not _compat.takes_flash_attention(GptOssForCausalLM, "flash_attention_2")
-    assert not _compat.takes_flash_attention(Llama4ForCausalLM, "flash_attention_2")
+    assert _compat.takes_flash_attention(tiny.tiny_model())
+    assert not _compat.takes_flash_attention(GptOssForCausalLM)
+    assert not _compat.takes_flash_attention(Llama4ForCausalLM)
     with torch.device("meta"):
         model = Llama4ForCausalLM(Llama4TextConfig(**tiny.SHAPE, num_local_experts=2))
     with pytest.raises(ValueError, match="does not support Flash Attention 2"):
@@ -266,14 +266,6 @@ def test_tensors_are_copied_and_narrowed_together() -> None:
     flat = torch.empty(10, dtype=torch.bfloat16)
     _compat.copy_([flat[:6].view(2, 3), flat[6:]], tensors)
     assert torch.equal(flat, torch.cat([tensor.flatten() for tensor in tensors]).bfloat16())
-
-
-def test_the_backward_pass_of_a_softmax_is_that_of_autograd() -> None:
-    scores = torch.randn(2, 3, 5, requires_grad=True)
-    gradient = torch.randn(2, 3, 5)
-    chances = scores.softmax(-1)
-    chances.backward(gradient)
-    assert torch.equal(_compat.softmax_backward(gradient, chances.detach()), scores.grad)  # type: ignore[arg-type]
 
 
 def test_a_compiled_module_is_told_from_one_that_is_not() -> None:

@@ -75,7 +75,6 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "report: a file": (("report", "notes.txt"), 2, "notes.txt"),
     "report: no run": (("report", "empty"), 2, "empty"),
     "benchmark: no time": (("benchmark", "--duration", "0"), 2, "--duration"),
-    "benchmark: compare words": (("benchmark", "--compare", "notes.txt", "notes.txt"), 2, "notes.txt"),
     "benchmark: a sweep of nothing": (("benchmark", *M, "--sweep", "rank"), 2, "rank"),
     "benchmark: a sweep of an unknown key": (("benchmark", *M, "--sweep", "hue=1,2"), 2, "hue"),
     "benchmark: against what is not there": (("benchmark", *M, "--against", "no.json"), 2, "no.json"),

@@ -195,7 +195,7 @@ TOLD: dict[str, tuple[Change, str, str, str]] = {
     "a share beside validation rows": ({D + "validation_split": 0.1, D + "validation_path": "v.jsonl"}, D + "validation_split", "not_used", "validation"),
     "positions by a list": ({"base_models.0.rope_scaling": {"type": []}}, "base_models[0].rope_scaling.type", "informational", "not a form"),
     "a key of another block": ({"training.rank": 4}, "training.rank", "informational", "card"),
-    "feed-forward layers of LoRA": ({C + "feedforward_modules": ["up_proj"]}, C + "feedforward_modules", "not_used", "ia3"),
+    "feed-forward layers of LoRA": ({C + "feedforward_modules": ["up_proj"]}, C + "feedforward_modules", "not_used", "IA3"),
     "a direction without a metric": ({C + "greater_is_better": True}, C + "greater_is_better", "not_used", "."),
 }  # fmt: skip
 

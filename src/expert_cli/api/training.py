@@ -67,7 +67,6 @@ def train(
     settings: Collection[str] = (),
     resume: str = "",
     allow_drift: Collection[str] = (),
-    max_loss_spike: float = 0.0,
     max_forget: float | None = None,
     locked: FilePath | None = None,
     trust_store: bool = False,
@@ -91,7 +90,7 @@ def train(
         validation: Evaluate on these rows instead.
         base_model: One of the manifest's base models (alias or name), or another: hub id, folder, GGUF file,
             `pypi:PACKAGE==VERSION#path/in/wheel`. Default: the manifest's first.
-        device: "cpu", "cuda", "rocm", "xpu" or "mps"; "auto": what the manifest says, and by default the first GPU there is.
+        device: "cpu" or "cuda"; "auto": what the manifest says, and by default the first GPU there is.
         epochs: Passes over the data, more than 0.
         max_steps: Stop after this many optimizer steps.
         seed: Seed of everything random.
@@ -99,7 +98,6 @@ def train(
         resume: "auto" goes on with the newest good checkpoint, if there is one, fetched from the URL of `output` where that is
             newer; or the folder of a checkpoint.
         allow_drift: With `resume`: keys that may differ from before.
-        max_loss_spike: Warn of a loss this many times the median of the last 20; 0: never.
         max_forget: How many nats a token the loss on neutral texts may rise; above it `missed` of the result says so.
         locked: A run.json that data, tokenizer, base model, settings and code must agree with.
         trust_store: Use a tokenized data set that another program saved where the token store should be.
@@ -138,7 +136,6 @@ def train(
         trust_store=trust_store,
         stage=optional_path(stage),
         command="",
-        max_loss_spike=max_loss_spike,
         max_forget=max_forget,
         allow_commands=allow_commands,
         without_walls=without_walls,
@@ -167,7 +164,6 @@ def estimate_run(
     max_steps: int | None = None,
     seed: int | None = None,
     settings: Collection[str] = (),
-    resume: str = "",
     locked: bool = False,
     trust_store: bool = False,
     probe: bool = False,

@@ -21,7 +21,6 @@ from expert_cli.config.plan import TrainedAdapter
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.documents import drawn_prompts
 from expert_cli.errors import IntegrityError
-from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.base_model import load_base_of
 from expert_cli.inference.expert import PromptRenderer, load_adapted, open_expert
 from expert_cli.inference.expert_config import SAMPLING, ExpertConfig
@@ -109,7 +108,7 @@ def write_whole(
         del written
         gc.collect()
     if gguf is not None:
-        written = load_gguf(file, torch.float32).to(DEVICES[run.compute.device].type)
+        written = load_gguf(file, torch.float32).to(run.compute.device)
         agreement["gguf"] = asked.agreement(written, before, meant, "GGUF file", gguf)
     return agreement
 

@@ -15,7 +15,6 @@ from expert_cli.manifest.keys.compute import DeviceChoice
 
 _watching = partial(typer.Option, rich_help_panel="Watch a run")
 _measuring = partial(typer.Option, rich_help_panel="Measure (with --manifest)")
-_comparing = partial(typer.Option, rich_help_panel="Compare saved results")
 
 
 def benchmark(
@@ -60,10 +59,6 @@ def benchmark(
         list[str] | None,
         _measuring("--set", metavar="training.config.KEY=VALUE", help="Change one setting of all runs; repeatable."),
     ] = None,
-    compare: Annotated[
-        tuple[Path, Path] | None, _comparing(metavar="A.json B.json", help="Two results saved with --output.")
-    ] = None,
-    force: Annotated[bool, _comparing("--force", help="Even of different machines, base models or rows.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the JSON document to this file, too.")] = None,
     offline: Offline = False,
 ) -> None:
@@ -86,16 +81,9 @@ def benchmark(
         expert-cli benchmark -m experts/expert-sql/manifest.json --against padded --gate 1.5 --output today.json
 
         expert-cli benchmark -m experts/expert-sql/manifest.json --sweep batch_size=2,4,8 --sweep dataloader_num_workers=0,2
-
-        expert-cli benchmark --compare today.json yesterday.json
     """
-    modes = {"--run": run, "--against": against, "--sweep": sweep or None, "--compare": compare}
+    modes = {"--run": run, "--against": against, "--sweep": sweep or None}
     _require_one([option for option, value in modes.items() if value is not None], manifest, gate)
-    if compare is not None:
-        from expert_cli.benchmark.experiment.compare import compare_experiments
-
-        _show(console, compare_experiments(*compare, force=force), output)
-        return
     if manifest is None:
         _watch(console, run, duration, interval, output)
         return
@@ -129,7 +117,7 @@ def benchmark(
 def _require_one(asked: list[str], manifest: Path | None, gate: float | None) -> None:
     """Raise InputError where the options do not say one thing."""
     if len(asked) > 1:
-        raise InputError("give one of --run, --against, --sweep, --compare")
+        raise InputError("give one of --run, --against, --sweep")
     measures = set(asked) & {"--against", "--sweep"}
     if measures and manifest is None:
         raise InputError(f"{asked[0]} needs --manifest")

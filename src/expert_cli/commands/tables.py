@@ -164,27 +164,16 @@ WORDS = {
     "activations": "activations",
     "head_chunk": "head and loss",
     "backward": "backward pass, beyond the head's",
-    "heap": "holes in the heap (glibc)",
     "process": "Python process",
 }
 
 
 def show_estimate(console: Console, found: dict[str, Any]) -> None:
-    """Write three tables: what the run needs, its memory by component, other cards. `found`: `RunEstimate.as_json()`."""
+    """Write two tables: what the run needs, and its memory by component. `found`: `RunEstimate.as_json()`."""
     memory, device = found["vram_mb"], found["kernels"]["device"]["used"]
-    begins_from = found.get("rft", {}).get("begins_from", "")
-    title = "what a first training would need; there is none" if begins_from else "what this run will need"
-    console.table(title, ["", "estimate", "how far off", "from"], _needs(found, device))
-    if "rft" in found:
-        title = f"each round, from {begins_from}" if begins_from else "each round after it"
-        console.table(title, ["", "at most", "from"], _rounds(found["rft"], found["price"]))
+    console.table("what this run will need", ["", "estimate", "how far off", "from"], _needs(found, device))
     rows = [[_named(name, device), f"{memory[name]:,.0f} MB"] for name in WORDS if memory[name] > 0]
     console.table("memory by component (formula)", ["component", "size"], rows)
-    console.table(
-        "on other cards",
-        ["card", "", "needs", "setting", "shared out (fsdp)"],
-        [_card(card) for card in found["cards"]],
-    )
     for line in found["advice"]:
         console.text(line)
 
@@ -211,36 +200,9 @@ def _needs(found: dict[str, Any], device: str) -> list[list[str]]:
         ],
     ]
     if price is None:
-        return [*rows, ["cost", "not known", "", "no price for this machine: --price 2.50/h"]]
+        return [*rows, ["cost", "not known", "", "--price 2.50/h names what an hour costs"]]
     a_price, cost = (_money(amount, price["currency"]) for amount in (price["per_hour"], found["cost"]))
-    return [*rows, ["cost", cost, error, f"{a_price} an hour ({price['source']}) x time"]]
-
-
-def _rounds(told: dict[str, Any], price: dict[str, Any] | None) -> list[list[str]]:
-    answers = f"{told['answers']:,} answers to {told['prompts']:,} prompts"
-    tokens = f"about {told['tokens']:,} tokens, at most {told['tokens_at_most']:,}"
-    drawing, whole = (_about(told[name], told[f"{name}_at_most"]) for name in ("sampling_seconds", "seconds"))
-    cost = f", {_money(told['cost_at_most'], price['currency'])}" if price and told["cost_at_most"] is not None else ""
-    return [
-        ["rounds", f"{told['rounds']}", "training.rft.rounds"],
-        ["drawn", f"{answers}, {tokens}", "answers as long as the rows' on average; all as long as they may be"],
-        ["time of drawing", drawing, told["sampling_source"]],
-        [
-            "memory of drawing",
-            f"{told['sampling_memory_mb'] / 1024:.1f} GB",
-            "formula, for prompts as long as rows may be",
-        ],
-        ["trained", f"{told['rows_at_most']:,} rows", "every prompt with as many right answers as are kept"],
-        ["time of training", duration(told["training_seconds_at_most"]), "the speed of the first training"],
-        ["judged by", f"{told['held_back']:,} prompts", "training.rft.held_back"],
-        ["the whole run", f"{whole}{cost}", "all trainings and answers, without running these"],
-    ]
-
-
-def _about(seconds: float | None, at_most: float | None) -> str:
-    if seconds is None or at_most is None:
-        return "not known"
-    return f"about {duration(seconds)}, at most {duration(at_most)}"
+    return [*rows, ["cost", cost, error, f"{a_price} an hour (--price) x time"]]
 
 
 def _money(amount: float, currency: str) -> str:
@@ -250,13 +212,3 @@ def _money(amount: float, currency: str) -> str:
 
 def _named(name: str, device: str) -> str:
     return WORDS[name] if device == "cpu" or name != "process" else f"{device.upper()} context (assumed)"
-
-
-def _card(card: dict[str, Any]) -> list[str]:
-    settings = card["settings"]
-    how = "as it is" if card["fits"] else "fits with " + ", ".join(settings) if settings else "no setting here helps"
-    shared = (
-        f"{card['fsdp_cards']} cards, {card['fsdp_needs_mb'] / 1024:.1f} GB each" if card["fsdp_cards"] else "not on 8"
-    )
-    needs = f"{card['needs_mb'] / 1024:.1f} GB"
-    return [f"{card['gb']} GB", "fits" if card["fits"] else "too small", needs, how, shared]

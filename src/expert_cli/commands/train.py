@@ -61,9 +61,6 @@ def train(
     allow_drift: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="With --resume: what may differ from before; repeatable.")
     ] = None,
-    max_loss_spike: Annotated[
-        float, typer.Option(min=0, metavar="FACTOR", help="Warn of a loss this many times the median of the last 20.")
-    ] = 0.0,
     max_forget: Annotated[
         float | None,
         typer.Option(min=0, metavar="NATS", help="Exit 5 if the loss a token on neutral texts rose by more than this."),
@@ -122,7 +119,6 @@ def train(
         "settings": set_ or (),
         "trust_store": trust_store,
         "offline": offline,
-        "resume": resume or "",
         "reporter": console,
     }
     if plan_only:
@@ -132,8 +128,8 @@ def train(
         manifest,
         **settings,
         overwrite=overwrite,
+        resume=resume or "",
         allow_drift=allow_drift or (),
-        max_loss_spike=max_loss_spike,
         max_forget=max_forget,
         locked=locked,
         stage=stage,

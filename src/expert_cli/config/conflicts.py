@@ -14,7 +14,7 @@ from expert_cli.config.defaults.fsdp import sharding_conflicts
 from expert_cli.config.defaults.rft import METHOD as RFT
 from expert_cli.config.merged import Merged, adapter_block
 from expert_cli.config.places import place_of
-from expert_cli.config.run_config import OF_TURNS, QUANTIZED
+from expert_cli.config.run_config import OF_TURNS
 from expert_cli.config.settings import Settings
 from expert_cli.errors import InputError, ManifestIssue
 from expert_cli.manifest.json_parser import Path_
@@ -28,10 +28,6 @@ from expert_cli.manifest.types import GrammarType
 from expert_cli.utils.object_storage import is_url
 from expert_cli.utils.paths import is_inside, project_root, slug, store_folder
 
-QUANTIZED_TABLE = (
-    "supported: lora, dora, rslora with int4, int8, bf16, fp16, none; ia3, lokr with bf16, fp16, none "
-    "(peft cannot train them on 4- and 8-bit layers)"
-)
 LONGEST_FOLDER = 200
 """Bytes of a folder's name that a manifest gives; file systems take 255, and a run moved aside adds some."""
 MOST_ROPE: Mapping[str, tuple[float, float]] = {
@@ -53,7 +49,6 @@ def conflicts(
     """Return a fault for every two settings that do not go together, at the place where the first was written."""
     loaded, entry = merged.loaded, merged.entry
     found = (
-        *_of_adapter(config, base),
         *_of_store(config.written, project_root(loaded.path)),
         *_of_precision(config.written),
         *_of_schedule(config),
@@ -103,18 +98,6 @@ def contradictions(merged: Merged) -> list[ManifestIssue]:
         for name, value in decides.items()
         if said[name] != value
     ]
-
-
-def _of_adapter(config: Settings[TrainingConfig], base: Settings[Base]) -> Iterator[Clash]:
-    quantization, kind, written = base["quantization"], config["adapter_type"], config.written
-    if kind in ("ia3", "lokr") and quantization in QUANTIZED:
-        hint = f'{QUANTIZED_TABLE}; for {base["name"]} write "quantization": "bf16"'
-        yield "adapter_type", f"{kind} does not go with quantization {quantization}", hint
-    if kind == "ia3" and isinstance(written.target_modules, list):
-        strays = [name for name in written.feedforward_modules or () if name not in written.target_modules]
-        if strays:
-            message = f"feedforward_modules names {strays[0]}, which is not among target_modules"
-            yield "feedforward_modules", message, "name it in both"
 
 
 def _of_rft(merged: Merged, config: Settings[TrainingConfig]) -> Iterator[Clash]:

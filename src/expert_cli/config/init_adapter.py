@@ -108,16 +108,13 @@ def _differences(told: dict[str, Any], adapter: AdapterConfig) -> Iterator[tuple
     if kind != adapter.type:
         yield "adapter_type", kind, adapter.type
         return
-    scaled = (("rank", "r", adapter.rank), ("alpha", "alpha" if kind == "lokr" else "lora_alpha", adapter.alpha))
-    for key, name, now in scaled if kind != "ia3" else ():
+    for key, name, now in (("rank", "r", adapter.rank), ("alpha", "lora_alpha", adapter.alpha)):
         if (was := told.get(name)) != now:
             yield key, _number(was), _number(now)
-    named = (("target_modules", adapter.target_modules), ("feedforward_modules", adapter.feedforward_modules))
-    for key, modules in named[: 2 if kind == "ia3" else 1]:
-        was = told.get(key)
-        # "all-linear" and a pattern mean other layers in other models: the tensors tell
-        if isinstance(was, list) and modules != ("all-linear",) and set(was) != set(modules):
-            yield key, ", ".join(sorted(map(str, was))), ", ".join(sorted(modules)) or "none"
+    was, modules = told.get("target_modules"), adapter.target_modules
+    # "all-linear" and a pattern mean other layers in other models: the tensors tell
+    if isinstance(was, list) and modules != ("all-linear",) and set(was) != set(modules):
+        yield "target_modules", ", ".join(sorted(map(str, was))), ", ".join(sorted(modules))
 
 
 def _kind(told: dict[str, Any]) -> str:

@@ -14,7 +14,6 @@ from expert_cli.config.effects import Decided, Effect, defaults, defaults_line, 
 from expert_cli.config.init_adapter import require_alike
 from expert_cli.config.resolve import Overrides, decide, require_data
 from expert_cli.config.run_config import RunConfig
-from expert_cli.config.settings import Outcomes
 from expert_cli.errors import InputError, ManifestIssue, RunLocked
 from expert_cli.hardware.machine import Machine, inspect
 from expert_cli.manifest.reader import LoadedManifest, load_manifest
@@ -47,10 +46,6 @@ class Plan:
     def defaults(self) -> tuple[Effect, ...]:
         """What stands for keys that are not written, as planned."""
         return tuple(defaults(self.decided))
-
-    def after(self, used: Outcomes) -> Plan:
-        """Return the plan as the run was: `used` is what its parts tell of keys, by path as in `decided`."""
-        return replace(self, decided=replace(self.decided, outcomes={**self.decided.outcomes, **used}))
 
 
 def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:

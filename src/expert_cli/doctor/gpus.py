@@ -1,37 +1,24 @@
-"""The GPUs: their driver, the torch that is built for them, what each can, and who holds its memory. Ends nobody's process."""
+"""The GPUs: their driver, the torch that is built for them, what each can, and who holds its memory."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from expert_cli.doctor.check import CheckResult, judged
 from expert_cli.hardware.machine import Gpu, Machine
-from expert_cli.hardware.nvml import Driver, GpuProcess, GpuSample, driver_info, holders, sample
+from expert_cli.hardware.nvml import Driver, GpuProcess, GpuSample
 from expert_cli.utils.text import size_text
 
 ABILITIES = (("bf16", (8, 0)), ("TF32", (8, 0)), ("FP8", (8, 9)))
 """What GPUs learned, and in which compute capability: Ampere's, Ada's."""
-UNNAMED_MB = 600.0
-"""The driver and the display take this much of a card without a name; more is somebody's."""
 _NVIDIA = "0x10de"
 _DRIVER = "install NVIDIA's driver (in a container: start it with the GPU handed in, docker run --gpus all)"
 _DEAD = "restart the machine; if it comes back, look at power, heat and seat of the card (Linux: dmesg, lines with Xid)"
-_SLICES = (
-    "training sees the slice that CUDA_VISIBLE_DEVICES=MIG-... names (nvidia-smi -L lists them), not the whole card"
-)
 _WDDM = (
     "under WDDM memory that does not fit spills into main memory and training crawls: NVIDIA Control Panel, "
     "Manage 3D settings, CUDA - Sysmem Fallback Policy, Prefer No Sysmem Fallback"
 )
-_CLEAR = (
-    '"Clear the CUDA cache" (torch.cuda.empty_cache()) makes a process hand back what it keeps but does not use; only that '
-    "process can do it, and what another process holds comes back when that process ends."
-)
-_OF_A_GPU = ("index", "name", "memory_used_mb", "memory_total_mb", "problem")
 
 
 def check_driver(found: Driver, nvidia_device: bool) -> CheckResult:
@@ -80,7 +67,7 @@ def check_gpus(cards: Sequence[GpuSample], visible: str | None, seen: Sequence[G
     """Judge every GPU; `visible` is CUDA_VISIBLE_DEVICES, None where it is not set. seen: what torch sees, of any maker."""
     if not cards:
         return [
-            CheckResult(f"GPU {index}", "ok", f"{gpu.name}, {size_text(gpu.memory_bytes)}, --device {gpu.device}")
+            CheckResult(f"GPU {index}", "ok", f"{gpu.name}, {size_text(gpu.memory_bytes)}")
             for index, gpu in enumerate(seen)
         ] or [CheckResult("GPU", "warn", "none: training runs on the CPU, which suits small models and trials only")]
     lines = [_gpu(card) for card in cards]
@@ -98,20 +85,18 @@ def _gpu(card: GpuSample) -> CheckResult:
     name, capability = f"GPU {card.index}", card.capability
     if card.problem:
         return CheckResult(name, "fail", f"{card.name or 'a card'} does not answer: {card.problem}", _DEAD)
-    untold = "memory not told" if card.mig else "shares the system's memory"
-    words = [card.name, untold if card.memory_bytes is None else size_text(card.memory_bytes)]
+    words = [card.name, "shares the system's memory" if card.memory_bytes is None else size_text(card.memory_bytes)]
     if capability is None:
         words.append("compute capability not told")
     else:
         has = " ".join(word for word, since in ABILITIES if capability >= since)
         lacks = " ".join(word for word, since in ABILITIES if capability < since)
         words += [f"compute capability {capability[0]}.{capability[1]}", has, f"no {lacks}" if lacks else ""]
-    words += [card.model, "split into slices (MIG): utilization is not told" if card.mig else ""]
+    words.append(card.model)
     old = capability is not None and capability < (8, 0)
     return judged(
         name,
         ", ".join(word for word in words if word),
-        (card.mig, "warn", _SLICES),
         (old, "warn", "no bfloat16 before Ampere: training uses fp16 here"),
         (card.model == "WDDM", "warn", _WDDM),
     )
@@ -128,40 +113,9 @@ def memory_in_use(cards: Sequence[GpuSample], holders: Sequence[GpuProcess]) -> 
         names = ", ".join(held[:3]) or "none that the driver names"
         more = f" and {len(held) - 3} more" if len(held) > 3 else ""
         found = f"{megabytes(used)} of {megabytes(total)} in use; processes: {names}{more}"
-        fix = "expert-cli doctor --free-memory says who, and how to give it back"
+        fix = "memory comes back when its process ends: Ctrl-C where it was started, or shut down the kernel of a notebook"
         lines.append(judged(f"GPU {card.index} memory", found, (used > 0.1 * total, "warn", fix)))
     return lines
-
-
-def memory_holders() -> dict[str, Any]:
-    """Return what `doctor --free-memory --json` prints: why no GPU can be asked, the GPUs, who holds what, and what to do."""
-    gpus, processes = sample(), holders()
-    return {
-        "problem": driver_info().problem,
-        "gpus": [{name: getattr(one, name) for name in _OF_A_GPU} for one in gpus],
-        "holders": [asdict(row) for row in processes],
-        "advice": _advice(gpus, processes),
-    }
-
-
-def _advice(gpus: Sequence[GpuSample], holders: Sequence[GpuProcess]) -> list[str]:
-    """Say how memory comes back, for what is held here: sentences to read one after the other."""
-    said = []
-    if holders:
-        end = "taskkill /PID N" if os.name == "nt" else "kill N"
-        said.append(
-            "Memory comes back when its process ends: Ctrl-C where it was started, shut down the kernel of a notebook, or "
-            f"{end} (N is the pid) if it is yours. expert-cli ends no process."
-        )
-    for one in gpus:
-        held = [row.memory_mb for row in holders if row.gpu == one.index]
-        unnamed = 0.0 if None in held else (one.memory_used_mb or 0.0) - sum(mb or 0.0 for mb in held)
-        if unnamed > UNNAMED_MB:
-            said.append(
-                f"GPU {one.index}: {unnamed:,.0f} MB belong to nobody that the driver names: another container, another "
-                "user, the display, or a process that is ending."
-            )
-    return [*said, _CLEAR] if gpus else []
 
 
 def megabytes(value: float | None, untold: str = "not told") -> str:

@@ -6,10 +6,7 @@ backward pass. What a decoder layer keeps until then, per token (w: bytes of a n
     norm              4 x width         its input in fp32 (Liger's kernels: w x width)
     LoRA              w x (inputs + rank)     a copy of the input, made where autocast narrows its fp32 form; fused: no copy
     DoRA              2 w x outputs more      and the weight once
-    LoKr              w x inputs              and the weight once
-    IA3               w x outputs, or 4 x inputs in the feed-forward block
-    attention         w x (2 heads + 2 key heads) + 4 a head      q, k, v, the result, the sums of the softmax;
-                      short documents on a CPU: w x (heads + 2 key heads), w x longest a head, the probabilities
+    attention         w x (2 heads + 2 key heads) + 4 a head      q, k, v, the result, the sums of the softmax
     gated product     w x 3 inner       gate, its activation, up
 
 A recomputed layer keeps its input, and one such layer at a time everything above.
@@ -17,8 +14,6 @@ A recomputed layer keeps its input, and one such layer at a time everything abov
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,25 +22,19 @@ from peft import PeftModel
 from expert_cli.config.run_config import QUANTIZED, RunConfig
 from expert_cli.estimate.model_shape import NF4_BLOCK, BlockShape, Shape, linear_weights, stored_bytes
 from expert_cli.estimate.workload import Workload
-from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
-from expert_cli.manifest.types import Dtype
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES, chunk_rows
-from expert_cli.model.kernels.cpu_attention import is_supported
 from expert_cli.model.kernels.select import LORA, KernelPlan, kernel_plan, predict_kernels
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
-from expert_cli.training.heap import GROWN
 
 CONTEXT_BYTES = 500 << 20
 """What CUDA itself takes of a card, where none is here to measure it on: an assumption, cards differ by 300 MB."""
 TRAINER_BYTES = 190 << 20
 """What a training process holds beyond the plan's: Trainer, optimizer, data. Measured with a model of a few MB on a CPU."""
-HOLES = 1.3
-"""Of the outputs of all adapted layers: what the heap keeps of them beside what is alive."""
-NEW_SHAPES: Mapping[Dtype, int] = {"bf16": 97 << 20, "fp16": 97 << 20, "fp32": 30 << 20}
-"""What a CPU's memory grows by with the square root of the steps, because hardly two batches have documents of like lengths."""
+FEWEST = 2
+"""Processes that can share a base model out."""
 MB = 2**20
 
 
@@ -54,7 +43,7 @@ class StepSettings:
     """What memory depends on besides the shapes.
 
     tokens: places of the largest micro-batch, padding included; longest: of its longest row or document; trained: places
-    that reach the head. steps: of the whole run. shares: processes that share the base model out.
+    that reach the head. shares: processes that share the base model out.
     """
 
     run: RunConfig
@@ -62,7 +51,6 @@ class StepSettings:
     tokens: int
     longest: int
     trained: int
-    steps: int
     shares: int = 1
 
     @property
@@ -76,11 +64,6 @@ class StepSettings:
         return _stored_element(self.run)
 
     @property
-    def has_heap(self) -> bool:
-        """Whether memory is glibc's to keep."""
-        return self.run.compute.device == "cpu" and platform.system() == "Linux"
-
-    @property
     def copies_inputs(self) -> bool:
         """Whether an adapted layer narrows its input to a copy of its own."""
         return self.element < 4 and LORA not in self.kernels.lines["fused"].used
@@ -91,12 +74,9 @@ def _stored_element(run: RunConfig) -> int:
 
 
 def step_settings(
-    run: RunConfig, machine: Machine, model: PeftModel, shape: Shape, work: Workload, free: int, shares: int = 2
+    run: RunConfig, machine: Machine, model: PeftModel, shape: Shape, work: Workload, free: int
 ) -> StepSettings:
-    """Return the settings of a run's steps on a machine; free: bytes of its device before the base model is there.
-
-    shares: processes that share the base model out, where the run says `fsdp`; the fewest that can.
-    """
+    """Return the settings of a run's steps on a machine; free: bytes of its device before the base model is there."""
     is_nf4, size = run.model.quantization == "int4", run.optim.batch_size
     kernels = predict_kernels(
         kernel_plan(run.compute, run.model, machine),
@@ -107,8 +87,8 @@ def step_settings(
         free=free - stored_bytes(shape, run.model.quantization, _stored_element(run)),
     )
     tokens, longest = work.largest(size, kernels.layout, run.data.max_seq_length * size if kernels.fixed_shape else 0)
-    trained, shares = round(tokens * work.trained_share), shares if run.compute.fsdp else 1
-    return StepSettings(run, kernels, tokens, longest, trained, work.schedule.steps, shares)
+    trained, shares = round(tokens * work.trained_share), FEWEST if run.compute.fsdp else 1
+    return StepSettings(run, kernels, tokens, longest, trained, shares)
 
 
 def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, int]:
@@ -120,7 +100,7 @@ def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, i
     head = head_bytes(shape, setting)
     if setting.shares > 1:
         stored = _share_bytes(shape, setting, stored)
-    parts = {
+    return {
         "base_weights": stored,
         "dequantised_copy": copy,
         "adapter": 4 * shape.adapter_parameters,
@@ -129,9 +109,8 @@ def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, i
         "activations": activation_bytes(shape, setting),
         "head_chunk": head,
         "backward": max(0, _backward_bytes(shape, setting) - head),
+        "process": process,
     }
-    heap = _heap_bytes(shape, setting, process + sum(parts.values()))
-    return {**parts, "heap": heap, "process": process}
 
 
 def _share_bytes(shape: Shape, setting: StepSettings, stored: int) -> int:
@@ -153,13 +132,10 @@ def activation_bytes(shape: Shape, setting: StepSettings) -> int:
     rest = [_block_bytes(block, shape, setting) for _, block in shape.layers]
     layers = [sum(both) for both in zip(attention, rest, strict=True)]
     whole = _block_bytes(BlockShape((), shape.hidden, 0), shape, setting) + sum(layers)  # with the last norm
-    checkpointing = setting.run.compute.checkpointing
-    if checkpointing == "off":
+    if setting.run.compute.checkpointing == "off":
         return whole
-    parts = attention if checkpointing == "attention_only" else layers
-    recomputed = parts[:: 2 if checkpointing == "selective" else 1]
     entry = setting.stored_element * shape.hidden * setting.tokens
-    return whole - sum(recomputed) + len(recomputed) * entry + max(parts, default=0)
+    return whole - sum(layers) + len(layers) * entry + max(layers, default=0)
 
 
 def head_bytes(shape: Shape, setting: StepSettings) -> int:
@@ -173,44 +149,21 @@ def head_bytes(shape: Shape, setting: StepSettings) -> int:
     if setting.kernels.full_logits:
         selected = setting.trained * shape.vocabulary * (setting.element + 12)
         return hidden + 2 * setting.tokens * shape.vocabulary * setting.element + selected
-    device, dtype = DEVICES[setting.run.compute.device].type, setting.run.compute.dtype
+    device, dtype = setting.run.compute.device, setting.run.compute.dtype
     rows = chunk_rows(shape.vocabulary, CHUNK_BYTES[device])
     logits, softmax = (min(setting.trained, count) * shape.vocabulary for count in rows)
     copies = setting.element < 4 and (device, dtype) != ("cuda", "fp16")  # CUDA reads fp16 as it is
     return hidden + logits * setting.element + softmax * (8 if copies else 4)
 
 
-def _heap_bytes(shape: Shape, setting: StepSettings, used: int) -> int:
-    """Return what a CPU's heap keeps beside the `used` bytes that are alive.
-
-    glibc's aligned allocations do not fit into the holes that equal ones left (with MALLOC_MMAP_THRESHOLD_=262144 there are
-    none), and oneDNN keeps the code of its last 1,024 products, most of them of shapes that do not come again: from step 3
-    to 8 a model of a few MB grew by 134 MB, and by 15 MB with ONEDNN_PRIMITIVE_CACHE_CAPACITY=32. It ends where
-    `HeapKeeper` gives pages back.
-    """
-    outputs = sum(_outputs(block) for blocks in shape.layers for block in blocks)
-    first = int(HOLES * setting.tokens * setting.element * outputs) if setting.has_heap else 0
-    return first + growth_bytes(setting, used + first)
-
-
-def growth_bytes(setting: StepSettings, first: int) -> int:
-    """Return by how much a process that takes `first` bytes in its first step has grown after `setting.steps`."""
-    new_shapes = int(NEW_SHAPES[setting.run.compute.dtype] * (setting.steps**0.5 - 1))
-    return min(new_shapes, int((GROWN - 1) * first)) if setting.has_heap else 0
-
-
 def _attention_bytes(shape: Shape, setting: StepSettings) -> int:
     """Return what one attention keeps beside its block's layers."""
-    backend, compute = attention_backend(setting.kernels.attention), setting.run.compute
+    backend = attention_backend(setting.kernels.attention)
     element, scores = setting.element, shape.head_count * setting.longest
     keys = shape.heads if backend.repeats_keys() else shape.key_heads
     kept = element * 2 * (shape.heads + keys) + 4 * shape.head_count
     if backend.keeps_scores:
         kept += scores * (4 + element)
-    elif backend.batches_on_cpu and is_supported(
-        compute.device, DTYPES[compute.dtype], setting.longest, setting.kernels.longest_batched
-    ):
-        kept = element * (shape.heads + 2 * keys + scores)
     return setting.tokens * kept
 
 
@@ -222,30 +175,19 @@ def _block_bytes(block: BlockShape, shape: Shape, setting: StepSettings) -> int:
     inputs = sum(layer.in_features for layer in linear)
     trained = (p.numel() for layer in block.adapted for p in layer.parameters() if p.requires_grad)
     weights = sum(trained) if element < 4 else 0
-    if adapter.type == "ia3":
-        scaled = (_linear(layer) for layer in block.adapted if layer.is_feedforward)
-        kept += element * _outputs(block) + 4 * sum(layer.in_features for layer in scaled)
-    elif setting.copies_inputs or adapter.dropout:
+    if setting.copies_inputs or adapter.dropout:
         kept += element * inputs
     else:  # q, k and v share an input, gate and up another; the projection back into the residual stream has its own
         back = [layer for layer in linear[-1:] if layer.out_features == shape.hidden]
         shared = {layer.in_features for layer in linear if layer not in back}
         kept += element * (sum(shared) + sum(layer.in_features for layer in back))
-    if adapter.type in ("dora", "lokr"):
-        weights += sum(layer.in_features * layer.out_features for layer in linear)
     if adapter.type == "dora":
-        kept += 2 * element * _outputs(block)
-    if adapter.type in ("lora", "rslora", "dora"):
-        kept += element * adapter.rank * len(linear)
-        if adapter.dropout:  # a byte of mask on a GPU, the factors themselves on a CPU
-            kept += inputs * (4 if setting.run.compute.device == "cpu" else 1)
+        weights += sum(layer.in_features * layer.out_features for layer in linear)
+        kept += 2 * element * sum(layer.out_features for layer in linear)
+    kept += element * adapter.rank * len(linear)
+    if adapter.dropout:  # a byte of mask on a GPU, the factors themselves on a CPU
+        kept += inputs * (4 if setting.run.compute.device == "cpu" else 1)
     return setting.tokens * kept + element * weights
-
-
-def _outputs(block: BlockShape) -> int:
-    """Return the widths of all outputs that an adapter changes; of a feed-forward layer IA3 scales the input instead."""
-    changed = (_linear(layer) for layer in block.adapted if not getattr(layer, "is_feedforward", False))
-    return sum(int(layer.out_features) for layer in changed)
 
 
 def _linear(layer: Any) -> Any:

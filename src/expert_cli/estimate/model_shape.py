@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from peft import PeftModel
 from peft.tuners.tuners_utils import BaseTunerLayer
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
-from expert_cli.errors import InputError
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.types import Quantization
 from expert_cli.model.activation_checkpointing import attention_block, decoder_layers
 from expert_cli.model.adapter import add_adapter
-from expert_cli.model.flops import attention_layers, frozen_linears, head_widths
+from expert_cli.model.flops import frozen_linears, head_widths
+from expert_cli.model.loading.meta import meta_base
 
 NF4_BLOCK = 64
 NESTED_BLOCK = 256
@@ -63,22 +63,6 @@ class Shape:
 def meta_model(folder: Path, adapter: AdapterConfig, *, dtype: torch.dtype, attention: str | None) -> PeftModel:
     """Return the model of a folder with its adapter, all on the meta device. Raises InputError as training would."""
     return meta_adapter(meta_base(folder, dtype=dtype, attention=attention), adapter)
-
-
-def meta_base(folder: Path, *, dtype: torch.dtype, attention: str | None) -> PreTrainedModel:
-    """Return the base model of a folder, frozen, on the meta device. Raises InputError as training would."""
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    if not attention_layers(config.get_text_config()):
-        attention = None
-    try:
-        with torch.device("meta"):
-            base: PreTrainedModel = AutoModelForCausalLM.from_config(
-                config, dtype=dtype, attn_implementation=attention, trust_remote_code=False
-            )
-    except ValueError as error:
-        raise InputError(f"{folder}: cannot be read as a language model: {str(error).splitlines()[0]}") from error
-    base.requires_grad_(False)
-    return base
 
 
 def meta_adapter(

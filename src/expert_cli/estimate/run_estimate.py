@@ -11,44 +11,40 @@ import psutil
 
 from expert_cli.config.effects import Effect
 from expert_cli.config.plan import Plan
-from expert_cli.config.resolve import Overrides, resolve
+from expert_cli.config.resolve import Overrides
 from expert_cli.config.validate import FOR_EVERY_BASE
 from expert_cli.data.packing.step_schedule import few_steps
 from expert_cli.errors import InputError
-from expert_cli.estimate.gpu_fit import GpuFit, fit_gpus, merged_run
 from expert_cli.estimate.memory import (
     CONTEXT_BYTES,
     MB,
     TRAINER_BYTES,
     StepSettings,
     components,
-    growth_bytes,
     step_settings,
 )
-from expert_cli.estimate.model_shape import Shape, meta_adapter, meta_base, shape_of
-from expert_cli.estimate.prices import Price, rented
-from expert_cli.estimate.probe import STEPS, ProbeResult, probe
-from expert_cli.estimate.rounds import RoundsEstimate, Training, estimate_rounds, sampling_bytes
+from expert_cli.estimate.model_shape import Shape, meta_adapter, shape_of
+from expert_cli.estimate.prices import Price
+from expert_cli.estimate.probe import ProbeResult, probe
 from expert_cli.estimate.throughput import Figure, by_formula, earlier_runs
 from expert_cli.estimate.workload import work_of
 from expert_cli.hardware.devices import DEVICES
-from expert_cli.hardware.machine import Gpu, Machine
-from expert_cli.manifest.keys.optim import OptimConfig
+from expert_cli.hardware.machine import Machine
 from expert_cli.model.kernels.attention_backends import loaded_with
-from expert_cli.model.kernels.cpu_trials import with_trials
 from expert_cli.model.kernels.select import Kernel, free_bytes
+from expert_cli.model.loading.meta import meta_base
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 from expert_cli.model.untrained_rows import stored_weights
 from expert_cli.pipeline.pretokenize import store_for, training_inputs
-from expert_cli.pipeline.token_rows import choose_token_rows, outcomes_of
-from expert_cli.training.micro_batch import merged_words
+from expert_cli.pipeline.token_rows import choose_token_rows
+from expert_cli.pipeline.training_data import laid_out
 from expert_cli.utils.reporter import Reporter
 
 MEMORY_ERROR_PCT = {"cpu": 30, "gpu": 25}
 """How far off the sum may be. CPU: 2.8 standard deviations (t, 5 degrees of freedom) of the six settings that its numbers were
 fitted to, benchmarks/check_plan.py; docs/BENCHMARKS.md says how others came out. GPU: assumed."""
 PROBE_ERROR_PCT = 15
-"""Repeated probes differ by up to 6 %; what a CPU's memory grows by in a longer run is added by formula."""
+"""Repeated probes differ by up to 6 %."""
 EVALUATED = 0.5
 """A token that is only evaluated costs the forward pass, half of what a trained one costs on a frozen base model."""
 
@@ -58,7 +54,7 @@ class RunEstimate:
     """What a run will need, every figure with how far off it may be (in per cent) and where it comes from.
 
     The keys of `train --plan --json`, which docs/INTERFACE.md explains. MB are 2**20 bytes. seconds: of the training loop,
-    evaluations included; answers that are run in it are not. rft: the rounds after it; None where there are none.
+    evaluations included; answers that are run in it are not.
     """
 
     steps: int
@@ -74,15 +70,13 @@ class RunEstimate:
     tokens_per_s: float
     cost: float | None
     price: Price | None
-    cards: Sequence[GpuFit]
     advice: Sequence[str]
     effects: Sequence[Effect]
     kernels: Mapping[str, Kernel]
-    rft: RoundsEstimate | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return what `train --plan --json` prints."""
-        return {name: value for name, value in asdict(self).items() if name != "rft" or value is not None}
+        return asdict(self)
 
 
 def estimate_run(
@@ -102,9 +96,9 @@ def estimate_run(
     its steps raise.
     """
     process = psutil.Process().memory_info().rss + TRAINER_BYTES  # now, with the training libraries, before any data
+    inputs = training_inputs(plan.run, report)
+    plan = laid_out(plan, inputs, report)
     run, device = plan.run, plan.run.compute.device
-    machine = with_trials(machine, run.compute)
-    inputs = training_inputs(run, report)
     store = store_for(run, inputs, report, locked=locked, trusting=trusting)
     work = work_of(run, store)
     dtype = weights_dtype(run.model.quantization, DTYPES[run.compute.dtype])
@@ -113,8 +107,6 @@ def estimate_run(
     rows = choose_token_rows(base, run, inputs.renderer, weights_of=partial(stored_weights, folder))
     model = meta_adapter(base, run.adapter, rows.indices)
     shape = shape_of(model)
-    if device != "cpu":
-        run = merged_run(run, machine, model, shape, work, MEMORY_ERROR_PCT["gpu"])
     setting = step_settings(run, machine, model, shape, work, free_bytes(device))
     if probing:
         report.info("training a few steps to measure them")
@@ -125,17 +117,13 @@ def estimate_run(
     measured = probe(run, overrides) if probing else None
     memory = components(shape, setting, process if device == "cpu" else CONTEXT_BYTES)
     peak = _peak(memory, measured, setting)
-    # as asked for: that is what they keep
-    earlier = earlier_runs(run.output.parent.glob("*"), plan.run, inputs.source.sha256, machine)
+    earlier = earlier_runs(run.output.parent.glob("*"), run, inputs.source.sha256, machine)
     speed = measured.speed if measured else earlier or by_formula(run, work, model)
     seconds = (work.tokens + EVALUATED * work.evaluated_tokens) / speed.value
     without = "; without the answers of evaluation.every_steps" if run.watch.execution_eval_steps else ""
-    card = machine.gpus[0] if device != "cpu" else Gpu("", 0, (0, 0))
-    price = price or rented(card.name)
-    # the manifest as it would be decided on a machine with a GPU of Ampere's generation or later
-    other = replace(machine, system="Linux", gpus=(Gpu("a card", 0, (8, 6)),), torch_cuda="13", bitsandbytes_lacks=())
-    there = resolve(plan.loaded, other, replace(overrides, device="cuda"))
-    int4 = needless_int4(shape, setting, memory["process"], card.memory_bytes)
+    without += "; without the rounds of training.rft" if run.rft is not None else ""
+    card_bytes = machine.gpus[0].memory_bytes if device != "cpu" else 0
+    int4 = needless_int4(shape, setting, memory["process"], card_bytes)
     return RunEstimate(
         steps=work.schedule.steps,
         epochs=work.schedule.epoch_of(work.schedule.steps),
@@ -153,29 +141,10 @@ def estimate_run(
         tokens_per_s=speed.value,
         cost=price.cost(seconds) if price else None,
         price=price,
-        cards=fit_gpus(there, other, model, shape, work, MEMORY_ERROR_PCT["gpu"]),
-        advice=[
-            *int4,
-            *filter(None, [rows.missing, rows.line, few_steps(work.schedule), _merging(plan.run.optim, run.optim)]),
-        ],
-        effects=plan.after(outcomes_of(run, rows.tokens)).effects,
+        advice=[*int4, *filter(None, [rows.missing, rows.line, few_steps(work.schedule)])],
+        effects=plan.effects,
         kernels=setting.kernels.lines,
-        rft=estimate_rounds(
-            plan,
-            plan.run.rft,
-            store.stats["train"],
-            Training(speed.value, seconds),
-            inputs.renderer,
-            sampling_bytes(shape, plan.run, memory["process"]),
-            price,
-        )
-        if plan.run.rft is not None
-        else None,
     )
-
-
-def _merging(asked: OptimConfig, used: OptimConfig) -> str:
-    return merged_words(*((one.batch_size, one.gradient_accumulation_steps) for one in (asked, used)))
 
 
 def needless_int4(shape: Shape, setting: StepSettings, process: int, gpu_bytes: int) -> tuple[str, ...]:
@@ -203,9 +172,6 @@ def _peak(memory: Mapping[str, int], measured: ProbeResult | None, setting: Step
             what += "; what layers with a state keep beside their linear layers is not in it: --probe measures it"
         return Figure(sum(memory.values()), MEMORY_ERROR_PCT[DEVICES[device].kind], f"formula, {what}")
     if device == "cpu":
-        probed = measured.resident_bytes
-        later = growth_bytes(setting, probed) - growth_bytes(replace(setting, steps=STEPS), probed)
-        words = "probe: the largest resident set of real steps, and what more of them add by formula"
-        return Figure(probed + max(0, later), PROBE_ERROR_PCT, words)
+        return Figure(measured.resident_bytes, PROBE_ERROR_PCT, "probe: the largest resident set of real steps")
     allocated = int(measured.allocated_mb * MB) + CONTEXT_BYTES
     return Figure(allocated, PROBE_ERROR_PCT, "probe: what PyTorch held in real steps, and an assumed CUDA context")

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 from peft import PeftModel
 
-from expert_cli.config import recorded
 from expert_cli.config.run_config import RunConfig
 from expert_cli.estimate.workload import Workload
 from expert_cli.hardware.devices import DEVICES
@@ -53,7 +52,7 @@ class Figure(NamedTuple):
 
 def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, machine: Machine) -> Figure | None:
     """Return the tokens a second of this machine's finished runs of the same base model, the newest of the nearest ones."""
-    mine = json.loads(json.dumps({"config": recorded.block(run), "machine": asdict(machine)}, default=str))
+    mine = json.loads(json.dumps({"config": asdict(run), "machine": asdict(machine)}, default=str))
     mine |= {"identity": {"base model": base_sha256}, "torch_threads": torch.get_num_threads()}
     finished = [(record, pace) for record, pace in map(_finished, folders) if record and pace > 0]
     alike = [pair for pair in finished if _values(pair[0], PER_TOKEN) == _values(mine, PER_TOKEN)]
@@ -86,8 +85,8 @@ def by_formula(run: RunConfig, work: Workload, model: PeftModel) -> Figure:
 
 def matmul_flops(device: str, dtype: str) -> float:
     """Measure the operations a second of a matrix product of 1024 x 1024 (GPU: 8192), the best of a few."""
-    size, place = _SIZE if device == "cpu" else _SIZE * 8, DEVICES[device].type
-    left, right = (torch.randn(size, size, device=place, dtype=DTYPES[dtype]) for _ in range(2))
+    size = _SIZE if device == "cpu" else _SIZE * 8
+    left, right = (torch.randn(size, size, device=device, dtype=DTYPES[dtype]) for _ in range(2))
     best = float("inf")
     for _ in range(_REPEATS):
         started = time.perf_counter()

@@ -1,53 +1,147 @@
-"""The devices that a step can be computed on, one entry each: here and in device.py alone torch's functions of them are called.
+"""The devices that a step can be computed on, the CPU and torch's cuda: here alone torch's functions of them are called.
 
-A new one is an entry in `DEVICES`, and its name in `DeviceName` (manifest/keys/compute.py).
+To torch, AMD's cards are cuda, too. It takes seconds to load, so the functions that need it load it, not this module.
 """
 
 from __future__ import annotations
 
-import ctypes
+import platform
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
+from expert_cli._compat import expandable_segments
 from expert_cli.hardware import nvml
-from expert_cli.hardware.device import FIGURES, PLAIN_ATTENTION, Card, Count, Device, Lack
 
 if TYPE_CHECKING:
     import torch
 
     from expert_cli.hardware.machine import Machine
 
+FIGURES = ("utilization", "memory_mb", "power_w", "temperature_c")
+"""What a card may tell of itself, in per cent, MB of 1e6 bytes, watts, degrees Celsius."""
+Count = Literal["memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"]
+"""Bytes of this process, in torch's words: what its tensors take, and what it holds for them; of both now, and the most."""
+Lack = tuple[str, str]
+"""What is missing, and the remedy."""
+Card = tuple[str, int, tuple[int, int]]
+"""Name, bytes of memory and compute capability."""
 
-class Cuda(Device):
-    """NVIDIA's: the driver (NVML) tells of the cards, mostly without torch."""
+
+@dataclass(frozen=True)
+class Device:
+    """A device, by its name in torch, as `--device`, manifests and run.json have it; what is written here holds for GPUs."""
+
+    name: Literal["cpu", "cuda"]
+
+    @property
+    def kind(self) -> Literal["cpu", "gpu"]:
+        """Which of two tables of constants holds for it."""
+        return "gpu" if self.is_gpu else "cpu"
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is another thing than the CPU, with memory and time of its own: copies from pinned memory do not wait."""
+        return self.name != "cpu"
 
     def lacks(self, machine: Machine) -> Lack | None:
-        """As of the others, but a card is known where torch is not built for it."""
-        if not machine.gpus or machine.torch_device == "cpu":
-            return "no usable GPU", machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
-        return super().lacks(machine)
+        """Return what a machine lacks to train on it; None where it can."""
+        if machine.gpus and machine.torch_device == self.name:
+            return None
+        return "no usable GPU", machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
+
+    def refuses(self, machine: Machine, quantization: str) -> Lack | None:
+        """Return what bitsandbytes has not for this device; None where a run can have it."""
+        if quantization in ("int4", "int8") and not machine.bitsandbytes_has_gpu:
+            remedy = 'pip install --upgrade bitsandbytes, or write "quantization": "none"'
+            return f"{quantization}: the installed bitsandbytes has no kernels for this GPU", remedy
+        return None
+
+    def is_available(self) -> bool:
+        """Whether torch, as installed, can compute on it now. Loads torch."""
+        return bool(self._torch().is_available())
 
     def cards(self) -> list[Card]:
-        """As of the others; where the driver's own library is not there, torch need not be asked."""
-        with suppress(OSError):
-            ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-            return super().cards()
+        """Return the cards that torch sees, the one it takes first. Loads torch."""
+        with warnings.catch_warnings(), suppress(RuntimeError):
+            warnings.simplefilter("ignore")  # of a driver that is too old, with which none is seen
+            module = self._torch()
+            found = [module.get_device_properties(index) for index in range(module.device_count())]
+            return [(each.name, int(each.total_memory), (each.major, each.minor)) for each in found]
         return []
 
+    def place(self, process: int = 0) -> str | int:
+        """Return where a process's model belongs, as transformers' `device_map` takes it.
+
+        process: its number on this machine; each has a card of its own, dealt as accelerate does.
+        """
+        return process % int(self._torch().device_count())
+
+    def card_name(self) -> str:
+        """Return the name of the card in use."""
+        return str(self._torch().get_device_name())
+
     def memory(self) -> tuple[int, int]:
-        """As of the others; where CPU and GPU share one memory, CUDA counts the files in it as taken, which they are not."""
+        """Return (bytes that are free, bytes in all) of the card in use.
+
+        Where CPU and GPU share one memory, CUDA counts the files in it as taken, which they are not.
+        """
         module = self._torch()
         if getattr(module.get_device_properties(module.current_device()), "is_integrated", 0):
             return _host_memory()
-        return super().memory()
+        free, total = module.mem_get_info()
+        return int(free), int(total)
+
+    def held(self, count: Count) -> int | None:
+        """Return a count of bytes; None where nothing counts it."""
+        return int(getattr(self._torch(), count)())
+
+    def reset_peak(self) -> None:
+        """Begin to count both peaks anew, where they are counted."""
+        self._torch().reset_peak_memory_stats()
+
+    def spilled(self) -> int:
+        """Return the bytes of its memory that lie in the host's: Windows' driver moves them there without a word."""
+        return max(0, (self.held("memory_reserved") or 0) - self.memory()[1])
+
+    def set_flags(self, *, tf32: bool) -> None:
+        """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN, and an allocator whose blocks grow."""
+        import torch
+
+        if has_expandable_segments():  # fixed blocks fragment when batches differ in length
+            expandable_segments()
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.allow_tf32 = tf32
+
+    def empty_cache(self) -> None:
+        """Give back what torch keeps and nothing uses."""
+        self._torch().empty_cache()
+
+    def event(self) -> Any:
+        """Return a mark in what the device has to do, which tells the milliseconds to another one."""
+        return self._torch().Event(enable_timing=True)
+
+    def rng_states(self) -> list[torch.Tensor]:
+        """Return the states of its random generators, one a card."""
+        return list(self._torch().get_rng_state_all())
+
+    def set_rng_states(self, states: Sequence[torch.Tensor]) -> None:
+        """Set the random generators of those cards that are there."""
+        module = self._torch()
+        for index, state in zip(range(module.device_count()), states, strict=False):
+            module.set_rng_state(state, index)
 
     def sample(self) -> dict[str, float | None] | None:
-        """Ask the driver; torch numbers the card in use among those that CUDA_VISIBLE_DEVICES names."""
+        """Look once at the card in use: FIGURES, None for what it does not tell; None where it tells nothing.
+
+        The driver is asked; torch numbers the card among those that CUDA_VISIBLE_DEVICES names.
+        """
         with nvml.nvml_session():
             index = dict(enumerate(nvml.visible())).get(self._torch().current_device())
             found = next((one for one in nvml.sample() if one.index == index), None)
@@ -56,73 +150,38 @@ class Cuda(Device):
         figures = (found.utilization, found.memory_used_mb, found.power_w, found.temperature_c)
         return dict(zip(FIGURES, figures, strict=True))
 
-
-class Xpu(Device):
-    """Intel's: a card within the processor does not tell what is free."""
-
-    def memory(self) -> tuple[int, int]:
-        """As of the others, else what this process has not reserved."""
-        with suppress(RuntimeError):
-            return super().memory()
-        module = self._torch()
-        total = int(module.get_device_properties(module.current_device()).total_memory)
-        return total - (self.held("memory_reserved") or 0), total
-
-
-class _OfTheHost(Device):
-    """One that there is once, in the host's memory: nothing lies elsewhere."""
-
-    def cards(self) -> list[Card]:
-        """Return the one card of every Mac with Apple's processor, and none of a CPU; asks no torch."""
-        return [(self.title, _host_memory()[1], (0, 0))] if self.is_gpu else []
-
-    def card_name(self) -> str:
-        """Return the one name that there is."""
-        return self.title if self.is_gpu else self.name
-
-    def place(self, process: int = 0) -> str | int:  # noqa: ARG002
-        """Return the only place there is."""
-        return self.type
-
-    def spilled(self) -> int:
-        """Return 0: its memory is the host's."""
-        return 0
-
-    def rng_states(self) -> list[torch.Tensor]:
-        """Return the state of the one random generator."""
-        return [self._torch().get_rng_state()]
-
-    def set_rng_states(self, states: Sequence[torch.Tensor]) -> None:
-        """Set the one random generator."""
-        for state in states[:1]:
-            self._torch().set_rng_state(state)
-
-
-class Mps(_OfTheHost):
-    """Apple's."""
-
-    def is_available(self) -> bool:
-        """Whether torch, as installed, can compute on it now. Loads torch."""
+    def _torch(self) -> Any:
         import torch
 
-        return torch.backends.mps.is_available()
-
-    def memory(self) -> tuple[int, int]:
-        """Return what Metal recommends to take at most, and what of it neither this process nor others hold."""
-        total = int(self._torch().recommended_max_memory())
-        return max(0, min(total - (self.held("memory_reserved") or 0), _host_memory()[0])), total
+        return torch.cuda
 
 
-class Cpu(_OfTheHost):
+class Cpu(Device):
     """The processor: it is everywhere, and does each thing at once."""
 
     def lacks(self, machine: Machine) -> Lack | None:  # noqa: ARG002
         """Return None: there is always one."""
         return None
 
+    def refuses(self, machine: Machine, quantization: str) -> Lack | None:  # noqa: ARG002
+        """Return None: every bitsandbytes has kernels for it."""
+        return None
+
     def is_available(self) -> bool:
         """Return True."""
         return True
+
+    def cards(self) -> list[Card]:
+        """Return none."""
+        return []
+
+    def place(self, process: int = 0) -> str | int:  # noqa: ARG002
+        """Return the only place there is."""
+        return self.name
+
+    def card_name(self) -> str:
+        """Return the one name that there is."""
+        return self.name
 
     def memory(self) -> tuple[int, int]:
         """Return (bytes that are free, bytes in all) of the host's memory."""
@@ -132,6 +191,16 @@ class Cpu(_OfTheHost):
         """Return this process's resident memory; None for a peak: nothing counts it."""
         return None if "max" in count else int(psutil.Process().memory_info().rss)
 
+    def reset_peak(self) -> None:
+        """Do nothing: no peak is counted."""
+
+    def spilled(self) -> int:
+        """Return 0: its memory is the host's."""
+        return 0
+
+    def set_flags(self, *, tf32: bool) -> None:
+        """Do nothing: there is nothing to switch."""
+
     def empty_cache(self) -> None:
         """Do nothing: torch keeps nothing."""
 
@@ -139,11 +208,9 @@ class Cpu(_OfTheHost):
         """Return a mark on the clock."""
         return _Mark()
 
-    def _torch(self) -> Any:
-        """Return torch itself, whose random generator is the CPU's."""
-        import torch
-
-        return torch
+    def sample(self) -> dict[str, float | None] | None:
+        """Return None."""
+        return None
 
 
 class _Mark:
@@ -161,72 +228,21 @@ class _Mark:
         return 1000 * (end.at - self.at)
 
 
-def _host_memory() -> tuple[int, int]:
-    memory = psutil.virtual_memory()
-    return int(memory.available), int(memory.total)
-
-
-_LOOK = "look at the driver: {} must name the card; or use --device cpu"
-_ENTRIES = (
-    Cpu("cpu", "cpu", "CPU", systems=("Linux", "Windows", "Darwin"), pins_memory=False, has_triton=False),
-    Cuda(
-        "cuda",
-        "cuda",
-        "NVIDIA GPU",
-        install="pip install torch --index-url https://download.pytorch.org/whl/cu130 --force-reinstall",
-        bf16_since=(8, 0),
-        tf32_since=(8, 0),
-        grows_blocks=True,
-        attention=("flash_attention_3", "flash_attention_2", "varlen", *PLAIN_ATTENTION),
-        bitsandbytes="libbitsandbytes_cuda*",
-    ),
-    Device(
-        "rocm",
-        "cuda",
-        "AMD GPU",
-        install="install torch's wheel for ROCm: https://pytorch.org/get-started/locally has the command",
-        driver=_LOOK.format("rocminfo"),
-        attention=("flash_attention_2", *PLAIN_ATTENTION),
-        bitsandbytes="libbitsandbytes_rocm*",
-        figures=tuple(FIGURES),  # torch asks amdsmi, where that is installed
-    ),
-    Xpu(
-        "xpu",
-        "xpu",
-        "Intel GPU",
-        install="pip install torch --index-url https://download.pytorch.org/whl/xpu --force-reinstall",
-        driver=_LOOK.format("sycl-ls"),
-        bitsandbytes="backends/xpu",
-        figures=("memory_mb", "temperature_c"),  # utilization and power would take 0.1 s each
-    ),
-    Mps(
-        "mps",
-        "mps",
-        "Apple GPU",
-        systems=("Darwin",),
-        install="Metal needs a Mac with Apple's own processor and its Python, not that for Intel's",
-        automatic=False,
-        pins_memory=False,
-        has_triton=False,
-        bitsandbytes="backends/mps",
-        small_optimizers=False,
-        counters={"memory_allocated": "current_allocated_memory", "memory_reserved": "driver_allocated_memory"},
-    ),
-)
-DEVICES = {device.name: device for device in _ENTRIES}
-"""By name; `auto` takes the first GPU of them that a machine has."""
+CUDA = Device("cuda")
+DEVICES: dict[str, Device] = {"cpu": Cpu("cpu"), "cuda": CUDA}
+"""By name."""
 
 
 def device_of(place: torch.device) -> Device:
     """Return the device that a tensor's or a trainer's `torch.device` is."""
-    import torch
-
-    name = "rocm" if place.type == "cuda" and torch.version.hip else place.type
-    return DEVICES[name]
+    return DEVICES[place.type]
 
 
-def present() -> list[Device]:
-    """Return the GPUs that torch, as installed, can compute on now. Loads torch."""
-    import torch
+def has_expandable_segments() -> bool:
+    """Whether CUDA's allocator can grow its blocks: on Linux, not in WSL 2, where it fails (pytorch issue 192330)."""
+    return sys.platform == "linux" and "microsoft" not in platform.release().lower()
 
-    return [device for device in map(device_of, map(torch.device, ("cuda", "xpu", "mps"))) if device.is_available()]
+
+def _host_memory() -> tuple[int, int]:
+    memory = psutil.virtual_memory()
+    return int(memory.available), int(memory.total)

@@ -2,80 +2,50 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import importlib.util
 import platform
 import re
+import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import psutil
 
 from expert_cli.hardware import nvml
-from expert_cli.hardware.devices import DEVICES
+from expert_cli.hardware.devices import CUDA
 from expert_cli.utils.process_setup import prepare_process, usable_cores
 
-FLASH_ATTENTION = {2: ("flash_attn", "flash-attn"), 3: ("flash_attn_interface", "flash-attn-3")}
-"""The module and the distribution of each version: FlashAttention 4 has a module of version 2's name."""
+FLASH_ATTENTION = "flash_attn", "flash-attn"
+"""Its module and its distribution: FlashAttention 4 has a module of the same name."""
+AMPERE = (8, 0)
+"""The compute capability with which NVIDIA's cards learned bfloat16 on tensor cores and TF32."""
 PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "datasets", "accelerate", "tokenizers", "expert-cli")
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as its driver or torch reports it; `device`: its name in DEVICES."""
+    """One GPU as its driver or torch reports it."""
 
     name: str
     memory_bytes: int
     capability: tuple[int, int]
-    device: str = "cuda"
 
     @property
-    def has_bf16(self) -> bool:
-        """Whether it computes in bfloat16 (NVIDIA: on tensor cores, Ampere, 8.0, and later)."""
-        return self.capability >= DEVICES[self.device].bf16_since
-
-    @property
-    def has_tf32(self) -> bool:
-        """Whether TF32 exists (NVIDIA: Ampere, 8.0, and later)."""
-        since = DEVICES[self.device].tf32_since
-        return since is not None and self.capability >= since
-
-
-@dataclass(frozen=True)
-class ShortAttention:
-    """What trials showed of attention to short documents (`model/kernels/cpu_trials.py`).
-
-    longest: tokens of a document up to which batched matrix products are taken (0: never). trials: (tokens of a document, ms
-    of those products at best, ms of one fused call a document at best), as far as they were made.
-    """
-
-    longest: int
-    trials: tuple[tuple[int, float, float], ...]
-
-    @property
-    def words(self) -> str:
-        """What is done, and the figures that decided it."""
-        told = [
-            f"{batched:.2f} ms against {alone:.2f} ms at {tokens} tokens"
-            for tokens, batched, alone in self.trials
-            if tokens >= self.longest
-        ]
-        measured = f" (measured on this machine: {', '.join(told)})" if told else ""
-        if not self.longest:
-            return f"short ones too: batched matrix products take longer here{measured}"
-        return f"those of up to {self.longest} tokens by batched matrix products{measured}"
+    def is_ampere(self) -> bool:
+        """Whether it computes in bfloat16 and TF32."""
+        return self.capability >= AMPERE
 
 
 @dataclass(frozen=True)
 class Machine:
     """The facts that decisions rest on.
 
-    gpus: those that the installed torch can use, and NVIDIA's that it cannot. torch_cuda, torch_hip, torch_xpu: the version
-    of CUDA, ROCm or Intel's toolkit that torch was built for, "" for others; torch_mps: for Metal. unusable: what the driver
-    says of cards that do not work. bitsandbytes_lacks: devices for which that package, as installed, has no kernels.
-    short_attention: None where it was not tried.
+    gpus: those that the installed torch can use, and NVIDIA's that it cannot. torch_cuda, torch_hip: the version of
+    CUDA or ROCm that torch was built for, "" for others. unusable: what the driver says of cards that do not work.
+    bitsandbytes_has_gpu: that package, as installed, has kernels for GPUs.
     """
 
     system: str
@@ -86,44 +56,29 @@ class Machine:
     torch_cuda: str
     versions: tuple[tuple[str, str], ...]
     torch_hip: str = ""
-    torch_xpu: str = ""
-    torch_mps: bool = False
     unusable: tuple[str, ...] = ()
-    bitsandbytes_lacks: tuple[str, ...] = ()
-    short_attention: ShortAttention | None = None
+    bitsandbytes_has_gpu: bool = True
 
     @property
     def torch_device(self) -> str:
-        """The device that the installed torch is built for."""
-        builds = {"cuda": self.torch_cuda, "rocm": self.torch_hip, "xpu": self.torch_xpu, "mps": self.torch_mps}
-        return next((name for name, build in builds.items() if build), "cpu")
+        """The device that the installed torch is built for; to torch, AMD's cards are cuda."""
+        return "cuda" if self.torch_cuda or self.torch_hip else "cpu"
 
     @property
     def torch_build(self) -> str:
         """What the installed torch is built for, in words."""
-        words = {
-            "cuda": f"CUDA {self.torch_cuda}",
-            "rocm": f"ROCm {self.torch_hip}",
-            "xpu": f"Intel GPUs ({self.torch_xpu})",
-            "mps": "Metal",
-            "cpu": "CPUs",
-        }
-        return words[self.torch_device]
+        return f"CUDA {self.torch_cuda}" if self.torch_cuda else f"ROCm {self.torch_hip}" if self.torch_hip else "CPUs"
 
     @property
     def device(self) -> str:
         """The device that `auto` takes."""
-        usable = (
-            entry.name for entry in DEVICES.values() if entry.is_gpu and entry.automatic and not entry.lacks(self)
-        )
-        return next(usable, "cpu")
+        return "cpu" if CUDA.lacks(self) else "cuda"
 
     def words_of(self, device: str) -> str:
         """Return what trains on a device, in words; of the CPU also the GPU that is left alone."""
-        if DEVICES[device].is_gpu:
+        if device == "cuda":
             return self.gpus[0].name
-        unused = self.torch_device
-        more = f"; {self.gpus[0].name} is there: --device {unused}" if self.gpus and unused != "cpu" else ""
+        more = "" if CUDA.lacks(self) else f"; {self.gpus[0].name} is there: --device cuda"
         return f"{self.cores} CPU cores{more}"
 
     @property
@@ -153,13 +108,10 @@ def inspect() -> Machine:
             *((name, installed(name) or "not installed") for name in PACKAGES),
         ),
         torch_hip=_torch_built_for("hip"),
-        torch_xpu=_torch_built_for("xpu"),
-        torch_mps=(platform.system(), platform.machine()) == ("Darwin", "arm64") and has_package("torch"),
-        bitsandbytes_lacks=_bitsandbytes_lacks(),
     )
-    if found.torch_device in ("cuda", "cpu"):
-        return _with_nvidia(found)
-    return replace(found, gpus=_seen_by_torch(found.torch_device))
+    kernels = "rocm" if found.torch_hip else "cuda"
+    found = replace(found, bitsandbytes_has_gpu=_has_kernels(kernels))
+    return replace(found, gpus=_seen_by_torch()) if found.torch_hip else _with_nvidia(found)
 
 
 def has_package(name: str) -> bool:
@@ -167,26 +119,20 @@ def has_package(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def flash_attention_lacks(version: Literal[2, 3], device: str, machine: Machine) -> str:
-    """Return why the package of FlashAttention 2 or 3 does not run on the machine's first GPU, or ""."""
-    module, distribution = FLASH_ATTENTION[version]
+def flash_attention_lacks(device: str, machine: Machine) -> str:
+    """Return why the package of FlashAttention 2 does not run on the machine's first GPU, or ""."""
+    module, distribution = FLASH_ATTENTION
     if device == "cpu" or not machine.gpus:
         return "flash-attn needs a GPU"
-    if f"flash_attention_{version}" not in DEVICES[device].attention:
-        return f"flash-attn has no kernels for {DEVICES[device].title}s"
-    if version == 3 and machine.gpus[0].capability[0] != 9:
-        return "FlashAttention 3 is for Hopper GPUs"
-    if version == 2 and not machine.gpus[0].has_bf16:
+    if not machine.gpus[0].is_ampere:
         return "this GPU is older than Ampere"
     return "" if has_package(module) and installed(distribution) else f"{distribution} is not installed"
 
 
-def cpu_facts() -> tuple[str, str]:
-    """Return the CPU's model and what it can do (its flags), as Linux tells; elsewhere its name alone."""
-    text = _text(Path("/proc/cpuinfo"))
-    told = dict(re.findall(r"^(model name|CPU part|flags|Features)\s*:\s*(.*)$", text, re.MULTILINE))
-    model = told.get("model name") or told.get("CPU part") or platform.processor() or platform.machine()
-    return model.strip(), told.get("flags") or told.get("Features") or ""
+def cpu_name() -> str:
+    """Return the CPU's model, as Linux tells; elsewhere its name alone."""
+    told = dict(re.findall(r"^(model name|CPU part)\s*:\s*(.*)$", _text(Path("/proc/cpuinfo")), re.MULTILINE))
+    return (told.get("model name") or told.get("CPU part") or platform.processor() or platform.machine()).strip()
 
 
 def installed(name: str) -> str | None:
@@ -204,20 +150,22 @@ def _with_nvidia(found: Machine) -> Machine:
         f"{card.name or f'GPU {card.index}'} does not answer ({card.problem})" for card in shown if card.problem
     )
     gpus = tuple(
-        # a card that shares the host's memory has none to tell of; of one in slices, it is the slice's that counts
+        # a card that shares the host's memory has none to tell of
         Gpu(card.name, card.memory_bytes or found.memory_bytes, card.capability)
         for card in shown
-        if card.capability is not None and (card.memory_bytes is not None or not card.mig)
+        if card.capability is not None
     )
     told = bool(gpus) and len(gpus) == len(shown)
-    if found.torch_device == "cuda" and not told:
-        gpus = _seen_by_torch("cuda") or gpus
+    if found.torch_cuda and not told:
+        with suppress(OSError):  # where the driver's own library is not there, torch need not be asked
+            ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+            gpus = _seen_by_torch() or gpus
     return replace(found, gpus=gpus, unusable=unusable)
 
 
-def _seen_by_torch(device: str) -> tuple[Gpu, ...]:
+def _seen_by_torch() -> tuple[Gpu, ...]:
     prepare_process()  # its settings are read when torch is loaded
-    return tuple(Gpu(*card, device) for card in DEVICES[device].cards())
+    return tuple(Gpu(*card) for card in CUDA.cards())
 
 
 def _torch_built_for(toolkit: str) -> str:
@@ -228,10 +176,10 @@ def _torch_built_for(toolkit: str) -> str:
     return match.group(1) if match else ""
 
 
-def _bitsandbytes_lacks() -> tuple[str, ...]:
-    """Look into the package's folder: importing it loads torch."""
+def _has_kernels(toolkit: str) -> bool:
+    """Whether bitsandbytes has kernels for a toolkit's GPUs. Its folder is looked into: importing it loads torch."""
     folder = _folder_of("bitsandbytes")
-    return tuple(name for name, device in DEVICES.items() if folder and not any(folder.glob(device.bitsandbytes)))
+    return folder is None or any(folder.glob(f"libbitsandbytes_{toolkit}*"))
 
 
 def _folder_of(package: str) -> Path | None:

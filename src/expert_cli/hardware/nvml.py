@@ -1,7 +1,7 @@
 """What the NVIDIA driver tells of its GPUs (NVML): the one module that speaks to it. Needs no torch.
 
 Whatever a card, a driver or a system does not tell is None or "", never an error: laptops have no power limit, Windows hides
-each process's memory, a card in MIG mode hides utilization, a card that fell off the bus hides everything.
+each process's memory, a card that fell off the bus hides everything.
 
 Opening NVML takes milliseconds: whoever asks often does so inside `nvml_session()`.
 """
@@ -13,10 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
-
-import psutil
-
-from expert_cli.utils.redaction import command_text
 
 THROTTLES = {
     0x002: "clocks set by user",
@@ -54,7 +50,7 @@ class GpuSample:
     """One look at one GPU. None: this card does not tell. Megabytes of 1e6 bytes; `throttles` are words of THROTTLES.
 
     `utilization`: per cent of the last fraction of a second in which any kernel was resident. `problem`: NVML's word for a card
-    that answers no more ("GPU is lost"), else "". `model` is "WDDM", "TCC" or "MCDM" on Windows, else ""; mig: it is split.
+    that answers no more ("GPU is lost"), else "". `model` is "WDDM", "TCC" or "MCDM" on Windows, else "".
     """
 
     index: int
@@ -70,7 +66,6 @@ class GpuSample:
     problem: str = ""
     capability: tuple[int, int] | None = None
     model: str = ""
-    mig: bool = False
 
     @property
     def memory_bytes(self) -> int | None:
@@ -80,12 +75,10 @@ class GpuSample:
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """A process that holds memory of a GPU. `memory_mb` None: not told (Windows); user and command "": not ours to see."""
+    """A process that holds memory of a GPU. `memory_mb` None: not told (Windows)."""
 
     gpu: int
     pid: int
-    user: str
-    command: str
     memory_mb: float | None
 
 
@@ -116,8 +109,8 @@ def driver_info() -> Driver:
 def visible(environment: Mapping[str, str] = os.environ) -> list[int]:
     """Return the indices of the GPUs that CUDA shows to a process with this environment, in CUDA's order.
 
-    CUDA_VISIBLE_DEVICES is read as CUDA reads it: numbers, names (GPU-..., its first characters are enough) and slices
-    (MIG-..., here: their card), up to the first that is none. Numbers are taken as the driver's, which they are for cards
+    CUDA_VISIBLE_DEVICES is read as CUDA reads it: numbers, names (GPU-..., its first characters are enough), up
+    to the first that is none. Numbers are taken as the driver's, which they are for cards
     of one kind, and for any with CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
     with nvml_session():
@@ -149,7 +142,7 @@ def holders() -> list[GpuProcess]:
             held = None if process.usedGpuMemory is None else process.usedGpuMemory / _MB
             known = found.get((index, process.pid))
             found[index, process.pid] = held if known is None else max(known, held or 0.0)
-    rows = [GpuProcess(index, pid, *_who(pid), held) for (index, pid), held in found.items()]
+    rows = [GpuProcess(index, pid, held) for (index, pid), held in found.items()]
     return sorted(rows, key=lambda row: (-(row.memory_mb or 0.0), row.gpu, row.pid))
 
 
@@ -192,10 +185,6 @@ def _index_of(word: str, names: Mapping[int, str]) -> int | None:
     """Return the index of the card that a word of CUDA_VISIBLE_DEVICES means, or None."""
     if word.isdecimal():
         return int(word) if int(word) in names else None
-    if word.startswith("MIG-"):
-        part = _ask("nvmlDeviceGetHandleByUUID", word)
-        card = None if part is None else _ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", part)
-        return None if card is None else _ask("nvmlDeviceGetIndex", card)
     return next((index for index, name in names.items() if word and name.startswith(word)), None)
 
 
@@ -203,7 +192,7 @@ def _sample(index: int, card: Any) -> GpuSample:
     rates, memory = _ask("nvmlDeviceGetUtilizationRates", card), _ask("nvmlDeviceGetMemoryInfo", card)
     power, limit = _ask("nvmlDeviceGetPowerUsage", card), _ask("nvmlDeviceGetEnforcedPowerLimit", card)
     clock, temperature = _ask("nvmlDeviceGetClockInfo", card, SM_CLOCK), _ask(TEMPERATURE, card, OF_THE_GPU)
-    reasons, mig = _ask(CLOCK_REASONS, card) or 0, _ask("nvmlDeviceGetMigMode", card)
+    reasons = _ask(CLOCK_REASONS, card) or 0
     capability = _ask("nvmlDeviceGetCudaComputeCapability", card)
     return GpuSample(
         index=index,
@@ -218,15 +207,4 @@ def _sample(index: int, card: Any) -> GpuSample:
         throttles=tuple(word for bit, word in THROTTLES.items() if reasons & bit),
         capability=(int(capability[0]), int(capability[1])) if capability else None,
         model={0: "WDDM", 1: "TCC", 2: "MCDM"}.get(_ask("nvmlDeviceGetCurrentDriverModel", card), ""),
-        mig=bool(mig and mig[0]),
     )
-
-
-def _who(pid: int) -> tuple[str, str]:
-    """Return (user, command line) of a process, "" for what may not be seen."""
-    user = command = ""
-    with suppress(psutil.Error, KeyError):
-        process = psutil.Process(pid)
-        command = command_text(process.cmdline() or [process.name()])
-        user = str(process.username())
-    return user, command

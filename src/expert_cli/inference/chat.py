@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -18,7 +17,6 @@ from expert_cli.inference.grammar.choose import constraint_for
 from expert_cli.inference.request import Request
 from expert_cli.inference.shown import shown_input
 from expert_cli.inference.vote import Given, Vote, text_given
-from expert_cli.model.kernels.inference import quick_inference
 from expert_cli.utils.reporter import Reporter
 
 AT_ONCE = 16
@@ -55,8 +53,6 @@ class Chat:
         self._settings, self._drawn = settings, drawn
         self._report = report
         self._told = False
-        self._quick = ExitStack()  # weights are packed once, not for every answer
-        self._quick.enter_context(quick_inference(expert.model))
         self._said: list[Message] = []
 
     def answer(self, prompt: str, input_: str = "") -> Iterator[str]:

@@ -21,7 +21,6 @@ from expert_cli.data.templates.segment import Document, Segment
 from expert_cli.data.templates.template import Template
 from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.base_model import load_base_of, locate_base, prompt_template
 from expert_cli.inference.grammar.vocabulary import Vocabulary
 from expert_cli.model.kernels.dequantize import dequantize_linears
@@ -152,7 +151,7 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
         with warnings.catch_warnings():
             warnings.filterwarnings("error", ".*missing adapter keys", UserWarning)  # they would be random numbers
             model = PeftModel.from_pretrained(
-                base, adapter, autocast_adapter_dtype=False, torch_device=DEVICES[run.compute.device].type
+                base, adapter, autocast_adapter_dtype=False, torch_device=run.compute.device
             )
     except (RuntimeError, ValueError, KeyError, TypeError, UserWarning) as error:
         raise InputError(

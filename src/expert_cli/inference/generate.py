@@ -17,7 +17,6 @@ from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.inference.request import Completion, Request
 from expert_cli.model.kernels.attention import plain_attention
 from expert_cli.model.kernels.compiled_layers import uncompiled
-from expert_cli.model.kernels.inference import quick_inference
 from expert_cli.utils.out_of_memory import is_out_of_memory
 
 REFILL = 8
@@ -101,7 +100,6 @@ def generating(model: Any) -> Iterator[None]:
             stack.enter_context(plain_attention(base))
             stack.enter_context(uncompiled(base))
             stack.enter_context(torch.no_grad())
-            stack.enter_context(quick_inference(model))
             if low is not None and torch.float32 in dtypes:  # an adapter in training is fp32
                 stack.enter_context(torch.autocast(model.device.type, dtype=low))
             yield

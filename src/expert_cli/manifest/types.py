@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Dtype = Literal["bf16", "fp16", "fp32"]
 Quantization = Literal["int4", "int8", "bf16", "fp16", "none"]
-AdapterType = Literal["lora", "dora", "rslora", "ia3", "lokr"]
+AdapterType = Literal["lora", "dora", "rslora"]
 Strategy = Literal["no", "steps", "epoch"]
 GrammarType = Literal["json", "json-schema", "sql", "sql-postgres", "cypher"]
 """What answers can be held to."""

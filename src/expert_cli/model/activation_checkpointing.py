@@ -1,4 +1,4 @@
-"""Activation checkpointing: which parts of the model are recomputed in the backward pass instead of kept."""
+"""Activation checkpointing: the layers are recomputed in the backward pass instead of kept."""
 
 from __future__ import annotations
 
@@ -25,23 +25,12 @@ def attention_block(layer: Any) -> Any:
 
 
 def enable_activation_checkpointing(model: PreTrainedModel, what: Checkpointing, *, reentrant: bool) -> None:
-    """Set checkpointing as asked; "off" leaves every layer's activations in memory.
-
-    selective: the layers 0, 2, 4, ... attention_only: only each layer's attention block, whose scores cost most.
-    """
+    """Set checkpointing as asked; "off" leaves every layer's activations in memory."""
     if what == "off":
         return
     function = partial(checkpoint, use_reentrant=reentrant)
-    for layer in decoder_layers(model)[:: 2 if what == "selective" else 1]:
-        if what != "attention_only":
-            checkpoint_layer(layer, function)
-        elif block := attention_block(layer):
-            block.forward = partial(_recomputed, function, block.forward)
+    for layer in decoder_layers(model):
+        checkpoint_layer(layer, function)
     if reentrant:
         # it passes gradients on only where an input asks for them, and the embeddings are frozen
         model.enable_input_require_grads()
-
-
-def _recomputed(function: Any, forward: Any, hidden_states: Any, **settings: Any) -> Any:
-    """Call an attention block through checkpoint, whose reentrant form takes positional arguments only."""
-    return function(partial(forward, **settings), hidden_states)

@@ -9,10 +9,7 @@ from typing import Any
 
 import torch
 from peft import (
-    IA3Config,
-    LoKrConfig,
     LoraConfig,
-    PeftConfig,
     PeftModel,
     TaskType,
     get_peft_model,
@@ -123,28 +120,15 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
     return list(wanted)
 
 
-def _config(adapter: AdapterConfig, targets: list[str], token_rows: Mapping[str, Sequence[int]] | None) -> PeftConfig:
+def _config(adapter: AdapterConfig, targets: list[str], token_rows: Mapping[str, Sequence[int]] | None) -> LoraConfig:
     alpha: Any = adapter.alpha  # peft computes with any number, and declares int
-    common: dict[str, Any] = {"task_type": TaskType.CAUSAL_LM, "target_modules": targets}
-    if adapter.type == "ia3":
-        return IA3Config(feedforward_modules=_feedforward(adapter, targets), **common)
-    if adapter.type == "lokr":
-        return LoKrConfig(r=adapter.rank, alpha=alpha, rank_dropout=adapter.dropout, **common)
     return LoraConfig(
+        task_type=TaskType.CAUSAL_LM,
+        target_modules=targets,
         r=adapter.rank,
         lora_alpha=alpha,
         lora_dropout=adapter.dropout,
         use_dora=adapter.type == "dora",
         use_rslora=adapter.type == "rslora",
         trainable_token_indices={name: list(rows) for name, rows in (token_rows or {}).items()} or None,
-        **common,
     )
-
-
-def _feedforward(adapter: AdapterConfig, targets: list[str]) -> list[str]:
-    strays = [name for name in adapter.feedforward_modules if name not in targets]
-    if strays:
-        raise InputError(
-            f"feedforward_modules: {', '.join(strays)} is not among the target modules {', '.join(targets)}"
-        )
-    return list(adapter.feedforward_modules)

@@ -24,11 +24,10 @@ from transformers import PreTrainedModel
 
 from expert_cli.config.run_config import Layout
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.model.kernels import cpu_attention, recurrence
-from expert_cli.model.kernels.attention import longest_batched, plain_attention, varlen_kwargs
+from expert_cli.model.kernels.attention import plain_attention, varlen_kwargs
 
 SHORT = (23, 61, 57, 9)
-"""Documents of like and of unlike lengths: on a CPU, several buckets, and one of several documents."""
+"""Documents of like and of unlike lengths."""
 BESIDE = (23, 57)
 """Documents beside a long one."""
 BEYOND = 8
@@ -59,25 +58,15 @@ class Isolation:
         return self.seen <= allowed and self.difference <= max(ROUNDING, SLACK * self.rounding)
 
 
-def packs(
-    longest: int,
-    window: int | None,
-    block: int = 0,
-    *,
-    longest_batched: int = cpu_attention.LONGEST,
-    one_document: bool = False,
-) -> list[tuple[int, ...]]:
+def packs(longest: int, window: int | None, *, one_document: bool = False) -> list[tuple[int, ...]]:
     """Return the lengths of documents that take every way through the layers which a run's documents take.
 
-    longest: tokens of the run's longest document. window: tokens that a model with a sliding window attends to. block: tokens
-    from which on a layer hands its state from block to block; short documents together pass it too. longest_batched: tokens
-    up to which documents are read together. one_document: no two documents of the run share a row.
+    longest: tokens of the run's longest document. window: tokens that a model with a sliding window attends to.
+    one_document: no two documents of the run share a row.
     """
-    short = tuple(min(length, longest) for length in SHORT)
-    found = [short * -(-(block + 1) // sum(short))]
-    borders_passed = [limit for limit in (longest_batched, window, block) if limit and limit < longest]
-    if borders_passed:
-        found.append((BESIDE[0], min(max(borders_passed) + BEYOND, longest), BESIDE[1]))
+    found = [tuple(min(length, longest) for length in SHORT)]
+    if window and window < longest:
+        found.append((BESIDE[0], min(window + BEYOND, longest), BESIDE[1]))
     return [(max(lengths),) for lengths in found] if one_document else found
 
 
@@ -95,8 +84,7 @@ def prove(
     Raises EnvironmentProblem where documents see each other, or are not what they are alone.
     """
     window = getattr(model.config.get_text_config(), "sliding_window", None)
-    block, limit = recurrence.block_length(model), longest_batched(model)
-    for lengths in packs(longest, window, block, longest_batched=limit, one_document=one_document):
+    for lengths in packs(longest, window, one_document=one_document):
         found = measure_leakage(model, layout, lengths, autocast=autocast)
         if not found.holds:
             instead = 'write "use_sdpa": false to attend with transformers\' eager attention, or '

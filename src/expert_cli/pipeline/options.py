@@ -30,9 +30,8 @@ class RunOptions:
     a checkpoint's folder, or "" for a new run; drift: keys of the identity that may differ then. locked: a run.json that
     this run must agree with in data, rows, masks, tokenizer, base model, settings and code. trust_store: use a data set that
     another program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied to,
-    and read from. command: what starts the run from a shell, --resume and --overwrite left out.
-    max_loss_spike: warn of a loss so many times the median of the last 20; 0: never. max_forget: by how many nats a token the
-    loss on neutral texts may rise; None: by any. allow_commands, without_walls: as
+    and read from. command: what starts the run from a shell, --resume and --overwrite left out. max_forget: by how many nats
+    a token the loss on neutral texts may rise; None: by any. allow_commands, without_walls: as
     `Permissions` of judging has them. callbacks: people's own, of Python alone. stored_at: the URL that the run directory is
     kept at, "" for none. written: called when the run's status was written: after each checkpoint and stage.
     """
@@ -44,7 +43,6 @@ class RunOptions:
     trust_store: bool = False
     stage: Path | None = None
     command: str = "expert-cli train"
-    max_loss_spike: float = 0.0
     max_forget: float | None = None
     allow_commands: bool = False
     without_walls: bool = False

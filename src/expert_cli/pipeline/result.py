@@ -31,7 +31,6 @@ LONGEST_ANSWER = 220
 """Characters of a text that the summary of a run shows."""
 SOON_READ_BYTES = 256 << 20
 """Data files of this size together are read in a second, to compare them."""
-NOT_KEPT = "not recorded by the version that trained it"
 """The reason of a run that was made before reasons were kept."""
 
 
@@ -173,7 +172,7 @@ def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunRes
     if recorded:
         require_goes_on(paths.run_json, recorded, _with_its_files(run, recorded), drift, report)
     _tell_other_data(run, part(read_json(paths.run_json), "data", "files"), report)
-    return RunResult(run.output, {**document, "stop_reason": document.get("stop_reason", NOT_KEPT)})
+    return RunResult(run.output, document)
 
 
 def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from expert_cli.config import recorded
 from expert_cli.config.init_adapter import provenance
 from expert_cli.config.plan import Plan
 from expert_cli.data.store.build import TokenStore
@@ -58,24 +57,10 @@ def run_facts(plan: Plan, machine: Machine, source: LocalModel, command: str) ->
     return {
         "schema_version": 1,
         "command": command,
-        "config": recorded.block(plan.run),
-        "effects_of": "plan",
+        "config": asdict(plan.run),
         "effects": [asdict(effect) for effect in plan.effects],
         "defaults": [asdict(default) for default in plan.defaults],
         "init_adapter": provenance(plan.run),
         "model": {"name": source.name, "kind": source.kind, "sha256": source.sha256},
         "machine": asdict(machine),
     }
-
-
-def write_effects(paths: RunPaths, plan: Plan, kernels: KernelPlan) -> None:
-    """Write what became of every key and kernel once more, now that the run has ended, in place of what was planned.
-
-    plan: as the run was.
-    """
-    planned = read_json(paths.run_json)
-    rows = {
-        "effects": [asdict(effect) for effect in plan.effects],
-        "defaults": [asdict(default) for default in plan.defaults],
-    }
-    write_json(paths.run_json, {**planned, "effects_of": "run", **rows, "kernels": kernels.as_json()})

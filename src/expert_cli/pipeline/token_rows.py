@@ -13,11 +13,8 @@ from typing import Any
 from expert_cli.config.adapter_origin import CONFIG
 from expert_cli.config.init_adapter import init_origin
 from expert_cli.config.run_config import RunConfig
-from expert_cli.config.settings import Outcomes
 from expert_cli.errors import InputError
 from expert_cli.inference.expert import PromptRenderer
-from expert_cli.manifest.key import applied, not_used
-from expert_cli.manifest.keys.adapter import NO_TOKEN_ROWS, TAKE_TOKEN_ROWS
 from expert_cli.model.untrained_rows import held_weights, token_matrices, untrained_rows
 from expert_cli.runs.metrics import read_json
 from expert_cli.utils.reporter import Reporter
@@ -91,16 +88,16 @@ def _indices(
     untrained: Indices,
     earlier: Mapping[str, Any] | None,
 ) -> Indices:
-    asked, takes = run.adapter.trainable_token_indices, run.adapter.type in TAKE_TOKEN_ROWS
+    asked = run.adapter.trainable_token_indices
     # PEFT would leave out the bias of a head
-    able = [name for name, module in modules.items() if getattr(module, "bias", None) is None] if takes else []
+    able = [name for name, module in modules.items() if getattr(module, "bias", None) is None]
     named = () if isinstance(asked, str) else tuple(sorted(map(renderer.token_id, asked)))
     if earlier is None:
         wanted = untrained if asked == "auto" else dict.fromkeys(modules, named) if named else {}
         return {name: rows for name, rows in wanted.items() if name in able}
     told = earlier.get(KEY) or {}
     before: Indices = told if isinstance(told, dict) else {next(iter(modules)): told}
-    if asked != "auto" and takes and _all(before) != set(named):
+    if asked != "auto" and _all(before) != set(named):
         words = [" ".join(renderer.spelled(sorted(ids))) or "no token" for ids in (_all(before), named)]
         raise InputError(
             f"the adapter that training goes on from has trained the rows of {words[0]}, {KEY} names {words[1]}",
@@ -120,9 +117,7 @@ def _line(tokens: Sequence[str], indices: Indices, untrained: Indices) -> str:
 
 def _missing(run: RunConfig, tokens: Sequence[str]) -> str:
     asked = run.adapter.trainable_token_indices
-    if run.adapter.type not in TAKE_TOKEN_ROWS:
-        why, remedy = f"{KEY}: {NO_TOKEN_ROWS}", f'write "adapter_type": "{TAKE_TOKEN_ROWS[0]}"'
-    elif asked == "auto":
+    if asked == "auto":
         why, remedy = (
             "this adapter cannot train its row",
             "train a fresh one, or choose a base model that knows its end token",
@@ -130,13 +125,3 @@ def _missing(run: RunConfig, tokens: Sequence[str]) -> str:
     else:
         why, remedy = f"{KEY} leaves it so", f"leave {KEY} out"
     return f"answers will not end: the base model never trained {' '.join(tokens)}, and {why}; {remedy}"
-
-
-def outcomes_of(run: RunConfig, tokens: Sequence[str]) -> Outcomes:
-    """Return what becomes of the manifest's keys where the rows of these tokens are trained; it need not name the key."""
-    if run.adapter.type not in TAKE_TOKEN_ROWS:
-        return {("config", KEY): not_used(NO_TOKEN_ROWS)}
-    if not tokens:
-        return {("config", KEY): applied("no row of embedding and head is trained")}
-    effect = f"the rows of {' '.join(tokens)} are trained beside the adapter"
-    return {("config", KEY): applied(effect), ("base", "name"): applied(f"the base model; {effect}")}

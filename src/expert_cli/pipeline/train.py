@@ -14,6 +14,7 @@ from accelerate import PartialState
 from peft import PeftModel
 from transformers import set_seed
 
+from expert_cli._compat import graphs_made
 from expert_cli.artifacts.adapter import save_adapter
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
@@ -30,13 +31,11 @@ from expert_cli.model.activation_checkpointing import enable_activation_checkpoi
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.fsdp import require_processes, shard_base
 from expert_cli.model.kernels.compiled_layers import compile_layers
-from expert_cli.model.kernels.cpu_trials import with_trials
 from expert_cli.model.kernels.select import (
     KernelPlan,
     apply_adapter_kernels,
     apply_kernels,
     kernel_plan,
-    with_copies,
     with_graphs,
 )
 from expert_cli.model.loading.quantize import DTYPES
@@ -47,20 +46,18 @@ from expert_cli.pipeline.options import RunOptions, require_folders_apart
 from expert_cli.pipeline.pretokenize import DataInputs, describe, staged_store, store_for, training_inputs
 from expert_cli.pipeline.remote_run import remote_run
 from expert_cli.pipeline.result import RunResult, document, finished
-from expert_cli.pipeline.run_json import write_effects, write_run_json
+from expert_cli.pipeline.run_json import write_run_json
 from expert_cli.pipeline.samples import ask, choose, samples
 from expert_cli.pipeline.token_rows import choose_token_rows
-from expert_cli.pipeline.training_data import training_data
-from expert_cli.pipeline.used_keys import effect_changes, used_keys
+from expert_cli.pipeline.training_data import laid_out, training_data
 from expert_cli.runs.lock import run_lock
 from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.checkpointing.resume import Resumed, find_checkpoint
-from expert_cli.training.checkpointing.resume_compatibility import begun_as, identity, require_same, tried
+from expert_cli.training.checkpointing.resume_compatibility import begun_as, identity, require_same
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
-from expert_cli.training.result import FitResult
 from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, naming_lost_processes, rank0_first
 from expert_cli.utils.reporter import NullReporter, Reporter
 
@@ -135,11 +132,11 @@ def _train(
     run, paths = plan.run, RunPaths(plan.run.output)
     require_folders_apart(run, options)
     require_processes(run.compute, job.num_processes)
-    machine = broadcast_rank0(partial(with_trials, machine, run.compute))
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)
     resume_context = _resume_context(run, inputs, key, machine, begun_with, options, report, status)
-    renderer = inputs.renderer
+    plan = laid_out(plan, inputs, report)  # behind the identity, which is that of the run as asked for
+    run, renderer = plan.run, inputs.renderer
     run_answers = _run_answers(renderer, plan, report, options)
     texts = choose_texts(run, options.max_forget, report)
     if job.is_main_process:
@@ -163,13 +160,11 @@ def _train(
         kernels=kernels,
         resume_context=resume_context,
         report=report,
-        max_loss_spike=options.max_loss_spike,
         callbacks=options.callbacks,
     )
     if not job.is_main_process:
         return RunResult(run.output, {}, unserved=done.unserved)
-    kernels = with_copies(with_graphs(kernels, done.used.compute.graphs), done.used.compute.copies)
-    _write_effects(plan, done, kernels, inputs, store, report)
+    kernels = with_graphs(kernels, graphs_made()[0])
     asked = samples(questions, before, ask(model, questions, renderer, plan, report))
     sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths)
     forgot = measure(model, inputs.tokenizer, texts, paths, report)
@@ -202,7 +197,7 @@ def _resume_context(
         template=inputs.template.fingerprint,
         processes=processes,
         versions=machine.versions,
-    ) | tried(machine)
+    )
     resumed = None
     if options.resume:
         resumed, what = broadcast_rank0(partial(_goes_on, run.output, what, options, report))
@@ -262,7 +257,7 @@ def _model(
     enable_activation_checkpointing(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
     compile_layers(base, run.compute)
     if run.compute.fsdp:  # a card may not hold the model before that
-        shard_base(model, DEVICES[run.compute.device].type, full_logits=kernels.full_logits)
+        shard_base(model, run.compute.device, full_logits=kernels.full_logits)
         prove(base, kernels.layout, kernels.attention)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     report.info(f"model     {inputs.source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
@@ -270,13 +265,3 @@ def _model(
     for name, kernel in kernels.lines.items():
         report.info(f"{name:9} {kernel.used}: {kernel.reason}")
     return model, kernels
-
-
-def _write_effects(
-    plan: Plan, done: FitResult, kernels: KernelPlan, inputs: DataInputs, store: TokenStore, report: Reporter
-) -> None:
-    """Leave in run.json what became of every key in the run as it was, and say what came out another way than planned."""
-    now = plan.after(used_keys(plan, done.used, kernels, inputs, store))
-    for difference in effect_changes(plan.effects, now.effects):
-        report.warning(difference)
-    write_effects(RunPaths(plan.run.output), now, kernels)

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import RunConfig, SourceSpec
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.documents import Documents
 from expert_cli.errors import InputError
 from expert_cli.inference.base_model import require_positions
+from expert_cli.manifest.key import adjusted
+from expert_cli.manifest.keys.loader import PACKINGS
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of, is_eval_loss
+from expert_cli.model.kernels.recurrence import recurrent_layers
+from expert_cli.model.loading.meta import meta_base
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.training.fit import TrainingData
 from expert_cli.utils.reporter import Reporter
+
+
+def laid_out(plan: Plan, inputs: DataInputs, report: Reporter) -> Plan:
+    """Return the plan with one document a row where the base model has layers that carry a state, and tell of it."""
+    packing = plan.run.loader.packing
+    if packing == "off" or not recurrent_layers(meta_base(inputs.source.folder)):
+        return plan
+    why = "the base model has layers that carry a state from document to document, which no mask keeps apart"
+    report.warning(f"packing: off instead of {packing}: {why}")
+    outcomes = {**plan.decided.outcomes, ("config", "packing"): adjusted(PACKINGS["off"], why)}
+    run = replace(plan.run, loader=replace(plan.run.loader, packing="off"))
+    return replace(plan, run=run, decided=replace(plan.decided, outcomes=outcomes))
 
 
 def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report: Reporter) -> TrainingData:

@@ -9,7 +9,6 @@ from transformers import TrainingArguments
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import has_package
 
 REPORT_PACKAGES = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
@@ -98,6 +97,5 @@ def _compute(run: RunConfig) -> dict[str, Any]:
         "use_cpu": compute.device == "cpu",
         "bf16": compute.dtype == "bf16",
         "fp16": compute.dtype == "fp16",
-        # False would raise on a CPU as True does; None leaves it alone there, and on GPUs that have none.
-        "tf32": compute.tf32 if DEVICES[compute.device].tf32_since else None,
+        "tf32": compute.tf32 or None,  # False would raise where there is none; `set_flags` switches it off
     }

@@ -16,7 +16,7 @@ from expert_cli._compat import forget_graphs, graphs_made
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.batches import Collator, PackedBatchSampler, orders_of, schedule_of
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.step_schedule import Schedule, few_steps, shared_out
+from expert_cli.data.packing.step_schedule import few_steps, shared_out
 from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.model.adapter import magnitudes
 from expert_cli.model.flops import Flops, flops, peak_flops
@@ -33,15 +33,11 @@ from expert_cli.training.checkpointing.resume import (
     save,
     truncate_metrics,
 )
-from expert_cli.training.heap import HeapKeeper
 from expert_cli.training.metrics_callback import MetricsCallback
-from expert_cli.training.micro_batch import merge_factor, merged
 from expert_cli.training.oom import adjust_to_memory, largest_batch_fits, out_of_memory
 from expert_cli.training.result import FitResult
 from expert_cli.training.signals import StopRequest
 from expert_cli.training.trainer import ExpertTrainer
-from expert_cli.training.used import Used, what_was_used
-from expert_cli.utils.distributed import broadcast_rank0
 from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import plural
@@ -82,10 +78,9 @@ def fit(
     kernels: KernelPlan,
     resume_context: ResumeContext,
     report: Reporter,
-    max_loss_spike: float = 0.0,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> FitResult:
-    """Train the adapter in place. max_loss_spike: warn of a loss so many times the median of the last 20; 0: never.
+    """Train the adapter in place.
 
     callbacks: people's own, called behind the tool's.
 
@@ -105,8 +100,6 @@ def fit(
         callbacks=[*run_callbacks(run, paths), *callbacks],
         save=partial(_save, model=model, paths=paths, resume_context=resume_context),
         stop_asked=stop.asked,
-        max_loss_spike=max_loss_spike,
-        warning=report.warning,
     )
     schedule = trainer.batches.schedule
     if told := few_steps(replace(schedule, processes=begun_with)):
@@ -114,7 +107,7 @@ def fit(
     if told := shared_out(schedule, begun_with):
         report.info(told)
     before = magnitudes(model)
-    _start(trainer, model, run, kernels, paths, resume_context, report)
+    _start(trainer, model, run, paths, resume_context, report)
     recomputed = run.compute.checkpointing == "all" or trainer.recomputes
     cost = flops(model.get_base_model(), data.train.packs.document_lengths, recomputed=recomputed)
     cards = trainer.batches.schedule.processes
@@ -124,7 +117,7 @@ def fit(
         _require_moved(model, before)
     if run.watch.load_best_model_at_end:
         load_best(trainer, model, paths.checkpoints)
-    done = _result(trainer, metrics_callback, cost, peak, what_was_used(trainer, model))
+    done = _result(trainer, metrics_callback, cost, peak)
     return replace(done, unserved=stop if stop.exit_code else None)
 
 
@@ -165,7 +158,6 @@ def _start(
     trainer: ExpertTrainer,
     model: PeftModel,
     run: RunConfig,
-    kernels: KernelPlan,
     paths: RunPaths,
     resume_context: ResumeContext,
     report: Reporter,
@@ -174,7 +166,7 @@ def _start(
     if run.compute.torch_compile:
         forget_graphs()  # layers of one class share how often they may be compiled anew, with those of other runs too
     before = resume_context.resumed.parts if resume_context.resumed is not None else None
-    adjust_to_memory(trainer, run, before, _merged(trainer, model, run, kernels), report)
+    adjust_to_memory(trainer, run, before, trainer.batches.schedule, report)
     if before is not None:
         restore(trainer, model, before)
     if run.compute.torch_compile:
@@ -189,15 +181,6 @@ def _start(
     resume_context.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
 
 
-def _merged(trainer: ExpertTrainer, model: PeftModel, run: RunConfig, kernels: KernelPlan) -> Schedule:
-    """Return the schedule that is worth trying on this GPU; cards of several processes may differ: the first one decides."""
-    schedule = trainer.batches.schedule
-    if not trainer.timer.on_gpu:
-        return schedule
-    asked = (schedule, model.get_base_model(), trainer.train_dataset, run, kernels.layout)
-    return merged(schedule, broadcast_rank0(lambda: merge_factor(*asked, trainer.timer.device.card_name())))
-
-
 def _save(trainer: ExpertTrainer, *, model: PeftModel, paths: RunPaths, resume_context: ResumeContext) -> None:
     save(trainer, model, paths.checkpoints, resume_context.identity)
     resume_context.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
@@ -205,12 +188,11 @@ def _save(trainer: ExpertTrainer, *, model: PeftModel, paths: RunPaths, resume_c
 
 def run_callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
     """Return the callbacks that every run has, whoever trains."""
-    callbacks: list[TrainerCallback] = [HeapKeeper()] if run.compute.device == "cpu" else []
-    if "tensorboard" in run.watch.report_to:
-        from torch.utils.tensorboard import SummaryWriter
+    if "tensorboard" not in run.watch.report_to:
+        return []
+    from torch.utils.tensorboard import SummaryWriter
 
-        callbacks.append(TensorBoardCallback(SummaryWriter(log_dir=str(paths.tensorboard))))
-    return callbacks
+    return [TensorBoardCallback(SummaryWriter(log_dir=str(paths.tensorboard)))]
 
 
 def _watched(
@@ -271,7 +253,6 @@ def _result(
     metrics_callback: MetricsCallback,
     cost: Flops,
     peak: tuple[float, str] | None,
-    used: Used,
 ) -> FitResult:
     progress, here = trainer.progress, metrics_callback.done_here()
     return FitResult(
@@ -290,5 +271,4 @@ def _result(
         step_time_shares=trainer.timer.shares(),
         adjusted=tuple(trainer.adjusted),
         stop_reason=trainer.flow.stop_reason,
-        used=used,
     )

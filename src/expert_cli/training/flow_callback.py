@@ -19,12 +19,11 @@ LARGEST_SHARE = 0.01
 
 
 class SaveSchedule:
-    """When a checkpoint is due by the clock: counts the time since the last one, and those that were written."""
+    """When a checkpoint is due by the clock: counts the time since the last one."""
 
     def __init__(self, every_s: float) -> None:
         """every_s: seconds between two checkpoints; 0: never by the clock."""
         self.every_s = every_s
-        self.written = 0
         self._last_s = 0.0
         self._since = time.monotonic()
 
@@ -37,7 +36,6 @@ class SaveSchedule:
         """Wrap the writing of a checkpoint."""
         started = time.monotonic()
         yield
-        self.written += 1
         self._since = time.monotonic()
         self._last_s = self._since - started
 

@@ -19,7 +19,7 @@ class Gradients:
         """Take the parameters that are trained."""
         pairs = [(name, parameter) for name, parameter in named if parameter.requires_grad]
         self.parameters = [parameter for _, parameter in pairs]
-        self._layer_of = [name.split(".lora_")[0].split(".ia3_")[0].split(".lokr_")[0] for name, _ in pairs]
+        self._layer_of = [name.split(".lora_")[0] for name, _ in pairs]
         self._moved: torch.Tensor | None = None
         self._steps = 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import torch
@@ -13,8 +12,6 @@ from expert_cli.errors import TrainingFailed
 from expert_cli.hardware.devices import device_of
 from expert_cli.training.gradients import Gradients
 from expert_cli.training.state import TrainingState
-
-SPIKE_STEPS = 20
 
 
 class TrainingHealth:
@@ -31,15 +28,8 @@ class TrainingHealth:
         documents: Callable[[int], str],
         *,
         scaled: bool,
-        spike: float = 0.0,
-        warning: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Losses go to `progress`; `documents` names those of a step (from 0). scaled: fp16, whose scaler skips bad steps.
-
-        spike > 0: `warning` of a loss that is this many times the median of the last 20.
-        """
-        self.spike = spike
-        self.warning = warning
+        """Losses go to `progress`; `documents` names those of a step (from 0). scaled: fp16, whose scaler skips bad steps."""
         self.progress = progress
         self.gradients = gradients
         self.documents = documents
@@ -52,7 +42,7 @@ class TrainingHealth:
         """Take loss, gradient norm and each tensor's norm of the step just done, fp32 [2 + tensors]."""
         self.flush()
         device = device_of(figures.device)
-        if not device.pins_memory:
+        if not device.is_gpu:
             self._unread = figures
             self.flush()
             return
@@ -72,18 +62,8 @@ class TrainingHealth:
             self._copied.synchronize()
         (loss, self.grad_norm), norms = self._unread[:2].tolist(), self._unread[2:]
         self._unread = None
-        self._watch(loss)
         self.progress.losses.append(loss)
         self._require_healthy(loss, norms, len(self.progress.losses))
-
-    def _watch(self, loss: float) -> None:
-        recent = self.progress.losses[-SPIKE_STEPS:]
-        if self.spike and len(recent) == SPIKE_STEPS and loss > self.spike * median(recent):
-            step = len(self.progress.losses)
-            self.warning(
-                f"the loss of step {step + 1} is {loss:.3g}, {loss / median(recent):.1f} times the median of the "
-                f"{SPIKE_STEPS} before; {self.documents(step)}"
-            )
 
     def _require_healthy(self, loss: float, norms: torch.Tensor, step: int) -> None:
         where = f"step {step}"

@@ -22,7 +22,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.dataset import PackedDataset, Place
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.errors import TrainingFailed
-from expert_cli.hardware.device import Device
+from expert_cli.hardware.devices import Device
 from expert_cli.manifest.keys.compute import Checkpointing
 from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
 from expert_cli.model.kernels.compiled_layers import compile_anew
@@ -105,11 +105,13 @@ def _adjust_as_before(trainer: ExpertTrainer, before: CheckpointState, run: RunC
     Whether micro-steps are merged is decided anew.
     """
     told, optim, schedule = before.trainer, run.optim, trainer.batches.schedule
-    asked = {key: before.identity.get(f"optim.{key}", getattr(optim, key)) for key in MICRO_BATCH}
-    batch = int(told["batch"][0])
-    if batch <= optim.batch_size and all(getattr(optim, key) == value for key, value in asked.items()):
+    batch, asked_alike = (
+        int(told["batch"][0]),
+        all(getattr(optim, key) == before.identity[f"optim.{key}"] for key in MICRO_BATCH),
+    )
+    if batch <= optim.batch_size and asked_alike:
         trainer.batches.schedule = replace(schedule, batch_size=batch)
-        trainer.adjusted = list(told.get("adjusted", []))  # checkpoints of earlier versions do not tell
+        trainer.adjusted = list(told["adjusted"])
     if told["recomputes"]:
         recompute_all(trainer, run.compute.checkpointing)
 

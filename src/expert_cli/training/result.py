@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from expert_cli.training.signals import StopRequest
-    from expert_cli.training.used import Used
 
 
 def mean_span(steps: int) -> int:
@@ -37,7 +36,7 @@ class FitResult:
     eval_losses: the last evaluation by named set, where there are several.
     Of the process that ended it, which may have gone on from a checkpoint: `here`, peak_memory_mb, mfu (share of the
     hardware's peak that `peak` names; None where no peak is known), step_time_shares, which sum to 1.
-    adjusted: what had to be changed to fit the GPU's memory. stop_reason: why training ended where it did. used: what trained.
+    adjusted: what had to be changed to fit the GPU's memory. stop_reason: why training ended where it did.
     unserved: what asked to stop when there was no step left.
     """
 
@@ -56,7 +55,6 @@ class FitResult:
     step_time_shares: Mapping[str, float]
     adjusted: tuple[str, ...]
     stop_reason: str
-    used: Used
     unserved: StopRequest | None = None
 
     @property

@@ -60,7 +60,6 @@ class TrainingState:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainingState:
-        """Return what `as_json` gave. Checkpoints of earlier versions have no "skipped" and no "set_losses"."""
-        known = {name: values[name] for name in vars(cls()) if name in values}
-        evaluations = [(int(step), float(value)) for step, value in known["evaluations"]]
-        return cls(**{**known, "losses": list(known["losses"]), "evaluations": evaluations})
+        """Return what `as_json` gave."""
+        evaluations = [(int(step), float(value)) for step, value in values["evaluations"]]
+        return cls(**{**values, "losses": list(values["losses"]), "evaluations": evaluations})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, get_args
 
-from expert_cli.hardware.device import Device
+from expert_cli.hardware.devices import Device
 
 Phase = Literal["data", "host_to_device", "forward", "backward", "optimizer", "checkpoint", "eval", "other"]
 PHASES: tuple[Phase, ...] = get_args(Phase)

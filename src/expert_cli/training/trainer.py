@@ -5,7 +5,7 @@ data -> host to device -> forward -> backward (per micro-step) -> clip, optimize
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -39,14 +39,9 @@ class ExpertTrainer(TrainingLoop):
         self,
         *,
         optim_config: OptimConfig,
-        max_loss_spike: float = 0.0,
-        warning: Callable[[str], None] = lambda _: None,
         **kwargs: Any,
     ) -> None:
-        """Take what makes the optimizer's schedule; the rest is `TrainingLoop`'s and the Trainer's own.
-
-        max_loss_spike: `warning` of a loss so many times the median of the last 20; 0: never.
-        """
+        """Take what makes the optimizer's schedule; the rest is `TrainingLoop`'s and the Trainer's own."""
         super().__init__(**kwargs)
         self.optim_config = optim_config
         self.gradients = Gradients(self.model.named_parameters())
@@ -55,8 +50,6 @@ class ExpertTrainer(TrainingLoop):
             self.gradients,
             self._documents,
             scaled=self.accelerator.scaler is not None,
-            spike=max_loss_spike,
-            warning=warning,
         )
         self.learning_rate, self.recomputes = 0.0, False
         self.adjusted: list[str] = []  # what was given up for a step to fit the memory, in words
@@ -100,7 +93,7 @@ class ExpertTrainer(TrainingLoop):
             batch_sampler=batches,
             collate_fn=self.collate,
             num_workers=workers,
-            pin_memory=self.args.dataloader_pin_memory and self.timer.device.pins_memory,
+            pin_memory=self.args.dataloader_pin_memory and self.timer.device.is_gpu,
             prefetch_factor=self.args.dataloader_prefetch_factor if workers else None,
             worker_init_fn=leave_signals,
         )

@@ -65,7 +65,6 @@ class TrainingLoop(Trainer, ABC):
         self.progress = TrainingState()
         self.timer = StepTimer(device_of(self.args.device))
         self.run_answers = run_answers
-        self.answered = 0
         self._write_checkpoint = save
         self.flow = FlowCallback(watch, self.progress, batches, stop_asked, evaluates=self.eval_dataset is not None)
         self.remove_callback(DefaultFlowCallback)
@@ -171,7 +170,6 @@ class TrainingLoop(Trainer, ABC):
         if self.run_answers is not None and (answers or (evaluates and self.eval_dataset is None)):
             with self.timer.phase("eval"):
                 self.log_evaluation({EXECUTION_ACCURACY: broadcast_rank0(self.run_answers)})
-                self.answered += 1
         if self.control.should_save:
             self.health.flush()
             with self.timer.phase("checkpoint"), self.flow.saves.measured():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _SIGNS = ("out of memory", "_STATUS_ALLOC_FAILED", "DefaultCPUAllocator")
-"""torch.OutOfMemoryError of CUDA, ROCm and XPU, MPS, the driver by way of torch.AcceleratorError or Triton; cuBLAS, cuDNN and
+"""torch.OutOfMemoryError of CUDA and ROCm, the driver by way of torch.AcceleratorError or Triton; cuBLAS, cuDNN and
 their like, which allocate for themselves; a CPU. accelerate's `should_reduce_batch_size` knows neither cuBLAS nor
 AcceleratorError, and takes an operation that cuDNN does not have for a lack of memory."""
 

@@ -57,20 +57,6 @@ def paired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate:
     return Estimate(math.exp(logs.mean), (math.exp(logs.ci95[0]), math.exp(logs.ci95[1])) if logs.ci95 else None)
 
 
-def unpaired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate:
-    """Return a / b of values measured at different times: means of the logs, the interval by Welch's t."""
-    logs = [[math.log(value) for value in values] for values in (a, b)]
-    difference = fmean(logs[0]) - fmean(logs[1])
-    if min(map(len, logs)) < 2:
-        return Estimate(math.exp(difference), None)
-    errors = [stdev(values) ** 2 / len(values) for values in logs]
-    total = sum(errors)
-    spread = sum(error**2 / (len(values) - 1) for error, values in zip(errors, logs, strict=True))
-    degrees = total**2 / spread if spread else 1.0
-    half = t_quantile(degrees) * math.sqrt(total)
-    return Estimate(math.exp(difference), (math.exp(difference - half), math.exp(difference + half)))
-
-
 def wilson(correct: float, cases: float) -> tuple[float, float]:
     """Return Wilson's 95 % interval of a share, which holds near 0 and 1 and for few cases (JASA 22, 1927, 209-212).
 

@@ -69,11 +69,11 @@ def test_every_base_model_is_checked_though_two_have_one_name(tmp_path: Path) ->
     manifest = manifests.small()
     manifest["base_models"] += [
         {"name": "Qwen/Qwen3-0.6B", "alias": "small", "quantization": "none", "config": {"rank": 8}},
-        {"name": "Qwen/Qwen3-0.6B", "alias": "ia3", "quantization": "int4", "config": {"adapter_type": "ia3"}},
+        {"name": "Qwen/Qwen3-0.6B", "alias": "both", "config": {"fp16": True, "bf16": True}},
     ]
     (fault,) = validate(manifests.write(tmp_path, manifest), CPU, None).errors
-    assert fault.key == "base_models[2].config.adapter_type"
-    assert "ia3 does not go with quantization int4" in fault.message
+    assert fault.key == "base_models[2].config.fp16"
+    assert "fp16 and bf16 are both true" in fault.message
 
 
 def test_a_fault_that_all_base_models_have_is_told_once(tmp_path: Path) -> None:

@@ -53,19 +53,6 @@ def test_a_bad_version_within_the_bounds_says_why(name: str, version: str) -> No
     assert facts.KNOWN_BAD[f"{name} {version}"] in line.found
 
 
-def test_extras_say_what_they_lack() -> None:
-    needs = [
-        *NEEDS,
-        Requirement("liger-kernel; extra == 'kernels'"),
-        Requirement("x; extra == 'kernels' and sys_platform == 'none'"),
-    ]
-    kernels, test = facts.extras(needs, {"pytest": "9.0"}.get)
-    assert (kernels.name, kernels.state, kernels.found) == ("extra [kernels]", "ok", "lacks liger-kernel")
-    assert kernels.fix == 'if wanted: pip install "expert-cli[kernels]"'
-    assert (test.name, test.found, test.fix) == ("extra [test]", "complete", "")
-    assert facts.extras(NEEDS, {"pytest": "8.0"}.get)[0].found == "lacks pytest"
-
-
 def test_the_metadata_of_this_installation_is_read() -> None:
     names = {need.name for need in facts.asked_for()[0]}
     assert {"torch", "transformers", "peft", "pytest"} <= names

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from datetime import date
-
 import pytest
 
 from expert_cli.commands.tables import _money
 from expert_cli.errors import InputError
-from expert_cli.estimate.prices import TABLE, Price, parse_price, rented
+from expert_cli.estimate.prices import Price, parse_price
 
 
 @pytest.mark.parametrize(
@@ -26,7 +23,7 @@ from expert_cli.estimate.prices import TABLE, Price, parse_price, rented
     ],
 )
 def test_a_price_is_read(text: str, per_hour: float, currency: str) -> None:
-    assert parse_price(text) == Price(per_hour, currency, "--price")
+    assert parse_price(text) == Price(per_hour, currency)
 
 
 @pytest.mark.parametrize("text", ["", "cheap", "2,50/h", "-1/h", "2.50/min", "nan", "1e3/h", "2.50 min", "2.50 eur/h"])
@@ -42,22 +39,3 @@ def test_cost_is_price_times_time() -> None:
 @pytest.mark.parametrize(("currency", "shown"), [("", "2.50"), ("$", "$2.50"), ("EUR", "2.50 EUR")])
 def test_an_amount_is_shown_with_its_unit(currency: str, shown: str) -> None:
     assert _money(2.5, currency) == shown
-
-
-def test_the_table_names_source_and_date_of_every_price() -> None:
-    table = json.loads(TABLE.read_text(encoding="utf-8"))
-    assert "rented" in table["kind"]
-    names = [name for row in table["prices"] for name in row["names"]]
-    assert len(names) == len(set(names))
-    for row in table["prices"]:
-        assert date.fromisoformat(row["date"]) <= date.today()
-        price = rented(row["names"][0])
-        assert price is not None
-        assert price.per_hour == row["per_hour"] > 0
-        assert row["date"] in price.source
-        assert row["provider"] in price.source
-
-
-@pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 3090 Ti", ""])
-def test_another_card_has_no_price(name: str) -> None:
-    assert rented(name) is None

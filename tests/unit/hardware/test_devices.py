@@ -14,15 +14,12 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import expert_cli
-from expert_cli.config.resolve import Overrides, resolve
+from expert_cli.config.resolve import Overrides, decide, resolve
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.hardware import device as device_module
-from expert_cli.hardware.device import FIGURES, Device
-from expert_cli.hardware.devices import DEVICES, device_of, present
-from expert_cli.hardware.machine import Machine
+from expert_cli.hardware import devices as device_module
+from expert_cli.hardware.devices import DEVICES, Device, device_of
 from expert_cli.manifest.keys.compute import DeviceChoice, DeviceName
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.model.kernels.attention_backends import BACKENDS
 from expert_cli.model.kernels.select import kernel_plan
 from expert_cli.model.loading.quantize import load_base
 from expert_cli.training.arguments import training_arguments
@@ -33,21 +30,14 @@ from expert_cli.training.state import TrainingState
 from expert_cli.training.step_timer import StepTimer
 from tests import manifests, tiny
 from tests.fake_torch import MB, FakeEvent, as_if
-from tests.machines import ARC, CPU, H200, MAC, MI300X, OF_DEVICES
+from tests.machines import H200, MI300X, OF_DEVICES
 
 EVERY = pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES.keys())
-GPUS = [name for name, device in DEVICES.items() if device.is_gpu]
 
 
-def test_the_registry_the_manifest_and_the_back_ends_know_the_same_names() -> None:
+def test_the_registry_and_the_manifest_know_the_same_names() -> None:
     assert tuple(DEVICES) == get_args(DeviceName) == tuple(OF_DEVICES)
-    assert get_args(DeviceChoice) == ("auto", *DEVICES)
-    known = {backend.name for backend in BACKENDS}
-    required = {backend.name for backend in BACKENDS if backend.required or backend.layout == "padded"}
-    for device in DEVICES.values():
-        assert required <= set(device.attention) <= known
-        assert set(device.figures) <= set(FIGURES)
-    assert set().union(*(device.attention for device in DEVICES.values())) == known
+    assert get_args(DeviceChoice) == ("auto", *DEVICES, "rocm")
 
 
 @EVERY
@@ -59,12 +49,10 @@ def test_memory_is_that_of_the_device(device: Device, monkeypatch: pytest.Monkey
         assert device.held("memory_allocated") == pytest.approx(psutil.Process().memory_info().rss, rel=0.2)
     else:
         assert (free, total, device.held("memory_allocated")) == (20 * MB, 80 * MB, 5 * MB)
-    assert device.held("max_memory_allocated") == (None if device.name in ("cpu", "mps") else 7 * MB)
-    assert device.held("max_memory_reserved") == (None if device.name in ("cpu", "mps") else 95 * MB)
-    assert device.held("memory_reserved") == {"cpu": device.held("memory_allocated"), "mps": 60 * MB}.get(
-        device.name, 90 * MB
-    )
-    assert device.spilled() == (0 if device.name in ("cpu", "mps") else 10 * MB)
+    assert device.held("max_memory_allocated") == (None if device.name == "cpu" else 7 * MB)
+    assert device.held("max_memory_reserved") == (None if device.name == "cpu" else 95 * MB)
+    assert device.held("memory_reserved") == (device.held("memory_allocated") if device.name == "cpu" else 90 * MB)
+    assert device.spilled() == (0 if device.name == "cpu" else 10 * MB)
 
 
 @EVERY
@@ -72,23 +60,20 @@ def test_what_is_called_for_its_effect_reaches_torch(device: Device, monkeypatch
     calls = as_if(monkeypatch, device.name)
     device.empty_cache()
     device.reset_peak()
-    known = {"cpu": [], "mps": ["empty_cache"]}
-    assert calls == known.get(device.name, ["empty_cache", "reset_peak"])
+    assert calls == ([] if device.name == "cpu" else ["empty_cache", "reset_peak"])
 
 
 @EVERY
 def test_the_model_goes_to_the_card_of_this_process(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     as_if(monkeypatch, device.name, cards=3)
-    assert device.place(5) == {"cpu": "cpu", "mps": "mps"}.get(device.name, 2)
+    assert device.place(5) == ("cpu" if device.name == "cpu" else 2)
     assert device.is_available()
-    names = {"cpu": "cpu", "mps": "Apple GPU"}
-    assert device.card_name() == names.get(device.name, "a card")
+    assert device.card_name() == ("cpu" if device.name == "cpu" else "a card")
 
 
-@pytest.mark.parametrize("name", GPUS)
-def test_a_phase_takes_what_lies_between_two_events(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_if(monkeypatch, name)
-    timer = StepTimer(DEVICES[name])
+def test_a_phase_takes_what_lies_between_two_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_if(monkeypatch, "cuda")
+    timer = StepTimer(DEVICES["cuda"])
     for _ in range(3):
         with timer.phase("forward"):
             pass
@@ -101,33 +86,19 @@ def test_a_phase_takes_what_lies_between_two_events(name: str, monkeypatch: pyte
 @EVERY
 def test_torch_s_own_device_leads_to_the_entry(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     as_if(monkeypatch, device.name)
-    assert device_of(torch.device(device.type)) is device
-    assert present() == ([device] if device.is_gpu else [])
+    assert device_of(torch.device(device.name)) is device
 
 
 @EVERY
 def test_random_generators_come_back_from_a_checkpoint(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = as_if(monkeypatch, device.name)
     state = capture_rng()
-    assert set(state) == {"python", "numpy", "torch", "cuda", *({device.type} - {"cpu"})}
+    assert set(state) == {"python", "numpy", "torch", "cuda"}
     restore_rng(state)
-    one = ["state 0 of card 0"]
-    assert calls == {"cpu": [], "mps": one}.get(device.name, [*one, "state 1 of card 1"])
-    restore_rng({name: value for name, value in state.items() if name not in ("xpu", "mps")})  # as older ones are
-    drawn = torch.rand(1), DEVICES["cpu"].set_rng_states(DEVICES["cpu"].rng_states())
+    assert calls == ([] if device.name == "cpu" else ["state 0 of card 0", "state 1 of card 1"])
+    drawn = torch.rand(1)
     restore_rng(state)
-    assert torch.rand(1) == drawn[0]
-
-
-def test_a_card_tells_of_itself_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    as_if(monkeypatch, "rocm")
-    told = {"utilization": 93.0, "memory_mb": 60.0, "power_w": 650.0, "temperature_c": 61.0}
-    assert DEVICES["rocm"].sample() == told
-    monkeypatch.setattr(torch.cuda, "power_draw", lambda: 1 / 0)
-    assert DEVICES["rocm"].sample() == {**told, "power_w": None}
-    as_if(monkeypatch, "xpu")
-    assert DEVICES["xpu"].sample() == {"utilization": None, "memory_mb": 60.0, "power_w": None, "temperature_c": 61.0}
-    assert DEVICES["mps"].sample() is DEVICES["cpu"].sample() is None
+    assert torch.rand(1) == drawn
 
 
 def test_a_card_that_shares_the_host_s_memory_has_what_the_host_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,33 +108,14 @@ def test_a_card_that_shares_the_host_s_memory_has_what_the_host_has(monkeypatch:
     assert total == psutil.virtual_memory().total > free > 20 * MB
 
 
-def test_an_intel_card_within_the_processor_does_not_tell_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    as_if(monkeypatch, "xpu")
-
-    def silent() -> Any:
-        raise RuntimeError("The device doesn't support querying the available free memory.")
-
-    monkeypatch.setattr(torch.xpu, "mem_get_info", silent)
-    monkeypatch.setattr(torch.xpu, "memory_reserved", lambda: 30 * MB)
-    assert DEVICES["xpu"].memory() == (50 * MB, 80 * MB)
-
-
-class OnMetal(torch.Tensor):
-    """A tensor that says it lies on Apple's GPU."""
-
-    device = torch.device("mps")
-
-
 def test_figures_of_a_step_are_read_at_once_where_no_memory_is_pinned() -> None:
     """What lies on a device without pinned memory must not be copied as if it had some."""
     layer = torch.nn.Linear(1, 1)
     layer.weight.grad = torch.ones(1, 1)
-    for place in ("cpu", "mps"):
-        progress = TrainingState()
-        health = TrainingHealth(progress, Gradients([("weight", layer.weight)]), str, scaled=False)
-        figures = torch.tensor([1.5, 0.5, 1.0])
-        health.record(figures if place == "cpu" else figures.as_subclass(OnMetal))
-        assert (progress.losses, health.grad_norm) == ([1.5], 0.5)
+    progress = TrainingState()
+    health = TrainingHealth(progress, Gradients([("weight", layer.weight)]), str, scaled=False)
+    health.record(torch.tensor([1.5, 0.5, 1.0]))
+    assert (progress.losses, health.grad_norm) == ([1.5], 0.5)
 
 
 def test_the_base_model_is_loaded_where_this_process_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +139,7 @@ def test_the_base_model_is_loaded_where_this_process_computes(tmp_path: Path, mo
                 attention="sdpa",
                 rope_scaling={},
             )
-    assert places == [{"": "cpu"}, {"": 0}, {"": 0}, {"": 0}, {"": "mps"}]
+    assert places == [{"": "cpu"}, {"": 0}]
 
 
 @EVERY
@@ -196,13 +148,12 @@ def test_every_device_is_planned_on_its_own_machine_and_refused_elsewhere(device
     here = OF_DEVICES[device.name]
     run = resolve(loaded, here, Overrides(device=device.name))
     assert (run.compute.device, run.compute.dtype) == (device.name, "bf16")
-    assert run.loader.pin_memory == device.pins_memory
+    assert run.loader.pin_memory == device.is_gpu
     arguments: Any = training_arguments(run, tmp_path, dict)  # type: ignore[arg-type]
-    assert (arguments["use_cpu"], arguments["tf32"]) == (device.name == "cpu", False if device.name == "cuda" else None)
+    assert (arguments["use_cpu"], arguments["tf32"]) == (device.name == "cpu", None)
     plan = kernel_plan(run.compute, run.model, here)
-    assert plan.attention in device.attention
     assert here.words_of(device.name) == plan.lines["device"].reason
-    assert resolve(loaded, here).compute.device == (device.name if device.automatic else "cpu")
+    assert resolve(loaded, here).compute.device == device.name
     for name, other in DEVICES.items():
         if name in (device.name, "cpu"):
             continue
@@ -212,27 +163,24 @@ def test_every_device_is_planned_on_its_own_machine_and_refused_elsewhere(device
         assert raised.value.hint
 
 
-LACKS: dict[str, tuple[Machine, str, str, str]] = {
-    "rocm, torch for NVIDIA": (H200, "rocm", "the installed torch is built for CUDA 13.0", "wheel for ROCm"),
-    "cuda, torch for AMD": (MI300X, "cuda", "the installed torch is built for ROCm 6.4.43484", "whl/cu130"),
-    "xpu, torch for CPUs": (CPU, "xpu", "the installed torch is built for CPUs", "whl/xpu"),
-    "mps on Linux": (CPU, "mps", "this is Linux; Apple GPUs are used on Darwin", "auto"),
-    "rocm on a Mac": (MAC, "rocm", "this is Darwin; AMD GPUs are used on Linux and Windows", "auto"),
-    "no card of AMD": (replace(MI300X, gpus=()), "rocm", "torch finds no AMD GPU", "rocminfo"),
-    "no card of Intel": (replace(ARC, gpus=()), "xpu", "torch finds no Intel GPU", "sycl-ls"),
-    "no card of NVIDIA": (replace(H200, gpus=()), "cuda", "no usable GPU", "a machine with an NVIDIA GPU"),
-}
-
-
-@pytest.mark.parametrize(("here", "name", "says", "remedy"), LACKS.values(), ids=LACKS.keys())
-def test_a_refusal_says_what_is_missing(tmp_path: Path, here: Machine, name: str, says: str, remedy: str) -> None:
-    manifest = manifests.small()
-    manifest["training"]["config"]["device"] = name
-    for said, words in ((Overrides(device=name), f"--device {name}: {says}"), (Overrides(), f"device {name}: {says}")):
-        with pytest.raises(EnvironmentProblem) as raised:
+def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
+    here, manifest = replace(H200, gpus=()), manifests.small(device="cuda")
+    for said, words in (
+        (Overrides(device="cuda"), "--device cuda: no usable"),
+        (Overrides(), "device cuda: no usable"),
+    ):
+        with pytest.raises(EnvironmentProblem, match=words) as raised:
             resolve(load_manifest(manifests.write(tmp_path, manifest)), here, said)
-        assert raised.value.message == words
-        assert remedy in raised.value.hint
+        assert "a machine with an NVIDIA GPU" in raised.value.hint
+
+
+def test_to_torch_the_cards_of_amd_are_cuda(tmp_path: Path) -> None:
+    run, told = decide(load_manifest(manifests.write(tmp_path, manifests.small(device="rocm", bf16=True))), MI300X)
+    assert (run.compute.device, run.compute.dtype, run.compute.tf32) == ("cuda", "bf16", False)
+    assert told.outcomes["config", "device"].status == "adjusted"
+    assert kernel_plan(run.compute, run.model, MI300X).attention == "documents"
+    with pytest.raises(InputError, match="--device xpu: must be"):
+        resolve(load_manifest(manifests.write(tmp_path, manifests.small())), MI300X, Overrides(device="xpu"))
 
 
 def test_the_command_line_goes_before_the_manifest_and_an_unknown_device_lists_all(tmp_path: Path) -> None:
@@ -251,15 +199,10 @@ def test_the_command_line_goes_before_the_manifest_and_an_unknown_device_lists_a
 def test_what_bitsandbytes_lacks_is_told_before_anything_is_loaded(tmp_path: Path) -> None:
     manifest = manifests.small()
     manifest["base_models"][0]["quantization"] = "int4"
-    path = manifests.write(tmp_path, manifest)
-    old = replace(MAC, bitsandbytes_lacks=("mps",))
-    with pytest.raises(EnvironmentProblem, match="int4: the installed bitsandbytes has no kernels for Apple GPUs"):
-        resolve(load_manifest(path), old, Overrides(device="mps"))
-    assert resolve(load_manifest(path), old).compute.device == "cpu"
-    small = ("training.config.optim=adamw_8bit",)
-    with pytest.raises(EnvironmentProblem, match="adamw_8bit: bitsandbytes has no such optimizer for Apple GPUs"):
-        resolve(load_manifest(path, small), MAC, Overrides(device="mps"))
-    assert resolve(load_manifest(path, small), ARC, Overrides(device="xpu")).compute.device == "xpu"
+    loaded, old = load_manifest(manifests.write(tmp_path, manifest)), replace(H200, bitsandbytes_has_gpu=False)
+    with pytest.raises(EnvironmentProblem, match="int4: the installed bitsandbytes has no kernels for this GPU"):
+        resolve(loaded, old)
+    assert resolve(loaded, old, Overrides(device="cpu")).compute.device == "cpu"
 
 
 def test_torch_s_functions_of_a_gpu_are_called_in_one_place_alone() -> None:
@@ -268,7 +211,7 @@ def test_torch_s_functions_of_a_gpu_are_called_in_one_place_alone() -> None:
     for path in root.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
-                case ast.Attribute(value=ast.Attribute(value=ast.Name("torch"), attr="cuda" | "xpu" | "mps")):
+                case ast.Attribute(value=ast.Attribute(value=ast.Name("torch"), attr="cuda")):
                     found.append(path.relative_to(root).as_posix())
     assert {name for name in found if not name.startswith("hardware/")} <= {"_compat.py"}
 

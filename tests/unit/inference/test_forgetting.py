@@ -22,7 +22,7 @@ from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.statistics import t_quantile
 from tests import tiny
 
-ADAPTERS = ("lora", "rslora", "dora", "ia3", "lokr")
+ADAPTERS = ("lora", "rslora", "dora")
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +39,9 @@ def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str])
 
 def adapted(kind: str, **shape: Any) -> PeftModel:
     """A tiny model with a fresh adapter."""
-    feedforward = ("down_proj",) if kind == "ia3" else ()
     config: Any = {"type": kind, "rank": 4, "alpha": 8.0, "dropout": 0.5, "target_modules": ("q_proj", "down_proj")}
     torch.manual_seed(0)
-    return add_adapter(tiny.tiny_model(**shape), AdapterConfig(**config, feedforward_modules=feedforward))  # type: ignore[arg-type]
+    return add_adapter(tiny.tiny_model(**shape), AdapterConfig(**config))
 
 
 def moved(model: PeftModel, by: float = 3.0) -> PeftModel:

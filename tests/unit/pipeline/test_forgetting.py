@@ -59,7 +59,7 @@ def test_a_loss_that_is_not_finite_is_told_and_kept_nowhere(tmp_path: Path) -> N
     base: Any = tiny.tiny_model()
     with torch.no_grad():
         base.model.embed_tokens.weight[tokenizer.backend.token_to_id("e")] = math.nan
-    model = add_adapter(base, AdapterConfig("lora", 4, 8.0, 0.0, ("q_proj",), ()))
+    model = add_adapter(base, AdapterConfig("lora", 4, 8.0, 0.0, ("q_proj",)))
     report = Told()
     assert measure(model, tokenizer, neutral_texts(9), RunPaths(tmp_path), report) is None
     assert report.warnings == ["what was forgotten is not known: the loss on neutral texts is not finite"]

@@ -29,7 +29,6 @@ def test_every_setting_is_an_option_with_its_value() -> None:
         locked=Path("run.json"),
         trust_store=True,
         stage=Path("fast"),
-        max_loss_spike=2.0,
         max_forget=0.0,
     )
     program, name, *words = shlex.split(command_line(Path("m.json"), overrides, options))
@@ -44,5 +43,4 @@ def test_every_setting_is_an_option_with_its_value() -> None:
 
 def test_what_is_said_of_an_earlier_run_is_left_out() -> None:
     options = RunOptions(overwrite=True, resume="runs/a/checkpoints/checkpoint-2", command="x")
-    overrides = Overrides(resume="runs/a/checkpoints/checkpoint-2")
-    assert command_line(Path("m.json"), overrides, options) == "expert-cli train --manifest m.json"
+    assert command_line(Path("m.json"), Overrides(), options) == "expert-cli train --manifest m.json"

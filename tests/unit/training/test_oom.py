@@ -26,6 +26,7 @@ from expert_cli.model.kernels.dequantize import DequantizedLinear, copy_bytes, d
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import load_base
 from expert_cli.training.checkpointing import checkpoint, resume
+from expert_cli.training.checkpointing.resume_compatibility import MICRO_BATCH
 from expert_cli.training.micro_batch import merged
 from expert_cli.training.oom import (
     MARGIN,
@@ -160,7 +161,7 @@ def test_recomputation_is_switched_on_once_and_a_checkpoint_remembers_it(tmp_pat
 
 def test_what_the_manifest_recomputes_is_not_switched_on_again(tmp_path: Path) -> None:
     made = trainer(tmp_path, [48])
-    assert recompute_all(made, "selective") is False
+    assert recompute_all(made, "all") is False
     assert made.recomputes is False
 
 
@@ -239,7 +240,7 @@ def test_what_a_driver_moved_to_the_host_did_not_fit(tmp_path: Path, card: dict[
 def test_a_run_that_goes_on_is_tried_too(tmp_path: Path, card: dict[str, Any]) -> None:
     first, run = small_trainer(tmp_path / "first"), a_run(tmp_path)
     first.batches.schedule, first.adjusted = replace(first.batches.schedule, batch_size=3), ["3 x 2"]
-    before = checkpoint.read(resume.save(first, first.model.model, tmp_path / "checkpoints", {}).path)
+    before = checkpoint.read(resume.save(first, first.model.model, tmp_path / "checkpoints", asked_as(run)).path)
     made = small_trainer(tmp_path / "second")
     made.timer.device, card["needs"] = DEVICES["cuda"], [900, 500]
     adjust_to_memory(made, run, before, made.batches.schedule, NullReporter())
@@ -283,8 +284,8 @@ def test_a_run_that_goes_on_merges_anew_and_not_where_nothing_may_be_adjusted(
 ) -> None:
     first, run = small_trainer(tmp_path / "first", batch=1, accumulation=6), a_run(tmp_path)
     first.batches.schedule = merged(first.batches.schedule, 6)
-    before = checkpoint.read(resume.save(first, first.model.model, tmp_path / "checkpoints", {}).path)
     run = replace(run, optim=first.optim_config)
+    before = checkpoint.read(resume.save(first, first.model.model, tmp_path / "checkpoints", asked_as(run)).path)
     for factor, found in ((3, (3, 2)), (1, (1, 6))):  # the card may be another one
         made = small_trainer(tmp_path / str(factor), batch=1, accumulation=6)
         made.timer.device, card["needs"] = DEVICES["cuda"], [0]
@@ -296,6 +297,11 @@ def test_memory_that_runs_out_later_names_how_not_to_merge(tmp_path: Path) -> No
     made = small_trainer(tmp_path, batch=1, accumulation=6)
     made.batches.schedule = merged(made.batches.schedule, 2)
     assert out_of_memory(made, tmp_path, "COMMAND").hint == "go on: COMMAND --set training.config.on_oom=error"
+
+
+def asked_as(run: RunConfig) -> dict[str, Any]:
+    """Return what an identity says of a run's micro-batch."""
+    return {f"optim.{key}": getattr(run.optim, key) for key in MICRO_BATCH}
 
 
 def a_run(folder: Path) -> RunConfig:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from expert_cli import errors
-from expert_cli.errors import Interrupted
 from expert_cli.training import signals
 from expert_cli.training.signals import StopRequest
 
@@ -98,9 +96,7 @@ def test_the_first_signal_asks(tmp_path: Path, number: signal.Signals, code: int
     ("first", "second", "code", "words"),
     [
         pytest.param(signal.SIGINT, signal.SIGINT, 130, "error: interrupted\n", id="SIGINT twice"),
-        pytest.param(signal.SIGTERM, signal.SIGTERM, -signal.SIGTERM, "", id="SIGTERM twice"),
         pytest.param(signal.SIGINT, signal.SIGTERM, -signal.SIGTERM, "", id="SIGINT, SIGTERM"),
-        pytest.param(signal.SIGTERM, signal.SIGINT, 130, "error: interrupted\n", id="SIGTERM, SIGINT"),
     ],
 )
 def test_the_second_ends_at_once(
@@ -142,14 +138,6 @@ def test_a_file_asks_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert stop.asked()
 
 
-def test_asking_costs_nothing(tmp_path: Path) -> None:
-    stop = StopRequest(tmp_path)
-    started = time.perf_counter()
-    for _ in range(1000):
-        stop.asked()
-    assert time.perf_counter() - started < 0.1
-
-
 def test_handlers_are_put_back(tmp_path: Path) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with StopRequest(tmp_path):
@@ -171,7 +159,3 @@ def test_another_thread_has_the_file_only(tmp_path: Path) -> None:
     thread.join()
     assert asked == [True]
     assert signal.getsignal(signal.SIGINT) == before
-
-
-def test_each_has_its_exit_code() -> None:
-    assert [Interrupted("a", "b", code).exit_code for code in (130, 143)] == [130, 143]

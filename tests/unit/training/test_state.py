@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from expert_cli.training.state import TrainingState
 
@@ -17,16 +17,6 @@ def test_checkpoints_have_these_keys() -> None:
         "skipped", "set_losses",
     ]  # fmt: skip
     assert list(document.values()) == list(asdict(FULL).values())
-
-
-def test_a_checkpoint_of_before_steps_could_be_skipped_has_skipped_none() -> None:
-    document = {name: value for name, value in FULL.as_json().items() if name != "skipped"}
-    assert TrainingState.from_json(document) == replace(FULL, skipped=0)
-
-
-def test_a_checkpoint_of_before_sets_had_losses_has_none() -> None:
-    document = {name: value for name, value in FULL.as_json().items() if name != "set_losses"}
-    assert TrainingState.from_json(document) == replace(FULL, set_losses={})
 
 
 def test_there_and_back() -> None:

@@ -16,7 +16,6 @@ MEMORY = {
     "cublas": RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     "cudnn": RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     "triton": RuntimeError("Triton Error [CUDA]: out of memory"),
-    "mps": RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB)"),
     "rocm": RuntimeError("HIP error: out of memory"),
 }
 OTHER = {

@@ -15,7 +15,6 @@ from expert_cli.utils.statistics import (
     paired_ratio,
     pass_at,
     t_quantile,
-    unpaired_ratio,
     wilson,
 )
 
@@ -49,19 +48,6 @@ def test_a_ratio_of_pairs() -> None:
     # logs 1 and 3: sd sqrt(2), standard error 1
     assert found.ci95 == pytest.approx((math.exp(2 - 12.7062), math.exp(2 + 12.7062)))
     assert paired_ratio([3.0], [2.0]).as_json() == {"mean": pytest.approx(1.5), "ci95": None}
-
-
-def test_a_ratio_of_what_was_not_measured_in_pairs() -> None:
-    # logs 1, 3 and 0, 0, 0: Welch's degrees of freedom are 1, the standard error 1
-    found = unpaired_ratio([math.e, math.e**3], [1.0, 1.0, 1.0])
-    assert found.mean == pytest.approx(math.e**2)
-    assert found.ci95 == pytest.approx((math.exp(2 - 12.7062), math.exp(2 + 12.7062)))
-    # logs 1, 3 and 0, 2: 2 degrees of freedom, standard error sqrt(2)
-    found = unpaired_ratio([math.e, math.e**3], [1.0, math.e**2])
-    half = 4.3027 * math.sqrt(2)
-    assert found.ci95 == pytest.approx((math.exp(1 - half), math.exp(1 + half)), rel=1e-4)
-    assert unpaired_ratio([2.0, 2.0], [1.0, 1.0]).ci95 == pytest.approx((2.0, 2.0))
-    assert unpaired_ratio([2.0], [1.0, 1.0]).ci95 is None
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ from transformers import DataCollatorForSeq2Seq, DataCollatorWithFlattening, set
 
 from expert_cli.benchmark.experiment.baseline_rows import documents_of_steps, texts_of_steps
 from expert_cli.benchmark.experiment.baseline_trainer import StockRun, fit_stock
-from expert_cli.config import recorded
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
@@ -75,7 +74,7 @@ def train_baseline(way: str, manifest: Path, overrides: Overrides) -> None:
     model = _model(stock.run, inputs)
     origin = {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256}
     made = {"store": {"parts": dict(store.key.parts)}, "model": origin, "machine": asdict(facts)}
-    write_json(paths.run_json, {"config": recorded.block(stock.run), **made})
+    write_json(paths.run_json, {"config": asdict(stock.run), **made})
     peak_memory_mb = fit_stock(model, stock, paths)
     write_json(paths.report_json, {"peak_memory_mb": peak_memory_mb, "store": describe(run, store).as_json()})
 

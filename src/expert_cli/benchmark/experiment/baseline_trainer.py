@@ -143,7 +143,7 @@ def _trainer(model: Any, stock: StockRun, timer: StepTimer, checkpoints: Path) -
                 batch_sampler=stock.data.micro_batches(),
                 collate_fn=self.data_collator,
                 num_workers=self.args.dataloader_num_workers,
-                pin_memory=self.args.dataloader_pin_memory and timer.device.pins_memory,
+                pin_memory=self.args.dataloader_pin_memory and timer.device.is_gpu,
             )
 
         def get_batch_samples(self, *arguments: Any, **named: Any) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from expert_cli.benchmark.experiment.compare import data_facts, machine_facts
+from expert_cli.benchmark.experiment.facts import data_facts, machine_facts
 from expert_cli.benchmark.experiment.measurement import RunMeasurement, figures_json, notes_on, setting_differences
 from expert_cli.benchmark.experiment.parity import Parity, parity
 from expert_cli.benchmark.experiment.subprocess_run import (

@@ -11,7 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from expert_cli.benchmark.experiment.compare import machine_facts
+from expert_cli.benchmark.experiment.facts import machine_facts
 from expert_cli.benchmark.experiment.measurement import RunMeasurement, figures_json, notes_on
 from expert_cli.benchmark.experiment.paired_runs import decided
 from expert_cli.benchmark.experiment.subprocess_run import Measure, Run, StepCounts, Variant, run_in_turn, run_once

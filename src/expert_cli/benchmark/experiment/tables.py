@@ -1,4 +1,4 @@
-"""Results of experiments, comparisons and sweeps as a person reads them: text, nothing is printed here."""
+"""Results of experiments and sweeps as a person reads them: text, nothing is printed here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Document = Mapping[str, Any]
 
 def as_text(document: Document) -> str:
     """Return the lines of a document by its kind."""
-    lines = {"experiment": _experiment, "compare": _compare, "sweep": _sweep}[document["kind"]](document)
+    lines = {"experiment": _experiment, "sweep": _sweep}[document["kind"]](document)
     return "\n".join([*lines, *(f"note: {note}" for note in document["notes"])])
 
 
@@ -32,16 +32,6 @@ def _experiment(document: Document) -> list[str]:
         lines.append(f"gate {gate['ratio']:g}: " + ("passed" if gate["passed"] else f"missed, {gate['reason']}"))
     if document["interrupted"]:
         lines.append(f"interrupted: {counts[0]} and {counts[1]} of {document['repeats']} runs each are done")
-    return lines
-
-
-def _compare(document: Document) -> list[str]:
-    sides = [document["a"], document["b"]]
-    lines = [f"{name.upper()}  {side['file']}: {side['name']}" for name, side in zip("ab", sides, strict=True)]
-    lines += [*_figures(sides), "", f"A is {_ratio(document['ratio'])} as fast as B, measured at different times"]
-    lines.append(_loss(document["loss_parity"]))
-    told = [_ratio(ratio) if ratio else "not known" for ratio in document["speedups"]]
-    lines.append(f"each against what it was measured with: A {told[0]}, B {told[1]}")
     return lines
 
 

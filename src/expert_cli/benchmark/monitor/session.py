@@ -167,7 +167,7 @@ def _gpu_notes(samples: Sequence[MonitorSample]) -> list[str]:
             if one.problem:
                 notes[f"GPU {one.index}: {one.problem}"] = None
             elif one.utilization is None:
-                notes[f"GPU {one.index} does not tell its utilization (one in MIG mode hides it)"] = None
+                notes[f"GPU {one.index} does not tell its utilization"] = None
         for index in sorted(known - present):
             notes[f"GPU {index} answers no more"] = None
         known |= present

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from expert_cli.config.defaults.training import Config
-from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine, flash_attention_lacks, has_package
 from expert_cli.manifest.keys.compute import WITHOUT_GRAPHS, Attention, Checkpointing, ComputeConfig, DeviceName, Mode
 from expert_cli.manifest.types import AdapterType, Dtype, Quantization
@@ -55,7 +54,7 @@ def _dtype(config: Config, machine: Machine, device: DeviceName) -> Dtype:
     elif device == "cpu":
         dtype = "bf16" if machine.cpu_bf16 and bf16 is not False else "fp32"
     else:
-        dtype = "fp16" if fp16 or not machine.gpus[0].has_bf16 or bf16 is False else "bf16"
+        dtype = "fp16" if fp16 or not machine.gpus[0].is_ampere or bf16 is False else "bf16"
     here = "CPU" if device == "cpu" else "GPU"
     lacks = {"fp16": "a CPU has no fp16 training", "bf16": f"this {here} has no bfloat16"}
     for key, asked in (("fp16", fp16), ("bf16", bf16)):
@@ -69,7 +68,7 @@ def _dtype(config: Config, machine: Machine, device: DeviceName) -> Dtype:
 
 
 def _tf32(config: Config, machine: Machine, device: DeviceName) -> bool:
-    if device != "cpu" and machine.gpus[0].has_tf32:
+    if device != "cpu" and machine.gpus[0].is_ampere and not machine.torch_hip:
         return bool(config.use("use_tf32"))
     config.leave("no GPU" if device == "cpu" else "this GPU has no TF32 (it came with Ampere)", "use_tf32")
     return False
@@ -78,7 +77,7 @@ def _tf32(config: Config, machine: Machine, device: DeviceName) -> bool:
 def _attention(config: Config, machine: Machine, device: DeviceName) -> Attention:
     """Decide the attention; of the three keys, the first that asks for something decides."""
     if config["flash_attention_2"]:
-        lack = flash_attention_lacks(3, device, machine) and flash_attention_lacks(2, device, machine)
+        lack = flash_attention_lacks(device, machine)
         why = f"{lack}; PyTorch's kernels keep packed documents apart too" if lack else ""
         config.put("flash_attention_2", "flash", "fused" if lack else "", why)
         config.leave("flash_attention_2 decides", "use_sdpa", "memory_efficient_attention")
@@ -97,14 +96,12 @@ def _attention(config: Config, machine: Machine, device: DeviceName) -> Attentio
 def _checkpointing(config: Config) -> tuple[Checkpointing, bool]:
     """Return what is recomputed, and whether by the reentrant form."""
     asked, narrowed = config.written.gradient_checkpointing, config.written.activation_checkpointing
-    what: Checkpointing = "selective" if asked == "selective" else "all" if asked else "off"
-    if asked is False or asked == "selective":
-        config.leave(f"gradient_checkpointing is {str(asked).lower()}", "activation_checkpointing")
-    else:
-        what = "attention_only" if narrowed else what
-        config.put("activation_checkpointing", what)
-    narrows = "activation_checkpointing narrows it" if asked is True and narrowed else ""
-    config.put("gradient_checkpointing", what, reason=narrows)
+    what: Checkpointing = "all" if asked or (narrowed and asked is None) else "off"
+    whole = "layers are recomputed whole, and all of them"
+    config.put("gradient_checkpointing", what, reason=whole if asked == "selective" else "")
+    config.put("activation_checkpointing", what, reason=whole if narrowed else "")
+    if asked is False:
+        config.leave("gradient_checkpointing is false", "activation_checkpointing")
     reentrant = (config.written.gradient_checkpointing_kwargs or {}).get("use_reentrant", False)
     config.put("gradient_checkpointing_kwargs", reentrant)
     if what == "off":
@@ -131,8 +128,7 @@ def _fused(config: Config, decided: ComputeConfig, adapter: AdapterType) -> None
     """Note what `fused_kernels` comes to where it is not off; the kernel plan makes it real."""
     if decided.fused_kernels == "off":
         return
-    has_triton = DEVICES[decided.device].has_triton
-    parts = has_triton and (has_package("liger_kernel") or (has_package("triton") and not decided.torch_compile))
+    parts = decided.device != "cpu" and has_package("liger_kernel")
     lora = decided.fuses_lora and adapter in ("lora", "rslora")
     if lora and not parts:
         config.put("fused_kernels", "auto", "LoRA's products are computed with their layers")
@@ -141,4 +137,4 @@ def _fused(config: Config, decided: ComputeConfig, adapter: AdapterType) -> None
     elif decided.device == "cpu":
         config.leave("Liger's kernels need a GPU", "fused_kernels")
     elif not parts:
-        config.leave("neither liger-kernel nor triton can be used", "fused_kernels")
+        config.leave("liger-kernel is not installed", "fused_kernels")

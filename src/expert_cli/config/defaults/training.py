@@ -10,9 +10,8 @@ from expert_cli.config.chat_template import read_chat_template
 from expert_cli.config.places import place_of
 from expert_cli.config.run_config import ModelConfig
 from expert_cli.config.settings import Settings
-from expert_cli.hardware.devices import DEVICES
 from expert_cli.manifest.key import informational
-from expert_cli.manifest.keys.adapter import NO_TOKEN_ROWS, TAKE_TOKEN_ROWS, AdapterConfig
+from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.manifest.keys.loader import OVERFLOWS, LoaderConfig, Overflow, Packing
 from expert_cli.manifest.keys.optim import OptimConfig
@@ -61,25 +60,17 @@ def adapter(config: Config, folders: Sequence[Path] = (Path(),)) -> AdapterConfi
     """Return the adapter that is trained. folders: where a relative `init_adapter` is looked for, in this order."""
     config.use("method")
     kind, modules = config.use("adapter_type"), config.use("target_modules")
-    rank = config.written.rank or 0 if kind == "ia3" else config.use("rank")
+    rank = config.use("rank")
     rows = config.use("trainable_token_indices")
-    decided = config.block(
+    return config.block(
         AdapterConfig,
         type=kind,
         rank=rank,
         alpha=config.put("alpha", config.written.alpha or 2.0 * rank),
         target_modules=(modules,) if isinstance(modules, str) else tuple(modules),
-        feedforward_modules=tuple(config.use("feedforward_modules") or ()),
         init_adapter=_init_adapter(config, folders),
         trainable_token_indices=rows if isinstance(rows, str) else tuple(rows),
     )
-    if decided.type not in TAKE_TOKEN_ROWS:
-        config.leave(NO_TOKEN_ROWS, "trainable_token_indices")
-    if decided.type == "ia3":
-        config.leave("ia3 has no such setting", "rank", "alpha", "dropout")
-    else:
-        config.leave("only ia3 has it", "feedforward_modules")
-    return decided
 
 
 def _init_adapter(config: Config, folders: Sequence[Path]) -> Path | None:
@@ -131,23 +122,22 @@ def _scheduler(config: Config, warmup: float) -> str:
     return str(config.put("lr_scheduler", "constant_with_warmup", "constant_with_warmup", reason))
 
 
-def loader(config: Config, device: DeviceName, *, best_fit: bool = False) -> LoaderConfig:
-    """Return how rows are laid out and batches prepared. best_fit: a run goes on that began when `true` meant that."""
-    packing = _packing(config, best_fit=best_fit)
+def loader(config: Config, device: DeviceName) -> LoaderConfig:
+    """Return how rows are laid out and batches prepared."""
+    packing = _packing(config)
     workers, prefetch = config.use("dataloader_num_workers"), config.use("dataloader_prefetch_factor")
     if not workers:
         config.leave("there are 0 workers", "dataloader_prefetch_factor")
     pins, groups = config.use("dataloader_pin_memory"), config.use("group_by_length")
-    pinning = DEVICES[device].pins_memory
-    if not pinning:
-        why = "no GPU: there is nothing to copy to" if device == "cpu" else "it shares the memory: nothing is copied"
-        config.leave(why, "dataloader_pin_memory")
+    is_gpu = device != "cpu"
+    if not is_gpu:
+        config.leave("no GPU: there is nothing to copy to", "dataloader_pin_memory")
     if packing != "off":
         config.leave("packed rows all have about the same length", "group_by_length")
     return config.block(
         LoaderConfig,
         num_workers=workers,
-        pin_memory=pins and pinning,
+        pin_memory=pins and is_gpu,
         prefetch_factor=prefetch if workers else None,
         packing=packing,
         overflow=_overflow(config, packing),
@@ -155,10 +145,8 @@ def loader(config: Config, device: DeviceName, *, best_fit: bool = False) -> Loa
     )
 
 
-def _packing(config: Config, *, best_fit: bool) -> Packing:
+def _packing(config: Config) -> Packing:
     written = config["packing"]
-    if best_fit and config.written.packing in (None, True):
-        return cast(Packing, config.put("packing", "best_fit", reason="the run that goes on began so"))
     return cast(Packing, config.put("packing", {True: "random", False: "off"}.get(written, written)))
 
 

@@ -107,8 +107,8 @@ class Collator:
 
     `input_ids`, `position_ids` int64 in that shape. `target_positions` int64 [n]: the places, counted through the flattened
     batch, whose next token is trained; `targets` int64 [n]: those tokens. `cu_seqlens` int32 [documents + 1] and
-    `max_seqlen`: the borders of the documents in the packed layout, as flash-attention's cu_seqlens. `document_lengths`: the
-    tokens of each, through the flattened batch, padding as documents of its own. `real_tokens`: tokens without padding.
+    `max_seqlen`: the borders of the documents in the packed layout, as flash-attention's cu_seqlens.
+    `real_tokens`: tokens without padding.
     Everything is counted here, on the CPU, so that no step has to ask the GPU.
     fixed_tokens > 0: packed batches are padded to this length, for compiled shapes (`for_batches` makes it of `longest`);
     longest > 0 is then told as `max_seqlen`. That must be a bound: flash-attention leaves the rows of a document beyond it as
@@ -132,12 +132,10 @@ class Collator:
         # A document's first label is always ignored, so no place predicts across a border.
         rows = (labels[1:] != IGNORE_INDEX).nonzero().flatten()
         batch: Batch = {**joined, "target_positions": rows, "targets": labels[rows + 1], "real_tokens": real}
-        positions = batch["position_ids"].flatten()
-        borders = torch.cat([(positions == 0).nonzero().flatten(), torch.tensor([len(positions)])])
-        lengths = borders.diff().tolist()
-        batch["document_lengths"] = lengths
         if self.layout == "packed":
-            batch |= {"cu_seqlens": borders.to(torch.int32), "max_seqlen": self.longest or max(lengths)}
+            positions = batch["position_ids"].flatten()
+            borders = torch.cat([(positions == 0).nonzero().flatten(), torch.tensor([len(positions)])])
+            batch |= {"cu_seqlens": borders.to(torch.int32), "max_seqlen": self.longest or int(borders.diff().max())}
         return batch
 
     def _packed(self, packs: Sequence[dict[str, torch.Tensor]], real: int) -> Batch:

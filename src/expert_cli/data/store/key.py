@@ -12,13 +12,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
 from tokenizers import Tokenizer
 
-from expert_cli.config import recorded
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.places import DataFile, StoredFile
@@ -59,7 +58,7 @@ def store_key(
 ) -> StoreKey:
     """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make."""
     digest = partial(_content_of, hash_cache)
-    mapping = {name: value for name, value in recorded.block(data.mapping).items() if value}
+    mapping = {name: value for name, value in asdict(data.mapping).items() if value}
     parts = {
         "rule": str(STORE_RULE),
         "train data": _content(located.train, digest),
@@ -67,7 +66,7 @@ def store_key(
         "validation data": _content(located.validation, digest),
         "validation rows": json.dumps([_rows(source, data) for source in located.validation]),
         "split": json.dumps([data.validation_share, data.seed]) if data.validation_share else "none",
-        "filters": json.dumps(recorded.block(data.filters)),
+        "filters": json.dumps(asdict(data.filters)),
         "tokenizer": tokenizer,
         "template": template,
         "mapping": json.dumps(mapping),
@@ -76,7 +75,7 @@ def store_key(
     if data.schema_prompt:
         files = [[path.name, digest(path)] for path in data.schema_prompt.files()]
         shown = replace(data.schema_prompt, databases=data.schema_prompt.database_column)
-        parts["schema prompt"] = json.dumps(recorded.block(shown))
+        parts["schema prompt"] = json.dumps(asdict(shown))
         parts["databases"] = hashlib.sha256(json.dumps(files).encode()).hexdigest()
     return StoreKey(tuple(parts.items()))
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.key import key
+from expert_cli.manifest.key import key, unused
 from expert_cli.manifest.types import AdapterType, Modules, PositiveNumber, Share, Strict, Text
 
 REWARDS = 'rewards train with TRL\'s GRPOTrainer: docs/RECIPES.md, "Rewards in TRL"'
@@ -47,7 +47,7 @@ class AdapterKeys(Strict):
         "rank of the adapter's matrices",
         why="room for what some ten thousand rows teach, in 0.5 to 4 % of the model's weights",
     )
-    """Rank of the adapter's matrices; ia3 has none."""
+    """Rank of the adapter's matrices."""
     alpha: PositiveNumber | None = key(
         None, "scale of the adapter", why="twice the rank, so that the learning rate need not change with the rank"
     )
@@ -62,25 +62,18 @@ class AdapterKeys(Strict):
         "all-linear", "the layers that get an adapter", why="an adapter on attention alone learns less at the same size"
     )
     """Names of the linear layers that get an adapter, or "all-linear"."""
-    feedforward_modules: Annotated[list[Text], Field(min_length=1)] | None = key(
-        None, "IA3 scales these at their input"
-    )
-    """ia3: which of `target_modules` are feed-forward layers (scaled at their input)."""
+    feedforward_modules: Annotated[list[Text], Field(min_length=1)] | None = unused("only IA3 has such layers")
+    """Of IA3, which is not trained."""
     trainable_token_indices: Literal["auto", "never"] | Annotated[list[Text], Field(min_length=1)] | None = key(
         "auto",
         _trained_rows,
         why="an answer that cannot end is of no use, and where every row is trained already nothing changes",
     )
-    """Tokens whose rows of embedding and head are trained beside the adapter: lora, dora and rslora. An answer cannot end
+    """Tokens whose rows of embedding and head are trained beside the adapter. An answer cannot end
     with a token whose row the base model never trained: "auto" looks, and trains such rows of the prompt template's control
     tokens; a list names tokens as the tokenizer spells them; "never" trains none."""
     init_adapter: Text | None = key(None, "training goes on from {}", off="training starts from a fresh adapter")
     """Run directory or adapter folder to train on from (relative to the manifest, then to the project root), as `--from`."""
-
-
-TAKE_TOKEN_ROWS: tuple[AdapterType, ...] = ("lora", "dora", "rslora")
-"""Adapters beside which PEFT trains rows of tokens."""
-NO_TOKEN_ROWS = f"only {', '.join(TAKE_TOKEN_ROWS)} have it"
 
 
 @dataclass(frozen=True)
@@ -95,6 +88,5 @@ class AdapterConfig:
     alpha: float
     dropout: float
     target_modules: tuple[str, ...]
-    feedforward_modules: tuple[str, ...]
     init_adapter: Path | None = None
     trainable_token_indices: str | tuple[str, ...] = "auto"  # noqa: S105  no secret

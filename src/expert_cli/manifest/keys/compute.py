@@ -8,10 +8,10 @@ from typing import Literal
 from expert_cli.manifest.key import key, unused
 from expert_cli.manifest.types import Dtype, NotNegative, Strict, Text
 
-DeviceName = Literal["cpu", "cuda", "rocm", "xpu", "mps"]
-DeviceChoice = Literal["auto", "cpu", "cuda", "rocm", "xpu", "mps"]
+DeviceName = Literal["cpu", "cuda"]
+DeviceChoice = Literal["auto", "cpu", "cuda", "rocm"]
 Attention = Literal["fused", "flash", "eager"]
-Checkpointing = Literal["off", "all", "selective", "attention_only"]
+Checkpointing = Literal["off", "all"]
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 ATTENTION: dict[Attention, str] = {
     "fused": "documents attend within themselves by fused kernels (the kernel plan names them)",
@@ -21,8 +21,6 @@ ATTENTION: dict[Attention, str] = {
 CHECKPOINTING: dict[Checkpointing, str] = {
     "off": "activations are kept, none recomputed",
     "all": "every layer is recomputed in the backward pass",
-    "selective": "every second layer is recomputed",
-    "attention_only": "the attention blocks are recomputed",
 }
 WITHOUT_GRAPHS: dict[Mode, Mode] = {"reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
 """Modes that record CUDA graphs, and the same without: gradient accumulation overwrites what a graph returned."""
@@ -36,7 +34,7 @@ _COPIES = {
     "never": "4-bit weights are unpacked once: never",
 }
 _ON_OOM = {
-    "fit": "the micro-batch is halved until a full step fits, and micro-steps that leave it idle are merged",
+    "fit": "the micro-batch is halved until a full step fits",
     "error": "a step that does not fit ends the run",
 }
 
@@ -45,8 +43,8 @@ class ComputeKeys(Strict):
     """What may be written of how a step is computed."""
 
     device: DeviceChoice | None = key("auto", "trains on {}", why="a GPU is faster where there is one")
-    """Where to train: on NVIDIA's (cuda), AMD's (rocm), Intel's (xpu) or Apple's GPU (mps), or the CPU. auto: on a GPU, if
-    there is one; on Apple's only if asked for."""
+    """Where to train: on a GPU (cuda, which AMD's are to torch, too; rocm is read so), or the CPU. auto: on a GPU, if there is
+    one."""
     fp16: bool | None = key(None, "trains in {}")
     """Train in half precision (GPU)."""
     bf16: bool | None = key(None, "trains in {}", why="what this machine does well; fp32's range at half its memory")
@@ -68,17 +66,17 @@ class ComputeKeys(Strict):
         {**ATTENTION, "fused": "flash-attn is not asked for"},
         why="it is a package of its own, which few machines have",
     )
-    """The flash-attn package's attention, where it is installed and there is a GPU; on Hopper version 3 first."""
+    """The flash-attn package's attention, where it is installed and there is a GPU."""
     memory_efficient_attention: bool | None = key(False, ATTENTION, why="`use_sdpa` has it")
     """Attention that keeps no full score matrix; part of `use_sdpa`."""
     gradient_checkpointing: bool | Literal["selective"] | None = key(
         False, CHECKPOINTING, why="it costs a third of the speed; `on_oom` makes room first"
     )
-    """Recompute activations in the backward pass: true, false, or "selective" (every second layer)."""
+    """Recompute activations in the backward pass; "selective" is read as true."""
     gradient_checkpointing_kwargs: dict[str, bool] | None = key(None, "use_reentrant: true", off="use_reentrant: false")
     """Settings of it; `use_reentrant` is the only one."""
     activation_checkpointing: Literal["attention_only"] | None = key(None, CHECKPOINTING)
-    """Recompute the attention blocks only; narrows `gradient_checkpointing: true`."""
+    """Is read as `gradient_checkpointing: true`."""
     torch_compile: bool | None = key(
         False,
         "every decoder layer is compiled",
@@ -99,8 +97,8 @@ class ComputeKeys(Strict):
     fused_kernels: Literal["auto", "off"] | None = key(
         "auto", _FUSED, why="the same numbers to rounding, sooner and in less memory"
     )
-    """On a GPU norms, rotary embeddings and activations by Liger's kernels where they are installed, else by torch.compile;
-    plain LoRA in one step with its layer."""
+    """On a GPU norms, rotary embeddings and activations by Liger's kernels, where they are installed; plain LoRA in one step
+    with its layer."""
     dequantized_copy: Literal["auto", "always", "never"] | None = key(
         "auto", _COPIES, why="a step need not unpack the weights again where there is room for them"
     )
@@ -108,7 +106,7 @@ class ComputeKeys(Strict):
     on_oom: Literal["fit", "error"] | None = key(
         "fit", _ON_OOM, why="the run goes on, with the same rows in every optimizer step"
     )
-    """Fit the micro-batch to the GPU, at the same effective batch: smaller ones for its memory, larger ones where it idles."""
+    """Fit the micro-batch to the GPU's memory, at the same effective batch."""
     fsdp: bool | Literal["full_shard", "full_shard auto_wrap"] | None = key(
         False,
         "every process holds a share of the base model's weights (FSDP2)",

@@ -1,7 +1,6 @@
 """Attention over documents that lie end to end in one row, without a mask of tokens x tokens.
 
-    per_document_sdpa   a loop over the documents, PyTorch's fused SDPA for each: any device; short ones on a CPU go through
-                        `cpu_attention` instead
+    per_document_sdpa   a loop over the documents, PyTorch's fused SDPA for each: any device
     varlen_attention    torch.nn.attention.varlen, FlashAttention inside PyTorch: NVIDIA GPUs from Ampere on, bf16 or fp16
 
 Each is a back end of `attention_backends.py`, registered with transformers as an attention implementation. The borders
@@ -22,12 +21,10 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from expert_cli._compat import attention_name
 from expert_cli.errors import ExpertError
-from expert_cli.model.kernels import cpu_attention
 from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend, repeats_for_varlen
 
 _repeats_keys: Any = torch.compiler.assume_constant_result(repeats_for_varlen)  # type: ignore[no-untyped-call]
 _KNOWN: Any = WeakTensorKeyDictionary()
-_LAYOUTS: Any = WeakTensorKeyDictionary()
 
 
 def varlen_kwargs(starts: torch.Tensor, longest: int) -> dict[str, Any]:
@@ -35,20 +32,9 @@ def varlen_kwargs(starts: torch.Tensor, longest: int) -> dict[str, Any]:
     return {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "max_length_q": longest, "max_length_k": longest}
 
 
-def use(model: PreTrainedModel, name: str, longest_batched: int = cpu_attention.LONGEST) -> None:
-    """Make the model's layers attend through the back end `name`. Raises InputError where there is none of that name.
-
-    longest_batched: tokens of a document up to which a CPU takes batched products.
-    """
+def use(model: PreTrainedModel, name: str) -> None:
+    """Make the model's layers attend through the back end `name`. Raises InputError where there is none of that name."""
     model.set_attn_implementation(attention_backend(name).registered)
-    layer: Any
-    for layer in model.modules():
-        layer.longest_batched = longest_batched
-
-
-def longest_batched(module: torch.nn.Module) -> int:
-    """Return the limit that `use` was told for a model or one of its layers."""
-    return getattr(module, "longest_batched", cpu_attention.LONGEST)
 
 
 @contextmanager
@@ -68,11 +54,11 @@ def plain_attention(model: PreTrainedModel) -> Iterator[None]:
 # Compiled, it would be made anew for every batch: the lengths are its control flow.
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def per_document_sdpa(
-    module: torch.nn.Module,
+    module: torch.nn.Module,  # noqa: ARG001  transformers' signature
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: torch.Tensor | None,  # noqa: ARG001  transformers' signature
+    attention_mask: torch.Tensor | None,  # noqa: ARG001
     *,
     dropout: float = 0.0,
     scaling: float | None = None,
@@ -85,10 +71,6 @@ def per_document_sdpa(
     """
     starts, window = _starts(settings), settings.get("sliding_window")
     lengths = _lengths(starts)
-    is_batched = cpu_attention.is_supported(query.device.type, query.dtype, max(lengths), longest_batched(module))
-    if is_batched and not (dropout or window):
-        scale = query.shape[3] ** -0.5 if scaling is None else scaling
-        return cpu_attention.attend(query, key, value, _layout(starts, query, key), scale), None
     grouped = query.shape[1] != key.shape[1]
     parts = []
     for q, k, v in zip(*(torch.split(part, lengths, 2) for part in (query, key, value)), strict=True):
@@ -141,15 +123,6 @@ def _lengths(starts: torch.Tensor) -> list[int]:
     if known is None:
         known = _KNOWN[starts] = [length for length in starts.diff().tolist() if length]
     return known
-
-
-def _layout(starts: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> cpu_attention.Layout:
-    """Return where the batch's tokens lie in padded buckets; worked out once for all layers of a form."""
-    form = (query.shape[1], key.shape[1])
-    known: dict[tuple[int, int], cpu_attention.Layout] = _LAYOUTS.setdefault(starts, {})
-    if form not in known:
-        known[form] = cpu_attention.layout(_lengths(starts), *form, query.dtype)
-    return known[form]
 
 
 def _starts(settings: dict[str, Any]) -> torch.Tensor:

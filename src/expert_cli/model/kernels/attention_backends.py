@@ -9,13 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any, Literal
+from functools import cache
+from typing import Any
 
 from expert_cli._compat import takes_attention, takes_flash_attention
 from expert_cli.config.run_config import Layout
 from expert_cli.errors import InputError
-from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine, flash_attention_lacks
 from expert_cli.manifest.keys.compute import Attention, DeviceName
 from expert_cli.manifest.types import Dtype
@@ -45,24 +44,25 @@ def repeats_for_varlen() -> bool:
     return "enable_gqa" not in varlen_settings()
 
 
-def _flash_lacks(version: Literal[2, 3], device: DeviceName, dtype: Dtype, machine: Machine) -> str:
-    return flash_attention_lacks(version, device, machine) or ("flash-attn has no fp32" if dtype == "fp32" else "")
+def _flash_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:
+    return flash_attention_lacks(device, machine) or ("flash-attn has no fp32" if dtype == "fp32" else "")
 
 
-def _flash_refuses(version: Literal[2, 3], model: Any) -> str:
-    if not takes_flash_attention(model, f"flash_attention_{version}"):
-        return f"transformers has no FlashAttention {version} for {type(model).__name__}"
-    # version 2 has dropout, and pads heads; transformers pads values for both
-    dropout, multiple = ("", 1) if version == 2 else (_dropout(model), 8)
-    return _sinks(model) or dropout or _odd_heads(model, multiple=multiple, pads_values=True)
+def _flash_refuses(model: Any) -> str:
+    if not takes_flash_attention(model):
+        return f"transformers has no FlashAttention 2 for {type(model).__name__}"
+    # it has dropout, and pads heads; transformers pads values
+    return _sinks(model) or _odd_heads(model, multiple=1, pads_values=True)
 
 
 def _varlen_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:
-    if "varlen" not in DEVICES[device].attention:
-        return "varlen needs a GPU" if device == "cpu" else f"varlen has no kernels for {DEVICES[device].title}s"
+    if device == "cpu":
+        return "varlen needs a GPU"
+    if machine.torch_hip:
+        return "varlen is for NVIDIA GPUs"
     if dtype == "fp32":
         return "varlen has no fp32"
-    if not machine.gpus[0].has_bf16:
+    if not machine.gpus[0].is_ampere:
         return "this GPU is older than Ampere"
     takes = {"scale", "window_size"} <= varlen_settings()
     return "" if takes else "this torch has no varlen_attn that takes a scale and a window; torch 2.11 has"
@@ -124,7 +124,7 @@ class AttentionBackend:
     name: as plans and messages say it. asked_by: the setting that it answers to. layout: "packed" takes documents end to
     end in one row, "padded" one row a pack and a mask. reason: in the kernel plan. lacks: why a machine cannot run it, or
     "". refuses: why it cannot serve a model (transformers', on any device), or "". function: ours, by its name in
-    `attention.py`; "": transformers has it under `name`. batches_on_cpu: short documents go through `cpu_attention` there.
+    `attention.py`; "": transformers has it under `name`.
 
     What it keeps of a token: q, k, v, the result and the sums of the softmax. repeats_keys: whether k and v once for every
     query head. keeps_scores: every score too.
@@ -139,7 +139,6 @@ class AttentionBackend:
     lacks: Callable[[DeviceName, Dtype, Machine], str] = lambda *_: ""
     refuses: Callable[[Any], str] = lambda _: ""
     function: str = ""
-    batches_on_cpu: bool = False
     repeats_keys: Callable[[], bool] = lambda: False
     keeps_scores: bool = False
     title: str = ""
@@ -154,22 +153,12 @@ class AttentionBackend:
 
 BACKENDS = (
     AttentionBackend(
-        name="flash_attention_3",
-        asked_by="flash",
-        layout="packed",
-        reason="as asked; documents are told apart by their borders",
-        lacks=partial(_flash_lacks, 3),
-        refuses=partial(_flash_refuses, 3),
-        title="flash-attn-3",
-        remedy="pip uninstall flash-attn-3, or build it again for this torch",
-    ),
-    AttentionBackend(
         name="flash_attention_2",
         asked_by="flash",
         layout="packed",
         reason="as asked; documents are told apart by their borders",
-        lacks=partial(_flash_lacks, 2),
-        refuses=partial(_flash_refuses, 2),
+        lacks=_flash_lacks,
+        refuses=_flash_refuses,
         title="flash-attn",
         remedy="pip uninstall flash-attn, or build it again for this torch",
     ),
@@ -190,7 +179,6 @@ BACKENDS = (
         reason="each document by itself, no mask of the row",
         refuses=_plain_refuses,
         function="per_document_sdpa",
-        batches_on_cpu=True,
         remedy="reinstall torch",
         required=True,
     ),
@@ -249,10 +237,4 @@ def choose_attention(
         # nobody on a CPU waits for a GPU's kernels, unless they were asked for by name
         if not lack or device != "cpu" or backend.asked_by != "fused":
             words.append(reason)
-    more = [_short_words(machine)] if (device, dtype, backend.batches_on_cpu) == ("cpu", "bf16", True) else []
-    return backend, "; ".join([*dict.fromkeys(words), backend.reason, *more])
-
-
-def _short_words(machine: Machine) -> str:
-    found = machine.short_attention
-    return found.words if found else "short ones by batched matrix products"
+    return backend, "; ".join([*dict.fromkeys(words), backend.reason])

@@ -10,7 +10,6 @@ torch's own F.linear_cross_entropy sums in bf16: 9.875 for 10.430.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,11 +17,10 @@ from peft import PeftModel
 from torch.nn.functional import cross_entropy, linear
 
 from expert_cli.model.fsdp import whole_head
-from expert_cli.model.kernels import recurrence
 from expert_cli.model.kernels.attention import varlen_kwargs
 from expert_cli.model.kernels.token_rows import TokenRows, active_rows, base_layer
 
-CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 1 << 30, "xpu": 1 << 30, "mps": 64 << 20}
+CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 1 << 30}
 """fp32 logits of a chunk. On a CPU: what its caches hold, and what the allocator gives again without asking the system for
 fresh pages."""
 SOFTMAX_BYTES = 256 << 20
@@ -62,17 +60,15 @@ class CausalLoss(torch.nn.Module):
         targets: torch.Tensor,
         cu_seqlens: torch.Tensor | None = None,
         max_seqlen: int = 0,
-        document_lengths: Sequence[int] | None = None,
     ) -> torch.Tensor:
         """Return the sum of the cross-entropies of `targets`, fp32 []; the arguments are `batches.Collator`'s."""
         inputs = {"input_ids": input_ids, "position_ids": position_ids, "use_cache": False}
         if cu_seqlens is not None:
             inputs |= varlen_kwargs(cu_seqlens, max_seqlen)
-        with recurrence.known_lengths(document_lengths):
-            if self.full_logits:
-                logits = self.base(**inputs).logits.flatten(0, 1)[target_positions]
-                return cross_entropy(logits.float(), targets, reduction="sum")
-            hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_positions]
+        if self.full_logits:
+            logits = self.base(**inputs).logits.flatten(0, 1)[target_positions]
+            return cross_entropy(logits.float(), targets, reduction="sum")
+        hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_positions]
         with whole_head(self.base) as head:
             return head_loss(hidden, base_layer(head), targets, rows=active_rows(head))
 
@@ -103,7 +99,7 @@ def head_loss(
 
     chunk_bytes: fp32 logits of a chunk; 0: by the device. rows: trained ones that stand in for the head's own.
     """
-    sizes = chunk_rows(head.weight.shape[0], chunk_bytes or CHUNK_BYTES.get(hidden.device.type, 64 << 20))
+    sizes = chunk_rows(head.weight.shape[0], chunk_bytes or CHUNK_BYTES[hidden.device.type])
     ids, values = rows or (None, None)
     loss: torch.Tensor = _HeadLoss.apply(hidden, values, ids, head, targets, *sizes)  # type: ignore[no-untyped-call]
     return loss

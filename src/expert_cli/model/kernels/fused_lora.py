@@ -22,7 +22,6 @@ from peft.tuners.lora import LoraLayer
 
 from expert_cli._compat import copy_
 from expert_cli.model.kernels.dequantize import frozen_weight
-from expert_cli.model.kernels.joint_layers import JointLayers
 
 SHARING = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 """Layers of one module that read one input, by transformers' names; another input, and each is computed for itself."""
@@ -60,11 +59,13 @@ def _drops(layer: Any) -> bool:
     return any(isinstance(dropout, torch.nn.Dropout) for dropout in layer.lora_dropout.values())
 
 
-class _Group(JointLayers):
-    """Layers and their LoRA products."""
+class _Group:
+    """Layers that read one input, and their LoRA products: the first that is called computes for all."""
 
     def __init__(self, layers: list[Any]) -> None:
-        super().__init__(layers)
+        self.layers = layers
+        self.input: torch.Tensor | None = None
+        self.outputs: dict[Any, torch.Tensor] = {}
         (self.name,) = {name for layer in layers for name in layer.lora_A}
         self.scaling: float = layers[0].scaling[self.name]
         self.factors: list[torch.Tensor] = []
@@ -82,6 +83,17 @@ class _Group(JointLayers):
         factor = self.parameters[0]
         device = factor.device.type
         return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else factor.dtype
+
+    def forward(self, layer: Any, x: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
+        """Return a layer's output; by its own way wherever it is asked for more than the product."""
+        if args or settings or not self._takes(x):
+            return type(layer).forward(layer, x, *args, **settings)  # type: ignore[no-any-return]
+        if x is not self.input or layer not in self.outputs:
+            self.input, self.outputs = x, dict(zip(self.layers, self._outputs(x), strict=True))
+        output = self.outputs.pop(layer)
+        if not self.outputs:
+            self.input = None
+        return output
 
     def forget(self) -> None:
         """Let go of what was kept of a pass: an output that nobody took would hold all before it in memory."""

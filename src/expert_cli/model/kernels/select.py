@@ -12,11 +12,10 @@ from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.model.flops import attention_layers
-from expert_cli.model.kernels import attention, compiled_parts, recurrence
+from expert_cli.model.kernels import attention, recurrence
 from expert_cli.model.kernels.attention_backends import choose_attention
 from expert_cli.model.kernels.chunked_loss import can_skip_logits
 from expert_cli.model.kernels.compiled_layers import require_compiler
-from expert_cli.model.kernels.cpu_attention import LONGEST
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.kernels.token_rows import spare_copies
@@ -25,7 +24,7 @@ from expert_cli.utils.text import plural
 
 SPARE = 3
 """A copy of the weights is made where this many times its size is free: activations need room too."""
-LIGER, COMPILED, LORA = "liger", "torch.compile", "lora"
+LIGER, LORA = "liger", "lora"
 """What the line "fused" says of who fuses."""
 NOT_FUSED = "norms, rotary embeddings and activations stay 44 kernels of a layer's forward pass (Qwen3) instead of 6"
 DTYPE_REASONS = {
@@ -49,7 +48,7 @@ class KernelPlan:
 
     dequantized: 4-bit weights are dequantized once. full_logits: the model makes its logits itself. fused: norms and
     activations keep no more for the backward pass than a fused kernel does. fixed_shape: every batch has the same number of
-    tokens. longest_batched: tokens of a document up to which attention on a CPU takes batched products.
+    tokens.
     """
 
     attention: str
@@ -59,7 +58,6 @@ class KernelPlan:
     fused: bool
     fixed_shape: bool
     lines: Mapping[str, Kernel]
-    longest_batched: int = LONGEST
 
     def with_line(self, name: str, used: str, reason: str, **changes: Any) -> KernelPlan:
         """Return the plan with one choice made anew."""
@@ -90,10 +88,7 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
         "compile": _compile_line(compute),
         "fused": fused,
     }
-    tried = machine.short_attention
-    limit = tried.longest if tried else LONGEST
-    plan = KernelPlan(backend.name, backend.layout, False, False, fused.used == LIGER, compute.torch_compile, lines)
-    return replace(plan, longest_batched=limit)
+    return KernelPlan(backend.name, backend.layout, False, False, fused.used == LIGER, compute.torch_compile, lines)
 
 
 def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:
@@ -108,8 +103,7 @@ def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, machine:
     plan = _apply_fused(plan, model, compute)
     plan = _with_attention(plan, model, compute, machine)
     if plan.attention != attention_name(model.config):
-        attention.use(model, plan.attention, plan.longest_batched)
-    recurrence.read_by_document(model)
+        attention.use(model, plan.attention)
     return plan
 
 
@@ -125,8 +119,6 @@ def predict_kernels(
     base = model.get_base_model()
     if plan.fused and not liger_knows(base.config.model_type):
         plan = _without_liger(plan, base, compute)
-    if plan.lines["fused"].used == COMPILED:
-        plan = _with_compiled(plan, base)
     return apply_adapter_kernels(_with_attention(plan, base, compute, machine), model, compute)
 
 
@@ -152,19 +144,13 @@ def _compile_line(compute: ComputeConfig) -> Kernel:
 def _tf32_reason(compute: ComputeConfig) -> str:
     if compute.tf32:
         return "fp32 matrix products use it; bf16 ones do not need it"
-    has_some = DEVICES[compute.device].tf32_since is not None
-    return "not asked for, or older than Ampere" if has_some else "only NVIDIA GPUs have it"
+    return "only NVIDIA GPUs have it" if compute.device == "cpu" else "not asked for, or older than Ampere"
 
 
 def _fused(compute: ComputeConfig, instead: str = "") -> Kernel:
     """Return what fuses norms, rotary embeddings and activations; instead: why Liger does not."""
     if compute.fused_kernels == "off":
         return Kernel("off", "switched off")
-    if not DEVICES[compute.device].has_triton and compute.device != "cpu":
-        lacking = (
-            f"there is no Triton for {DEVICES[compute.device].title}s, which Liger's kernels and torch.compile need"
-        )
-        return Kernel("off", f"{lacking}: {NOT_FUSED}")
     if compute.device == "cpu":
         return Kernel("off", "only plain LoRA, not compiled, is fused on a CPU")
     if not instead and has_package("liger_kernel"):
@@ -172,9 +158,7 @@ def _fused(compute: ComputeConfig, instead: str = "") -> Kernel:
     instead = instead or 'liger-kernel is not installed (pip install "expert-cli[kernels]")'
     if compute.torch_compile:
         return Kernel("off", f"{instead}; torch.compile takes whole layers")
-    if has_package("triton"):
-        return Kernel(COMPILED, f"{instead}; norms, rotary embeddings and activations by torch.compile")
-    return Kernel("off", f"{instead}, nor is triton for torch.compile: {NOT_FUSED}")
+    return Kernel("off", f"{instead}: {NOT_FUSED}")
 
 
 def _with_attention(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:
@@ -182,25 +166,16 @@ def _with_attention(plan: KernelPlan, model: Any, compute: ComputeConfig, machin
     if layers := recurrence.recurrent_layers(model):
         kinds = ", ".join(sorted({type(layer).__name__ for layer in layers}))
         why = f"{kinds} in {len(layers)} of the model's layers carries a state, which no mask keeps apart"
-        plan = plan.with_line("recurrence", "one document a row", f"{why}; the others read the batch as it is")
+        plan = plan.with_line("recurrence", "one document a row", f"{why}; rows are padded on the right")
     own = attention_name(model.config)
     if not attention_layers(model.config.get_text_config()):
         return plan.with_line("attention", "off", "no layer attends", attention=own, layout="padded")
+    if layers:
+        return plan.with_line("attention", own, "one document a row", attention=own, layout="padded")
     backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine, model)
     # where no kernel knows documents it is the model's own, which is not SDPA in every architecture
     name = own if backend.name == "sdpa" else backend.name
     return plan.with_line("attention", name, why, attention=name, layout=backend.layout)
-
-
-def _with_compiled(plan: KernelPlan, model: Any, failed: str = "") -> KernelPlan:
-    """Return the plan with the parts of this model that torch.compile takes; failed: why it cannot."""
-    parts = compiled_parts.find_parts(model)
-    if failed or not parts.names:
-        why = f"torch.compile fails here ({failed})" if failed else f"nothing of {model.config.model_type} is known"
-        return plan.with_line("fused", "off", f"{why}: {NOT_FUSED}")
-    return plan.with_line(
-        "fused", COMPILED, f"{', '.join(parts.names)} by torch.compile, in the first steps", fused=parts.keeps_little
-    )
 
 
 def _with_lora(plan: KernelPlan, said: str, compute: ComputeConfig) -> KernelPlan:
@@ -214,14 +189,9 @@ def _with_lora(plan: KernelPlan, said: str, compute: ComputeConfig) -> KernelPla
 
 def _apply_fused(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
     """Fuse norms, rotary embeddings and activations as planned, where the model lets."""
-    compiled_parts.plain_rotary()
     if plan.lines["fused"].used == LIGER:
         apply_liger(model)
         plan = with_liger(plan, model, compute)
-    if plan.lines["fused"].used == COMPILED:
-        plan = _with_compiled(plan, model, compiled_parts.cannot_compile(DEVICES[compute.device].type))
-        if plan.lines["fused"].used == COMPILED:
-            compiled_parts.compile_parts(compiled_parts.find_parts(model))
     return plan
 
 
@@ -263,14 +233,6 @@ def _with_dequantized(plan: KernelPlan, needed: int, compute: ComputeConfig, fre
     return plan.with_line(
         "copy", compute.dtype, f"NF4 unpacked once instead of at every step ({room})", dequantized=True
     )
-
-
-def with_copies(plan: KernelPlan, count: int) -> KernelPlan:
-    """Return the plan of a run that has ended. count: layers that held an unpacked weight to its end."""
-    if not plan.dequantized or count:
-        return plan
-    why = "the unpacked copy was given back, a full step did not fit beside it: weights are unpacked at every step"
-    return plan.with_line("copy", "off", why, dequantized=False)
 
 
 def free_bytes(device: str) -> int:

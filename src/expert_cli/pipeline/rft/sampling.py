@@ -196,18 +196,6 @@ def _read(block: _Block) -> Sampled | None:
     return Sampled(tuple(drawn), head["tokens"], head["seconds"])
 
 
-def drawn_before(output: Path) -> tuple[int, float]:
-    """Return how many tokens were drawn in a run's folder, and in how many seconds; (0, 0.0) where there were none."""
-    tokens, seconds = 0, 0.0
-    for file in sorted(output.glob("round-*/samples/block-*.jsonl")):
-        try:
-            head = parse_json(file.read_bytes().partition(b"\n")[0])
-            tokens, seconds = tokens + int(head["tokens"]), seconds + float(head["seconds"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return tokens, seconds
-
-
 class _Within(NullReporter):
     """Moves the bar of a round by what one block comes to, and says how many answers before it were right."""
 

@@ -23,7 +23,6 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import asked_by_cases
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
-from expert_cli.model.kernels.cpu_trials import with_trials
 from expert_cli.pipeline.beginning import begin_run
 from expert_cli.pipeline.ending import finish
 from expert_cli.pipeline.forgetting import choose_texts
@@ -44,7 +43,6 @@ from expert_cli.training.checkpointing.resume_compatibility import (
     identity,
     require_goes_on,
     require_same,
-    tried,
 )
 from expert_cli.utils.distributed import barrier, broadcast_rank0
 from expert_cli.utils.files import remove, sha256_of, sync_folder, write_bytes, write_json
@@ -78,9 +76,7 @@ def train_in_rounds(
         raise InputError(f"--resume {options.resume}: a run in rounds has no checkpoints of its own", "--resume auto")
     choose_texts(plan.run, options.max_forget, NullReporter())  # each training says which; here what cannot be measured
     begun_from = _run_of(plan.run.adapter.init_adapter) if plan.run.adapter.init_adapter is not None else None
-    work = Work(
-        plan, settings, broadcast_rank0(partial(with_trials, machine, plan.run.compute)), report, options, job, status
-    )
+    work = Work(plan, settings, machine, report, options, job, status)
     goes_on = bool(options.resume) and RunPaths(plan.run.output).run_json.is_file()
     prompts = read_prompts(plan, settings, options.permissions, report, were_judged=goes_on)
     inputs = resolve_inputs(plan.run, report)
@@ -154,7 +150,7 @@ def _identity(work: Work, inputs: DataInputs) -> dict[str, Any]:
         template=inputs.template.fingerprint,
         processes=work.job.num_processes,
         versions=work.machine.versions,
-    ) | tried(work.machine)
+    )
 
 
 def _same_run(work: Work, what: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,8 @@ from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import parse_json, read_sealed, remove, sha256_of, sync_names, write_json, write_sealed
 from expert_cli.utils.verified_folder import VerifiedFolder
 
-FORMAT = 1
+CHECKPOINT_RULE = 2
+"""What stands in a checkpoint, and how; one of another rule is not read."""
 LEAST = 2
 """Checkpoints that are kept at least: the newest may turn out damaged."""
 MANIFEST = "checkpoint.json"
@@ -177,7 +178,7 @@ def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> int:
     save_file(optimizer_tensors, beside / OPTIMIZER, metadata={"format": "pt"})
     save_file(rest_tensors, beside / STATE_TENSORS, metadata={"format": "pt"})
     files = VerifiedFolder.measured(beside).files
-    write_sealed(beside / MANIFEST, {"format": FORMAT, "step": step, "serial": serial, "files": files})
+    write_sealed(beside / MANIFEST, {"rule": CHECKPOINT_RULE, "step": step, "serial": serial, "files": files})
     sync_names(beside)
     return sum(path.stat().st_size for path in beside.iterdir())
 
@@ -229,6 +230,8 @@ def _damage(path: Path, *, hashed: bool = True) -> str:
         manifest = read_sealed(path / MANIFEST)
     except (OSError, ValueError) as error:
         return f"{MANIFEST} is missing or broken ({error})"
-    if manifest.get("format") != FORMAT or set(manifest["files"]) != _FILES or manifest["step"] != _step(path):
-        return f"{MANIFEST} is of another format or another checkpoint"
+    if manifest.get("rule") != CHECKPOINT_RULE:
+        return f"it was written by another version (rule {manifest.get('rule')}, this one reads {CHECKPOINT_RULE})"
+    if set(manifest["files"]) != _FILES or manifest["step"] != _step(path):
+        return f"{MANIFEST} is of another checkpoint"
     return VerifiedFolder(path, manifest["files"]).damage(sha256_of if hashed else None)

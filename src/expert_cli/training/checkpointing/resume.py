@@ -112,7 +112,7 @@ def restore(trainer: ExpertTrainer, model: PeftModel, parts: CheckpointState) ->
     values = {**parts.trainer["progress"], "losses": parts.losses.tolist()}
     for name, value in vars(TrainingState.from_json(values)).items():
         setattr(trainer.progress, name, value)
-    states = list(parts.trainer.get("callbacks", []))  # checkpoints of earlier versions have none
+    states = list(parts.trainer["callbacks"])
     for callback in _exportable(trainer):  # of several of one class each gets its own, in their order
         mine = next((kept for kept in states if kept[0] == type(callback).__name__), None)
         if mine is not None:

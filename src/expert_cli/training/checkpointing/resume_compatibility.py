@@ -6,14 +6,13 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from expert_cli.config import recorded
 from expert_cli.config.init_adapter import init_sha256
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.utils.redaction import redact
@@ -31,8 +30,8 @@ MICRO_BATCH = ("batch_size", "gradient_accumulation_steps")
 """How the packs of an optimizer step are split; their product may not differ."""
 PROGRAMS = ("code", "versions")
 """What may differ when a run goes on, and is told: a fault may have been mended, but the last bits may be others."""
-BATCHED = "batched attention"
-"""Up to how many tokens a CPU reads documents in batched products: by trials on the machine, so another one may differ."""
+SETTINGS = ("model", "adapter", "optim", "loader", "compute")
+"""Blocks of a run whose values are the same in two equal runs."""
 STORE = "store"
 """The block that says what decides a run's tokens."""
 
@@ -67,11 +66,7 @@ def identity(
         "max_seq_length": run.data.max_seq_length,
         "processes": processes,
         "best model": _best_model(run.watch),
-        **{
-            f"{block}.{name}": value
-            for block, values in recorded.settings(run).items()
-            for name, value in values.items()
-        },
+        **{f"{block}.{name}": value for block in SETTINGS for name, value in asdict(getattr(run, block)).items()},
         "adapter.init_adapter": init_sha256(run),
         **_rounds(run),
     }
@@ -83,18 +78,13 @@ def identity(
 
 def begun_as(before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str]) -> dict[str, Any]:
     """Return the identity of the run that begins now; where it is the one before, as many processes began it as that one."""
-    goes_on = "processes" in before and not _changed(before, now, drift)
+    goes_on = before and not _changed(before, now, drift)
     return {**now, "processes": before["processes"]} if goes_on else dict(now)
-
-
-def tried(machine: Machine) -> dict[str, Any]:
-    """Return what trials on a machine decide of a run, to be recorded beside its identity; nothing where none were made."""
-    return {BATCHED: machine.short_attention.longest} if machine.short_attention else {}
 
 
 def _rounds(run: RunConfig) -> dict[str, Any]:
     """Return what decides the rounds after a first training; what the prompts and cases hold is among the data."""
-    keys = recorded.block(run.rft) if run.rft is not None else {}
+    keys = asdict(run.rft) if run.rft is not None else {}
     return {f"rft.{name}": value for name, value in keys.items() if name not in ("prompts", "held_back_cases")}
 
 
@@ -103,7 +93,7 @@ def _best_model(watch: LogSaveEvalConfig) -> dict[str, Any] | None:
     if not (watch.load_best_model_at_end or watch.early_stopping_patience):
         return None
     not_of_it = ("logging_", "save_", "report_")
-    return {name: value for name, value in recorded.block(watch).items() if not name.startswith(not_of_it)}
+    return {name: value for name, value in asdict(watch).items() if not name.startswith(not_of_it)}
 
 
 def code_sha256() -> str:
@@ -115,14 +105,14 @@ def code_sha256() -> str:
 
 
 def require_same(path: Path, now: Mapping[str, Any], report: Reporter) -> None:
-    """Compare with the identity that a run.json recorded; what an older one does not tell is named.
+    """Compare with the identity that a run.json recorded; programs that have changed are named.
 
     Raises IntegrityError naming every difference, InputError if the file is no run.json of this tool.
     """
     before = part(read_json(path), "identity")
     if not before:
         raise InputError(f"--locked {path}: is not a run.json of expert-cli", "name run.json of a run directory")
-    changed = _differences(before, now, ("versions", BATCHED))
+    changed = _differences(before, now, ("versions",))
     if changed:
         raise IntegrityError(
             f"this run differs from {path}: {'; '.join(changed)}", "leave --locked out to train anyway"
@@ -139,7 +129,7 @@ def require_keys(drift: Collection[str], now: Mapping[str, Any]) -> None:
 def require_goes_on(
     checkpoint: Path, before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str], report: Reporter
 ) -> None:
-    """Compare with the run that wrote a checkpoint; what an older one does not tell is named. drift: keys that may differ.
+    """Compare with the run that wrote a checkpoint; programs that have changed are named. drift: keys that may differ.
 
     Raises IntegrityError naming what differs, InputError for a key in `drift` that does not exist.
     """
@@ -155,7 +145,7 @@ def require_goes_on(
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str]) -> list[str]:
     """What differs of two runs beside what may when one goes on."""
-    return _differences(before, now, (*IGNORED_ON_RESUME, *PROGRAMS, BATCHED, *_same_packs(before, now), *drift))
+    return _differences(before, now, (*IGNORED_ON_RESUME, *PROGRAMS, *_same_packs(before, now), *drift))
 
 
 def _same_packs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -170,7 +160,6 @@ def _same_packs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], ignored: Collection[str]) -> list[str]:
     old, new = _flat(before), _flat(now)
-    ignored = {*ignored, *_untold(before, now)}
     return [
         f"{name}: {change(_text(old.get(name)), _text(new.get(name)))}"
         for name in {**old, **new}
@@ -178,25 +167,11 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], ignored: Col
     ]
 
 
-def _untold(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The keys that an older version did not write; a part of the store's key is missing where it is not in use, too."""
-    of_store = f"{STORE}."
-    return [name for name in _flat(now) if (STORE if name.startswith(of_store) else name) not in before]
-
-
 def _tell(where: Path, before: Mapping[str, Any], now: Mapping[str, Any], report: Reporter) -> None:
-    """Name what is not compared, a line each: what an older version did not write, programs and trials that have changed."""
-    if untold := _untold(before, now):
-        report.warning(
-            f"{where} is of an older version and does not tell {', '.join(untold)}: whether they differ is not known"
-        )
+    """Name the programs that have changed."""
     changed = ["expert-cli itself"] if before.get("code") != now["code"] else []
-    told = items(before, "versions") if "versions" in before else now["versions"]
-    older = {str(pair[0]): pair[1] for pair in told if isinstance(pair, list) and len(pair) == 2}
+    older = {str(pair[0]): pair[1] for pair in items(before, "versions") if isinstance(pair, list) and len(pair) == 2}
     changed += [f"{name} ({old} -> {new})" for name, new in now["versions"] if (old := older.get(name, "none")) != new]
-    if BATCHED in before and before[BATCHED] != now.get(BATCHED, before[BATCHED]):
-        limits = change(str(before[BATCHED]), str(now[BATCHED]))
-        changed.append(f"tokens up to which documents attend in batched products, by trials on the machine ({limits})")
     if changed:
         report.warning(f"changed since {where}: {', '.join(changed)}; the run may not be bit for bit the same")
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from expert_cli._compat import optimizer_buffer
-from expert_cli.hardware.devices import present
+from expert_cli.hardware.devices import CUDA
 
 Tensors = dict[str, torch.Tensor]
 
@@ -149,8 +149,7 @@ def capture_rng() -> dict[str, Any]:
         "python": (version, torch.tensor(words, dtype=torch.int64), gauss),
         "numpy": (str(name), torch.tensor(np.asarray(key).tolist(), dtype=torch.int64), *numbers),
         "torch": torch.get_rng_state(),
-        "cuda": [],
-        **{device.type: device.rng_states() for device in present()},
+        "cuda": CUDA.rng_states() if CUDA.is_available() else [],
     }
 
 
@@ -161,5 +160,5 @@ def restore_rng(rng: Mapping[str, Any]) -> None:
     name, key, *numbers = rng["numpy"]
     np.random.set_state((name, key.numpy(), *numbers))
     torch.set_rng_state(rng["torch"])
-    for device in present():
-        device.set_rng_states(rng.get(device.type, ()))
+    if CUDA.is_available():
+        CUDA.set_rng_states(rng["cuda"])

@@ -117,20 +117,6 @@ def test_a_run_that_is_over_is_judged_by_its_metrics(tmp_path: Path) -> None:
     assert document["notes"] == ["the run is over: judged by what it logged"]
 
 
-def test_a_killed_run_is_judged_by_its_metrics(tmp_path: Path) -> None:
-    logged = {"utilization": 35.0, "memory_mb": 900.0, "power_w": None}
-    rows = [
-        {"step": n, "loss": 1.0, "seconds": n, "gpu": logged, "step_time_shares": {"data": 0.6, "other": 0.4}}
-        for n in (1, 2)
-    ]
-    (tmp_path / "run").mkdir()
-    run_folder(tmp_path / "run", *rows, device="cuda")
-    found = session.find_run(tmp_path / "run")
-    document = watch(found, duration=60.0, gpus=[gpu_sample(utilization=0.0)]).as_json()
-    assert (document["samples"], document["verdict"]) == (0, "waiting for data")
-    assert document["notes"] == ["the run is over: judged by what it logged"]
-
-
 def test_a_gpu_after_the_runs_end_is_no_evidence(tmp_path: Path, writer: Callable[..., Any]) -> None:
     rows = [{"step": n, "loss": 1.0, "seconds": n, "step_time_shares": {"forward": 1.0}} for n in (1, 2)]
     paths = run_folder(tmp_path, *rows, device="cuda")
@@ -140,7 +126,7 @@ def test_a_gpu_after_the_runs_end_is_no_evidence(tmp_path: Path, writer: Callabl
     assert (document["samples"], document["ended"], document["verdict"]) == (1, True, "compute-bound")
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00\xff{", b'{"step": 1, "loss"', b"[]\nnull\n"])
+@pytest.mark.parametrize("content", [b"", b"\x00\xff{"])
 def test_metrics_that_say_nothing(tmp_path: Path, content: bytes) -> None:
     paths = run_folder(tmp_path)
     paths.metrics.write_bytes(content)
@@ -176,7 +162,7 @@ def test_a_gpu_that_is_lost_and_one_that_vanishes(tmp_path: Path) -> None:
     notes = seen.as_json()["notes"]
     assert [note for note in notes if note.startswith("GPU")] == [
         "GPU 0: GPU is lost",
-        "GPU 0 does not tell its utilization (one in MIG mode hides it)",
+        "GPU 0 does not tell its utilization",
         "GPU 1 answers no more",
     ]
 
@@ -203,15 +189,6 @@ def test_ctrl_c_keeps_what_was_seen(tmp_path: Path) -> None:
     assert seen.as_json()["samples"] == 2
 
 
-def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(10**9, 0, -(10**6)))
-    monkeypatch.setattr(time, "time", lambda: float(next(clock)))
-    seen = watch(session.MonitoredRun(run_folder(tmp_path), None), duration=0.3)
-    assert 1 <= len(seen.samples) <= 3
-    assert seen.samples[-1].seconds >= 0.3
-    assert all((sample.disk_read_mb_per_s or 0) >= 0 for sample in seen.samples)
-
-
 def test_missed_looks_are_left_out(tmp_path: Path) -> None:
     paths = run_folder(tmp_path)
 
@@ -225,13 +202,6 @@ def test_missed_looks_are_left_out(tmp_path: Path) -> None:
     times = [sample.seconds for sample in seen.samples]
     assert min(b - a for a, b in pairwise(times)) >= 0.05 - 1e-3
     assert times[2] - times[1] > 0.73
-
-
-def test_a_process_that_is_gone_before_the_first_look(tmp_path: Path, writer: Callable[..., Any]) -> None:
-    child = writer(1, 0.0)
-    child.wait()
-    seen = watch(session.MonitoredRun(run_folder(tmp_path), child.pid), duration=30.0)
-    assert (seen.ended, len(seen.samples)) == (True, 1)
 
 
 LAUNCHER = """
@@ -265,9 +235,7 @@ def test_cpu_of_a_runs_other_processes_is_counted(
             parent.stdout.close()
 
 
-@pytest.mark.parametrize("every", [8, 1], ids=["children as they were", "children looked for again"])
-def test_cpu_of_children_is_counted(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
-    monkeypatch.setattr("expert_cli.benchmark.monitor.sampler.CHILDREN_EVERY", every)
+def test_cpu_of_children_is_counted() -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"],
         start_new_session=True,
@@ -284,15 +252,6 @@ def test_cpu_of_children_is_counted(monkeypatch: pytest.MonkeyPatch, every: int)
         for child in [*psutil.Process(parent.pid).children(recursive=True), psutil.Process(parent.pid)]:
             child.kill()
         parent.wait()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells what its host takes")
-def test_the_time_that_a_host_takes_is_a_part_of_the_busy_time() -> None:
-    sampler = Sampler(None, lambda: ())
-    time.sleep(0.1)
-    sample = sampler.take()
-    assert sample.stolen_percent is not None
-    assert 0 <= sample.stolen_percent <= 100
 
 
 def test_the_busiest_disk_counts() -> None:

@@ -42,8 +42,6 @@ from tests import tiny
 from tests.machines import CPU, H200, T4, install
 
 LENGTHS = (5, 1, 9, 3)
-LONG = (3, 520, 8)
-"""Beyond 512 tokens a CPU attends in another way."""
 
 
 def mistral() -> Any:
@@ -64,12 +62,10 @@ def where(backend: AttentionBackend) -> tuple[DeviceName, Dtype]:
     return found
 
 
-@pytest.mark.parametrize("lengths", [LENGTHS, LONG], ids=["short", "long"])
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-def test_packed_logits_are_those_of_the_documents_alone(
-    backend: AttentionBackend, make: Any, lengths: tuple[int, ...]
-) -> None:
+def test_packed_logits_are_those_of_the_documents_alone(backend: AttentionBackend, make: Any) -> None:
+    lengths = LENGTHS
     device, dtype = where(backend)
     half = dtype != "fp32"
     model = make().eval().to(device, torch.bfloat16 if half else torch.float32)
@@ -129,26 +125,26 @@ LATENT = {
     "head_dim": 8,
     "num_key_value_heads": 4,
 }
-FLASH_2, FLASH_3 = "flash_attention_2", "flash_attention_3"
-# what is taken where nothing but PyTorch is installed, and with both versions of FlashAttention
+FLASH = "flash_attention_2"
+# what is taken where nothing but PyTorch is installed, and with FlashAttention
 LIMITED: dict[str, tuple[Callable[[], Any], str, str, str]] = {
-    "none": (tiny.tiny_model, "FlashAttention inside PyTorch", "varlen", FLASH_3),
-    "windows": (mistral, "FlashAttention inside PyTorch", "varlen", FLASH_3),
+    "none": (tiny.tiny_model, "FlashAttention inside PyTorch", "varlen", FLASH),
+    "windows": (mistral, "FlashAttention inside PyTorch", "varlen", FLASH),
     "wide heads": (lambda: tiny.tiny_model(head_dim=320), "heads of 320 are wider than", "documents", "documents"),
-    "odd heads": (lambda: tiny.tiny_model(head_dim=12), "heads of 12 are no multiple of 8", "documents", FLASH_2),
+    "odd heads": (lambda: tiny.tiny_model(head_dim=12), "heads of 12 are no multiple of 8", "documents", FLASH),
     "latent heads": (
         lambda: DeepseekV3ForCausalLM(DeepseekV3Config(**tiny.SHAPE | EXPERTS | LATENT)),
         "values have heads of 16, queries and keys of 24",
         "documents",
-        FLASH_3,
+        FLASH,
     ),
     "dropout": (
         lambda: GPT2LMHeadModel(GPT2Config(vocab_size=384, n_embd=64, n_layer=2, n_head=4)),
         "attention has dropout",
         "documents",
-        FLASH_2,
+        FLASH,
     ),
-    "capped scores": (lambda: Gemma2ForCausalLM(Gemma2Config(**tiny.SHAPE)), "caps attention scores", "sdpa", FLASH_3),
+    "capped scores": (lambda: Gemma2ForCausalLM(Gemma2Config(**tiny.SHAPE)), "caps attention scores", "sdpa", FLASH),
     "chunks": (
         lambda: Llama4ForCausalLM(
             Llama4TextConfig(**tiny.SHAPE, intermediate_size_mlp=64, num_local_experts=2, attention_chunk_size=8)
@@ -176,7 +172,7 @@ def test_no_back_end_is_chosen_for_a_model_beyond_its_limits(
     assert chosen.name == fused
     assert why in reason
     assert chosen.reason in reason
-    install(tmp_path, monkeypatch, flash_attn="flash-attn", flash_attn_interface="flash-attn-3")
+    install(tmp_path, monkeypatch, flash_attn="flash-attn")
     assert choose_attention("flash", "cuda", "bf16", H200, model)[0].name == flash
 
 

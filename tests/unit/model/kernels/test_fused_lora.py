@@ -15,7 +15,6 @@ import torch
 from peft import PeftModel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from expert_cli.manifest.keys.compute import Checkpointing
 from expert_cli.manifest.types import AdapterType, Quantization
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
@@ -94,12 +93,6 @@ def test_in_fp32_they_are_pefts_own(tmp_path: Path, quantization: Quantization) 
     assert "_Products" in down(torch.ones(1, down.in_features)).grad_fn.name()
 
 
-@pytest.mark.parametrize("targets", [("q_proj", "v_proj"), ("k_proj", "down_proj", "up_proj")], ids=" ".join)
-def test_some_of_those_that_share_an_input_are_as_near(targets: tuple[str, ...]) -> None:
-    truth, usual, one = (model(dtype=d, targets=targets) for d in (torch.float32, torch.bfloat16, torch.bfloat16))
-    assert_as_near(truth, usual, fused(one))
-
-
 @pytest.mark.parametrize("quantization", ["int4", "int8"])
 def test_quantized_layers_are_as_near(tmp_path: Path, quantization: Quantization) -> None:
     folder = tiny.tiny_model_folder(tmp_path, dtype=torch.bfloat16, attention_bias=True)
@@ -109,11 +102,6 @@ def test_quantized_layers_are_as_near(tmp_path: Path, quantization: Quantization
         return model(base=load_base(folder, dtype=dtype, device="cpu", **settings))
 
     assert_as_near(loaded(torch.float32), loaded(torch.bfloat16), fused(loaded(torch.bfloat16)))
-
-
-def test_weights_in_another_dtype_than_the_step_are_as_near() -> None:
-    truth, usual, one = (model(dtype=torch.float32) for _ in range(3))
-    assert_as_near(truth, usual, fused(one))
 
 
 @pytest.mark.parametrize("by", ["class", "hand"])
@@ -211,10 +199,9 @@ def test_what_was_stepped_is_what_is_read() -> None:
 
 
 @pytest.mark.parametrize("reentrant", [False, True], ids=["", "reentrant"])
-@pytest.mark.parametrize("what", ["all", "selective", "attention_only"])
-def test_recomputed_layers_give_the_same_gradients(what: Checkpointing, *, reentrant: bool) -> None:
+def test_recomputed_layers_give_the_same_gradients(*, reentrant: bool) -> None:
     kept, recomputed = fused(model()).train(), fused(model()).train()
-    enable_activation_checkpointing(recomputed.get_base_model(), what, reentrant=reentrant)
+    enable_activation_checkpointing(recomputed.get_base_model(), "all", reentrant=reentrant)
     if reentrant:
         kept.get_base_model().enable_input_require_grads()
     (loss, gradients), (again, same) = step(kept), step(recomputed)
@@ -248,9 +235,8 @@ def test_layers_that_read_something_else_are_computed_for_themselves() -> None:
     assert_as_near(truth, usual, fused(one))
 
 
-@pytest.mark.parametrize("kind", ["dora", "lokr"])
-def test_what_is_more_than_a_product_is_left_alone(kind: AdapterType) -> None:
-    made = model(kind)
+def test_what_is_more_than_a_product_is_left_alone() -> None:
+    made = model("dora")
     before, _ = step(made)
     assert fuse(made) == 0
     after, _ = step(made)

@@ -1,10 +1,9 @@
-"""Layers that carry a state: without borders they leak, one document a row they do not, and train as documents alone."""
+"""Layers that carry a state: packed documents leak through them, one document a row they do not, and train as alone."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -30,48 +29,28 @@ from expert_cli.model.kernels.select import KernelPlan, apply_kernels, kernel_pl
 from expert_cli.utils.length_histogram import LengthHistogram
 from tests import run_blocks, tiny
 from tests.machines import CPU
-from tests.tiny_hybrids import BLOCK, HYBRIDS, hybrid
+from tests.tiny_hybrids import HYBRIDS, hybrid
 from tests.unit.model.kernels.test_select import MODEL
 
 COMPUTE = replace(run_blocks.COMPUTE, dtype="fp32")
 ADAPTER = replace(run_blocks.ADAPTER, target_modules=("all-linear",), dropout=0.0)
 LENGTHS = (40, 7, 130, 1, 64, 65)
 LONG = 300
-FEW = ("qwen3_5", "granite", "zamba2")
 
 
-@cache
-def parts(layout: Layout) -> tuple[dict[str, torch.Tensor], ...]:
-    """Two packs of documents of `LENGTHS`, as a data set gives them."""
+def documents() -> list[dict[str, torch.Tensor]]:
+    """Documents of `LENGTHS`, as a data set gives them."""
     random = torch.Generator().manual_seed(0)
     made = []
-    for lengths in (LENGTHS[:4], LENGTHS[4:]):
-        ids = torch.randint(3, 384, (sum(lengths),), generator=random)
-        positions = torch.cat([torch.arange(length) for length in lengths])
+    for length in LENGTHS:
+        ids, positions = torch.randint(3, 384, (length,), generator=random), torch.arange(length)
         made.append({"input_ids": ids, "labels": torch.where(positions > 0, ids, -100), "position_ids": positions})
-    return tuple(made)
+    return made
 
 
 def prepared(name: str) -> tuple[Any, KernelPlan]:
     model = hybrid(name).requires_grad_(False)
     return model, apply_kernels(kernel_plan(COMPUTE, MODEL, CPU), model, COMPUTE, CPU)
-
-
-@pytest.mark.parametrize("layout", ["packed", "padded"])
-def test_every_document_has_a_row_and_its_tokens_come_back(layout: Layout) -> None:
-    batch = Collator(0, layout)(parts(layout))
-    positions = batch["position_ids"]
-    rows = recurrence.rows_of(batch["document_lengths"], positions.device)
-    assert batch["document_lengths"] == recurrence._lengths(positions)
-    flat = positions.flatten()
-    for bucket in rows.buckets:
-        held = flat[bucket]
-        lengths = held.max(1).values + 1
-        assert torch.equal(held, torch.arange(held.shape[1]).minimum(lengths[:, None] - 1))
-        assert (bucket.diff(dim=1) == held.diff(dim=1)).all(), "a row is one document, end to end"
-        assert lengths.max() <= max(2 * lengths.min(), recurrence.BLOCK)
-    together = torch.cat([bucket.flatten() for bucket in rows.buckets])
-    assert torch.equal(together[rows.back], torch.arange(len(flat)))
 
 
 def laid_out(name: str, layout: Layout) -> tuple[Any, str]:
@@ -90,80 +69,35 @@ IN_LAYOUTS += [(name, "packed") for name in HYBRIDS if not attention_backend("do
 @pytest.mark.parametrize(("name", "layout"), IN_LAYOUTS)
 def test_packed_documents_leak(name: str, layout: Layout) -> None:
     model, backend = laid_out(name, layout)
+    assert recurrence.recurrent_layers(model)
     with pytest.raises(EnvironmentProblem, match="other documents beside them change them by"):
         isolation.prove(model, layout, backend, LONG)
     isolation.prove(model, layout, backend, LONG, one_document=True)
 
 
-@pytest.mark.parametrize(("name", "layout"), [case for case in IN_LAYOUTS if case != ("granite", "padded")])
-def test_one_document_a_row_they_do_not(name: str, layout: Layout) -> None:
-    model, backend = laid_out(name, layout)
-    recurrence.read_by_document(model)
-    isolation.prove(model, layout, backend, LONG)
-    for lengths in isolation.packs(LONG, None, recurrence.block_length(model)):
-        assert isolation.measure_leakage(model, layout, lengths).seen == 0
-
-
-def test_what_leaks_beside_these_layers_is_refused_still() -> None:
-    """transformers makes no mask of documents for the attention of Granite 4."""
-    model, backend = laid_out("granite", "padded")
-    recurrence.read_by_document(model)
-    with pytest.raises(EnvironmentProblem, match="packed documents are not what they are alone"):
-        isolation.prove(model, "padded", backend, LONG)
-
-
-@pytest.mark.parametrize("share", [1.0, 0.01])
-def test_a_state_that_leaks_from_block_to_block_alone_is_refused(share: float) -> None:
-    """As a kernel would that resets its state within a block, and hands it on to the next one all the same."""
-    model, backend = laid_out("granite", "packed")
-    (mixer,) = recurrence.recurrent_layers(model)
-    mixer.chunk_size = 256  # as published
-    plain = mixer.forward
-    recurrence.read_by_document(model)
-    right = mixer.forward
-
-    def leaky(hidden_states: torch.Tensor, **settings: Any) -> torch.Tensor:
-        out = right(hidden_states, **settings)
-        leak = plain(hidden_states)
-        return torch.cat([out[:, :256], out[:, 256:].lerp(leak[:, 256:], share)], 1)
-
-    mixer.forward = leaky
-    short = (23, 61, 57, 9)
-    assert isolation.measure_leakage(model, "packed", short).holds
-    for longest in (61, LONG):
-        with pytest.raises(EnvironmentProblem, match="documents of 23, 61, 57, 9, 23"):
-            isolation.prove(model, "packed", backend, longest)
-
-
 @pytest.mark.filterwarnings("ignore:The following (rank|alpha)_pattern keys")  # peft, of experts
 @pytest.mark.parametrize(
     ("name", "checkpointing", "full_logits"),
-    [(name, "off", True) for name in HYBRIDS]
-    + [(name, way, False) for name in FEW for way in ("all", "attention_only")],
+    [(name, "off", True) for name in HYBRIDS] + [(name, "all", False) for name in ("qwen3_5", "granite", "zamba2")],
 )
 def test_loss_and_gradients_are_those_of_the_documents_alone(name: str, checkpointing: Any, full_logits: bool) -> None:
     model, plan = prepared(name)
+    assert plan.layout == "padded"
     loss_of = CausalLoss(add_adapter(model, ADAPTER), full_logits=full_logits).train()
     trained = {name: p for name, p in loss_of.named_parameters() if p.requires_grad}
     for n, parameter in enumerate(trained.values()):
         torch.nn.init.normal_(parameter, std=0.05, generator=torch.Generator().manual_seed(n))
     enable_activation_checkpointing(model, checkpointing, reentrant=False)
 
-    def read(packs: Any) -> tuple[float, dict[str, torch.Tensor]]:
-        batch = Collator(0, plan.layout)(packs)
+    def read(rows: Any) -> tuple[float, dict[str, torch.Tensor]]:
+        batch = Collator(0, plan.layout)(rows)
         del batch["real_tokens"]
         loss = loss_of(**batch)
         gradients = torch.autograd.grad(loss, list(trained.values()))
         return float(loss.detach()), dict(zip(trained, gradients, strict=True))
 
-    packs = parts(plan.layout)
-    alone = [
-        {name: value[start:stop] for name, value in pack.items()}
-        for pack in packs
-        for start, stop in pairwise([*(pack["position_ids"] == 0).nonzero().flatten().tolist(), len(pack["labels"])])
-    ]
-    single = [read([document]) for document in alone]
-    loss, gradients = read(packs)
+    single = [read([document]) for document in documents()]
+    loss, gradients = read(documents())
     assert loss == pytest.approx(sum(found for found, _ in single), rel=1e-6)
     for part, gradient in gradients.items():
         assert gradient.norm() > 0, f"{part} does not train"
@@ -227,16 +161,13 @@ def test_a_name_that_other_modules_have_too_is_no_target() -> None:
 
 
 def test_the_plan_tells_of_them() -> None:
-    model, plan = prepared("granite")
-    assert plan.layout == "packed"
+    _, plan = prepared("granite")
     line = plan.lines["recurrence"]
-    assert line.used == "one document a row"
+    assert (line.used, plan.layout) == ("one document a row", "padded")
     assert line.reason.startswith("GraniteMoeHybridMambaLayer in 1 of the model's layers carries a state")
-    assert recurrence.block_length(model) == BLOCK
     _, plan = prepared("mamba2")
     line = plan.lines["attention"]
     assert (line.used, line.reason) == ("off", "no layer attends")
-    assert plan.layout == "padded", "no kernel is told of documents' borders"
 
 
 def test_layers_within_layers_are_one() -> None:

@@ -31,16 +31,14 @@ from expert_cli.model.kernels.select import (
 from expert_cli.model.loading.quantize import load_base
 from tests import run_blocks, tiny
 from tests.machines import CPU as HERE
-from tests.machines import H200, RTX_4090, T4, install
+from tests.machines import H200, T4, install
 
 MODEL = ModelConfig("m", "", "int4", "", None, ())
 CPU = run_blocks.COMPUTE
 GPU = replace(CPU, device="cuda")
 
 FLASH = {"flash_attn": "flash-attn"}
-FLASH_3 = {"flash_attn_interface": "flash-attn-3"}
 FLASH_4 = {"flash_attn": "flash-attn-4"}
-BOTH = {**FLASH, **FLASH_3}
 ASKED = replace(GPU, attention="flash")
 ATTENTION: dict[str, tuple[ComputeConfig, Machine, dict[str, str], str, str, str]] = {
     "CPU": (CPU, HERE, {}, "documents", "packed", "no mask"),
@@ -50,11 +48,8 @@ ATTENTION: dict[str, tuple[ComputeConfig, Machine, dict[str, str], str, str, str
     "flash asked and there": (ASKED, H200, FLASH, "flash_attention_2", "packed", "as asked"),
     "flash asked and missing": (ASKED, H200, {}, "varlen", "packed", "flash-attn is not installed"),
     "flash 4 alone": (ASKED, H200, FLASH_4, "varlen", "packed", "flash-attn is not installed"),
-    "flash 3": (ASKED, H200, FLASH_3, "flash_attention_3", "packed", "as asked"),
-    "flash 2 and 3": (ASKED, H200, BOTH, "flash_attention_3", "packed", "as asked"),
-    "flash 2 and 3 on Ada": (ASKED, RTX_4090, BOTH, "flash_attention_2", "packed", "for Hopper GPUs"),
-    "flash not asked": (GPU, H200, BOTH, "varlen", "packed", "FlashAttention inside PyTorch"),
-    "flash in fp32": (replace(ASKED, dtype="fp32"), H200, BOTH, "documents", "packed", "flash-attn has no fp32"),
+    "flash not asked": (GPU, H200, FLASH, "varlen", "packed", "FlashAttention inside PyTorch"),
+    "flash in fp32": (replace(ASKED, dtype="fp32"), H200, FLASH, "documents", "packed", "flash-attn has no fp32"),
     "flash before Ampere": (replace(ASKED, dtype="fp16"), T4, FLASH, "documents", "packed", "older than Ampere"),
     "GPU in fp32": (replace(GPU, dtype="fp32"), H200, {}, "documents", "packed", "fp32"),
     "older than Ampere": (replace(GPU, dtype="fp16"), T4, {}, "documents", "packed", "older than Ampere"),
@@ -104,9 +99,8 @@ def test_a_model_that_needs_more_keeps_its_own_attention(tmp_path: Path, asked: 
 FUSED = {
     "Liger": (GPU, ("liger_kernel", "triton"), "liger", "Liger's norms"),
     "Liger beside compiled layers": (replace(GPU, torch_compile=True), ("liger_kernel", "triton"), "liger", ""),
-    "nothing extra installed": (GPU, ("triton",), "torch.compile", "liger-kernel is not installed"),
+    "nothing extra installed": (GPU, ("triton",), "off", "liger-kernel is not installed"),
     "layers are compiled": (replace(GPU, torch_compile=True), ("triton",), "off", "takes whole layers"),
-    "no Triton, as on Windows": (GPU, (), "off", "nor is triton for torch.compile: norms, rotary embeddings"),
     "off": (replace(GPU, fused_kernels="off"), ("liger_kernel", "triton"), "off", "switched off"),
     "CPU": (CPU, ("liger_kernel", "triton"), "off", "on a CPU"),
 }
@@ -120,37 +114,6 @@ def test_norms_and_activations_are_fused_by_what_is_there(
     line = kernel_plan(compute, MODEL, H200).lines["fused"]
     assert line.used == used
     assert why in line.reason
-
-
-@pytest.mark.parametrize(
-    ("packages", "used", "keeps_little"),
-    [(("triton",), "torch.compile, lora", True), ((), "lora", False)],
-    ids=["triton", "nothing"],
-)
-def test_the_plan_says_which_parts_of_a_model_are_compiled(
-    monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...], used: str, *, keeps_little: bool
-) -> None:
-    monkeypatch.setattr(select, "has_package", lambda package: package in packages)
-    with torch.device("meta"):
-        model = add_adapter(tiny.tiny_model(), run_blocks.ADAPTER)
-    plan = predict_kernels(kernel_plan(GPU, MODEL, H200), model, GPU, H200, dequantized_bytes=0, free=0)
-    assert (plan.lines["fused"].used, plan.fused) == (used, keeps_little)
-    assert "LoRA products are computed with their layers" in plan.lines["fused"].reason
-    assert ("norms, rotary embeddings, activations by torch.compile" in plan.lines["fused"].reason) is keeps_little
-
-
-def test_a_compiler_that_does_not_work_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine has no GPU to compile for: nothing is put on the model, and the plan says why and what it costs."""
-    if torch.cuda.is_available():
-        pytest.skip("here it can be compiled for a GPU")
-    monkeypatch.setattr(select, "has_package", lambda package: package == "triton")
-    monkeypatch.setattr(select, "free_bytes", lambda _: 0)
-    model = tiny.tiny_model()
-    plan = apply_kernels(kernel_plan(GPU, MODEL, T4), model, GPU, T4)
-    assert (plan.lines["fused"].used, plan.fused) == ("off", False)
-    assert "torch.compile fails here (" in plan.lines["fused"].reason
-    assert "norms, rotary embeddings and activations stay" in plan.lines["fused"].reason
-    assert not any("forward" in vars(module) for module in model.modules())
 
 
 @pytest.mark.parametrize(

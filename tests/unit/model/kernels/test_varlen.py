@@ -60,7 +60,7 @@ def read(function: Any, inputs: tuple[torch.Tensor, ...], window: int | None, sc
 
 @on_cpu
 @pytest.mark.parametrize("scaling", [None, 0.3])
-@pytest.mark.parametrize("window", [None, 1, 3, 100])
+@pytest.mark.parametrize("window", [None, 3])
 @pytest.mark.parametrize("key_heads", [1, 2, HEADS])
 @pytest.mark.parametrize("change", [lambda _: None, repeats], ids=["groups", "repeated keys"])
 def test_values_and_gradients_are_those_of_each_document_by_itself(

