@@ -42,7 +42,7 @@ from expert_cli.utils.reporter import Reporter
 
 MEMORY_ERROR_PCT = {"cpu": 30, "gpu": 25}
 """How far off the sum may be. CPU: 2.8 standard deviations (t, 5 degrees of freedom) of the six settings that its numbers were
-fitted to, benchmarks/check_plan.py; docs/BENCHMARKS.md says how others came out. GPU: assumed."""
+fitted to. GPU: assumed."""
 PROBE_ERROR_PCT = 15
 """Repeated probes differ by up to 6 %."""
 EVALUATED = 0.5

@@ -1,14 +1,11 @@
-"""Secrets, and their way out of what is written and shown: tokens of the hub; passwords in URLs and in command lines."""
+"""Secrets, and their way out of what is written and shown: tokens of the hub; passwords in URLs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 HUB_TOKEN = re.compile(r"hf_(?:[A-Za-z0-9]{34,}|[A-Za-z0-9]{16,}(?=…|\.\.\.))")
 """As long as the hub makes its tokens, or cut: a folder or a column may well be named hf_ and a long word."""
-_NAMED = r"(?:token|key|secret|passw\w*|credentials?)"
-_SECRET_WORD = re.compile(rf"((?<!\S)(?:--?[\w-]*{_NAMED}(?:=| (?!-))|\w*{_NAMED}=))\S+", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s:]+:[^/@\s]+(?=@)")
 
 
@@ -20,8 +17,3 @@ def redact(text: str) -> str:
 def without_passwords(text: str) -> str:
     """Return `text` with users and passwords in its URLs replaced by ***."""
     return _PASSWORD_IN_URL.sub("***", text)
-
-
-def command_text(words: Sequence[str]) -> str:
-    """Return a command line that may be shown: values of options named after a secret and passwords in URLs are ***."""
-    return redact(without_passwords(_SECRET_WORD.sub(r"\1***", " ".join(words))))
