@@ -149,7 +149,14 @@ def test_what_an_older_run_does_not_tell_is_named_and_not_refused(tmp_path: Path
     require_goes_on(tmp_path, older, now, (), report)
     require_same(written(tmp_path, older), now, report)
     assert len(report.lines) == 2
-    for name in ("compute.on_oom", "store.filters", "store.mapping", "store.split", "store.masking", "store.trusted"):
+    for name in (
+        "compute.on_oom",
+        "store.filters",
+        "store.mapping",
+        "store.split",
+        "store.trained turns",
+        "store.trusted",
+    ):
         assert all(f" {name}" in line for line in report.lines)
     assert not any("seed" in line for line in report.lines)
     with pytest.raises(IntegrityError, match="seed: 1 -> 42"):
