@@ -235,7 +235,7 @@ def test_prune_deletes_this_experts_stores_and_nothing_else(tmp_path: Path, mode
     )  # a copy under another name is not ours to delete
     half = out / ".building-aaaaaaaaaaaa"
     half.mkdir()
-    (half / "progress.json").write_text('{"shards": []}', encoding="utf-8")  # as they were before they named an expert
+    (half / "progress.json").write_text('{"expert": "expert-small", "shards": []}', encoding="utf-8")
     shutil.copy(half / "progress.json", tmp_path / "other" / "progress.json")
     (out / ".building-bbbbbbbbbbbb").symlink_to(tmp_path / "other")
     done = CliRunner().invoke(

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 from expert_cli.config.run_config import RunConfig
@@ -27,8 +26,7 @@ _CHECKPOINT = re.compile(r"(checkpoints/checkpoint-([0-9]+)/)(.+)")
 @contextmanager
 def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterator[Callable[[], object]]:
     """Fetch what lies at the URL, if the run goes on; yield what puts what has changed, which all is put at the end."""
-    storage, folder, done, problem = StoredFolder(options.stored_at), run.output, dict[str, list[int]](), ""
-    names = [*storage.list()]
+    names, folder, done = [*(storage := StoredFolder(options.stored_at)).list()], run.output, dict[str, list[int]]()
     if names and not (options.resume and "log.txt" in names):
         raise RunLocked(f"{storage} holds something already", "go on with a run: --resume auto; or give another URL")
     if names and (not (here := _files_of(folder)) or _how_far(here) < _how_far(names)):
@@ -41,6 +39,7 @@ def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterato
             remove(folder)
             fresh.rename(folder)
         done = _files_of(folder)
+    problem = ""
 
     def put() -> None:
         nonlocal problem
@@ -59,7 +58,7 @@ def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterato
 
     with ThreadPoolExecutor(1) as pool:
         try:
-            yield partial(pool.submit, put)
+            yield lambda: pool.submit(put)
         finally:
             pool.submit(put).result()
     if problem:

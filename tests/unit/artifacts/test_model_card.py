@@ -62,9 +62,9 @@ def test_a_manifest_without_a_license_names_none(tmp_path: Path) -> None:
 
 
 def test_a_card_without_its_secrets_is_still_json_and_yaml(tmp_path: Path) -> None:
-    noted = {"author": 'set my_key=abc"def', "tags": ["hf_" + "a" * 34]}
+    noted = {"author": '"hf_' + "b" * 34 + '"', "tags": ["hf_" + "a" * 34]}
     plan = make_plan(manifests.write(tmp_path, manifests.small() | noted), inspect(), Overrides())
     write_text(tmp_path / "README.md", model_card(plan, None))
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert json.loads(card.split("```json\n")[1].split("```")[0])["author"] == 'set my_key=***"def'
+    assert json.loads(card.split("```json\n")[1].split("```")[0])["author"] == '"***"'
     assert yaml.safe_load(card.split("---\n")[1])["tags"] == ["***"]
