@@ -16,11 +16,9 @@ packs' fill.
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 
-from expert_cli.data.packing.order import draw_key, mixed
+from expert_cli.data.packing.order import draw_key, shuffled
 from expert_cli.data.packing.plan import Ints, Lengths, PackingPlan, checked, group_by_pack, stable_order
 
 _SHARE = 8
@@ -33,19 +31,12 @@ def pack_randomly(lengths: Lengths, capacity: int, seed: int, epoch: int) -> Pac
     Raises ExpertError where a length is below 1 or above `capacity`: `apply_overflow` comes first.
     """
     sizes = checked(lengths, capacity)
-    order = shuffled(len(sizes), draw_key(seed, epoch))
+    order = shuffled(len(sizes), f"packs of {draw_key(seed, epoch)}")
     filled = _Filling(sizes[order], capacity)
     filled.place_all()
     pack_of = np.empty(len(sizes), np.int64)
     pack_of[order] = filled.pack_of
     return group_by_pack(pack_of, filled.packs, sizes, capacity)
-
-
-def shuffled(count: int, drawn: str) -> Ints:
-    """Return a permutation of `count` indices, int64 [count]; the same on every machine and in every version of numpy."""
-    key = int.from_bytes(hashlib.sha256(f"packs of {drawn}".encode()).digest()[:8], "little")
-    # No two words are equal, so every way of sorting gives the same order.
-    return np.argsort(mixed(np.arange(count, dtype=np.uint64), key))
 
 
 class _Filling:

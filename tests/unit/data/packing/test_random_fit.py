@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from expert_cli.data.packing.epoch_packs import EpochPacks
-from expert_cli.data.packing.order import draw_key
 from expert_cli.data.packing.plan import PackingPlan, pack
-from expert_cli.data.packing.random_fit import pack_randomly, shuffled
+from expert_cli.data.packing.random_fit import pack_randomly
 from expert_cli.errors import ExpertError
 from expert_cli.manifest.keys.loader import Packing
 from tests.packs import Lengths, packed
@@ -97,13 +96,6 @@ def test_two_epochs_share_no_more_pairs_than_chance(seed: int) -> None:
 def test_packs_are_as_full_as_those_of_best_fit_to_one_per_cent(seed: int, capacity: int) -> None:
     lengths, _ = drawn(seed)
     assert pack_randomly(lengths, capacity, seed, 0).fill() >= pack(lengths, capacity).fill() - 0.01
-
-
-def test_every_order_of_three_is_drawn_as_often() -> None:
-    seen = [tuple(shuffled(3, draw_key(seed, epoch)).tolist()) for seed in range(60) for epoch in range(10)]
-    counts = np.unique(np.array(seen), axis=0, return_counts=True)[1]
-    assert len(counts) == 6
-    assert ((counts - 100) ** 2 / 100).sum() < 20.5  # chi-square with 5 degrees of freedom, 0.1 %
 
 
 @pytest.mark.parametrize("packing", ["random", "best_fit", "off"])
