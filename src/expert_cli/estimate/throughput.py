@@ -24,8 +24,8 @@ from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.text import plural
 
 EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "gpu": 0.3}
-"""Share of a large matrix product's speed that a training step reaches: 0.40 to 0.58 on two CPU cores (check_plan of commit 269183fb);
-on a GPU it is assumed."""
+"""Share of a large matrix product's speed that a training step reaches: 0.40 to 0.58 on two CPU cores (check_plan of commit
+269183fb); on a GPU it is assumed."""
 OVERHEAD_S = 0.04
 """What a micro-step takes beside arithmetic: 0.05 s for a model of two tiny layers on such a machine."""
 ERROR_PCT = {"probe": 15, "same settings": 15, "other settings": 40, "formula": 60}
