@@ -81,21 +81,6 @@ def test_same_seed_same_bytes_with_workers_too_other_seed_other_bytes(tmp_path: 
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-@pytest.mark.parametrize("adapter", ["dora", "rslora"])
-def test_every_adapter_trains(tmp_path: Path, model: Path, adapter: str) -> None:
-    result = train(project(tmp_path, model, adapter_type=adapter))
-    assert result.document["loss"]["last"] < result.document["loss"]["first"]
-
-
-def test_four_bit_on_a_cpu_with_evaluations_in_between(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, bf16=True, eval_steps=1)
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["base_models"][0]["quantization"] = "int4"
-    result = train(manifests.write(tmp_path, written))
-    assert result.document["eval_loss"] is not None
-    assert result.document["loss"]["last"] < result.document["loss"]["first"] - 0.1
-
-
 def test_batches_and_accumulation_give_the_same_first_loss(tmp_path: Path, model: Path) -> None:
     uneven = [{"instruction": "x" * n, "input": "", "output": "y" * (1 + n % 7)} for n in range(1, 17)]
     wide = train(project(tmp_path / "a", model, uneven, batch_size=4, max_steps=2, learning_rate=1e-6))
