@@ -13,8 +13,9 @@ INTRODUCTION = """\
 # The interface
 
 What programs around expert-cli may rely on: exit codes, the documents that `--json` prints, the files of a run. The tables
-below are made from the JSON Schemas in the repository's `docs/schemas/`, to which tests hold the commands. A key never comes to mean
-another thing within `schema_version` 1, and new keys may come; before version 1.0.0 of the tool a key may go, which the changelog says. The command line
+below are made from the JSON Schemas in the repository's `docs/schemas/`, to which tests hold the commands. A key never comes to
+mean another thing within `schema_version` 1, and new keys may come; before version 1.0.0 of the tool a key may go, which the
+changelog says. The command line
 itself is in [Commands](CLI.md), the rows of cases and answers are in [Manifest](EXPERT_FORMAT.md#test-cases).
 
 Every document also has `schema_version`, which is 1, and what a command prints has its name, `command`. A key of a list's
