@@ -151,7 +151,9 @@ def files_of(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_run_whose_machine_is_gone_ends_as_an_unbroken_one(tmp_path: Path, model: Path, bucket: str) -> None:
+def test_a_run_whose_machine_is_gone_ends_as_an_unbroken_one(
+    tmp_path: Path, model: Path, bucket: str, s3_server: S3Server
+) -> None:
     url, manifest = (
         f"{bucket}/run",
         project(tmp_path, model, **{**SETTINGS, "max_steps": 20, "save_steps": 2}, dropout=0.1),
@@ -159,13 +161,13 @@ def test_a_run_whose_machine_is_gone_ends_as_an_unbroken_one(tmp_path: Path, mod
     straight = train_here(manifest, output=tmp_path / "straight")
     words = ["train", "--manifest", str(manifest), "--output", url, "--offline", "--resume", "auto"]
     process = Forked(words, tmp_path, env={**os.environ, "NO_COLOR": "1"})
-    while process.poll() is None and "checkpoints/checkpoint-4/checkpoint.json" not in StoredFolder(url).list():
+    while process.poll() is None and len(asked(s3_server, "PUT", "/checkpoint.json")) < 2:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     shutil.rmtree(tmp_path / "cache")  # the disk of the machine
     done = train(manifest, url, resume="auto")
-    assert int(done.document["resumed_from"].rpartition("-")[2]) >= 4
+    assert int(done.document["resumed_from"].rpartition("-")[2]) >= 2
     assert done.document["adapter_sha256"] == straight.document["adapter_sha256"]
     names = files_of(done.output)
     assert names <= set(StoredFolder(url).list())

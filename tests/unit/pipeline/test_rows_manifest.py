@@ -15,10 +15,8 @@ from expert_cli.utils.length_histogram import LengthHistogram
 CASES: dict[str, tuple[int, int, dict[str, Any], int]] = {
     # documents, tokens of each; the settings that they come to, steps in all
     "few and short": (100, 64, {"max_seq_length": 512, "epochs": 5}, 65),
-    "some": (1_000, 128, {"max_seq_length": 512, "epochs": 3, "gradient_accumulation_steps": 4}, 189),
     "many": (10_000, 128, {"max_seq_length": 512, "epochs": 2, "gradient_accumulation_steps": 4}, 1_250),
     "very many": (40_000, 500, {"max_seq_length": 512, "epochs": 1, "gradient_accumulation_steps": 16}, 2_500),
-    "rather more steps": (120, 500, {"max_seq_length": 512, "epochs": 5, "gradient_accumulation_steps": 6}, 100),
     "longer than is bearable": (
         1_000,
         9_000,

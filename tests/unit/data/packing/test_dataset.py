@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, truncate_middle
-from expert_cli.errors import InputError
-from expert_cli.manifest.keys.loader import Overflow
 from tests.packs import END, encoded, packed
 
 
@@ -34,26 +32,9 @@ def test_the_first_token_of_a_document_is_never_a_target(tmp_path: Path) -> None
     assert (dataset[0, 0]["labels"][first] == IGNORE_INDEX).all()
 
 
-FITS: dict[str, tuple[Overflow, list[list[int]]]] = {
-    "truncate": ("truncate", [[100, 101, 104, 200, END], [100, END]]),
-    "drop": ("drop", [[100, END]]),
-    "split": ("split", [[200, END], [100, END]]),
-}
-
-
-@pytest.mark.parametrize(("overflow", "expected"), FITS.values(), ids=FITS.keys())
-def test_what_becomes_of_a_document_that_is_too_long(
-    tmp_path: Path, overflow: Overflow, expected: list[list[int]]
-) -> None:
-    dataset = packed(tmp_path, (5, 2), (1, 1), capacity=5, packing="off", overflow=overflow)
-    assert [dataset[0, i]["input_ids"].tolist() for i in range(len(dataset))] == expected
-    assert dataset.packs.left_out is not None
-    assert dataset.packs.left_out.rows == 1
-
-
-def test_too_long_can_be_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="7 tokens"):
-        packed(tmp_path, (5, 2), (1, 1), capacity=5, overflow="error")
+def test_a_pack_has_a_document_that_is_too_long_without_its_middle(tmp_path: Path) -> None:
+    dataset = packed(tmp_path, (5, 2), (1, 1), capacity=5, packing="off", overflow="truncate")
+    assert [dataset[0, i]["input_ids"].tolist() for i in range(2)] == [[100, 101, 104, 200, END], [100, END]]
 
 
 def test_concat_loses_no_token_and_cuts_documents(tmp_path: Path) -> None:

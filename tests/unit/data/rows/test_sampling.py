@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from expert_cli.config.splits import parse_split
@@ -83,24 +79,6 @@ def test_samples_differ_by_seed_and_source_and_are_frozen() -> None:
     assert taken(7, "0") == FROZEN_SAMPLE
     assert taken(8, "0") != taken(7, "0") != taken(7, "1")
     assert sorted(held_out([(str(row),) for row in range(20)], 0.2, 7)) == FROZEN_SPLIT
-
-
-def test_the_hash_seed_of_python_changes_nothing() -> None:
-    code = (
-        "from expert_cli.data.rows.sampling import repeat_counts; from tests.splits import held_out;"
-        "print(repeat_counts(10, 0.4, 7, '0'), sorted(held_out([(str(r),) for r in range(20)], 0.2, 7)))"
-    )
-    answers = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("0", "1")
-    }
-    assert len(answers) == 1
 
 
 def test_equal_rows_stay_on_one_side() -> None:

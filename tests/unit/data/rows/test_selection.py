@@ -71,10 +71,7 @@ def test_share_and_seed_are_in_the_key_of_the_store(tmp_path: Path) -> None:
     [
         ({"max_rows": 7}, 7, 1),
         ({"max_rows": 100}, 40, 1),
-        ({"weight": 0.5, "max_rows": 7}, 7, 1),
-        ({"weight": 0.1, "max_rows": 7}, 4, 1),
         ({"weight": 2.0, "max_rows": 7}, 7, 1),
-        ({"weight": 2.0, "max_rows": 40}, 40, 1),
         ({"repeat": 3}, 40, 3),
         ({"weight": 0.1, "repeat": 3}, 4, 3),
         ({"max_rows": 7, "repeat": 2}, 7, 2),

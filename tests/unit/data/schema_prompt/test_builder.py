@@ -65,12 +65,6 @@ def test_a_question_is_shown_the_tables_that_fit_it_with_their_keys_types_and_va
     assert prompt(tables=2).of_file(file, "Which heads were born in california?") == HEADS
 
 
-def test_the_same_question_is_shown_the_same_again_and_by_another_builder(file: Path) -> None:
-    one = prompt()
-    question = "Name the heads of departments"
-    assert one.of_file(file, question) == one.of_file(file, question) == prompt().of_file(file, question)
-
-
 def test_tables_that_join_those_that_fit_are_shown_within_the_number(file: Path) -> None:
     shown = prompt(tables=3).of_file(file, "The budget of the department and the age of its head")
     assert list(tables_of(shown)) == ["head", "management", "department"]

@@ -17,7 +17,8 @@ from expert_cli.data.places import DataFile
 from expert_cli.data.rows.cache import Unchanged
 from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.utils.object_storage import READ_AHEAD, StoredFolder
+from expert_cli.utils import object_storage
+from expert_cli.utils.object_storage import StoredFolder
 from tests.object_storage import S3Server, write
 from tests.train.projects import Told
 
@@ -126,16 +127,18 @@ def test_a_key_that_may_not_and_a_network_that_may_not_are_told(bucket: str, s3_
 
 
 def test_lines_are_read_in_large_ranges_and_a_piece_reads_no_more_than_it_needs(
-    bucket: str, s3_server: S3Server
+    bucket: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ahead = 1 << 20
+    monkeypatch.setattr(object_storage, "READ_AHEAD", ahead)
     row = json.dumps({"instruction": "Say it.", "output": "yes " * 5000}).encode() + b"\n"
-    count = 5 * READ_AHEAD // len(row)
+    count = 5 * ahead // len(row)
     write(f"{bucket}/train.jsonl", row * count)
     (file,), _ = located(f"{bucket}/train.jsonl")
     s3_server.door.requests.clear()
     assert rows_in(Piece(file)) == count
     assert gets(s3_server) <= 6
-    first, second, *rest = pieces_of(file, READ_AHEAD)
+    first, second, *rest = pieces_of(file, ahead)
     assert len(rest) == 3
     s3_server.door.requests.clear()
     middle = rows_in(second)

@@ -31,8 +31,6 @@ def world(tmp_path: Path) -> Path:
     [
         ("Expert-SQL", None, "datasets_optimized/expert-sql/tokenized"),
         ("an_expert 2.0", None, "datasets_optimized/an-expert-2-0/tokenized"),
-        ("~one", None, "datasets_optimized/one-cc281283/tokenized"),
-        ("a\\b", None, "datasets_optimized/b-c62016d0/tokenized"),
         ("专家一", None, "datasets_optimized/model-4f7aa777/tokenized"),
         ("one", "cache\\mine", "cache/mine"),
         ("one", "./cache/../cache/mine/", "cache/mine"),
@@ -79,12 +77,10 @@ def test_a_base_model_may_have_a_folder_of_its_own(world: Path) -> None:
         (lambda _: KEY, "one", "fresh"),
         (lambda _: OTHER, "one", "stale"),
         (lambda _: None, "one", "used"),
-        (None, "one", "used"),
         (lambda _: KEY, "two", "unused"),
-        (lambda plan: KEY if plan.run.model.name == "org/second" else OTHER, "one", "fresh"),
         (lambda plan: OTHER if plan.run.model.name == "org/second" else None, "one", "used"),
     ],
-    ids=["same", "other", "not told", "no function", "nobody's", "second base", "one of two not told"],
+    ids=["same", "other", "not told", "nobody's", "one of two not told"],
 )
 def test_a_store_is_fresh_only_if_its_key_is_one_of_now(
     world: Path, now: Callable[[Plan], str | None] | None, owner: str, status: str
@@ -97,25 +93,14 @@ def test_a_store_is_fresh_only_if_its_key_is_one_of_now(
     assert listed(world, now)["one/tokenized/0123456789ab"].status == status
 
 
-def test_a_store_lies_where_the_manifest_says(world: Path) -> None:
-    expert(world, "one", {"path": "org/rows"}, pretokenized_cache="cache/mine")
-    store(world / "project" / "cache" / "mine")
-    row = listed(world, lambda _: KEY)["0123456789ab"]
-    assert (row.status, row.experts, row.place) == ("fresh", ("one",), world / "project" / "cache" / "mine")
-
-
 @pytest.mark.parametrize(
     ("fingerprint", "note"),
     [
         ({"files": {"train/gone.arrow": {"bytes": 1}}}, "train/gone.arrow is missing"),
         ({"files": {"dataset_dict.json": {"bytes": 5}}}, "dataset_dict.json has 21 bytes, not 5"),
         ({"files": {"../x": {"bytes": 5}}}, "fingerprint.json names a file outside the store, ../x"),
-        ({"files": {"/etc/hosts": {"bytes": 5}}}, "fingerprint.json names a file outside the store, /etc/hosts"),
-        ({"files": {"C:x": {"bytes": 5}}}, "fingerprint.json names a file outside the store, C:x"),
         ({"files": ["a"]}, "fingerprint.json is not of its form"),
-        ({"files": {"a": 5}}, "fingerprint.json is not of its form"),
         ({"key": OTHER}, "fingerprint.json belongs to another folder, fedcba987654"),
-        ({"key": KEY[:20]}, "fingerprint.json belongs to another folder, 0123456789ab"),
     ],
 )
 def test_a_damaged_store_is_named(world: Path, fingerprint: dict[str, Any], note: str) -> None:

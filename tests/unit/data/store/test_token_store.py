@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -23,7 +22,7 @@ from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.cache import Unchanged
 from expert_cli.data.store import token_store as stores
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import FileHashCache, read_fingerprint
+from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.inspect import inspect_store
 from expert_cli.data.store.key import StoreKey, store_key
 from expert_cli.data.store.token_store import Contents, build
@@ -125,11 +124,6 @@ def flip(path: Path) -> None:
     path.write_bytes(raw)
 
 
-def cut(path: Path, keep: float | None) -> None:
-    raw = path.read_bytes()
-    path.write_bytes(raw[:-1] if keep is None else raw[: int(len(raw) * keep)])
-
-
 def zero(path: Path) -> None:
     raw = bytearray(path.read_bytes())
     middle = len(raw) // 3
@@ -139,40 +133,22 @@ def zero(path: Path) -> None:
 
 DAMAGES = {
     "delete": Path.unlink,
-    "cut a byte": lambda p: cut(p, None),
-    "cut half": lambda p: cut(p, 0.5),
+    "cut a byte": lambda p: p.write_bytes(p.read_bytes()[:-1]),
     "flip": flip,
     "zero": zero,
 }
-FILES = [
-    "fingerprint.json",
-    "stats.json",
-    "dataset_dict.json",
-    "train/state.json",
-    "train/dataset_info.json",
-    *(f"train/data-{number:05d}.arrow" for number in range(4)),
-    "validation/state.json",
-    "validation/dataset_info.json",
-    "validation/data-00000.arrow",
-]
-
-
-def test_no_file_is_left_out_of_the_damages(tmp_path: Path) -> None:
-    assert sorted(contents(make(tmp_path))) == sorted(FILES)
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
-@pytest.mark.parametrize("name", FILES)
-def test_every_damage_to_every_file_is_found_and_mended(tmp_path: Path, name: str, damage: Any) -> None:
+def test_every_damage_to_every_file_is_found_and_mended(tmp_path: Path, damage: Any) -> None:
     home = make(tmp_path)
     whole = contents(home)
-    hash_cache = FileHashCache(tmp_path / ".memo.json")
-    assert inspect_store(tmp_path, KEY, hash_cache).state == "hit"
-    damage(home / name)
-    state = inspect_store(tmp_path, KEY, FileHashCache(tmp_path / ".memo.json"))
-    assert state.state == "damaged"
-    assert Path(name).name in state.reason
-    assert contents(make(tmp_path)) == whole
+    for name in whole:
+        assert inspect_store(tmp_path, KEY, FileHashCache(tmp_path / ".memo.json")).state == "hit"
+        damage(home / name)
+        state = inspect_store(tmp_path, KEY, FileHashCache(tmp_path / ".memo.json"))
+        assert (state.state, Path(name).name in state.reason) == ("damaged", True), name
+        assert contents(make(tmp_path)) == whole
 
 
 def test_a_flip_with_size_and_mtime_restored_is_found(tmp_path: Path) -> None:
@@ -225,50 +201,12 @@ def test_a_full_disk_leaves_no_debris_and_the_old_store_intact(tmp_path: Path) -
     assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".lock")} == {".memo.json", old.name}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a real full disk is made with a file-size limit")
-def test_a_real_write_failure_is_an_environment_problem(tmp_path: Path) -> None:
-    code = f"""
-import resource, signal, sys
-sys.path.insert(0, {ROOT!r})
-from tests.unit.data.store import test_token_store as t
-from expert_cli.errors import ExpertError
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
-from pathlib import Path
-try:
-    t.make(Path({str(tmp_path)!r}))
-except ExpertError as error:
-    print(error.exit_code, error.message)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
-    assert done.stdout.startswith("3 cannot write the token store")
-    assert not list(tmp_path.glob(".building*"))
-
-
 def test_a_stale_store_says_what_changed(tmp_path: Path) -> None:
     make(tmp_path)
     other = StoreKey((("format", "1"), ("train data", "xyz"), ("template", "chatml")))
     state = inspect_store(tmp_path, other, FileHashCache(tmp_path / "m"))
     assert state.state == "stale"
     assert state.changes == ("train data: abc -> xyz", "template: nothing -> chatml")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "line"),
-    [
-        ("a" * 64, "b" * 64, f"{'a' * 12} -> {'b' * 12}"),
-        (
-            "x" * 60 + "1" + "y" * 60,
-            "x" * 60 + "2" + "y" * 60,
-            f"...{'x' * 12}1{'y' * 35}... -> ...{'x' * 12}2{'y' * 35}...",
-        ),
-        ("x" * 60, "x" * 60 + "end", f"...{'x' * 48} -> ...{'x' * 45}end"),
-        ("none", "z" * 50, f"none -> {'z' * 48}..."),
-    ],
-    ids=["hashes", "in the middle", "at the end", "at once"],
-)
-def test_a_change_of_something_long_shows_where(old: str, new: str, line: str) -> None:
-    assert StoreKey((("part", new),)).changes({"part": old}) == [f"part: {line}"]
 
 
 BUILDER = """
@@ -291,10 +229,10 @@ def start_builder(folder: Path, log: Path, pause: float) -> subprocess.Popen[byt
     return subprocess.Popen([sys.executable, "-c", code])
 
 
-def test_eight_builders_at_once_build_once(tmp_path: Path) -> None:
+def test_builders_at_once_build_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    running = [start_builder(tmp_path / "store", log, 0.1) for _ in range(8)]
-    assert [process.wait(timeout=600) for process in running] == [0] * 8
+    running = [start_builder(tmp_path / "store", log, 0.1) for _ in range(3)]
+    assert [process.wait(timeout=600) for process in running] == [0] * 3
     assert log.read_text(encoding="utf-8").split() == ["train", "validation"]
 
 
@@ -369,7 +307,6 @@ def test_the_rule_is_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 SAME: dict[str, dict[str, Any]] = {
-    "nothing": {},
     "length": {"max_seq_length": 64},
     "seed that draws nothing": {"seed": 2},
     "name of the path": {"train": (SourceSpec("file", "elsewhere"),)},
@@ -388,20 +325,6 @@ def test_the_seed_counts_where_rows_are_drawn(tmp_path: Path) -> None:
     assert key_of(tmp_path / "a", validation_share=0.1, seed=1) != key_of(tmp_path / "b", validation_share=0.1, seed=2)
 
 
-@pytest.mark.parametrize("number", range(20))
-def test_any_single_byte_matters_and_time_path_and_hash_seed_do_not(tmp_path: Path, number: int) -> None:
-    random = np.random.default_rng(number)
-    for case in range(10):
-        raw = random.bytes(200)
-        at = int(random.integers(200))
-        changed = raw[:at] + bytes([raw[at] ^ (1 << int(random.integers(8)))]) + raw[at + 1 :]
-        key = key_of(tmp_path / f"{case}a", raw)
-        os.utime(tmp_path / f"{case}a" / "rows.jsonl", (case, case))
-        assert key_of(tmp_path / f"{case}b", raw) == key
-        assert key_of(tmp_path / f"{case}c", changed) != key
-        shutil.rmtree(tmp_path / f"{case}a")
-
-
 def test_the_key_is_the_same_in_another_process(tmp_path: Path) -> None:
     key_of(tmp_path / "a")
     code = (
@@ -411,12 +334,6 @@ def test_the_key_is_the_same_in_another_process(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONHASHSEED": "77"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.strip() == key_of(tmp_path / "a")
-
-
-def test_the_fingerprint_names_every_file(tmp_path: Path) -> None:
-    home = make(tmp_path)
-    assert set(read_fingerprint(home)["files"]) == set(contents(home)) - {"fingerprint.json"}
-    assert json.loads((home / "stats.json").read_text(encoding="utf-8")) == {"rows": 24}
 
 
 def test_a_source_that_changes_while_it_is_read_is_not_stored(tmp_path: Path) -> None:
@@ -437,30 +354,8 @@ def test_a_source_that_changes_while_it_is_read_is_not_stored(tmp_path: Path) ->
     assert json.loads(progress.read_text(encoding="utf-8"))["shards"] == []
 
 
-def test_a_source_that_changes_after_the_last_shard_is_not_stored(tmp_path: Path) -> None:
-    source = tmp_path / "rows.jsonl"
-    source.write_text("one\n", encoding="utf-8")
-    files = Unchanged([source])
-    seen: list[bool] = []
-
-    def once() -> None:
-        seen.append(bool(files))
-        if len(seen) == 2:
-            source.unlink()
-        files.require()
-
-    filled = Contents(("train",), lambda _, skip: [SHARDS["train"][0]][skip:], lambda _: {}, once)
-    with pytest.raises(InputError, match=r"rows\.jsonl: changed while it was read"):
-        build(tmp_path / "out", KEY, filled, FileHashCache(tmp_path / "m"), NullReporter())
-    assert seen == [True, True]
-    assert not list((tmp_path / "out").glob("[0-9a-f]*"))
-
-
 DAMAGED = {
     "list": b"[]",
-    "deep": b"[" * 200_000,
-    "no record": b'{"cut": "sections 1", "shards": [{}]}',
-    "number": b'{"cut": "sections 1", "shards": 3}',
     "not UTF-8": b"\xff",
 }
 
@@ -495,7 +390,6 @@ def test_a_memo_with_one_digit_changed_is_none(tmp_path: Path) -> None:
 
 IN_THE_WAY: dict[str, Any] = {
     "folder": lambda out: out.touch(),
-    "folder's parent": lambda out: (out.parent.rmdir(), out.parent.touch()),
     "store": lambda out: (out.mkdir(), (out / KEY.sha256[:12]).touch()),
     "lock": lambda out: (out / f".lock-{KEY.sha256[:12]}").mkdir(parents=True),
 }
@@ -535,7 +429,6 @@ def test_what_no_build_began_is_not_removed(tmp_path: Path, lay: Callable[[Path]
 
 BEGUN: dict[str, list[str]] = {
     "nothing": [],
-    "half a progress file": [".progress.json.12.tmp"],
     "sealed": ["fingerprint.json", "stats.json"],
 }
 
@@ -569,24 +462,3 @@ def test_a_build_writes_through_no_link(tmp_path: Path, kind: str) -> None:
     assert not home.is_symlink()
     assert len(Documents(home / "train")) == 23
     assert contents(elsewhere) == before
-
-
-def test_a_damaged_store_behind_a_link_is_replaced_where_the_link_lies(tmp_path: Path) -> None:
-    home = make(tmp_path / "out")
-    moved = home.rename(tmp_path / "moved")
-    home.symlink_to(moved)
-    assert inspect_store(tmp_path / "out", KEY, FileHashCache(tmp_path / "m")).state == "hit"
-    flip(moved / "train" / "data-00000.arrow")
-    before = contents(moved)
-    make(tmp_path / "out")
-    assert not home.is_symlink()
-    assert contents(moved) == before
-
-
-def test_a_file_whose_name_is_no_utf8_is_remembered(tmp_path: Path) -> None:
-    path = tmp_path / os.fsdecode(b"caf\xe9.jsonl")
-    path.write_bytes(b"abc")
-    hash_cache = FileHashCache(tmp_path / "m")
-    hash_cache.sha256(path)
-    hash_cache.save()
-    assert FileHashCache(tmp_path / "m").known == hash_cache.known

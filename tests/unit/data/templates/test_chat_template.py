@@ -11,7 +11,7 @@ from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template, make_template
 from expert_cli.errors import InputError
-from tests.chat_templates import GEMMA2, LLAMA31, MISTRAL, PREAMBLE, PUBLISHED, QWEN25, SMOLLM2
+from tests.chat_templates import GEMMA2, LLAMA31, PREAMBLE, PUBLISHED, QWEN25, SMOLLM2
 from tests.tiny import CHATML, tiny_tokenizer
 
 EOS, BOS = "</s>", "<s>"
@@ -86,34 +86,19 @@ def test_a_named_template_is_left_to_the_last_character(name: str, system_prompt
     ("jinja", "prompt"),
     [
         (SMOLLM2, "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"),
-        (QWEN25, "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"),
         (
             LLAMA31,
             "<s><|start_header_id|>user<|end_header_id|>\n\nu<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
         ),
         (GEMMA2, "<s><start_of_turn>user\nu<end_of_turn>\n<start_of_turn>model\n"),
-        (MISTRAL, "<s>[INST] u [/INST]"),
     ],
-    ids=["smollm2", "qwen2.5", "llama 3.1", "gemma 2", "mistral"],
+    ids=["smollm2", "llama 3.1", "gemma 2"],
 )
 def test_an_empty_text_takes_the_default_away(jinja: str, prompt: str) -> None:
     template = made(jinja, "", bos=BOS if jinja.startswith("{{") else "")
     assert text(template.prompt("u")) == prompt
     asked = read(template, ("user", "u"), ("assistant", "a"), ("user", "v"), generate=True)
     assert asked.startswith(prompt)
-
-
-@pytest.mark.parametrize(
-    ("jinja", "expected"),
-    [
-        (SMOLLM2, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"),
-        (CHATML, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"),
-        (None, "Be brief.\n\n### Instruction:\nu\n\n### Response:\n"),
-    ],
-    ids=["instead of the default", "chatml", "alpaca"],
-)
-def test_a_text_is_the_system_message(jinja: str | None, expected: str) -> None:
-    assert text(made(jinja, "Be brief.").prompt("u")) == expected
 
 
 @pytest.mark.parametrize("system_prompt", ["Be brief.", ""])
@@ -131,7 +116,6 @@ def test_a_row_keeps_its_own_system_message(jinja: str | None, system_prompt: st
             "Be brief.",
             "the chat template takes no system message, so no system_prompt: System role not supported",
         ),
-        (MISTRAL, "Be brief.", "takes no system message"),
         (
             "{% for m in messages if m.role != 'system' %}{{ '<|im_start|>' + m.content + '<|im_end|>' }}{% endfor %}",
             "Be brief.",
@@ -140,7 +124,7 @@ def test_a_row_keeps_its_own_system_message(jinja: str | None, system_prompt: st
         (PREAMBLE, "", r"nothing takes out what the chat template puts before a question: 'A chat"),
         (CHATML, "Stop at <|im_end|>.", r"system_prompt holds the control token <\|im_end\|>"),
     ],
-    ids=["refused", "refused, mistral", "dropped", "a preamble", "a control token"],
+    ids=["refused", "dropped", "a preamble", "a control token"],
 )
 def test_what_a_template_cannot_do_is_an_error(jinja: str, system_prompt: str, message: str) -> None:
     with pytest.raises(InputError, match=message):

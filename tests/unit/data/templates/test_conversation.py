@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,9 +21,7 @@ from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template
 from expert_cli.data.templates.trained import TrainedTurns
-from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError
-from expert_cli.model.tokenizer import load_tokenizer
 from tests.chat_templates import ALWAYS_THINKING, DATED, FORGETTING, MISTRAL_TOOLS, QWEN3, QWEN25, QWQ, of_trl
 from tests.tiny import CHATML, template_for, tiny_tokenizer
 
@@ -32,21 +29,6 @@ HF = tiny_tokenizer()
 BACKEND = HF.backend_tokenizer
 END = "<|im_end|>"
 TOOLS = [{"type": "function", "function": {"name": "add", "description": "adds", "parameters": {"type": "object"}}}]
-QUOTING = CHATML.replace(
-    "+ '<|im_end|>'",
-    "}}{% if message.tool_calls %}{{ message.tool_calls[0].function | tojson }}{% endif %}{{ '<|im_end|>'",
-)
-
-# Of gpt-oss, its turns alone.
-HARMONY = (
-    "{% for m in messages %}{{ '<|start|>' + m.role }}"
-    "{% if m.tool_calls %}{{ ' to=functions.' + m.tool_calls[0].function.name + '<|channel|>commentary json<|message|>' }}"
-    "{{ m.tool_calls[0].function.arguments | tojson }}<|call|>"
-    "{% elif m.role == 'assistant' %}{{ '<|channel|>final<|message|>' + m.content }}"
-    "{{ '<|return|>' if loop.last else '<|end|>' }}"
-    "{% else %}{{ '<|message|>' + m.content + '<|end|>' }}{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}<|start|>assistant{% endif %}"
-)
 
 
 def user(content: str, **more: Any) -> dict[str, Any]:
@@ -103,9 +85,7 @@ CALLED = [user("q"), said("", tool_calls=[call({"a": 1, "b": "two"})]), {"role":
 CASES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     "plain": ([user("q"), said("A")], ["A<|im_end|>"]),
     "a think block": ([user("q"), said(THOUGHT)], [f"{THOUGHT}<|im_end|>"]),
-    "a think block without line feeds": ([user("q"), said("<think>R</think>A")], [f"{THOUGHT}<|im_end|>"]),
     "reasoning_content": ([user("q"), said("A", reasoning_content="R")], [f"{THOUGHT}<|im_end|>"]),
-    "thinking": ([user("q"), said("A", thinking="R")], [f"{THOUGHT}<|im_end|>"]),
     "several turns": ([user("q"), said(THOUGHT), user("r"), said("B")], ["A<|im_end|>", "B<|im_end|>"]),
     "only reasoning": (
         [user("0?"), said("0</think>"), user("0?"), said("0")],
@@ -115,14 +95,8 @@ CASES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
         [user("</think>"), said("yes or no"), user("no"), said("no")],
         ["yes or no<|im_end|>", "no<|im_end|>"],
     ),
-    "reasoning of the last": (
-        [user("q"), said("B"), user("r"), said(THOUGHT)],
-        ["B<|im_end|>", f"{THOUGHT}<|im_end|>"],
-    ),
     "line feeds that are taken off": ([user("q"), said("\n\nA\n")], ["A\n<|im_end|>"]),
-    "a user's think block": ([user("what is <think>?"), said("A")], ["A<|im_end|>"]),
     "a tool's answer from a user": ([user("q"), user("<tool_response>1</tool_response>"), said("A")], ["A<|im_end|>"]),
-    "nothing asked": ([user(""), said("A")], ["A<|im_end|>"]),
     "a call": (
         CALLED,
         [
@@ -135,7 +109,6 @@ CASES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
         ['<tool_call>\n{"name": "add", "arguments": {"a":1}}\n</tool_call><|im_end|>'],
     ),
     "the first not trained": ([user("q"), said("A", weight=0), user("r"), said("B", weight=1.0)], ["B<|im_end|>"]),
-    "the last not trained": ([user("q"), said("A"), user("r"), said("B", train=False)], ["A<|im_end|>"]),
     "reasoning that is not trained": (
         [user("q"), said(THOUGHT, weight=0), user("r"), said(THOUGHT, train=True)],
         [f"{THOUGHT}<|im_end|>"],
@@ -195,7 +168,6 @@ def test_a_generation_prompt_that_opens_the_block(jinja: str, answer: str) -> No
 @pytest.mark.parametrize(
     ("jinja", "turns", "columns", "message"),
     [
-        (FORGETTING, [user("q"), said("<think>R</think>A")], {}, 'does not show all of the last answer: "<think>R"'),
         (CHATML, [user("q"), said("A", reasoning_content="R")], {}, 'does not show all of the last answer: "R"'),
         (CHATML, CALLED, {}, "does not show tool_calls"),
         (CHATML, [user("q"), said("A")], {"tools": TOOLS}, "does not show tools"),
@@ -206,7 +178,7 @@ def test_a_generation_prompt_that_opens_the_block(jinja: str, answer: str) -> No
             "does not show tools",
         ),
     ],
-    ids=["forgotten reasoning", "unknown reasoning", "calls", "tools", "a tool's turn"],
+    ids=["unknown reasoning", "calls", "tools", "a tool's turn"],
 )
 def test_what_a_template_does_not_show_is_refused(
     jinja: str, turns: list[dict[str, Any]], columns: dict[str, Any], message: str
@@ -237,11 +209,6 @@ def test_rows_that_cannot_be_written_down_are_numbered() -> None:
     assert set(template.refused(pairs)) == {1}
     assert template.refused(PairRows(["q"], [""], ["a"], origins=["x"])) == {}
     assert template.refused(TextRows(text=["</think>"], origins=["x"])) == {}
-
-
-def test_arguments_that_would_be_quoted_twice_are_given_as_what_they_spell() -> None:
-    found = document(QUOTING, [user("q"), said("A", tool_calls=[call('{"a": "x"}')])])
-    assert trained(found) == ['A{"name": "add", "arguments": {"a": "x"}}<|im_end|>']
 
 
 def test_a_turn_that_is_no_answer_cannot_be_left_out_of_everything() -> None:
@@ -303,27 +270,6 @@ def test_the_clock_does_not_run() -> None:
     assert rendered(template.chat_template, [user("q")], True) == text(template.prompt("q"))
 
 
-def test_a_call_ends_with_its_own_token() -> None:
-    """Harmony's answers end with <|return|>, or with <|end|> in the middle, its calls with <|call|>."""
-    tokenizer = Tokenizer.from_str(BACKEND.to_str())
-    end = "<|return|>"
-    tokenizer.add_special_tokens(["<|start|>", "<|channel|>", "<|message|>", "<|call|>", "<|end|>", end])
-    template = template_for(tokenizer, "", own=ChatTemplate(HARMONY, rendered), eos_token=end)
-    turns = [
-        user("q"),
-        said("", tool_calls=[call({"city": "Rome"})]),
-        {"role": "tool", "content": "4"},
-        said("four"),
-        user("r"),
-        said("five"),
-    ]
-    assert trained(template.documents(row(turns))[0]) == [
-        ' to=functions.add<|channel|>commentary json<|message|>{"city": "Rome"}<|call|>',
-        "<|channel|>final<|message|>four<|end|>",
-        "<|channel|>final<|message|>five<|return|>",
-    ]
-
-
 # The template, its end token, its other control tokens, and what finds an answer of it by the markers around it.
 LLAMA = of_trl("llama3_1")
 HEADER = r"<\|start_header_id\|>assistant<\|end_header_id\|>\n\n"
@@ -377,29 +323,6 @@ def result(content: str) -> dict[str, Any]:
 FINAL, ANALYSIS = "<|channel|>final<|message|>", "<|channel|>analysis<|message|>"
 COMMENTARY = " to=functions.add<|channel|>commentary json<|message|>"
 SHORT: dict[str, tuple[str, list[dict[str, Any]], list[str]]] = {
-    "the last says a": ("harmony", [user("q"), said("a")], [f"{FINAL}a<|return|>"]),
-    "all say a": (
-        "harmony",
-        [user("a"), said("a"), user("a"), said("l"), user("e"), said("n")],
-        [f"{FINAL}a<|end|>", f"{FINAL}l<|end|>", f"{FINAL}n<|return|>"],
-    ),
-    "a key a": (
-        "harmony",
-        [user("q"), calling({"a": 1}), result("3"), said("a")],
-        [f'{COMMENTARY}{{"a": 1}}<|call|>', f"{FINAL}a<|return|>"],
-    ),
-    "a last key a": ("harmony", [user("q"), calling({"a": 1})], [f'{COMMENTARY}{{"a": 1}}<|call|>']),
-    "no arguments": (
-        "harmony",
-        [user("q"), calling({}), result("3"), calling({})],
-        [f"{COMMENTARY}{{}}<|call|>", f"{COMMENTARY}{{}}<|call|>"],
-    ),
-    "no arguments as text": ("harmony", [user("q"), calling("{}")], [f"{COMMENTARY}{{}}<|call|>"]),
-    "analysis and final": (
-        "harmony",
-        [user("q"), said("n", reasoning_content="a"), user("r"), said("a", reasoning_content="e")],
-        [f"{FINAL}n<|end|>", f"{ANALYSIS}e<|end|><|start|>assistant{FINAL}a<|return|>"],
-    ),
     "analysis before calls": (
         "harmony",
         [user("q"), calling({"a": 1}, thinking="a"), result("3"), calling({"b": "m"}, thinking="c")],
@@ -417,25 +340,6 @@ SHORT: dict[str, tuple[str, list[dict[str, Any]], list[str]]] = {
             f"{ANALYSIS}s<|end|><|start|>assistant{FINAL}c<|return|>",
         ],
     ),
-    "thoughts that are taken away": (
-        "qwen3",
-        [user("q"), calling({"a": "t"}, {}, thinking="h"), result("m"), said("a"), user("s"), said("i", thinking="k")],
-        [
-            '<tool_call>\n{"name": "add", "arguments": {"a": "t"}}\n</tool_call>\n'
-            '<tool_call>\n{"name": "add", "arguments": {}}\n</tool_call><|im_end|>',
-            "a<|im_end|>",
-            "<think>\nk\n</think>\n\ni<|im_end|>",
-        ],
-    ),
-    "a header's letters": (
-        "llama",
-        [user("q"), calling({"a": "e"}), result("n"), said("s"), user("i"), calling({})],
-        [
-            '{"name": "add", "parameters": {"a": "e"}}<|eot_id|>',
-            "s<|eot_id|>",
-            '{"name": "add", "parameters": {}}<|eot_id|>',
-        ],
-    ),
     "a call that is a message": (
         "llama, its own tools",
         [user("q"), calling({"q": "e"}, name="brave_search"), result("n"), said("e"), user("r"), calling({"a": 1})],
@@ -443,16 +347,6 @@ SHORT: dict[str, tuple[str, list[dict[str, Any]], list[str]]] = {
             '<|python_tag|>brave_search.call(q="e")<|eom_id|>',
             "e<|eot_id|>",
             '{"name": "add", "parameters": {"a": 1}}<|eom_id|>',
-        ],
-    ),
-    "tools that move": (
-        "mistral",
-        [user("q"), calling({"a": 1}, {}), result("3"), said("I"), user("N"), said("S")],
-        [
-            '[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}, "id": "123456789"}, '
-            '{"name": "add", "arguments": {}, "id": "123456789"}]</s>',
-            " I</s>",
-            " S</s>",
         ],
     ),
     "no token ends": (
@@ -473,15 +367,6 @@ def test_what_the_model_writes_is_trained_however_short(
 ) -> None:
     """The template's own words spell what is said before it is said."""
     assert trained(speaking(name).documents(row(turns, tools=TOOLS))[0]) == expected
-
-
-def test_plain_conversations_end_as_those_with_calls_do() -> None:
-    """Harmony ends an answer that is not the last with another token."""
-    template = speaking("harmony")
-    turns = [user("q"), said("a"), user("r"), said("b")]
-    expected = [f"{FINAL}a<|end|>", f"{FINAL}b<|return|>"]
-    assert trained(template.documents(row(turns))[0]) == expected
-    assert trained(template.documents(row(turns, tools=TOOLS))[0]) == expected
 
 
 def test_a_call_that_a_template_leaves_out_is_refused() -> None:
@@ -514,36 +399,13 @@ def test_answers_are_those_between_the_markers(
     assert trained(template.documents(row(turns, tools=TOOLS))[0]) == expected
 
 
-@pytest.mark.real
-def test_qwen3s_own_tokenizer(qwen3_tokenizer: Path) -> None:
-    info = load_tokenizer(qwen3_tokenizer)
-    own = ChatTemplate(info.hf.get_chat_template(), info.render)
-    assert own.jinja == QWEN3
-    template = template_for(info.backend, "", own=own, eos_token=info.eos_token)
-    encoder = Encoder(info.backend)
-    for turns, expected in CASES.values():
-        encoded = encoder.encode(template.documents(row(turns, tools=TOOLS)))
-        whole = info.hf.apply_chat_template(for_transformers(turns), tools=TOOLS, enable_thinking=False)["input_ids"]
-        assert encoded.ids.tolist() == whole[: len(encoded.ids)]
-        assert info.backend.decode(whole[len(encoded.ids) :]) == "\n"
-        decoded = info.backend.decode(encoded.ids[encoded.trained], skip_special_tokens=False)
-        assert decoded == "".join(expected)
-
-
 GIVEN: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[str]]] = {
     "thinking on": ([user("q"), said("A")], {"enable_thinking": True}, ["<think>\n\n</think>\n\nA<|im_end|>"]),
-    "thinking off": ([user("q"), said("A")], {"enable_thinking": False}, ["A<|im_end|>"]),
-    "an answer that thinks": (
-        [user("q"), said("A", reasoning_content="R")],
-        {"enable_thinking": True},
-        [f"{THOUGHT}<|im_end|>"],
-    ),
     "several turns": (
         [user("q"), said("A"), user("r"), said(THOUGHT)],
         {"enable_thinking": True},
         ["A<|im_end|>", f"{THOUGHT}<|im_end|>"],
     ),
-    "nothing": ([user("q"), said("A")], {"enable_thinking": None}, ["A<|im_end|>"]),
 }
 
 
@@ -583,7 +445,6 @@ def test_values_of_every_kind_reach_the_template() -> None:
 
 UNREAD = {
     "a name that the template does not read": ({"think": True}, 'reads no "think"; it reads'),
-    "what it is given anyway": ({"messages": []}, 'reads no "messages"'),
     "no name": ({"a b": 1}, 'reads no "a b"'),
 }
 

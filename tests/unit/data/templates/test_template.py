@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import pytest
 
 from expert_cli.data.rows.columnar import Message, Rows
@@ -16,7 +12,6 @@ from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.templates.template import Template, make_template
-from expert_cli.data.templates.trained import TrainedTurns
 from expert_cli.errors import InputError
 from tests.tiny import CHATML, tiny_tokenizer
 
@@ -30,12 +25,6 @@ ALL_TOKENS = {
     *(token for style in STYLES.values() for token in style.control),
 }
 SYSTEM_BY_ITSELF = "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nBe kind.<|im_end|>\n' }}{% endif %}"
-THINKING = (
-    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}"
-    "{% if m.role == 'assistant' and loop.last %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
-    "{{ m.content + '<|im_end|>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
 TRIMMING = CHATML.replace("message['content']", "message['content'] | trim")
 NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + CHATML
 
@@ -80,13 +69,6 @@ def test_a_row_in_chatml() -> None:
     ]
 
 
-def test_everything_is_trained_without_completion_only() -> None:
-    rows = pair("q", "", "a")
-    whole = own(trained=TrainedTurns(completion_only=False)).documents(rows)[0]
-    assert [s.text for s in whole] == [s.text for s in own().documents(rows)[0]]
-    assert all(s.trained for s in whole)
-
-
 @pytest.mark.parametrize(
     ("column", "heading"), [("", "Input"), ("input", "Input"), ("schema", "Schema"), ("context", "Schema")]
 )
@@ -102,11 +84,9 @@ def test_alpaca_heads_a_schema(column: str, heading: str) -> None:
         ("", CHATML, "the tokenizer's own chat template"),
         ("", None, "alpaca"),
         ("chatml", CHATML, "the tokenizer's own chat template"),
-        ("qwen3", SYSTEM_BY_ITSELF + CHATML, "the tokenizer's own chat template"),
         ("phi", CHATML, "phi"),
-        ("alpaca", CHATML, "alpaca"),
     ],
-    ids=["own", "nothing", "chatml is own", "qwen3 is own", "another", "alpaca"],
+    ids=["own", "nothing", "chatml is own", "another"],
 )
 def test_which_template_a_name_means(name: str, chat_template: str | None, chosen: str) -> None:
     brought = ChatTemplate(chat_template, by_transformers) if chat_template else None
@@ -131,13 +111,6 @@ def test_a_template_that_cannot_be_used_is_refused(name: str, control: tuple[str
 def test_a_default_system_message_stays() -> None:
     prompt = own(SYSTEM_BY_ITSELF + CHATML).prompt("q")
     assert drawn(prompt)[0] == "C <|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>"
-
-
-def test_what_a_template_puts_before_an_answer_is_learned() -> None:
-    template = own(THINKING)
-    document = template.documents(pair("q", "", "a"))[0]
-    assert document[: len(template.prompt("q"))] == template.prompt("q")
-    assert drawn(document)[-2:] == ["U* <think>\n\n</think>\n\na", "C* <|im_end|>"]
 
 
 def test_a_template_that_trims_is_followed() -> None:
@@ -178,44 +151,3 @@ def test_bos_stands_there_once(rendered: str, bos: str) -> None:
         text = "".join(s.text for s in document)
         assert text.startswith("<s>")
         assert text.count("<s>") == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "form", "expected"),
-    [
-        (
-            "<|im_start|>assistant\na<|python_tag|>\n",
-            "chatml",
-            ["C <|im_start|>assistant\n", "C* a<|python_tag|>", "C* <|im_end|>"],
-        ),
-        ("<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n", "chatml", None),
-        ("<|im_start|>only a text<|im_end|>", "plain", ["C* <|im_start|>only a text<|im_end|>"]),
-        ("<|user|>\nq\n<|assistant|>\na\n", "zephyr", ["C <|user|>\nq\n<|assistant|>\n", "C* a", "C* <|im_end|>"]),
-        (
-            "### Instruction:\nq\n\n### Response:\na\n### no heading\n",
-            "alpaca",
-            ["C ### Instruction:\nq\n\n### Response:\n", "C* a\n### no heading", "C* <|im_end|>"],
-        ),
-    ],
-    ids=["a token that ends no turn", "an answer not begun", "no turn", "zephyr without ends", "no heading"],
-)
-def test_a_whole_text_is_read(text: str, form: str, expected: list[str] | None) -> None:
-    """None: nothing of it is trained."""
-    expected = [f"C {text}"] if expected is None else expected
-    forms: dict[str, int] = {}
-    template = make_template("", own=ChatTemplate(CHATML, by_transformers), control_tokens=ALL_TOKENS, eos_token=EOS)
-    assert drawn(template.documents(texts(text), forms=forms)[0]) == expected
-    assert forms == {form: 1}
-
-
-def test_forms_are_counted_row_by_row() -> None:
-    forms = {"plain": 1}
-    own().documents(texts("a", "### Response:\nb", "c"), forms=forms)
-    assert forms == {"plain": 3, "alpaca": 1}
-
-
-def test_the_light_side_stays_light() -> None:
-    code = "import sys, json, expert_cli.data.templates.template; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"torch", "transformers", "tokenizers", "datasets", "numpy", "jinja2"}
-    assert not heavy & set(json.loads(done.stdout))

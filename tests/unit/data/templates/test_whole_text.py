@@ -81,13 +81,10 @@ def test_an_end_that_the_tokenizer_does_not_have_is_told() -> None:
     ("text", "form"),
     [
         ("<|role_start|>user<|role_end|>q<|turn_end|>", "plain, with <|role_end|> <|role_start|> <|turn_end|>"),
-        ("[|user|]q\n[|assistant|]a[|endofturn|]\n", "plain, with [|assistant|] [|user|]"),
         ("<|bot_id|>once <|fim_middle|> upon</s>", "plain, with <|bot_id|>"),
-        ("<|robot|>once <|role|> upon", "plain"),
-        ("once <|return|> upon", "plain"),
         ("once upon a time[|endofturn|]\n", "plain"),
     ],
-    ids=["Megrez", "EXAONE", "a bot", "words", "a return", "the end of any text"],
+    ids=["Megrez", "a bot", "the end of any text"],
 )
 def test_markers_of_no_known_form_are_named(text: str, form: str) -> None:
     tokens = ("<|role_start|>", "<|role_end|>", "<|turn_end|>", "[|user|]", "[|assistant|]", "<|bot_id|>", "<|robot|>")

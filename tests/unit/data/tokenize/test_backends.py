@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.tokenize.backend_check import find_difference, stress_texts
@@ -116,32 +114,6 @@ def test_fastokens_is_chosen_and_gives_the_same_ids(name: str, tmp_path: Path) -
         np.testing.assert_array_equal(found, expected)
 
 
-def with_added_tokens() -> Tokenizer:
-    """Return a tokenizer with added tokens of every kind, inside the vocabulary and behind it."""
-    backend = Tokenizer.from_str(tiny_backend().to_str())
-    backend.normalizer = normalizers.NFC()
-    backend.add_tokens([AddedToken("<word>", single_word=True), AddedToken("<trim>", lstrip=True, rstrip=True), "the"])
-    backend.add_special_tokens([AddedToken("<far>", normalized=True)])
-    return backend
-
-
-@pytest.mark.parametrize("make", [tiny_backend, with_merges_over_numerics, with_added_tokens])
-def test_a_tokenizer_that_is_at_hand_is_not_loaded_again(make: Callable[[], Tokenizer]) -> None:
-    given = Tokenizer.from_str(make().to_str())
-    given.enable_truncation(3)
-    given.enable_padding(length=9)
-    spec = json.loads(given.to_str())
-    written, shared = HFTokenizersBackend(spec), HFTokenizersBackend(spec, given)
-    texts = [*stress_texts(CONTROL_TOKENS), "<word> a<word> <trim>  the  the <far>the"]
-    for control in (False, True, False):
-        assert sizes_and_ids(shared.encode(texts, control=control)) == sizes_and_ids(
-            written.encode(texts, control=control)
-        )
-    assert shared.tokenizer.to_str() == written.tokenizer.to_str()
-    assert (given.truncation or {})["max_length"] == 3
-    assert given.encode_special_tokens is False
-
-
 ENGINES = {
     name: (HFTokenizersBackend(spec), FastokensBackend(HFTokenizersBackend(spec))) for name, spec in SPECS.items()
 }
@@ -153,58 +125,6 @@ def test_any_text_has_the_same_ids(texts: list[str], control: bool) -> None:
     for reference, fast in ENGINES.values():
         right = reference.encode(texts, control=control)
         assert sizes_and_ids(fast.encode(texts, control=control)) == sizes_and_ids(right)
-
-
-NUMERICS = [
-    "  ²",
-    "a  ²3",
-    " 12²",
-    "x ½½",
-    "½",
-    "٣٣",
-    "a ²½ ² b",
-    "a 𝟘𝟙",
-    "a 𞥐𞥑",
-    "² \U000e1234",
-    "a  \u0be6",
-    " \u0be6²",
-    "\u0378 1",
-]
-
-
-@pytest.mark.parametrize("text", NUMERICS, ids=ascii)
-def test_numeric_characters_that_are_no_digits_are_split_off_too(text: str) -> None:
-    reference, fast = ENGINES["digits"]
-    texts = ["before 1", text, "", "after  2", text * 2, text]
-    assert sizes_and_ids(fast.encode(texts, control=False)) == sizes_and_ids(reference.encode(texts, control=False))
-
-
-def test_digits_become_added_tokens_only_where_that_changes_nothing() -> None:
-    spec = SPECS["digits"]
-    step = {"type": "Digits", "individual_digits": False}
-    others: dict[str, Spec] = {
-        "digits in groups": {
-            **spec,
-            "pre_tokenizer": {**spec["pre_tokenizer"], "pretokenizers": [step, SPECS["gpt2"]["pre_tokenizer"]]},
-        },
-        "a normalizer": {**spec, "normalizer": {"type": "NFC"}},
-        "an added token with a digit": with_added(spec, "<r1>"),
-        "an added token with another numeric": with_added(spec, "<r²>"),
-        "an added token between other characters": with_added(spec, "<r>", single_word=True),
-    }
-    for name, other in others.items():
-        reference = HFTokenizersBackend(other)
-        texts = ["a  12 <r1>1 e\u0301 1", "x11", "<r1>", "  3", "a<r²>² <r>²<r> ²a<r>a", "٣<r>٣"]
-        for control in (False, True):
-            found = FastokensBackend(reference).encode(texts, control=control)
-            assert sizes_and_ids(found) == sizes_and_ids(reference.encode(texts, control=control)), name
-
-
-def with_added(spec: Spec, content: str, *, single_word: bool = False) -> Spec:
-    tokenizer = Tokenizer.from_str(json.dumps(spec))
-    tokenizer.add_tokens([AddedToken(content, special=False, single_word=single_word)])
-    changed: Spec = json.loads(tokenizer.to_str())
-    return changed
 
 
 @dataclass
@@ -234,20 +154,6 @@ def test_one_wrong_id_is_found_in_the_torture_set_and_in_the_rows() -> None:
     assert find_difference(OneIdOff(reference, "row 1999"), reference, rows, CONTROL_TOKENS) == "'row 1999'"
 
 
-def test_at_most_256_kilobytes_of_rows_are_compared_from_all_over_them() -> None:
-    class Counting(OneIdOff):
-        def encode(self, texts: list[str], *, control: bool) -> Pieces:
-            seen.append(texts)
-            return self.right.encode(texts, control=control)
-
-    reference, seen = ENGINES["gpt2"][0], list[list[str]]()
-    rows = [f"{number:06} " + "é" * 500 for number in range(3000)]
-    assert find_difference(Counting(reference, ""), reference, rows, CONTROL_TOKENS) == ""
-    compared = [text for text in seen[0] if text in set(rows)]
-    assert 200_000 < sum(len(text.encode()) for text in compared) <= 256_000
-    assert int(compared[-1][:6]) > 2800
-
-
 def verdicts(cache: Path) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = json.loads((cache / "engines.json").read_text(encoding="utf-8"))
     return found
@@ -274,18 +180,11 @@ def test_a_verdict_is_remembered_by_tokenizer_and_versions(tmp_path: Path) -> No
     assert len(verdicts(tmp_path)) == 2
 
 
-@pytest.mark.parametrize(
-    "content", [b"{", b"[]", b'{"a": 1}', b"\xff"], ids=["broken", "a list", "no verdict", "bytes"]
-)
+@pytest.mark.parametrize("content", [b"{", b'{"a": 1}'], ids=["broken", "no verdict"])
 def test_a_damaged_memory_is_made_anew(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "engines.json").write_bytes(content)
     assert chosen(tiny_backend(), tmp_path)[0] == "fastokens"
     assert len(verdicts(tmp_path)) == 1
-
-
-def test_a_cache_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    assert chosen(tiny_backend(), tmp_path / "file")[0] == "fastokens"
 
 
 def scripts(tokenizer: Tokenizer) -> None:
@@ -321,12 +220,6 @@ def test_without_fastokens_it_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
     assert chosen(tiny_backend(), tmp_path) == ("tokenizers", "fastokens has no build for this Python or system")
 
 
-def test_one_prompt_is_encoded_without_choosing(tmp_path: Path) -> None:
-    encoder = Encoder(tiny_backend(), cache=tmp_path)
-    assert encoder.ids((Segment("a", False, True),)) == Encoder(tiny_backend()).ids((Segment("a", False, True),))
-    assert encoder.engine.engine.name.startswith("tokenizers")
-
-
 def test_a_refused_text_is_found_among_many() -> None:
     reference, fast = ENGINES["digits, bytes missing"]
     texts = [f"text {number}" + "\x04" * (number in (3, 500, 501)) for number in range(600)]
@@ -338,29 +231,6 @@ def test_many_megabytes_are_given_to_tokenizers_in_parts() -> None:
     ids, sizes = reference.encode(["a" * 700_000, "", "a" * 700_000, "a"], control=False)
     assert (len(ids), sizes.tolist()) == (1_400_001, [700_000, 0, 700_000, 1])
     assert [part.tolist() for part in reference.encode([], control=False)] == [[], []]
-
-
-@pytest.mark.parametrize("threads", [0, 1, 3])
-def test_ids_do_not_depend_on_threads_and_a_fresh_process_keeps_to_them(threads: int, tmp_path: Path) -> None:
-    code = (
-        "import sys, hashlib, threading\n"
-        "from pathlib import Path\n"
-        "from tests.tiny import tiny_backend\n"
-        "from expert_cli.data.tokenize.encoder import Encoder\n"
-        "from expert_cli.data.tokenize.backends import limit_threads\n"
-        "from expert_cli.data.templates.segment import Segment\n"
-        f"limit_threads({threads})\n"
-        f"encoder = Encoder(tiny_backend(), cache=Path({str(tmp_path)!r}))\n"
-        "done = encoder.encode([(Segment(f'row {n} ' * 50, False, True),) for n in range(3000)])\n"
-        "print(encoder.engine.engine.name, hashlib.sha256(done.ids.tobytes()).hexdigest())\n"
-    )
-    root = Path(__file__).parents[4]
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root, encoding="utf-8"
-    ).stdout
-    rows = [(Segment(f"row {n} " * 50, False, True),) for n in range(3000)]
-    right = Encoder(tiny_backend()).encode(rows).ids
-    assert answer.split() == ["fastokens", "0.3.5", hashlib.sha256(right.tobytes()).hexdigest()]
 
 
 def test_ctrl_c_while_the_engine_begins_to_load_leaves_no_thread_waiting(

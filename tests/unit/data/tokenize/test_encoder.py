@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from expert_cli.data.rows.columnar import Message, Rows
+from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.kinds import TextRows
 from expert_cli.data.rows.pairs import PairRows
 from expert_cli.data.templates.chat_template import ChatTemplate
@@ -62,12 +62,6 @@ def test_prompt_ids_are_those_of_inference(instruction: str, input_: str) -> Non
     assert ENCODER.ids(TEMPLATE.prompt(instruction, input_)) == HF(rendered)["input_ids"]
 
 
-def test_conversation_prompt_ids_are_those_of_inference() -> None:
-    turns = [Message("system", "Be kind."), Message("user", "u"), Message("assistant", "a"), Message("user", "v")]
-    rendered = OWN([{"role": m.role, "content": m.content} for m in turns], True)
-    assert ENCODER.ids(TEMPLATE.prompt_messages(turns)) == HF(rendered)["input_ids"]
-
-
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SPELLED, SPELLED, SPELLED)
 def test_no_row_can_write_a_control_token(instruction: str, input_: str, response: str) -> None:
@@ -105,15 +99,6 @@ def test_documents_without_a_trained_token_are_dropped_and_counted() -> None:
     assert encoded.trained.all()
     assert (len(encoded), encoded.dropped) == (2, 3)
     assert (len(none := Encoder(BACKEND).encode([bad, bad])), none.dropped) == (0, 2)
-
-
-def test_many_documents_are_those_of_one_at_a_time() -> None:
-    rows = [pair(f"question {n}", "x" * (n % 7), f"answer {n}") for n in range(2100)]
-    documents = [TEMPLATE.documents(row)[0] for row in rows]
-    encoded = Encoder(BACKEND).encode(documents)
-    assert len(encoded) == 2100
-    for n in (0, 999, 1000, 2099):
-        assert encoded.ids[encoded.offsets[n] : encoded.offsets[n + 1]].tolist() == ENCODER.ids(documents[n])
 
 
 def test_the_tokenizer_is_left_as_it_was_and_its_limits_do_not_count() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -36,22 +35,17 @@ from expert_cli.data.rows.selected import Split
 from expert_cli.data.rows.selection import select_rows
 from expert_cli.data.rows.validation import validate_row
 from expert_cli.data.sources.data_rows import locate_data
-from expert_cli.data.store.build import tokenize
-from expert_cli.data.store.files import FileHashCache
-from expert_cli.data.store.key import StoreInputs
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.template import Template
 from expert_cli.data.templates.trained import TrainedTurns
-from expert_cli.data.tokenize import stream
 from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.data.tokenize.stream import DocumentStream
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import NullReporter
-from tests.chat_templates import FORGETTING, QWEN3
 from tests.reading import read_training_rows
 from tests.splits import held_out
-from tests.tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, template_for, tiny_backend
+from tests.tiny import CHATML, CONTROL_TOKENS, template_for, tiny_backend
 
 BASE = DataConfig((), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
 
@@ -212,11 +206,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 CONFIGS = {
-    "all": lambda f: config(source(f["pairs"])),
     "slices": lambda f: config(source(f["pairs"], "train[30:260]"), source(f["more"], "train[-40:]")),
-    "percent": lambda f: config(source(f["parquet"], "train[10%:35%]"), source(f["list"], "train[20:120]")),
     "weights": lambda f: config(source(f["pairs"], weight=1.4), source(f["more"], weight=0.3), source(f["list"])),
-    "none of a source": lambda f: config(source(f["pairs"], weight=0.0), source(f["more"])),
     "split": lambda f: config(source(f["pairs"], weight=2.0), source(f["more"], weight=0.5), validation_share=0.1),
     "filters": lambda f: config(source(f["pairs"]), source(f["more"]), filters=RowFilters("row", 30, 90)),
     "own validation": lambda f: config(source(f["pairs"]), validation=(source(f["more"]),), validation_share=0.5),
@@ -226,7 +217,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("room", [ROOM_BYTES, 60_000, 0], ids=["all rows kept", "some kept", "files read twice"])
+@pytest.mark.parametrize("room", [ROOM_BYTES, 0], ids=["rows kept", "files read twice"])
 @pytest.mark.parametrize("split", ["train", "validation"])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_documents_are_those_of_the_plain_way(
@@ -248,9 +239,7 @@ def test_the_documents_are_those_of_the_plain_way(
     assert (read.train if split == "train" else read.validation) == rows
 
 
-def test_chunks_hold_the_rows_in_order_and_depend_on_rows_alone(
-    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_hold_the_rows_in_order(files: dict[str, Path]) -> None:
     data = config(source(files["pairs"], weight=2.0), source(files["more"], "train[5:]"))
     chunks = list(opened(data).chunks("train", chunk_rows=100))
     assert [chunk.rows for chunk in chunks] == [100] * 8 + [81]
@@ -259,14 +248,9 @@ def test_chunks_hold_the_rows_in_order_and_depend_on_rows_alone(
     assert rows.origins[-81:] == [f"{files['more']}:{n + 1}" for n in range(9, 90)]
     for chunk, start in ((chunks[0], 0), (chunks[-1], 800)):
         assert_equal(chunk, ENCODER.encode(TEMPLATES["chat"].documents(rows.take(range(start, start + chunk.rows)))))
-    monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 777)
-    again = list(opened(data).chunks("train", chunk_rows=100))
-    for found, expected in zip(again, chunks, strict=True):
-        assert_equal(found, expected)
-        assert found.rows == expected.rows
 
 
-@pytest.mark.parametrize("skip", [1, 4, 8, 9, 50])
+@pytest.mark.parametrize("skip", [1, 8, 9])
 def test_skipped_chunks_change_nothing_of_the_others(skip: int, files: dict[str, Path]) -> None:
     data = config(source(files["pairs"], weight=2.0), source(files["more"], "train[5:]"))
     expected = list(opened(data).chunks("train", chunk_rows=100))[skip:]
@@ -274,21 +258,6 @@ def test_skipped_chunks_change_nothing_of_the_others(skip: int, files: dict[str,
     assert len(found) == max(9 - skip, 0)
     for mine, right in zip(found, expected, strict=True):
         assert_equal(mine, right)
-
-
-def test_a_chunk_of_long_rows_ends_early(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "CHUNK_CHARACTERS", 1000)
-    monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 3000)
-    data = config(source(files["pairs"]))
-    lengths = plain_rows(data, "train").lengths()
-    chunks = list(opened(data).chunks("train"))
-    done = 0
-    for chunk in chunks[:-1]:
-        size = sum(lengths[done : done + chunk.rows])
-        assert size >= 1000 > size - lengths[done + chunk.rows - 1]
-        done += chunk.rows
-    assert done + chunks[-1].rows == len(lengths)
-    assert_equal(whole(iter(chunks)), whole(opened(data).chunks("train", chunk_rows=10**9)))
 
 
 def test_a_late_column_that_changes_the_choice_counts_from_the_first_row(
@@ -299,13 +268,6 @@ def test_a_late_column_that_changes_the_choice_counts_from_the_first_row(
     early, late = {"text": "t", "output": "o"}, {"instruction": "i", "text": "t", "output": "o"}
     path.write_text("".join(json.dumps(row) + "\n" for row in [early] * 200 + [late] * 3), encoding="utf-8")
     with pytest.raises(InputError, match=r'200 of 203 rows are bad: .*:1: "instruction" is missing'):
-        opened(config(source(path)))
-    path.write_text("".join(json.dumps(row) + "\n" for row in [early] * 200 + [{**early, "answer": "?"}] * 3), "utf-8")
-    with pytest.raises(InputError, match=r'2 columns could be the response \("output", "answer"\)'):
-        opened(config(source(path)))
-    first = [{"other": 1}] * 200
-    path.write_text("".join(json.dumps(row) + "\n" for row in [*first, *[early] * 200]), encoding="utf-8")
-    with pytest.raises(InputError, match=r'200 of 400 rows are bad: .*:1: "text" is missing'):
         opened(config(source(path)))
 
 
@@ -333,15 +295,9 @@ def write_roles(path: Path, *conversations: str) -> Path:
     [
         pytest.param({"text": "t"}, {"question": "q", "answer": "a"}, id="a pair among texts"),
         pytest.param({"question": "q", "answer": "a"}, {"question": "q", "answer": "a", "sql": "s"}, id="two answers"),
-        pytest.param({"text": "t", "output": "o"}, {"instruction": "i", "text": "t", "output": "o"}, id="a question"),
-        pytest.param(
-            {"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]},
-            {"question": "q", "answer": "a"},
-            id="a pair among conversations",
-        ),
     ],
 )
-@pytest.mark.parametrize("at", [0, 150, 400], ids=["first", "amid", "last"])
+@pytest.mark.parametrize("at", [0, 400], ids=["first", "last"])
 def test_one_row_of_another_kind_does_not_decide_what_all_are(
     tmp_path: Path, usual: dict[str, object], odd: dict[str, object], at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,57 +339,6 @@ def test_a_conversation_that_the_template_refuses_is_a_bad_row(tmp_path: Path) -
     ) as caught:
         select_rows(data, locate_data(data, NullReporter()), NullReporter(), refused=template.refused)
     assert "chat_template_path" in str(caught.value.hint), "the rows are as good as another template finds them"
-    write_roles(tmp_path / "rows.jsonl", *["ua"] * 98, "aua")
-    with (tmp_path / "rows.jsonl").open("a", encoding="utf-8") as file:
-        file.write("broken\n")
-    with pytest.raises(InputError, match="2 of 100 rows are bad") as caught:
-        select_rows(data, locate_data(data, NullReporter()), NullReporter(), refused=template.refused)
-    assert "Mend these rows" in str(caught.value.hint)
-
-
-@pytest.mark.parametrize("at", [0, 400], ids=["first", "last"])
-def test_a_store_is_built_without_the_conversation_that_the_template_refuses(tmp_path: Path, at: int) -> None:
-    template = template_for(tiny_backend(), "", own=ChatTemplate(STRICT), eos_token=CONTROL_TOKENS[0])
-    roles = ["ua"] * 400
-    roles.insert(at, "aua")
-    data = config(source(write_roles(tmp_path / "rows.jsonl", *roles)))
-    hash_cache = FileHashCache(tmp_path / "memo.json")
-    inputs = StoreInputs(locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, hash_cache)
-    store = tokenize(data, inputs, tmp_path / "store", NullReporter())
-    stats = store.stats["train"]
-    assert (stats["rows"], list(stats["dropped"].values())) == (400, [1])
-
-
-class Interrupting(NullReporter):
-    """Notes what its bar shows, and stops the work after so many chunks."""
-
-    def __init__(self, chunks: int | None = None) -> None:
-        self.chunks, self.seen = chunks, list[float]()
-
-    @contextmanager
-    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Interrupting]:
-        yield self
-
-    def update(self, done: float, note: str = "") -> None:
-        self.seen.append(done)
-        if len(self.seen) == self.chunks:
-            raise KeyboardInterrupt
-
-
-def test_the_bar_of_a_build_that_goes_on_begins_with_the_rows_that_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stream, "CHUNK_CHARACTERS", 1000)  # long rows: a chunk has fewer than its most
-    template, hash_cache = TEMPLATES["chat"], FileHashCache(tmp_path / "memo.json")
-    data = config(source(write_roles(tmp_path / "rows.jsonl", *["ua"] * 400)))
-    inputs = StoreInputs(locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, hash_cache)
-    whole_build, first, second = Interrupting(), Interrupting(chunks=3), Interrupting()
-    tokenize(data, inputs, tmp_path / "whole", whole_build)
-    with pytest.raises(KeyboardInterrupt):
-        tokenize(data, inputs, tmp_path / "store", first)
-    tokenize(data, inputs, tmp_path / "store", second)
-    assert first.seen + second.seen == whole_build.seen
-    assert (len(first.seen), second.seen[-1]) == (3, 400)
 
 
 def test_rows_before_the_first_good_one_do_not_hide_the_columns(tmp_path: Path) -> None:
@@ -451,27 +356,12 @@ def test_rows_before_the_first_good_one_do_not_hide_the_columns(tmp_path: Path) 
         read_training_rows(config(source(path)), NullReporter())
 
 
-def test_rows_that_can_be_read_and_do_not_tell_the_columns_are_refused_at_the_first_look(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"question": "q", "foo": 1}\n' * 200, encoding="utf-8")
-    with pytest.raises(InputError, match="no column is recognized as the response; columns: question, foo"):
-        first_rows(BASE, locate_data(config(source(path)), NullReporter()).train)
-
-
 def test_first_rows_are_some_that_the_template_takes(tmp_path: Path) -> None:
     template = template_for(tiny_backend(), "", own=ChatTemplate(STRICT), eos_token=CONTROL_TOKENS[0])
     data = config(source(write_roles(tmp_path / "rows.jsonl", "aua", "ua")))
     located = locate_data(data, NullReporter()).train
     assert first_rows(data, located).origins == [f"{tmp_path / 'rows.jsonl'}:{line}" for line in (1, 2)]
     assert first_rows(data, located, refused=template.refused).origins == [f"{tmp_path / 'rows.jsonl'}:2"]
-
-
-def test_bad_rows_are_said_before_anything_is_encoded(tmp_path: Path) -> None:
-    path = write_pairs(tmp_path / "rows.jsonl", 100, **{"3": None, "99": 4})
-    with pytest.raises(
-        InputError, match=r'2 of 100 rows are bad: .*:4: "output" is null; .*:100: "output" is a number'
-    ):
-        opened(config(source(path)))
 
 
 @pytest.mark.parametrize("change", ["shorter", "longer", "a bad row"])
@@ -487,43 +377,6 @@ def test_a_file_that_changes_after_the_scan_is_refused(tmp_path: Path, change: s
         return
     with pytest.raises(InputError, match="the files changed while they were read"):
         list(documents.chunks("train"))
-
-
-@pytest.mark.parametrize("room", [10**6, 70_000, 50_000], ids=["fits", "rows too large", "file too large"])
-def test_rows_are_kept_while_they_fit_and_let_go_together(
-    room: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(selection, "ROOM_BYTES", room)
-    monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 5000)
-    selected = opened(config(source(files["pairs"]), source(files["more"]))).selection.train
-    large, small = (section for one in selected for section in one.sections)
-    assert (large.kept.blocks() is not None, large.kept.size > 70_000) == (room > 70_000, room > 70_000)
-    assert 50_000 < files["pairs"].stat().st_size < 70_000
-    blocks = small.kept.blocks() or []
-    assert sum(len(checked.rows) for checked in blocks) == 90
-    assert small.kept.size == sum(checked.rows.memory() for checked in blocks) > files["more"].stat().st_size / 2
-
-
-def test_kept_rows_need_no_second_reading(tmp_path: Path) -> None:
-    path = write_pairs(tmp_path / "rows.jsonl", 100)
-    documents = opened(config(source(path)))
-    (kept,) = (section.kept for source in documents.selection.train for section in source.sections)
-    expected = whole(documents.chunks("train"))
-    assert kept.blocks() is kept.blocks() is not None
-    path.write_bytes(path.read_bytes())
-    assert kept.blocks() is None
-    assert_equal(whole(documents.chunks("train")), expected)
-    path.unlink()
-    assert kept.blocks() is None
-
-
-def test_what_the_template_refuses_ends_the_stream_with_its_place(tmp_path: Path) -> None:
-    refusing = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system turns') }}{% endif %}"
-    strict = ChatTemplate(refusing + CHATML)
-    template = template_for(tiny_backend(), "", own=strict, eos_token=CONTROL_TOKENS[0])
-    path = write_conversations(tmp_path / "rows.jsonl", 4)
-    with pytest.raises(InputError, match=r"rows\.jsonl:2: the chat template refuses .*no system turns"):
-        list(opened(config(source(path)), template).chunks("train"))
 
 
 def test_a_stream_that_is_left_early_ends_its_thread(files: dict[str, Path]) -> None:
@@ -593,7 +446,7 @@ TWO = b'{"q": "u", "a": "v"}{"q": "w", "a": "z"}'
 
 @example([WITH_AN_OBJECT, b'{"q": "x", "a": "y", "m":', b'{"k": 1}}', TWO], b"\n", True, 1 << 20)
 @example([WITH_AN_OBJECT, b'{"q": "x", "m": {"k": 1}', b',"a": "y"}', TWO], b"\r\n", True, 1 << 20)
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(LINE, max_size=12), st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.sampled_from([40, 400, 1 << 20])
 )
@@ -636,49 +489,6 @@ def block_wise(path: Path) -> tuple[Rows, list[tuple[str, str]], int, set[str]]:
     return rows, bad, count, set(names.seen)
 
 
-def test_plain_rows_are_read_column_by_column_and_odd_ones_are_not(tmp_path: Path) -> None:
-    def columnar(*lines: str) -> list[bool]:
-        path = tmp_path / "rows.jsonl"
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
-        names = ColumnFilter(frozenset({"q", "a"}))
-        return [block.texts is not None for block in read_blocks(Piece(path), names)]
-
-    row, other = '{"q": "x", "a": "y"}', '{"q": "x", "a": "y", "n": {"d": [1, 2]}, "f": 0.5, "b": true, "z": null}'
-    assert columnar(row, row) == [True]
-    assert columnar(other, row, other) == [True]
-    assert columnar(row, '{"q": "x", "a": "' + "y" * (2 << 20) + '"}') == [True]
-    assert columnar(row + "\r", row + "\r") == [True]
-    for odd in (
-        '{"q": "x", "a": 1}',
-        row + row,
-        "",
-        " " + row,
-        "[1]",
-        '{"q": "x", "a": "\\ud800"}',
-        '{"q": "x", "q": "y"}',
-    ):
-        assert columnar(row, odd) == [False], odd
-    late = [row] * 150 + ['{"q": "x", "a": "y", "late": 1}']
-    assert columnar(*late) == [False]
-
-
-@pytest.mark.parametrize("limit", [0, 1, 9, 10, 11, 25, 400])
-@pytest.mark.parametrize("name", ["pairs", "parquet", "list"])
-def test_nothing_behind_a_limit_is_read(
-    name: str, limit: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 1000)
-    monkeypatch.setattr(registry, "_ROWS", 10)
-    names = ColumnFilter(names_of_interest(ColumnMapping()))
-    found = [row for block in read_blocks(Piece(files[name]), names, limit) for row in block.raw()]
-    assert found == list(read_file(files[name], names))[:limit]
-    path = files["pairs"].with_name("late.jsonl")
-    path.write_text('{"q": 1}\n' * 5 + '{"prompt": 1}\n', encoding="utf-8")
-    names = ColumnFilter(names_of_interest(ColumnMapping()))
-    assert sum(block.count for block in read_blocks(Piece(path), names, 5)) == 5
-    assert names.seen == ["q"]
-
-
 def test_forms_of_texts_are_counted_also_where_a_build_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     texts = ["<|im_start|>assistant\na<|im_end|>", "plain", "<|im_start|>user\nb<|im_end|>"] * 4
@@ -705,17 +515,3 @@ def test_texts_of_another_tokenizer_are_refused_but_for_one_in_a_hundred(
         InputError, match="3 of 200 texts are written in control tokens that the tokenizer does not have"
     ):
         list(stream.chunks("train"))
-
-
-@pytest.mark.parametrize("jinja", [QWEN3, FORGETTING], ids=["qwen3", "forgetting"])
-def test_pairs_that_a_template_looks_into_are_those_of_one_at_a_time(tmp_path: Path, jinja: str) -> None:
-    """A batch with one such row is rendered row by row; without one, piece by piece: both give the same."""
-    template = template_for(tiny_backend(), "", own=ChatTemplate(jinja), eos_token=CONTROL_TOKENS[0])
-    answers = ["a", "b <|im_end|>", "\nc\n", "d"] if jinja == FORGETTING else ["a", "<think>b</think>c", "\nc\n", "d"]
-    path = tmp_path / "rows.jsonl"
-    rows = [{"prompt": f"q{n}", "response": answer} for n, answer in enumerate(answers)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    found = whole(opened(config(source(path)), template).chunks("train"))
-    pairs = [PairRows([f"q{n}"], [""], [answer], origins=["x"]) for n, answer in enumerate(answers)]
-    assert_equal(found, ENCODER.encode([document for pair in pairs for document in template.documents(pair)]))
-    assert pairs[0].piece_columns(template) != []

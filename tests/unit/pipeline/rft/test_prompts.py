@@ -54,7 +54,7 @@ def parted(folder: Path, rows: list[dict[str, Any]], held_back: float | str = 0.
     return read_prompts(plan, plan.run.rft, NOTHING, NullReporter())
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_no_database_has_prompts_on_both_sides(tmp_path: Path, seed: int) -> None:
     names = [(f"d{n % 6}.sqlite",) for n in range(24)]
     found = part(read_cases(queries(tmp_path, *names)), 0.34, seed)
@@ -63,7 +63,7 @@ def test_no_database_has_prompts_on_both_sides(tmp_path: Path, seed: int) -> Non
     assert (found.by, found.parts, found.held_parts, len(found.held_back)) == (BY_FILE, 6, 2, 8)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_prompts_that_share_a_database_through_others_stay_together(tmp_path: Path, seed: int) -> None:
     names = [("a.sqlite",), ("b.sqlite", "a.sqlite"), ("c.sqlite", "b.sqlite"), ("d.sqlite",)]
     found = part(read_cases(queries(tmp_path, *names)), 0.5, seed)
