@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,6 @@ from torch._dynamo.utils import counters
 from transformers import TrainerCallback
 
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.runs.paths import RunPaths
-from expert_cli.training.checkpointing import checkpoint
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.train.projects import SEVEN, case, project, train
@@ -78,18 +74,3 @@ def test_a_compiler_that_compiled_nothing_is_told(tmp_path: Path, model: Path) -
         done = train(project(tmp_path, model, SEVEN, **COMPILED, max_steps=1))
     line = done.document["kernels"]["compile"]
     assert line == {"used": "off", "reason": "eager was asked for, but nothing was compiled"}
-
-
-def test_a_run_that_goes_on_with_smaller_micro_batches_has_their_shape(tmp_path: Path, model: Path) -> None:
-    config = {**COMPILED, "batch_size": 8, "max_steps": 4, "save_steps": 2, "logging_steps": 1}
-    manifest = project(tmp_path, model, **config)
-    paths = RunPaths(train(manifest, output=tmp_path / "run").output)
-    paths.complete.unlink()
-    shutil.rmtree(paths.checkpoints / "checkpoint-4")
-    written = checkpoint.read(paths.checkpoints / "checkpoint-2")
-    assert written.trainer["batch"] == [8, 1]
-    shrunk = replace(written, trainer={**written.trainer, "batch": [2, 4]})
-    checkpoint.write(paths.checkpoints, 2, shrunk)
-    train(manifest, RunOptions(resume="auto"), output=tmp_path / "run")
-    lines = map(json.loads, paths.metrics.read_text(encoding="utf-8").splitlines())
-    assert [line["tokens_real"] + line["tokens_padded"] for line in lines] == [8 * 64 * n for n in (1, 2, 3, 4)]

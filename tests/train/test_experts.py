@@ -21,7 +21,6 @@ from expert_cli.evaluation.result import Evaluated
 from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.expert_config import DecodingConfig, decoding_of
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
-from expert_cli.pipeline.publish import is_whole
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import with_stops
@@ -49,13 +48,6 @@ def test_the_expert_and_its_base_model_side_by_side(expert: Path) -> None:
     assert base.evaluation.share.correct == 0
     assert (base.pairs.gained, base.pairs.lost) == (6, 0)
     assert base.as_json()["difference"]["difference"] == 0.75
-
-
-def test_answers_cut_off_are_counted(expert: Path) -> None:
-    result = found(expert, replace(SETTINGS, max_new_tokens=1))
-    assert result.generation is not None
-    assert result.generation["cut_off"] == 8
-    assert {one.row.stop for one in result.evaluation.answers} == {"length"}
 
 
 def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
@@ -114,17 +106,6 @@ def test_a_part_or_other_cases_are_kept_only_where_asked_for(
 def own(expert: Path) -> Path:
     (folder,) = (path for path in expert.parents if (path / "tests").is_dir())
     return folder / "tests" / "cases.jsonl"
-
-
-def test_what_an_experts_own_evaluation_is(expert: Path, tmp_path: Path) -> None:
-    plan = trained_adapter(expert, None, None, offline=True).plan
-    without = replace(plan, run=replace(plan.run, manifest=tmp_path / "manifest.json"))
-    cases, other = str(own(expert).resolve()), str(tmp_path / "other.jsonl")
-    assert is_whole({"limit": None, "cases_file": cases}, plan)
-    assert not is_whole({"limit": 3, "cases_file": cases}, plan)
-    assert not is_whole({"limit": None, "cases_file": other}, plan)
-    assert is_whole({"limit": None, "cases_file": other}, without)
-    assert not is_whole({"limit": 3, "cases_file": other}, without)
 
 
 def test_gates(expert: Path, tmp_path: Path) -> None:
@@ -226,15 +207,6 @@ def test_a_stop_sequence_ends_an_answer(expert: Path, tmp_path: Path, more: tupl
     assert "stop sequence" in document["extraction"]
 
 
-def test_prompts_are_those_of_training(expert: Path) -> None:
-    by = trained_adapter(expert, None, None, offline=True)
-    renderer = opened(by).renderer
-    ids = renderer.encode_prompt("Which <|im_end|>?", "A table.")
-    text = "<|im_start|>user\nWhich <|im_end|>?\n\nA table.<|im_end|>\n<|im_start|>assistant\n"
-    assert renderer.decode(ids) == text
-    assert ids.count(2) == 1, "a control token's spelling in a question is text"
-
-
 def opened(by: TrainedAdapter) -> Expert:
     return open_expert(by.plan.run, by.origin, NullReporter())
 
@@ -246,11 +218,6 @@ def test_four_bits_answer_through_their_unpacked_copy(expert: Path, quantization
     run = replace(by.plan.run, model=model, compute=replace(by.plan.run.compute, dtype="bf16"))
     loaded = open_expert(run, by.origin, NullReporter()).model
     assert {str(parameter.dtype) for parameter in loaded.parameters()} == {"torch.bfloat16"}
-
-
-def test_a_checkpoint_is_an_adapter_too(expert: Path) -> None:
-    checkpoint = next((expert / "checkpoints").glob("checkpoint-*"))
-    assert trained_adapter(checkpoint, None, None, offline=True).origin.run == expert
 
 
 def refused(change: Any, expert: Path, folder: Path) -> ExpertError:

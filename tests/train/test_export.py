@@ -80,20 +80,6 @@ def test_the_json_schema_of_answers_lies_beside_them(tmp_path: Path) -> None:
     assert "--json-schema-file" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_checkpoint_goes_out_as_its_adapter_and_the_tokenizer(expert: Path, tmp_path: Path) -> None:
-    (checkpoint,) = (expert / "checkpoints").iterdir()
-    assert (checkpoint / "optimizer.safetensors").is_file()
-    done = exported(checkpoint, tmp_path / "out")
-    assert set(done.files) == {
-        *("adapter_config.json", "adapter_model.safetensors", "base_model.json", "expert.json", "README.md"),
-        *("chat_template.jinja", "tokenizer.json", "tokenizer_config.json"),
-    }
-    base = AutoModelForCausalLM.from_pretrained(by(expert).plan.run.model.name)
-    model = PeftModel.from_pretrained(base, tmp_path / "out")
-    assert answer(model, AutoTokenizer.from_pretrained(tmp_path / "out"), eos_token_id=2) == "7"
-    assert "optimizer" not in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-
-
 def test_merged_weights_are_those_of_training_plus_the_adapter(expert: Path, tmp_path: Path) -> None:
     done = exported(expert, tmp_path / "out", merge=True)
     assert [(one.prompts, one.same) for one in done.agreement.values()] == [(8, 8)]
@@ -167,37 +153,6 @@ def test_gguf_loads_in_transformers_and_answers(expert: Path, tmp_path: Path, ki
     )
 
 
-@pytest.mark.parametrize(
-    ("template", "chat_template", "ends"),
-    [
-        pytest.param("alpaca", tiny.CHATML, [2], id="a template beside the base model's"),
-        pytest.param("chatml", None, [2, 0], id="another end token than the base model's"),
-    ],
-)
-def test_stops_and_template_are_those_of_training(
-    tmp_path: Path, template: str, chat_template: str | None, ends: list[int]
-) -> None:
-    expert = expert_of_seven(tmp_path / "expert", template=template, chat_template=chat_template)
-    exported(expert, tmp_path / "out", merge=True, gguf="f16")
-    assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").generation_config.eos_token_id == ends
-    trained_with = AutoTokenizer.from_pretrained(expert / "adapter").chat_template
-    assert trained_with != chat_template
-    assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template == trained_with
-    fields = gguf.GGUFReader(tmp_path / "out" / "expert-small-f16.gguf").fields
-    assert fields["tokenizer.ggml.eos_token_id"].contents() == ends[0]
-    assert fields["tokenizer.chat_template"].contents() == trained_with
-    exported(expert, tmp_path / "adapter")
-    assert AutoTokenizer.from_pretrained(tmp_path / "adapter").chat_template == trained_with
-
-
-def test_a_free_name_becomes_a_file_name(expert: Path, tmp_path: Path) -> None:
-    found = by(expert)
-    named = replace(found, plan=replace(found.plan, run=replace(found.plan.run, expert="org/Seven 7")))
-    export_expert(named, tmp_path / "out", [], NullReporter(), merge=False, gguf="q8_0")
-    assert (tmp_path / "out" / "seven-7-q8_0.gguf").is_file()
-    assert (tmp_path / "out" / "Modelfile").read_text(encoding="utf-8").startswith("FROM ./seven-7-q8_0.gguf\n")
-
-
 def test_weights_of_a_gguf_are_the_merged_ones(expert: Path, tmp_path: Path) -> None:
     """f16 of the fp32 sums: the merged bf16 model differs by its own rounding alone."""
     exported(expert, tmp_path / "out", merge=True, gguf="f16")
@@ -227,19 +182,6 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
     assert isinstance(again.exception, RunLocked)
     assert before == {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_the_check_stands_first(expert: Path, tmp_path: Path) -> None:
-    args = ["export", "--adapter", str(expert), "--output", str(tmp_path / "out"), "--gguf", "f16", "--quiet"]
-    first, *_ = CliRunner().invoke(app, args).stdout.splitlines()
-    assert first.startswith("gguf: logits differ from those of base model and adapter by 0.0")
-    assert first.endswith("8 of 8 answers are the same in their first 64 tokens")
-
-
-def test_a_file_in_the_way(tmp_path: Path) -> None:
-    (tmp_path / "out").touch()
-    done = CliRunner().invoke(app, ["export", "--adapter", "nowhere", "--output", str(tmp_path / "out")])
-    assert isinstance(done.exception, InputError)
 
 
 def test_a_failure_leaves_nothing(expert: Path, tmp_path: Path) -> None:

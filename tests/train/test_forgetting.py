@@ -50,13 +50,6 @@ def test_a_run_that_broke_its_model_says_so_everywhere(tmp_path: Path, model: Pa
     assert (paths.adapter / "adapter_model.safetensors").is_file()
 
 
-def test_a_run_that_moved_nothing_forgot_nothing_and_holds_every_gate(tmp_path: Path, model: Path) -> None:
-    result = train(project(tmp_path, model, SEVEN, **KEEPS), options=RunOptions(max_forget=0.0))
-    told = result.document["forgetting"]
-    assert (told["difference"], told["ci95"], told["loss_after"]) == (0, [0, 0], told["loss_before"])
-    assert (result.missed, short(result.output)[-1]) == ("", 0)
-
-
 def test_the_gate_is_asked_anew_of_a_complete_run(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, SEVEN, **BREAKS)
     few = ("evaluation.neutral_texts=4",)

