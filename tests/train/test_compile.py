@@ -12,11 +12,12 @@ from torch._dynamo.utils import counters
 from transformers import TrainerCallback
 
 from expert_cli.pipeline.train import RunOptions
+from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
-from tests import tiny
+from tests import manifests, tiny
 from tests.train.projects import SEVEN, case, project, train
 
-COMPILED: dict[str, Any] = {"torch_compile": True, "torch_compile_backend": "eager", "batch_size": 2}
+COMPILED: dict[str, Any] = {"torch_compile": True, "torch_compile_backend": "eager"}
 
 
 class Graphs(TrainerCallback):
@@ -44,25 +45,34 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny")
 
 
-def answering(folder: Path, model: Path, **config: Any) -> Path:
-    """A manifest that compiles, whose cases are asked before, during and after training."""
-    manifest = project(folder, model, SEVEN, **{**COMPILED, "max_steps": 5, **config})
+def four_bit(folder: Path, model: Path, **config: Any) -> Path:
+    """A manifest of a base model in 4 bits, whose cases are asked before, during and after training."""
+    settings = {"batch_size": 2, "max_steps": 4, "logging_steps": 1, "bf16": True, "dequantized_copy": "never"}
+    manifest = project(folder, model, SEVEN, **settings, **config)
     (folder / "tests").mkdir()
     rows = "".join(json.dumps(case(n, 7)) + "\n" for n in range(2))
     (folder / "tests" / "cases.jsonl").write_text(rows, encoding="utf-8")
     written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["base_models"][0]["quantization"] = "int4"
     written["evaluation"] = {"every_steps": 2, "sample": 2}
-    manifest.write_text(json.dumps(written), encoding="utf-8")
-    return manifest
+    return manifests.write(folder, written)
 
 
-def test_answers_leave_the_compiler_to_training(tmp_path: Path, model: Path) -> None:
-    alone, between, report = Graphs(), Graphs(), Told()
-    train(project(tmp_path / "a", model, SEVEN, **COMPILED, max_steps=5), RunOptions(callbacks=(alone,)))
-    done = train(answering(tmp_path / "b", model), RunOptions(callbacks=(between,)), report)
-    assert between.after == alone.after
-    graphs = between.after[0]
-    assert between.after == [graphs] * 5, "what the first step compiled serves all"
+def test_four_bit_layers_train_the_same_and_answers_leave_the_compiler_to_training(tmp_path: Path, model: Path) -> None:
+    made, report = Graphs(), Told()
+    plain = train(four_bit(tmp_path / "a", model))
+    done = train(four_bit(tmp_path / "b", model, **COMPILED), RunOptions(callbacks=(made,)), report)
+    losses = [
+        [
+            json.loads(line)["loss"]
+            for line in RunPaths(one.output).metrics.read_text("utf-8").splitlines()
+            if '"loss"' in line
+        ]
+        for one in (plain, done)
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=2e-2)
+    graphs = made.after[0]
+    assert made.after == [graphs] * 4, "what the first step compiled serves all"
     assert graphs > 0
     line = done.document["kernels"]["compile"]
     assert line == {"used": "eager", "reason": f"every decoder layer; {graphs} graphs compiled"}

@@ -77,6 +77,7 @@ def listening(port: int) -> bool:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.slow
 def test_where_a_node_is_gone_torchrun_goes_on_with_the_others(tmp_path: Path) -> None:
     """Two agents, as on two nodes: one is killed with all that it started, the other starts its process anew, which goes on."""
     case = Case({"batch_size": 1, "max_steps": 120, "save_steps": 10})

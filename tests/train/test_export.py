@@ -38,11 +38,6 @@ PROMPTS = [(f"Which number is {n}?", "") for n in range(8)]
 CHAT = "<|im_start|>user\nWhich number is 3?<|im_end|>\n<|im_start|>assistant\n"
 
 
-@pytest.fixture(params=[(), ("qwen3", "int4")], ids=["llama-none", "qwen3-int4"])
-def expert(request: pytest.FixtureRequest, trained_expert: Callable[..., Path]) -> Path:
-    return trained_expert(*request.param)
-
-
 def by(expert: Path) -> TrainedAdapter:
     return trained_adapter(expert, None, None, offline=True)
 
@@ -134,8 +129,11 @@ def require_merged(model: Any, plan: TrainedAdapter) -> None:
         torch.testing.assert_close(model(ids).logits, plain(ids).logits, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["q8_0", "f16"])
-def test_gguf_loads_in_transformers_and_answers(expert: Path, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "trained"), [("q8_0", ()), ("f16", ("qwen3", "int4"))])
+def test_gguf_loads_in_transformers_and_answers(
+    trained_expert: Callable[..., Path], tmp_path: Path, kind: str, trained: tuple[str, ...]
+) -> None:
+    expert = trained_expert(*trained)
     done = exported(expert, tmp_path / "out", gguf=kind)
     assert [(one.prompts, one.same) for one in done.agreement.values()] == [(8, 8)]
     file = tmp_path / "out" / f"expert-small-{kind}.gguf"
@@ -196,7 +194,6 @@ def test_a_failure_leaves_nothing(expert: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "rope", "words"),
     [
-        pytest.param({"model_type": "gemma3"}, {}, "the architecture gemma3", id="architecture"),
         pytest.param({}, {"rope_type": "llama3"}, "of the type llama3", id="rotary positions"),
         pytest.param({"model_type": "qwen3"}, {}, "would read head_dim 16 as 128", id="head_dim"),
     ],

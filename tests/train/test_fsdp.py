@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def tensors(folder: Path) -> dict[str, dict[str, list[int]]]:
     return found
 
 
-def test_the_losses_are_those_of_one_process_and_the_checkpoints_the_same_files(tmp_path: Path, model: Path) -> None:
+def test_the_losses_are_those_of_one_process_which_goes_on_from_the_same_files(tmp_path: Path, model: Path) -> None:
     config = {"adapter_type": "dora", "gradient_checkpointing": True}
     manifest = quantized(project(tmp_path, model, **CONFIG, **config), "int4")
     trained(manifest, tmp_path / "one", 1)
@@ -77,3 +78,10 @@ def test_the_losses_are_those_of_one_process_and_the_checkpoints_the_same_files(
     assert two == pytest.approx(one, rel=CLOSE)
     for kept in ("checkpoints/checkpoint-2", "adapter"):
         assert tensors(tmp_path / "two" / kept) == tensors(tmp_path / "one" / kept), kept
+    (tmp_path / "two" / "COMPLETE").unlink()
+    for checkpoint in (tmp_path / "two" / "checkpoints").iterdir():
+        if checkpoint.name != "checkpoint-2":
+            shutil.rmtree(checkpoint)
+    trained(manifest, tmp_path / "two", 1, WHOLE, halved)
+    assert losses(tmp_path / "two") == pytest.approx(one, rel=CLOSE)
+    assert "checkpoint-2: step 2, epoch" in (tmp_path / "two" / "log.txt").read_text(encoding="utf-8")

@@ -34,19 +34,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
-    """A run that ended, with the loss of its rows at its end."""
     folder = tmp_path_factory.mktemp("first")
-    manifest = project(folder, model, ROWS[:8], **ONE_BATCH, eval_strategy="steps", eval_steps=3)
-    return train(manifest, output=folder / "run", validation=str(folder / "train.jsonl")).output
+    return train(project(folder, model, ROWS[:8], **ONE_BATCH), output=folder / "run").output
 
 
 def told(output: Path) -> dict[str, Any]:
     return json.loads(RunPaths(output).run_json.read_text(encoding="utf-8"))["init_adapter"]  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("kind", ["lora", "dora"])
-def test_a_step_without_a_learning_rate_gives_its_tensors_back(tmp_path: Path, model: Path, kind: str) -> None:
-    settings = {**ONE_BATCH, "adapter_type": kind, "max_steps": 1}
+def test_a_step_without_a_learning_rate_gives_its_tensors_back(tmp_path: Path, model: Path) -> None:
+    settings = {**ONE_BATCH, "adapter_type": "dora", "max_steps": 1}
     before = train(project(tmp_path, model, ROWS[:8], **settings), output=tmp_path / "a").output
     manifest = project(tmp_path, model, ROWS[8:16], **settings, warmup_steps=1)  # its first step has rate 0
     after = train(manifest, output=tmp_path / "b", init_adapter=before).output
@@ -95,7 +92,6 @@ def test_run_json_card_and_report_name_the_chain(tmp_path: Path, model: Path, fi
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "rank": ({"rank": 8, "alpha": 16}, "its rank is 16, the manifest's 8; alpha 32, the manifest's 16"),
-    "alpha": ({"alpha": 99}, "its alpha is 32, the manifest's 99"),
     "type": ({"adapter_type": "dora"}, "its adapter_type is lora, the manifest's dora"),
     "targets": (
         {"target_modules": ["q_proj"]},
@@ -122,7 +118,6 @@ def test_another_form_is_refused_with_both_values(
     told = json.loads((first / "adapter" / CONFIG).read_text(encoding="utf-8"))
     same = {"rank": told["r"], "alpha": told["lora_alpha"], "target_modules": told["target_modules"]}
     words = words.replace("is 16", f"is {told['r']}").replace("alpha 32", f"alpha {told['lora_alpha']:g}")
-    words = words.replace("alpha is 32", f"alpha is {told['lora_alpha']:g}")
     assert re.search(words, rejected(project(tmp_path, model, **(same | change)), first))
 
 

@@ -28,24 +28,20 @@ def manifest_of(
     folder: Path,
     model: Path,
     evaluation: dict[str, Any] | None,
-    cases: bool = True,
-    stops: tuple[str, ...] = (),
     **config: Any,
 ) -> Path:
     manifest = project(folder, model, ROWS, **{"max_steps": 12, "dropout": 0.1, **config})
     written = json.loads(manifest.read_text(encoding="utf-8"))
     if evaluation is not None:
         written["evaluation"] = evaluation
-    written["training"]["decoding"] = {"stop_sequences": stops}
     manifest.write_text(json.dumps(written), encoding="utf-8")
-    if cases:
-        rows = [
-            {"prompt": f"Which number is {n}?", "verifier": "json", "schema": None, "expected": 7, "rule": "exact"}
-            for n in range(8)
-        ]
-        (folder / "tests").mkdir()
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / "tests" / "cases.jsonl").write_text(text, encoding="utf-8")
+    rows = [
+        {"prompt": f"Which number is {n}?", "verifier": "json", "schema": None, "expected": 7, "rule": "exact"}
+        for n in range(8)
+    ]
+    (folder / "tests").mkdir()
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "tests" / "cases.jsonl").write_text(text, encoding="utf-8")
     return manifest
 
 
@@ -106,8 +102,6 @@ def test_a_command_judges_answers_in_training_only_where_it_is_allowed(tmp_path:
     [
         pytest.param(None, {}, "no answers are run", id="nothing runs answers"),
         pytest.param({"every_steps": 2}, {"greater_is_better": False}, "would choose the worst", id="the worst"),
-        pytest.param({"every_steps": 0}, {}, "every_steps", id="zero"),
-        pytest.param({"every_step": 2}, {}, "every_steps", id="a near miss"),
     ],
 )
 def test_what_cannot_be_is_refused(

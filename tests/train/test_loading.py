@@ -101,32 +101,26 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     return Told(own, nf4, gguf, json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_no_module_of_ours_takes_part(told: Told) -> None:
+def test_every_form_answers_without_a_module_of_ours(told: Told) -> None:
     assert {"peft", "transformers", "bitsandbytes"} <= set(told.folders["modules"])
     assert "expert_cli" not in told.folders["modules"]
 
-
-def test_every_form_answers(told: Told) -> None:
     folders = [told.own / "out", told.nf4 / "out", told.gguf / "out", told.own / "merged"]
     assert [told.at(folder)["said"] for folder in folders] == ["7"] * 4
     assert told.at(told.nf4 / "adapter")["said"]  # the run's own adapter: its card asks what no row says
 
-
-def test_peft_finds_the_base_model_by_itself(told: Told) -> None:
     kinds = [told.at(folder)["auto"] for folder in (told.own / "out", told.nf4 / "adapter", told.gguf / "out")]
     assert kinds == ["LlamaForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM"]
 
 
-def rounded(values: torch.Tensor, kind: str) -> torch.Tensor:
-    """Round as llama.cpp rounds what it multiplies with weights of this type."""
-    if kind == "f16":
-        return values.half().float()
+def rounded(values: torch.Tensor) -> torch.Tensor:
+    """Round as llama.cpp rounds what it multiplies with weights of q8_0."""
     blocks = values.unflatten(-1, (-1, 32))
     scale = blocks.abs().amax(-1, keepdim=True) / 127
     return ((blocks / scale).round() * scale).flatten(-2)
 
 
-def logits(expert: Path, quantization: str, rounding: str = "") -> torch.Tensor:
+def logits(expert: Path, quantization: str, *, rounding: bool = False) -> torch.Tensor:
     """Return the logits of base model and adapter, the base held in this way. rounding: of every product's input."""
     found = trained_adapter(expert, None, None, offline=True)
     run = replace(found.plan.run, model=replace(found.plan.run.model, quantization=quantization))  # type: ignore[arg-type]
@@ -135,7 +129,7 @@ def logits(expert: Path, quantization: str, rounding: str = "") -> torch.Tensor:
         if rounding:
             for name, module in model.named_modules():
                 if hasattr(module, "base_layer") or name.endswith("lm_head"):
-                    module.register_forward_pre_hook(lambda _, inputs: (rounded(inputs[0], rounding),))
+                    module.register_forward_pre_hook(lambda _, inputs: (rounded(inputs[0]),))
                 if name.endswith(("k_proj", "v_proj")):  # its cache holds halves
                     module.register_forward_hook(lambda _, __, out: out.half().float())
         found_logits: torch.Tensor = model(torch.tensor([IDS])).logits[0].float()
@@ -187,12 +181,11 @@ def test_the_prompt_of_a_card_is_the_shortest(told: Told) -> None:
     assert f'prompt = "{PROMPT}"' in (told.nf4 / "adapter" / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", ["q8_0", "f16"])
-def test_llama_cpp_reads_what_was_written(told: Told, tmp_path: Path, kind: str) -> None:
+def test_llama_cpp_reads_what_was_written(told: Told, tmp_path: Path) -> None:
     """Its template, its stops and its logits, which differ by the rounding of weights and of what is multiplied with them."""
     xllamacpp = pytest.importorskip("xllamacpp", reason="llama.cpp is not here: pip install xllamacpp")
     found = trained_adapter(told.own, None, None, offline=True)
-    done = export_expert(found, tmp_path / "out", PROMPTS, NullReporter(), merge=False, gguf=kind)  # type: ignore[arg-type]
+    done = export_expert(found, tmp_path / "out", PROMPTS, NullReporter(), merge=False, gguf="q8_0")
     params = xllamacpp.CommonParams()
     params.model.path = str(next((tmp_path / "out").glob("*.gguf")))
     params.n_ctx, params.n_parallel, params.cpuparams.n_threads, params.use_jinja = 128, 1, 1, True
@@ -203,7 +196,7 @@ def test_llama_cpp_reads_what_was_written(told: Told, tmp_path: Path, kind: str)
     assert (answer["message"]["content"], answer["finish_reason"]) == ("7", "stop")
     one = server.handle_completions({"prompt": IDS, "n_predict": 1, "n_probs": 384, "temperature": 0})["choices"][0]
     said = {each["id"]: each["logprob"] for each in one["logprobs"]["content"][0]["top_logprobs"]}
-    meant, inputs_rounded = (logits(told.own, "none", rounding)[-1] for rounding in ("", kind))
+    meant, inputs_rounded = (logits(told.own, "none", rounding=rounding)[-1] for rounding in (False, True))
     read = torch.tensor([said[number] for number in range(384)])
     size = meant.square().mean().sqrt()
     difference = (read - meant.log_softmax(-1)).square().mean().sqrt() / size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -51,17 +51,14 @@ def gradients(model: PeftModel) -> dict[str, torch.Tensor]:
 
 
 COMBINATIONS: list[tuple[AdapterType, Quantization]] = [
-    *(("dora", quantization) for quantization in get_args(Quantization)),
-    *(("lora", "int4"), ("lora", "int8"), ("rslora", "none")),
+    *(("dora", "int4"), ("dora", "int8"), ("lora", "int4"), ("rslora", "none")),
 ]
 
 
-@pytest.mark.parametrize(("quantization", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16)])
-def test_weights_of_16_bits_are_rounded_and_held_in_fp32_where_that_is_computed(
-    tmp_path: Path, quantization: Quantization, dtype: torch.dtype
-) -> None:
+def test_weights_of_16_bits_are_rounded_and_held_in_fp32_where_that_is_computed(tmp_path: Path) -> None:
+    dtype = torch.bfloat16
     folder = tiny.tiny_model_folder(tmp_path, dtype=torch.float32)
-    exact, rounded = base(folder).state_dict(), base(folder, quantization).state_dict()
+    exact, rounded = base(folder).state_dict(), base(folder, "bf16").state_dict()
     assert any(not torch.equal(exact[name], exact[name].to(dtype).float()) for name in exact)
     for name, tensor in rounded.items():
         assert tensor.dtype == torch.float32, name
@@ -142,12 +139,11 @@ def test_a_missing_target_module_lists_what_there_is(folder: Path) -> None:
     assert ", ".join(LINEARS) in caught.value.hint
 
 
-@pytest.mark.parametrize("reentrant", [False, True], ids=["new", "reentrant"])
-def test_recomputation_changes_no_gradient(folder: Path, reentrant: bool) -> None:
+def test_recomputation_changes_no_gradient(folder: Path) -> None:
     plain = adapted(folder)
     expected = gradients(plain)
     model = adapted(folder)
-    enable_activation_checkpointing(model.get_base_model(), "all", reentrant=reentrant)
+    enable_activation_checkpointing(model.get_base_model(), "all", reentrant=False)
     model.train()
     calls = count_attention_calls(model)
     got = gradients(model)

@@ -102,6 +102,7 @@ def test_an_earlier_run_of_this_machine_says_how_fast(tmp_path: Path, model: Pat
     assert told(project(tmp_path, model, rank=8))["seconds_source"].startswith("formula")
 
 
+@pytest.mark.slow
 def test_a_probe_measures_real_steps(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, eval_steps=2, load_best_model_at_end=True, save_steps=2)
     found = told(manifest, probing=True)

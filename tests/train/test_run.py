@@ -57,7 +57,7 @@ def test_an_adapter_is_written_through_no_link(tmp_path: Path, model: Path) -> N
     assert (output / "adapter" / "adapter_model.safetensors").is_file()
 
 
-def test_same_seed_same_bytes_with_workers_too_other_seed_other_bytes(tmp_path: Path, model: Path) -> None:
+def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path, model: Path) -> None:
     hashes = [
         train(project(tmp_path / name, model, dropout=0.1, dataloader_num_workers=workers), seed=seed).document[
             "adapter_sha256"
@@ -94,10 +94,6 @@ SCHEDULES = {
         [0, 1 / 3, 2 / 3, 1, 2 / 3, 1 / 3],
     ),
     "constant keeps its warm-up": ({"lr_scheduler": "constant", "warmup_steps": 2}, [0, 0.5, 1, 1, 1, 1]),
-    "cosine with restarts": (
-        {"lr_scheduler": "cosine_with_restarts", "lr_scheduler_kwargs": {"num_cycles": 3}},
-        [1, 0.5, 1, 0.5, 1, 0.5],
-    ),
 }
 
 
@@ -128,19 +124,6 @@ def test_an_output_that_holds_a_run_is_refused_and_overwrite_moves_it_aside(tmp_
     kept = [path for path in first.output.parent.iterdir() if path.is_dir() and path != first.output]
     assert len(kept) == 1
     assert (kept[0] / "COMPLETE").exists()
-
-
-def test_best_checkpoint_and_limit_and_no_pickle(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, save_steps=1, eval_steps=1, save_total_limit=2, load_best_model_at_end=True)
-    result = train(manifest)
-    lines = [json.loads(line) for line in RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()]
-    evaluated = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
-    kept = {path.name for path in (result.output / "checkpoints").iterdir()}
-    assert kept == {f"checkpoint-{step}" for step in (5, 6, min(evaluated, key=lambda step: evaluated[step]))}
-    written = [path for path in result.output.rglob("*") if path.is_file()]
-    assert not [path for path in written if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".pickle")]
-    pickled = [path for path in written if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")]
-    assert pickled == []
 
 
 def test_tensorboard_and_metrics_are_written_where_report_to_says(tmp_path: Path, model: Path) -> None:
@@ -213,11 +196,7 @@ FOREIGN: dict[str, dict[str, Any]] = {
 UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "mask in other rows": ({"input_ids": [[5], [6, 7]], "completion_mask": [[True, True], [True]]}, "differ in length"),
     "a gap": ({"input_ids": [[5, None]] * 2, "completion_mask": [[True, True]] * 2}, r"input_ids has gaps \(null\)"),
-    "no list": ({"input_ids": [5, 6], "completion_mask": [True, True]}, "input_ids is of type int32, not a list"),
-    "fractions": ({"input_ids": [[5.5]], "completion_mask": [[True]]}, r"input_ids is of type list<\w+: double>"),
-    "far too large": ({"input_ids": [[2**32 + 5]], "completion_mask": [[True]]}, "ids run from 4294967301 to"),
     "nothing trained": ({"input_ids": [[5]], "completion_mask": [[False]]}, "no document has a trained token"),
-    "nothing": ({"input_ids": [[]], "completion_mask": [[]]}, "input_ids is of type list<item: null>"),
 }
 
 
@@ -230,11 +209,11 @@ def test_rows_that_cannot_be_trusted_are_named(tmp_path: Path, model: Path, rows
 
 
 def test_many_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(tmp_path: Path) -> None:
-    folder = tiny.tiny_model_folder(tmp_path / "long", max_position_embeddings=8192)
-    rows = [{"instruction": "abcdefgh " * n, "input": "", "output": "yes"} for n in (500, 1500)]
+    folder = tiny.tiny_model_folder(tmp_path / "long", max_position_embeddings=4096)
+    rows = [{"instruction": "abcdefgh " * n, "input": "", "output": "yes"} for n in (150, 450)]
     asked = {"instruction": "a", "input": "", "output": "yes"}  # answered before and after, being the shortest
     config = {
-        "max_seq_length": 8192,
+        "max_seq_length": 4096,
         "batch_size": 1,
         "gradient_accumulation_steps": 2,
         "gradient_checkpointing": True,
@@ -253,7 +232,7 @@ def test_many_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(t
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
             result = train(project(tmp_path / str(n), folder, [row, asked], **config))
         saved.append(kept // result.document["tokens"]["real"])
-    assert result.document["tokens"]["real"] > 6_000
+    assert result.document["tokens"]["real"] > 1_800
     assert saved[1] == pytest.approx(saved[0], rel=0.05)
 
 
@@ -271,27 +250,21 @@ def test_documents_beyond_the_positions_of_the_base_model_are_refused(tmp_path: 
     assert train(manifests.write(tmp_path / "scaled", scaled)).document["steps"] == 1
 
 
-SAVED: dict[str, tuple[dict[str, Any], set[int]]] = {
-    "at other steps": ({"eval_steps": 2, "save_steps": 5}, {5, 8}),
-    "never": ({"eval_steps": 2, "save_strategy": "no"}, set()),
-}
-
-
-@pytest.mark.parametrize(("saving", "saved"), SAVED.values(), ids=SAVED.keys())
-def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written(
-    tmp_path: Path, model: Path, saving: dict[str, Any], saved: set[int]
+def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written_and_nothing_is_pickled(
+    tmp_path: Path, model: Path
 ) -> None:
-    config = {"load_best_model_at_end": True, "learning_rate": 5.0, "max_steps": 8, "seed": 1, **saving}
+    config = {"load_best_model_at_end": True, "learning_rate": 5.0, "max_steps": 8, "seed": 1}
+    config |= {"eval_steps": 2, "save_steps": 3, "save_total_limit": 1}
     result = train(project(tmp_path, model, logging_steps=1, **config))
     lines = [json.loads(line) for line in RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()]
     evaluated = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
     best = min(evaluated, key=lambda step: evaluated[step])
     assert best in (2, 4, 6), "the last step would be saved anyway: another seed"
     kept = result.output / "checkpoints" / f"checkpoint-{best}" / "adapter_model.safetensors"
-    better = {
-        step for step, loss in evaluated.items() if loss < min([x for s, x in evaluated.items() if s < step] or [9e9])
-    }
     steps = {int(path.name.partition("-")[2]) for path in (result.output / "checkpoints").iterdir()}
-    assert steps == better | saved
+    assert steps == {best, 8}, "the best and the newest"
+    written = [path for path in result.output.rglob("*") if path.is_file()]
+    assert not [path for path in written if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".pickle")]
+    assert not [path for path in written if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")]
     mine, best_tensors = load_file(result.output / "adapter" / "adapter_model.safetensors"), load_file(kept)
     assert all(torch.equal(mine[name], best_tensors[name]) for name in best_tensors)

@@ -110,7 +110,6 @@ def test_a_database_with_other_content_makes_another_store(tmp_path: Path, model
     ("row", "fault"),
     [
         ({"db_id": "../harbor"}, "names no database"),
-        ({"db_id": "none"}, "no such file"),
         ({"db_id": "", "context": "nothing"}, "no CREATE TABLE stands in the input"),
     ],
 )

@@ -108,20 +108,10 @@ def test_validation_sets_by_name_have_their_losses_and_one_chooses_the_best_step
     assert record["data"]["validation"]["sources"] == [1, 4, 4]
 
 
-@pytest.mark.parametrize(
-    ("sets", "told"),
-    [
-        (
-            {"sums": "sums.jsonl", "sevens": "sevens.jsonl"},
-            "there is no eval_summs_loss: eval_sums_loss, eval_sevens_loss",
-        ),
-        ("sums.jsonl", "there is no eval_summs_loss: the validation rows are one set"),
-    ],
-    ids=["another name", "one set"],
-)
-def test_the_best_step_is_chosen_by_a_set_that_is_there(tmp_path: Path, sets: Any, told: str) -> None:
+def test_the_best_step_is_chosen_by_a_set_that_is_there(tmp_path: Path) -> None:
+    sets = {"sums": "sums.jsonl", "sevens": "sevens.jsonl"}
     manifest = with_sets(tmp_path / "one", sets, **EVALUATED, **BEST, metric_for_best_model="eval_summs_loss")
-    with pytest.raises(ManifestError, match=told):
+    with pytest.raises(ManifestError, match="there is no eval_summs_loss: eval_sums_loss, eval_sevens_loss"):
         make_plan(manifest, here(), Overrides())
 
 

@@ -41,8 +41,7 @@ def written(folder: Path, model: Path, template: str = "", **config: Any) -> Pat
     return manifests.write(folder, text)
 
 
-@pytest.mark.parametrize("system_prompt", [None, "", BRIEF], ids=["nothing", "none", "text"])
-@pytest.mark.parametrize("template", ["", "alpaca"], ids=["chat", "alpaca"])
+@pytest.mark.parametrize(("template", "system_prompt"), [("", None), ("", ""), ("alpaca", BRIEF)])
 def test_the_adapters_own_tokenizer_writes_what_was_trained(
     tmp_path: Path, model: Path, template: str, system_prompt: str | None
 ) -> None:
