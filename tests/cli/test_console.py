@@ -48,13 +48,6 @@ def test_results_are_written_as_they_are(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == "a\tb :100: [red] ü\\x1b[0m\n"
 
 
-def test_progress_without_a_terminal_ends_with_its_last_state(capsys: pytest.CaptureFixture[str]) -> None:
-    with Console("c").progress("training", 4, "steps") as bar:
-        for step in range(1, 5):
-            bar.update(step, "loss 1")
-    assert capsys.readouterr() == ("", "training  4/4 steps  loss 1\n")
-
-
 @pytest.mark.parametrize(
     ("total", "line"),
     [(3_400_000_000, "fetching  12 MB/3.4 GB\n"), (None, "fetching  12 MB\n"), (20_480, "fetching  20 kB/20 kB\n")],

@@ -47,14 +47,6 @@ def test_the_document_is_as_its_schema_says_and_is_what_output_writes(cli: Cli, 
     assert list(document["by_category"]) == ["easy", "hard", "uncategorised"]
 
 
-def test_the_table(cli: Cli, answers: Path) -> None:
-    done = cli("evaluate", "--answers", answers)
-    assert done.code == 0
-    assert "correct  accuracy  95 % interval    category" in done.out
-    assert "3/4         75.0%  30.1% to 95.4%   all" in done.out
-    assert "refused        1  q2: DROP" in done.out
-
-
 def test_labels_have_a_confusion_matrix(cli: Cli, tmp_path: Path) -> None:
     case = {"verifier": "choice", "labels": ["cat", "dog"], "expected": "cat"}
     many = {**case, "labels": [f"l{i}" for i in range(9)], "expected": "l0"}
@@ -98,10 +90,6 @@ def test_what_needs_a_model_is_refused_with_answers(cli: Cli, answers: Path, fla
     done = cli("evaluate", "--answers", answers, *flags)
     assert (done.code, done.out) == (2, "")
     assert "go with --adapter" in done.err
-
-
-def test_limit(cli: Cli, answers: Path) -> None:
-    assert json.loads(cli("evaluate", "--answers", answers, "--limit", "1", "--json").out)["cases"] == 1
 
 
 def test_a_malformed_row_exits_with_2_and_its_line(cli: Cli, answers: Path) -> None:

@@ -99,20 +99,6 @@ def test_the_table_says_what_when_and_whose(cli: Cli, project: Path) -> None:
     assert "bad" in done.err
 
 
-@pytest.mark.parametrize("option", ["--experts", "--hf-cache"])
-def test_a_folder_that_is_not_there(
-    cli: Cli, project: Path, validator: jsonschema_rs.Draft202012Validator, option: str
-) -> None:
-    done = cli("find-datasets", option, project / "nowhere", "--json", HF_HOME=str(project / "hf"))
-    document = json.loads(done.out)
-    validator.validate(document)
-    if option == "--experts":
-        assert (done.code, document["error"]["exit_code"]) == (2, 2)
-    else:
-        assert (done.code, [row["status"] for row in document["datasets"]]) == (0, ["used", "missing"])
-        assert "nowhere: no such cache" in done.err
-
-
 NO_EXPERTS = "no folder experts/ here or above; --experts DIR names another\n"
 
 

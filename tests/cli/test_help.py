@@ -60,12 +60,6 @@ def test_the_root_help_lists_every_command_and_its_line(cli: Callable[..., Any])
     assert listed == " ".join(f"{command} {line}" for command, line in COMMANDS.items())
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_line_of_a_command_is_the_first_of_its_own_help(command: str) -> None:
-    own = command_line.command(command)
-    assert (own.name, inspect.getdoc(own.callback).splitlines()[0]) == (command, COMMANDS[command])
-
-
 def test_shells_complete_commands_and_the_options_of_one() -> None:
     def completed(*words: str) -> list[str]:
         asked = {"_EXPERT_CLI_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(["expert-cli", *words])}

@@ -73,21 +73,6 @@ def test_the_folder_is_experts_where_there_is_one_or_the_one_named(cli: Callable
     assert (tmp_path / "work" / "two" / "manifest.json").is_file()
 
 
-def test_a_folder_that_is_a_file_is_refused(cli: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("", encoding="utf-8")
-    done = cli("init", "one", "--folder", "taken")
-    assert done.code == 2
-    assert done.err.startswith("error: taken is a file, not a folder\n")
-
-
-def test_a_kind_is_made_where_it_is_said(cli: Callable[..., Any], tmp_path: Path) -> None:
-    made = json.loads(cli("init", "new", "--kind", "sql", "--json").out)
-    assert [made["kind"], made["manifest"]] == ["sql", str(Path("new", "manifest.json"))]
-    assert made["rows"] == str(Path("new", "datasets", "train.jsonl"))
-    assert made["cases"] == str(Path("new", "tests", "cases.jsonl"))
-    assert (tmp_path / "new" / "tests" / "library.sqlite").is_file()
-
-
 def test_the_manifest_of_every_kind_is_valid(cli: Callable[..., Any], tmp_path: Path) -> None:
     made = [write_starter(tmp_path / kind, f"new-{kind}", kind)["manifest"] for kind in KINDS]
     assert cli("validate", *made).code == 0
@@ -146,22 +131,8 @@ def test_a_configuration_of_another_trainer_becomes_a_valid_manifest(
     assert checked.out.endswith(f"{manifest}: valid\n")
 
 
-def test_data_that_is_not_there_is_told_at_once(cli: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "their.yml").write_text(AXOLOTL.replace("corpora/tickets", "gone.jsonl"), encoding="utf-8")
-    made = cli("init", "boats", "--from-config", "their.yml", "--json")
-    told = json.loads(made.out)
-    assert (made.code, told["valid"], told["program"]) == (0, True, "axolotl")
-    assert any("gone.jsonl: no such file" in warning for warning in told["warnings"])
-
-
 def test_a_configuration_that_trains_something_else_makes_nothing(cli: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "their.yml").write_text(f"{AXOLOTL}\nrl: dpo\n", encoding="utf-8")
     done = cli("init", "boats", "--from-config", "their.yml")
     assert (done.code, done.out, (tmp_path / "boats").exists()) == (2, "", False)
     assert done.err.startswith("error: their.yml, of axolotl, trains what is not trained here: rl dpo: ")
-
-
-def test_a_configuration_has_no_kind(cli: Callable[..., Any], tmp_path: Path) -> None:
-    done = cli("init", "boats", "--from-config", "their.yml", "--kind", "sql")
-    assert (done.code, list(tmp_path.iterdir())) == (2, [])
-    assert done.err.startswith("error: --kind and --from-config: ")

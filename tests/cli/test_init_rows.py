@@ -145,13 +145,6 @@ def test_few_rows_are_all_trained(cli: Cli, tmp_path: Path, model: Path) -> None
     assert (found["read"], found["validation_split"], found["epochs"]) == (100, None, 5)
 
 
-def test_rows_of_elsewhere_are_named_by_their_whole_path(cli: Cli, tmp_path: Path, model: Path) -> None:
-    write_csv(tmp_path / "rows.csv", ["question", "answer"])
-    (tmp_path / "work").mkdir()
-    told = made(cli, "--from", "rows.csv", "--base-model", model, "--folder", "work")
-    assert told["rows"] == str(tmp_path / "rows.csv")
-
-
 REFUSED = {
     "a kind, too": (("--from", "rows.csv", "--kind", "sql"), "--kind and --from: each brings a manifest of its own"),
     "a base model without rows": (("--base-model", "org/a"), "--base-model goes with --from ROWS"),
@@ -175,16 +168,3 @@ def test_what_is_refused_leaves_nothing(cli: Cli, tmp_path: Path, words: tuple[s
     assert done.code == 2
     assert message in done.err.splitlines()[0]
     assert not (tmp_path / "one").exists()
-
-
-def test_a_place_where_no_folder_can_be_made_is_told_and_nothing_is_left(cli: Cli, tmp_path: Path) -> None:
-    rows, file = tmp_path / "rows.jsonl", tmp_path / "file"
-    rows.write_text(lines([chat(*pair) for pair in PAIRS]), encoding="utf-8")
-    file.write_text("", encoding="utf-8")
-    for folder, column, code, said in (
-        (file / "deep", [], 3, f"{file / 'deep' / 'one'} cannot be made: Not a directory"),
-        (tmp_path / "new", ["--column", "answer=a"], 2, '--column "answer=a" is not of the form ROLE=NAME'),
-    ):
-        done = cli("init", "one", "--offline", "--from", rows, "--folder", folder, *column)
-        assert (done.code, said in done.err) == (code, True), done.err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "rows.jsonl"]

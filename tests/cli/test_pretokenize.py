@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +14,9 @@ from datasets import load_from_disk
 from filelock import FileLock
 from typer.testing import CliRunner
 
-import expert_cli
 from expert_cli.cli import app
-from expert_cli.config.plan import make_plan
-from expert_cli.config.resolve import Overrides
 from expert_cli.data.rows import look
-from expert_cli.data.store import token_store
-from expert_cli.data.tokenize import stream
-from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.hardware.machine import inspect
-from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
-from expert_cli.utils.reporter import Bar, NullBar, NullReporter
+from expert_cli.errors import InputError
 from tests import manifests, tiny
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -93,20 +79,6 @@ def test_explain_says_what_changed(tmp_path: Path, model: Path, change: Any, sta
     assert [line.split(":")[0] for line in row["changes"]] == ([part] if part else [])
 
 
-def test_all_experts_into_one_folder_and_prune(tmp_path: Path, model: Path) -> None:
-    for name in ("a", "b"):
-        manifest = project(tmp_path / "experts" / name, model)
-        written = json.loads(manifest.read_text(encoding="utf-8")) | {"name": f"expert-{name}"}
-        manifests.write(manifest.parent, written)
-    rows = pretokenize("--all", tmp_path / "experts", "--output", tmp_path / "out")
-    assert [Path(row["path"]).parent for row in rows] == [tmp_path / "out" / "expert-a", tmp_path / "out" / "expert-b"]
-    manifest = project(tmp_path / "experts" / "a", model, ROWS[1:])
-    manifests.write(manifest.parent, json.loads(manifest.read_text(encoding="utf-8")) | {"name": "expert-a"})
-    (row,) = pretokenize("-m", manifest, "--output", tmp_path / "out" / "expert-a", "--prune")
-    stores = [path for path in (tmp_path / "out" / "expert-a").iterdir() if path.is_dir()]
-    assert stores == [Path(row["path"])]
-
-
 def test_a_column_that_looks_like_a_secret_is_a_column(tmp_path: Path, model: Path) -> None:
     column = "hf_" + "a" * 34
     manifest = project(tmp_path, model, [{"prompt": f"Say {n}.", column: 'yes my_key="' + "!" * n} for n in range(40)])
@@ -151,38 +123,6 @@ def test_no_name_leads_out_of_the_output_folder(tmp_path: Path, model: Path) -> 
     assert {path.name for path in tmp_path.iterdir()} == {"experts", "out"}
 
 
-class Writing(NullReporter):
-    """A reporter under which a file of rows is written anew, of the same size, once encoding has begun."""
-
-    def __init__(self, path: Path, title: str) -> None:
-        self.path = path
-        self.title = title
-
-    @contextmanager
-    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
-        if title == self.title:
-            self.path.write_bytes(self.path.read_bytes().replace(b"yes", b"nos"))
-        yield NullBar()
-
-
-def test_rows_that_change_while_they_are_encoded_are_stored_under_no_key(tmp_path: Path, model: Path) -> None:
-    run = make_plan(project(tmp_path, model), inspect(), Overrides()).run
-    rows = tmp_path / "train.jsonl"
-    before, facts = rows.read_bytes(), rows.stat()
-    inputs = resolve_inputs(run, NullReporter())
-    with pytest.raises(InputError, match=r"train\.jsonl: changed while it was read") as caught:
-        store_for(run, inputs, Writing(rows, "tokenizing train"))
-    assert caught.value.hint == "wait until it is written, then start again"
-    assert rows.read_bytes() != before
-    assert not list(run.store.glob("[0-9a-f]*"))
-    rows.write_bytes(before)
-    os.utime(rows, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    (built,) = pretokenize("-m", tmp_path / "manifest.json")
-    (unbroken,) = pretokenize("-m", tmp_path / "manifest.json", "--output", tmp_path / "whole")
-    assert built["key"] == unbroken["key"]
-    assert files_of(Path(built["path"])) == files_of(Path(unbroken["path"]))
-
-
 def broken_between(tmp_path: Path, model: Path) -> Path:
     """Make experts a (no such model), b (sound) and c (a manifest with a fault); return their folder."""
     for name in ("a", "b", "c"):
@@ -194,18 +134,6 @@ def broken_between(tmp_path: Path, model: Path) -> Path:
             written["training"]["config"]["max_seq_length"] = "long"
         manifests.write(manifest.parent, written)
     return tmp_path / "experts"
-
-
-def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, model: Path) -> None:
-    experts = broken_between(tmp_path, model)
-    done = CliRunner().invoke(app, ["pretokenize", "--all", str(experts), "--json", "--quiet"], catch_exceptions=False)
-    document = json.loads(done.stdout)
-    jsonschema_rs.validator_for(json.loads((SCHEMAS / "pretokenize.schema.json").read_text(encoding="utf-8"))).validate(
-        document
-    )
-    assert [row["expert"] for row in document["stores"]] == ["expert-b"]
-    assert [(Path(row["manifest"]).parent.name, row["exit_code"]) for row in document["failed"]] == [("a", 3), ("c", 2)]
-    assert done.exit_code == 3
 
 
 def test_what_failed_is_said_at_the_end(tmp_path: Path, model: Path) -> None:
@@ -281,66 +209,6 @@ def test_several_experts_in_one_folder_keep_their_stores_apart(tmp_path: Path, m
     assert all(Path(row["path"]).is_dir() for row in rows)
 
 
-def test_staged_data_gives_the_same_key_and_store(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model)
-    (plain,) = pretokenize("-m", manifest)
-    (staged,) = pretokenize("-m", manifest, "--stage", tmp_path / "fast", "--output", tmp_path / "out")
-    assert staged["key"] == plain["key"]
-    assert [path.name for path in (tmp_path / "fast").rglob("*.jsonl")] == ["train.jsonl"]
-
-
-def files_of(home: Path) -> dict[str, bytes]:
-    return {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*") if path.is_file()}
-
-
-def test_a_killed_process_loses_nothing_and_the_store_is_that_of_an_unbroken_one(tmp_path: Path, model: Path) -> None:
-    rows = [{"instruction": f"Say {n}.", "input": "", "output": f"yes {n * 7919}"} for n in range(90_000)]
-    manifest = project(tmp_path, model, rows)
-    command = [
-        sys.executable,
-        "-m",
-        "expert_cli",
-        "pretokenize",
-        "-m",
-        str(manifest),
-        "--output",
-        str(tmp_path / "out"),
-    ]
-    importable = {**os.environ, "PYTHONPATH": str(Path(expert_cli.__file__).parents[1])}
-    killed = subprocess.Popen(command, env=importable, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 300
-    while not any("data-00000" in told.read_text() for told in (tmp_path / "out").glob(".building-*/progress.json")):
-        assert killed.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    killed.kill()
-    killed.wait()
-    (building,) = (tmp_path / "out").glob(".building-*")
-    kept = {path: path.stat().st_ino for path in building.glob("train/data-00000.arrow")}
-    (resumed,) = pretokenize("-m", manifest, "--output", tmp_path / "out")
-    (unbroken,) = pretokenize("-m", manifest, "--output", tmp_path / "whole")
-    assert resumed["rows"] == 90_000
-    assert files_of(Path(resumed["path"])) == files_of(Path(unbroken["path"]))
-    assert [(Path(resumed["path"]) / "train" / "data-00000.arrow").stat().st_ino] == list(kept.values())
-
-
-def test_a_store_that_cannot_be_written_is_used(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    manifest = project(tmp_path, model)
-    (built,) = pretokenize("-m", manifest)
-    store = Path(built["path"])
-    os.utime(store / "stats.json")  # so that there is a hash to remember
-
-    def read_only(_: int) -> None:
-        raise OSError(errno.EROFS, "Read-only file system")
-
-    monkeypatch.setattr(os, "fsync", read_only)
-    (found,) = pretokenize("-m", manifest)
-    assert (found["status"], found["path"]) == ("hit", built["path"])
-    done = CliRunner().invoke(app, ["pretokenize", "-m", str(manifest), "--force", "--json", "--quiet"])
-    assert isinstance(done.exception, EnvironmentProblem)
-    assert not list(store.parent.glob(".building-*"))
-
-
 def test_alpaca_heads_the_input_by_its_column_also_where_the_first_rows_lack_it(tmp_path: Path) -> None:
     bare = tiny.tiny_model_folder(tmp_path / "bare", chat_template=None)
     rows = [{"question": f"q{n}", "answer": "a", **({"schema": "CREATE"} if n == 99 else {})} for n in range(100)]
@@ -348,23 +216,6 @@ def test_alpaca_heads_the_input_by_its_column_also_where_the_first_rows_lack_it(
     documents = load_from_disk(store["path"])["train"]
     text = tiny.tiny_tokenizer().decode(documents[99]["input_ids"])
     assert text.startswith("### Instruction:\nq99\n\n### Schema:\nCREATE\n\n### Response:\na")
-
-
-@pytest.mark.parametrize("column", ["", "schema"])
-def test_a_store_of_alpaca_that_is_there_is_found_without_a_look_at_all_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
-) -> None:
-    bare = tiny.tiny_model_folder(tmp_path / "bare", chat_template=None)
-    rows = [{"question": f"q{n}", "answer": "a", **({column: "S"} if column and n == 99 else {})} for n in range(100)]
-    manifest = project(tmp_path, bare, rows)
-    (built,) = pretokenize("-m", manifest)
-    opened: list[Path] = []
-    read_blocks = look.read_blocks
-    monkeypatch.setattr(
-        look, "read_blocks", lambda piece, *rest: opened.append(piece.path) or read_blocks(piece, *rest)
-    )
-    (found,) = pretokenize("-m", manifest)
-    assert (built["status"], found["status"], found["key"], opened) == ("built", "hit", built["key"], [])
 
 
 def test_what_is_read_of_conversations_and_texts_is_told(tmp_path: Path, model: Path) -> None:
@@ -453,35 +304,3 @@ def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_s
         cases.write_text(json.dumps(row) + "\n" + line, encoding="utf-8")
         told = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
         assert f"cases.jsonl:2: {fault}".replace(" ", "") in "".join(told.split())
-
-
-def test_an_interrupted_build_looks_at_all_rows_all_the_same(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A build of several shards that fails at the last one is finished by a second call, which tells what one build does."""
-    monkeypatch.setattr(stream, "CHUNK_ROWS", 8)
-    monkeypatch.setattr(stream.DocumentStream.chunks, "__kwdefaults__", {"skip": 0, "chunk_rows": 8})
-    stores = {}
-    for name in ("whole", "broken"):
-        manifest = project(tmp_path / name, model)
-        (tmp_path / name / "valid.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[:20]))
-        written = json.loads(manifest.read_text(encoding="utf-8"))
-        written["training"]["dataset"] |= {"validation_path": "valid.jsonl"}
-        manifests.write(tmp_path / name, written)
-        if name == "broken":
-            with monkeypatch.context() as broken:
-                broken.setattr(token_store, "write_shard", _fails_at("train/data-00003"))
-                assert CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)]).exit_code
-        stores[name] = pretokenize("--manifest", manifest)[0]["overlap"]["validation"]
-    assert stores["broken"]["same"] == stores["whole"]["same"] == 20
-
-
-def _fails_at(shard: str) -> Callable[..., Any]:
-    write = token_store.write_shard
-
-    def writes(folder: Path, split: str, number: int, encoded: Any) -> Any:
-        if f"{split}/data-{number:05d}" == shard:
-            raise InputError("the disk is gone", "")
-        return write(folder, split, number, encoded)
-
-    return writes

@@ -41,12 +41,6 @@ TRL = {
     ],
     "completion": [{"role": "assistant", "content": "b"}],
 }
-CALL = {
-    "messages": [
-        {"role": "user", "content": "q"},
-        {"role": "assistant", "content": "a", "tool_calls": [{"function": {"name": "f", "arguments": {"x": "1"}}}]},
-    ]
-}
 CHATML = {"text": "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nr<|im_end|>\n"}
 LONG = {"instruction": "word " * 60, "output": "yes " * 60}
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -117,27 +111,6 @@ def test_each_reason_stands_at_its_border(tmp_path: Path, model: Path) -> None:
         (mask_reasons.GENERATION_PROMPT, "yes yes"),
         (ENDS, "<|im_end|>"),
     ]
-
-
-def test_a_document_that_is_cut_says_where_and_what_is_not_trained_behind_the_seam(tmp_path: Path, model: Path) -> None:
-    (store,) = pretokenize("-m", project(tmp_path, model, [LONG] * 2), "--show", "1")
-    (document,) = store["documents"]
-    assert document["kept"].count(True) == 64
-    said = [reason["reason"].partition(":")[0].partition(";")[0] for reason in document["reasons"]]
-    cut = f"max_seq_length is 64, the document has {len(document['ids'])} tokens"
-    goes_on = "here the document goes on"
-    assert said == [
-        "the prompt",
-        cut,
-        goes_on,
-        "the answer begins",
-        cut,
-        goes_on,
-        "the answer goes on",
-        "the answer ends",
-    ]
-    seam = document["reasons"][5]["token"]
-    assert document["trained"][seam - 1 : seam + 2] == [False, False, True]
 
 
 def test_marks_tell_trained_from_untrained_without_colors(tmp_path: Path, model: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,17 +100,6 @@ def test_a_column_that_is_not_there_is_told(
     assert entry["warnings"] == [f"{key}: {reason}" for key in keys]
     unused = {row["key"]: row["reason"] for row in entry["effects"] if row["status"] == "not_used"}
     assert unused == dict.fromkeys(keys, reason)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="named pipes of POSIX")
-def test_rows_that_cannot_be_looked_at_are_not_waited_for(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "datasets").mkdir()
-    os.mkfifo(tmp_path / "datasets" / "train.jsonl")
-    manifest = manifests.small()
-    manifest["training"]["dataset"]["field_mapping"] = {"input": "schema"}
-    manifests.write(tmp_path, manifest)
-    done = cli("validate", "manifest.json", "--quiet")
-    assert (done.code, done.err) == (0, "")
 
 
 def test_one_bad_manifest_of_two(cli: Cli, tmp_path: Path, rows: Path) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM, Trainer, TrainingArguments
+from transformers import Qwen3Config
 
 from benchmarks import bench_gpu
 from benchmarks.lib import own_step
@@ -28,7 +27,6 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
 from expert_cli.estimate.model_shape import Shape, meta_model, shape_of
 from tests.machines import H200
-from tests.unit.training.test_oom import Memory
 
 STEPS: list[Lengths] = [[[5, 3], [7]], [[2, 2, 2], [1, 9]]]
 
@@ -45,35 +43,6 @@ STEPS: list[Lengths] = [[[5, 3], [7]], [[2, 2, 2], [1, 9]]]
 )
 def test_the_largest_micro_batch_of_a_way(way: str, packs: int, shape: tuple[int, int]) -> None:
     assert largest(way, STEPS, packs) == shape
-
-
-@pytest.mark.filterwarnings("default")
-def test_full_logits_take_what_is_counted_for_them(tmp_path: Path) -> None:
-    """transformers' own Trainer on a model that is hardly more than its head."""
-    vocabulary, places = 32_768, 512
-    config = Qwen3Config(
-        vocab_size=vocabulary,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        head_dim=16,
-        tie_word_embeddings=True,
-    )
-    model: Any = Qwen3ForCausalLM(config)
-    model.to(torch.bfloat16).requires_grad_(False)
-    model.model.layers[0].mlp.down_proj.weight.requires_grad_(True)
-    arguments = TrainingArguments(str(tmp_path), use_cpu=True, bf16=True, report_to="none")
-    trainer = Trainer(model=model, args=arguments)
-    prepared = trainer.accelerator.prepare(model)
-    ids = torch.randint(0, vocabulary, (2, places // 2))
-    with Memory() as memory:
-        loss = trainer.compute_loss(
-            prepared, {"input_ids": ids, "labels": ids}, num_items_in_batch=torch.tensor(places)
-        )
-        trainer.accelerator.backward(loss)
-    assert memory.peak / (vocabulary * places) == pytest.approx(LOGIT_BYTES, rel=0.02)
 
 
 @pytest.fixture(scope="module")

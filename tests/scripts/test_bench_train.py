@@ -41,11 +41,6 @@ def test_every_way_trains_the_same(manifest: Path, capsys: pytest.CaptureFixture
     assert "gone: not measured" in shown
 
 
-def test_steps_of_both_in_turn(manifest: Path) -> None:
-    found = own_step.child("paired", manifest, WARM, MEASURED)
-    assert len(found["step_s"]) == len(found["between_s"]) == MEASURED
-
-
 def test_correctness_comes_first(manifest: Path) -> None:
     lines = step_check.check(manifest.parents[1] / "model", on_gpu=False)
     assert set(lines) == {"machine", "isolation, documents", "NF4 with copy"}

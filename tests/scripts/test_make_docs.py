@@ -45,18 +45,6 @@ def test_no_row_of_a_table_is_torn() -> None:
         assert not torn, document.name
 
 
-def test_check_names_what_is_stale_and_writes_nothing(tmp_path: Path) -> None:
-    assert make_docs("--docs", tmp_path).returncode == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"CLI.md", "EXPERT_FORMAT.md", "INTERFACE.md"}
-    (tmp_path / "CLI.md").write_text("old", encoding="utf-8")
-    done = make_docs("--check", "--docs", tmp_path)
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"{tmp_path / 'CLI.md'} is stale: run python -m docs._generate.make_docs\n",
-    )
-    assert (tmp_path / "CLI.md").read_text(encoding="utf-8") == "old"
-
-
 VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "range": (
         {"anyOf": [{"type": "number", "minimum": 0, "exclusiveMaximum": 1}, {"type": "null"}]},

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -128,31 +126,3 @@ def test_evaluate_and_ask_return_what_the_commands_print(expert: Path) -> None:
     said = [document("chat", "--adapter", expert, "--prompt", prompt, "--max-new-tokens", "4") for prompt in prompts]
     assert [asked.ask(prompt) for prompt in prompts] == [one["expert"] for one in said] == ["7", "7"]
     assert asked._said == [], "what is asked is not remembered"
-
-
-ALONE = """
-import json, sys
-from pathlib import Path
-import expert_cli
-manifest, modules = sys.argv[1:]
-expert_cli.pretokenize(manifest)
-from transformers import TrainerCallback  # not before: it imports what expert_cli keeps quiet
-loaded = []
-class Modules(TrainerCallback):
-    def on_train_end(self, args, state, control, **_):
-        late = ("expert_cli.evaluation", "expert_cli.artifacts.report", "expert_cli.estimate", "expert_cli.benchmark")
-        loaded.append(sorted(name for name in sys.modules if name.startswith(late)))
-result = expert_cli.train(manifest, offline=True, callbacks=[Modules()])
-loaded.append("expert_cli.artifacts.report" in sys.modules)
-expert_cli.load_expert(result.output, max_new_tokens=2).ask("Add 1 and 1.")
-expert_cli.validate(manifest)
-Path(modules).write_text(json.dumps(loaded))
-"""
-
-
-def test_imports_nothing_before_it_is_needed_and_prints_nothing_without_a_reporter(tmp_path: Path, model: Path) -> None:
-    """Train imports no evaluation and no report. In a process of its own, which imports the libraries anew."""
-    command = [sys.executable, "-c", ALONE, str(project(tmp_path, model, max_steps=1)), str(tmp_path / "modules")]
-    ran = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=600, check=False)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
-    assert json.loads((tmp_path / "modules").read_text(encoding="utf-8")) == [[], True]

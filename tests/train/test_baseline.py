@@ -21,7 +21,6 @@ from expert_cli.evaluation.baseline import NEW_TOKENS
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import cases_of, evaluate_adapter
 from expert_cli.evaluation.few_shot import Shots, drawn_shots
-from expert_cli.inference.chat import open_chat
 from expert_cli.inference.expert import base_renderer, open_expert
 from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.utils.reporter import NullReporter
@@ -74,14 +73,6 @@ def test_the_base_model_is_asked_in_its_own_template(by: TrainedAdapter, documen
     with expert.model.disable_adapter():
         in_alpaca = answer.write_answers(expert.model, expert.renderer, cases[:1], settings, NullReporter(), "")
     assert in_alpaca.answers[0].answer != written.answers[0].answer, "the template is seen in the answers"
-
-
-def test_so_is_that_of_a_conversation(by: TrainedAdapter, document: dict[str, Any]) -> None:
-    chat = open_chat(by, NullReporter(), max_new_tokens=NEW_TOKENS, sample=False)
-    cases = {case.id: case for case in cases_of(by.plan, None)}
-    first = document["baseline"]["answers"][0]
-    assert "".join(chat.base(cases[first["id"]].prompt)) == first["answer"]
-    assert "".join(chat.answer(cases[first["id"]].prompt)) == "7"
 
 
 def test_its_answers_are_as_long_as_they_need(by: TrainedAdapter, document: dict[str, Any]) -> None:
@@ -195,12 +186,6 @@ def judged(*args: object) -> tuple[int, Any, str]:
     return done.exit_code, json.loads(done.stdout) if done.exit_code == 0 else None, str(done.exception)
 
 
-def test_kept_answers_are_judged_again_to_the_same(expert: Path, document: dict[str, Any]) -> None:
-    code, again, _ = judged(expert / "kept.json")
-    assert code == 0
-    assert again == document
-
-
 def test_stricter_cases_judge_kept_answers_again(expert: Path, document: dict[str, Any], tmp_path: Path) -> None:
     rows = [json.loads(line) for line in own(expert).read_text(encoding="utf-8").splitlines()]
     stricter = tmp_path / "stricter.jsonl"
@@ -229,45 +214,7 @@ def test_other_questions_do_not_judge_them(
     assert words in error
 
 
-def test_answers_kept_before_prompts_had_a_hash_are_judged_by_the_same_cases_alone(
-    expert: Path, document: dict[str, Any], tmp_path: Path
-) -> None:
-    old = {key: value for key, value in document.items() if key != "few_shot"}
-    old["baseline"] = {
-        k: v for k, v in document["baseline"].items() if k not in ("shots", "examples", "template", "generation")
-    }
-    for row in (*old["answers"], *old["baseline"]["answers"]):
-        del row["prompt"], row["stop"]
-    (tmp_path / "old.json").write_text(json.dumps(old), encoding="utf-8")
-    code, again, _ = judged(tmp_path / "old.json")
-    assert (code, again["correct"], again["few_shot"]) == (0, 6, None)
-    rows = [json.loads(line) | {"expected": 8} for line in own(expert).read_text(encoding="utf-8").splitlines()]
-    (tmp_path / "stricter.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert "asks something else" in judged(tmp_path / "old.json", "--cases", tmp_path / "stricter.jsonl")[2]
-
-
-@pytest.mark.parametrize(
-    "damage", [{"generation": {"tokens": "many"}}, {"generation": 3}, {"limit": "x"}, {"expert": []}]
-)
-def test_what_is_damaged_beside_the_answers_is_not_needed(
-    document: dict[str, Any], tmp_path: Path, damage: dict[str, Any]
-) -> None:
-    (tmp_path / "damaged.json").write_text(json.dumps({**document, **damage, "baseline": 3}), encoding="utf-8")
-    shown = CliRunner().invoke(app, ["evaluate", "--answers", str(tmp_path / "damaged.json")])
-    assert (shown.exit_code, "6/8" in shown.stdout) == (0, True)
-
-
 @pytest.mark.parametrize("answers", [[3], [{"id": "n0"}], [{"id": "n0", "answer": 7}]])
 def test_answers_that_are_damaged_are_told(document: dict[str, Any], tmp_path: Path, answers: list[Any]) -> None:
     (tmp_path / "damaged.json").write_text(json.dumps({**document, "answers": answers}), encoding="utf-8")
     assert "an answer is missing" in judged(tmp_path / "damaged.json")[2]
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [(("--shots", "2"), "--shots goes with --baseline"), (("--baseline", "--shots", "-1"), "equal to 0")],
-)
-def test_flags_that_mean_nothing_are_refused(expert: Path, flags: tuple[str, ...], words: str) -> None:
-    done = CliRunner().invoke(app, ["evaluate", "--adapter", str(expert), *flags])
-    assert getattr(done.exception, "exit_code", done.exit_code) == 2
-    assert words in f"{done.stderr}{done.exception}"

@@ -11,10 +11,9 @@ from transformers import AutoTokenizer
 
 from expert_cli.config.plan import trained_adapter
 from expert_cli.data.store.documents import Documents
-from expert_cli.errors import IntegrityError, ManifestError
+from expert_cli.errors import ManifestError
 from expert_cli.inference.expert import base_renderer, open_expert
 from expert_cli.inference.expert_config import read_expert_config
-from expert_cli.pipeline.train import RunOptions
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.train.projects import Told, project, train
@@ -70,19 +69,6 @@ def test_whatever_the_manifest_says_now_the_adapters_own_template_is_used(tmp_pa
     assert renderer.decode(renderer.encode_prompt("q")).startswith("Please, ")
 
 
-def test_another_template_is_another_run_and_another_store(tmp_path: Path, model: Path) -> None:
-    first = train(written(tmp_path, model, **OWN))
-    checkpoint = RunOptions(resume=str(first.output / "checkpoints" / "checkpoint-1"))
-    changed = written(tmp_path, model, POLITE.replace("Please", "Now"), **OWN)
-    with pytest.raises(IntegrityError, match=r"model\.chat_template: "):
-        train(changed, checkpoint)
-    other = train(changed, RunOptions(overwrite=True))
-    assert other.document["store"]["key"] != first.document["store"]["key"]
-    ruder = written(tmp_path, model, **{**OWN, "chat_template_kwargs": {"polite": False}})
-    with pytest.raises(IntegrityError, match=r"model\.chat_template_kwargs: "):
-        train(ruder, checkpoint)
-
-
 FAULTS = {
     "no file": ("missing.jinja", {}, "missing.jinja cannot be read"),
     "an empty file": ("empty.jinja", {}, "is empty"),
@@ -103,16 +89,3 @@ def test_a_template_that_cannot_be_is_told_where_it_is_written(
     (fault,) = caught.value.faults
     assert fault.key == "training.config.chat_template_path"
     assert message in fault.message
-
-
-def test_the_last_answer_of_a_conversation_alone(tmp_path: Path, model: Path) -> None:
-    turns = [("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d")]
-    rows = [{"messages": [{"role": role, "content": text} for role, text in turns]}]
-    stores = []
-    for config, expected in (({}, "b<|im_end|>d<|im_end|>"), ({"mask_history": True}, "d<|im_end|>")):
-        manifest = project(tmp_path, model, rows, max_steps=1, **config)
-        done = train(manifest, RunOptions(overwrite=True))
-        ids, is_trained = Documents(Path(done.document["store"]["path"]) / "train").document(0)
-        assert tiny.tiny_backend().decode(ids[is_trained].tolist(), skip_special_tokens=False) == expected
-        stores.append(done.document["store"]["key"])
-    assert stores[0] != stores[1]

@@ -73,31 +73,6 @@ def test_answers_with_the_grammar_and_without(expert: Path, tmp_path: Path) -> N
     assert json.loads(again.stdout) == document
 
 
-def test_samples_with_the_grammar_and_without(expert: Path, tmp_path: Path) -> None:
-    document, shown, _ = evaluated(held(expert, tmp_path, "json"), "--samples", "2")
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
-    free = document["without_grammar"]
-    assert {len(row["samples"]) for row in (*document["answers"], *free["answers"])} == {2}
-    for row in (one for answer in document["answers"][6:] for one in answer["samples"]):
-        assert row["kind"] == ("correct" if row["stop"] == "end" else "invalid")
-    assert free["pass_at"]["2"] <= 0.75
-    card = (tmp_path / "run" / "adapter" / "README.md").read_text(encoding="utf-8")
-    report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    for name in ("pass@2", "majority by result"):
-        assert all(f"{name}, expert without its grammar" in text for text in (shown, card, report))
-    again = CliRunner().invoke(app, ["evaluate", "--answers", str(tmp_path / "run" / "evaluation.json"), "--json"])
-    assert json.loads(again.stdout) == document
-
-
-def test_a_grammar_that_no_question_can_be_held_to_is_told(expert: Path, tmp_path: Path) -> None:
-    document, shown, told = evaluated(held(expert, tmp_path, "sql"))
-    assert "8 of 8 questions name no schema that can be read: nothing holds their answers" in told
-    assert [row["answer"] for row in document["answers"]] == ["7"] * 8
-    assert document["without_grammar"] is None
-    assert document["grammar"] == {"type": "sql", "held": 0, "free": 8, "unknown_names": {"with": 0, "without": None}}
-    assert "0 answers, 8 are free text; that name what is not there: 0." in " ".join(shown.split())
-
-
 def test_a_schema_that_cannot_be_held_is_told(expert: Path, tmp_path: Path) -> None:
     by_anchor = {"$ref": "#n", "$defs": {"n": {"$anchor": "n", "type": "number"}}}
     cases = [{**row, "schema": by_anchor if number == 2 else None} for number, row in enumerate(CASES)]
@@ -190,13 +165,6 @@ def test_same_answers(expert: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "now.json").write_text(json.dumps(now), encoding="utf-8")
     with pytest.raises(ValueError, match="case n0 asks something else"):
         same_answers.main(["--adapter", str(expert), str(tmp_path / "before.json"), str(tmp_path / "now.json")])
-
-
-def test_scores_that_rounding_decides_between() -> None:
-    assert same_answers.is_tie(19.125, 19.625)
-    assert not same_answers.is_tie(19.125, 19.75)
-    assert same_answers.is_tie(-0.5, -0.515625)
-    assert not same_answers.is_tie(-0.5, -0.53125)
 
 
 WAYS = ("with", "without")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -16,14 +15,10 @@ import pytest
 
 from benchmarks import kill_test
 from benchmarks.kill_test import Case, Moment
-from expert_cli.pipeline.rft.work import RoundPaths
-from expert_cli.runs.metrics import read_json
-from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.subprocesses import end_family
 from tests import tiny
 from tests.forked_cli import Forked
 from tests.process_groups import ProcessGroup, Start, free_port
-from tests.train.rft_project import sharp_model, unsure_expert
 from tests.train.test_stop import wait_for_steps
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and kills processes")
@@ -82,6 +77,7 @@ def listening(port: int) -> bool:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.slow
 def test_where_a_node_is_gone_torchrun_goes_on_with_the_others(tmp_path: Path) -> None:
     """Two agents, as on two nodes: one is killed with all that it started, the other starts its process anew, which goes on."""
     case = Case({"batch_size": 1, "max_steps": 120, "save_steps": 10})
@@ -109,18 +105,3 @@ def test_where_a_node_is_gone_torchrun_goes_on_with_the_others(tmp_path: Path) -
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in lines] == [*range(1, 121)]
     assert (run / "COMPLETE").is_file()
-
-
-def test_the_rounds_of_a_run_keep_the_batch_that_its_processes_began(tmp_path: Path, start: Start) -> None:
-    """Killed in two processes once the first adapter is there; one draws the answers, and trains the round."""
-    manifest = unsure_expert(tmp_path / "project", sharp_model(tmp_path / "model"))
-    output = tmp_path / "run"
-    two = ProcessGroup(kill_test.command(manifest, output), 2, start)
-    while two.poll() is None and not RunPaths(output / "sft").complete.exists():
-        time.sleep(0.001)
-    os.kill(two.pid, signal.SIGKILL)
-    while two.poll() is None:
-        time.sleep(0.001)
-    kill_test.finish(start(kill_test.command(manifest, output), {}))
-    for run in (output, output / "sft", output / RoundPaths(Path(), 1).run):
-        assert read_json(RunPaths(run).run_json)["identity"]["processes"] == 2, run

@@ -17,7 +17,7 @@ from expert_cli import api
 from expert_cli.artifacts.export import export_expert
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
 from expert_cli.errors import InputError
-from expert_cli.inference.expert_config import decoding_for, read_expert_config
+from expert_cli.inference.expert_config import decoding_for
 from expert_cli.inference.grammar.grammar import Grammar
 from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import Told, manifest_with
@@ -125,13 +125,6 @@ def test_a_manifest_that_is_named_goes_before_it(changed: Path, expert: Path) ->
     )
 
 
-def test_an_adapter_without_it_is_asked_as_its_manifest_says(changed: Path) -> None:
-    (changed / "adapter" / "expert.json").unlink()
-    report = Told()
-    assert decoding_for(by(changed), report).stop_sequences == ("###",)
-    assert report.warnings == []
-
-
 def test_a_checkpoint_is_asked_as_its_runs_adapter(changed: Path) -> None:
     (checkpoint,) = (changed / "checkpoints").iterdir()
     assert decoding_for(by(checkpoint), NullReporter()).stop_sequences == ("7",)
@@ -153,10 +146,7 @@ def test_an_exported_adapter_keeps_its_system_prompt(expert: Path, tmp_path: Pat
 
 FAULTS = {
     "torn": ("{", "EOF"),
-    "another version": ({"schema_version": 2}, "schema_version: Input should be 1"),
-    "no template": ({"template": None}, "template: Input should be a valid string"),
     "negative": ({"decoding": {"temperature": -1}}, "decoding.temperature: Input should be greater than or equal to 0"),
-    "no such grammar": ({"decoding": {"grammar": {"type": "xml"}}}, "decoding.grammar.type: Input should be 'json'"),
 }
 
 
@@ -168,12 +158,3 @@ def test_one_that_cannot_be_read_is_refused(changed: Path, fault: str | dict[str
     with pytest.raises(InputError, match=re.escape(words)) as caught:
         decoding_for(by(changed), NullReporter())
     assert str(file) in caught.value.message
-
-
-def test_keys_of_later_versions_are_passed_over(changed: Path) -> None:
-    file = changed / "adapter" / "expert.json"
-    grammar = {"type": "json", "json_schema": {"type": "object"}, "later": 1}
-    written = document(file)
-    written["decoding"] |= {"grammar": grammar, "later": 1}
-    file.write_text(json.dumps({**written, "later": 1}), encoding="utf-8")
-    assert read_expert_config(file).decoding.grammar == Grammar("json", {"type": "object"})

@@ -21,7 +21,6 @@ from expert_cli.evaluation.result import Evaluated
 from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.expert_config import DecodingConfig, decoding_of
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
-from expert_cli.pipeline.publish import is_whole
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import with_stops
@@ -45,17 +44,13 @@ def test_the_expert_and_its_base_model_side_by_side(expert: Path) -> None:
     assert [(one.row.answer, one.row.stop) for one in result.evaluation.answers] == [("7", "end")] * 8
     assert result.generation is not None
     assert (result.evaluation.share.correct, result.generation["cut_off"]) == (6, 0)
+    short = found(expert, replace(SETTINGS, max_new_tokens=1))
+    assert short.generation is not None
+    assert (short.generation["cut_off"], {one.row.stop for one in short.evaluation.answers}) == (8, {"length"})
     (base,) = result.bases.values()
     assert base.evaluation.share.correct == 0
     assert (base.pairs.gained, base.pairs.lost) == (6, 0)
     assert base.as_json()["difference"]["difference"] == 0.75
-
-
-def test_answers_cut_off_are_counted(expert: Path) -> None:
-    result = found(expert, replace(SETTINGS, max_new_tokens=1))
-    assert result.generation is not None
-    assert result.generation["cut_off"] == 8
-    assert {one.row.stop for one in result.evaluation.answers} == {"length"}
 
 
 def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
@@ -92,39 +87,26 @@ def test_a_checkpoints_evaluation_is_not_its_runs(expert: Path, tmp_path: Path) 
     assert (expert / "report.html").read_bytes() == before
 
 
-@pytest.mark.parametrize("flags", [("--limit", "3"), ("--cases", "other.jsonl")], ids=lambda flags: flags[0])
-def test_a_part_or_other_cases_are_kept_only_where_asked_for(
-    expert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, str]
+def test_a_part_of_other_cases_is_kept_only_where_asked_for(
+    expert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(expert, tmp_path / "run")
     shutil.copy(own(expert), tmp_path / "other.jsonl")
     monkeypatch.chdir(tmp_path)
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    args = ["evaluate", "--adapter", "run", "--max-new-tokens", "8", "--output", "e.json", *flags]
-    done = CliRunner().invoke(app, args)
+    args = ["evaluate", "--adapter", "run", "--max-new-tokens", "8", "--output", "e.json"]
+    done = CliRunner().invoke(app, [*args, "--cases", "other.jsonl", "--limit", "3"])
     assert done.exit_code == 0
     assert "evaluation.json, model card and report stay as they are" in done.stderr
     assert before == {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     document = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
-    file = tmp_path / "other.jsonl" if flags[0] == "--cases" else own(expert)
-    assert document["cases_file"] == str(file.resolve())
-    assert (document["limit"], document["cases"]) == ((3, 3) if flags[0] == "--limit" else (None, 8))
+    assert document["cases_file"] == str((tmp_path / "other.jsonl").resolve())
+    assert (document["limit"], document["cases"]) == (3, 3)
 
 
 def own(expert: Path) -> Path:
     (folder,) = (path for path in expert.parents if (path / "tests").is_dir())
     return folder / "tests" / "cases.jsonl"
-
-
-def test_what_an_experts_own_evaluation_is(expert: Path, tmp_path: Path) -> None:
-    plan = trained_adapter(expert, None, None, offline=True).plan
-    without = replace(plan, run=replace(plan.run, manifest=tmp_path / "manifest.json"))
-    cases, other = str(own(expert).resolve()), str(tmp_path / "other.jsonl")
-    assert is_whole({"limit": None, "cases_file": cases}, plan)
-    assert not is_whole({"limit": 3, "cases_file": cases}, plan)
-    assert not is_whole({"limit": None, "cases_file": other}, plan)
-    assert is_whole({"limit": None, "cases_file": other}, without)
-    assert not is_whole({"limit": 3, "cases_file": other}, without)
 
 
 def test_gates(expert: Path, tmp_path: Path) -> None:
@@ -159,15 +141,11 @@ def test_a_batchs_size_does_not_change_a_sampled_answer_in_fp32(expert: Path) ->
     settings = replace(SETTINGS, temperature=3.0, samples=4)
     drawn = [
         [[one.row.answer for one in case.samples] for case in found(expert, by).evaluation.answers]
-        for by in (replace(settings, batch_size=size) for size in (1, 3, 16))
+        for by in (replace(settings, batch_size=size) for size in (3, 16))
     ]
-    assert drawn[0] == drawn[1] == drawn[2]
+    assert drawn[0] == drawn[1]
     assert all(len({*texts}) > 1 for texts in drawn[0]), "the tries of a case differ"
     assert len({texts[0] for texts in drawn[0]}) > 1, "and so do those of several cases"
-    fewer = found(expert, replace(settings, samples=2), baseline=True)
-    assert [[one.row.answer for one in case.samples] for case in fewer.evaluation.answers] == [t[:2] for t in drawn[0]]
-    (base,) = fewer.bases.values()
-    assert not any(case.samples for case in base.evaluation.answers)
 
 
 def test_samples_are_counted_told_and_judged_again(expert: Path, tmp_path: Path) -> None:
@@ -215,24 +193,14 @@ def with_decoding(expert: Path, folder: Path, **decoding: Any) -> Path:
     return path
 
 
-@pytest.mark.parametrize("more", [(), ("--sample",)], ids=["greedy", "sampled"])
-def test_a_stop_sequence_ends_an_answer(expert: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_a_stop_sequence_ends_an_answer(expert: Path, tmp_path: Path) -> None:
     manifest = with_stops(expert, "", "7")
-    args = ("--manifest", manifest, "--max-new-tokens", "8", "--output", tmp_path / "e.json", *more)
+    args = ("--manifest", manifest, "--max-new-tokens", "8", "--output", tmp_path / "e.json")
     assert cli("evaluate", "--adapter", next((expert / "checkpoints").iterdir()), *args)[0] == 0
     document = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
     assert document["generation"]["stops"] == ["7"]
     assert not any("7" in row["answer"] for row in document["answers"])
     assert "stop sequence" in document["extraction"]
-
-
-def test_prompts_are_those_of_training(expert: Path) -> None:
-    by = trained_adapter(expert, None, None, offline=True)
-    renderer = opened(by).renderer
-    ids = renderer.encode_prompt("Which <|im_end|>?", "A table.")
-    text = "<|im_start|>user\nWhich <|im_end|>?\n\nA table.<|im_end|>\n<|im_start|>assistant\n"
-    assert renderer.decode(ids) == text
-    assert ids.count(2) == 1, "a control token's spelling in a question is text"
 
 
 def opened(by: TrainedAdapter) -> Expert:
@@ -246,11 +214,6 @@ def test_four_bits_answer_through_their_unpacked_copy(expert: Path, quantization
     run = replace(by.plan.run, model=model, compute=replace(by.plan.run.compute, dtype="bf16"))
     loaded = open_expert(run, by.origin, NullReporter()).model
     assert {str(parameter.dtype) for parameter in loaded.parameters()} == {"torch.bfloat16"}
-
-
-def test_a_checkpoint_is_an_adapter_too(expert: Path) -> None:
-    checkpoint = next((expert / "checkpoints").glob("checkpoint-*"))
-    assert trained_adapter(checkpoint, None, None, offline=True).origin.run == expert
 
 
 def refused(change: Any, expert: Path, folder: Path) -> ExpertError:
@@ -276,13 +239,6 @@ def edit(name: str, *keys: str, value: Any) -> Any:
 @pytest.mark.parametrize(
     ("change", "code", "words"),
     [
-        pytest.param(lambda run: shutil.rmtree(run / "adapter"), 2, "no adapter there", id="no adapter"),
-        pytest.param(
-            lambda run: (run / "adapter" / "adapter_model.safetensors").unlink(),
-            2,
-            "no adapter_model.safetensors",
-            id="no weights",
-        ),
         pytest.param(
             lambda run: (run / "adapter" / "adapter_model.safetensors").write_bytes(b"x" * 100),
             6,

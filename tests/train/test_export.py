@@ -38,11 +38,6 @@ PROMPTS = [(f"Which number is {n}?", "") for n in range(8)]
 CHAT = "<|im_start|>user\nWhich number is 3?<|im_end|>\n<|im_start|>assistant\n"
 
 
-@pytest.fixture(params=[(), ("qwen3", "int4")], ids=["llama-none", "qwen3-int4"])
-def expert(request: pytest.FixtureRequest, trained_expert: Callable[..., Path]) -> Path:
-    return trained_expert(*request.param)
-
-
 def by(expert: Path) -> TrainedAdapter:
     return trained_adapter(expert, None, None, offline=True)
 
@@ -78,20 +73,6 @@ def test_the_json_schema_of_answers_lies_beside_them(tmp_path: Path) -> None:
     export_expert(found, tmp_path / "out", PROMPTS, NullReporter(), merge=False, gguf=None)
     assert json.loads((tmp_path / "out" / "schema.json").read_text(encoding="utf-8")) == schema
     assert "--json-schema-file" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-
-
-def test_a_checkpoint_goes_out_as_its_adapter_and_the_tokenizer(expert: Path, tmp_path: Path) -> None:
-    (checkpoint,) = (expert / "checkpoints").iterdir()
-    assert (checkpoint / "optimizer.safetensors").is_file()
-    done = exported(checkpoint, tmp_path / "out")
-    assert set(done.files) == {
-        *("adapter_config.json", "adapter_model.safetensors", "base_model.json", "expert.json", "README.md"),
-        *("chat_template.jinja", "tokenizer.json", "tokenizer_config.json"),
-    }
-    base = AutoModelForCausalLM.from_pretrained(by(expert).plan.run.model.name)
-    model = PeftModel.from_pretrained(base, tmp_path / "out")
-    assert answer(model, AutoTokenizer.from_pretrained(tmp_path / "out"), eos_token_id=2) == "7"
-    assert "optimizer" not in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 def test_merged_weights_are_those_of_training_plus_the_adapter(expert: Path, tmp_path: Path) -> None:
@@ -148,8 +129,11 @@ def require_merged(model: Any, plan: TrainedAdapter) -> None:
         torch.testing.assert_close(model(ids).logits, plain(ids).logits, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["q8_0", "f16"])
-def test_gguf_loads_in_transformers_and_answers(expert: Path, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "trained"), [("q8_0", ()), ("f16", ("qwen3", "int4"))])
+def test_gguf_loads_in_transformers_and_answers(
+    trained_expert: Callable[..., Path], tmp_path: Path, kind: str, trained: tuple[str, ...]
+) -> None:
+    expert = trained_expert(*trained)
     done = exported(expert, tmp_path / "out", gguf=kind)
     assert [(one.prompts, one.same) for one in done.agreement.values()] == [(8, 8)]
     file = tmp_path / "out" / f"expert-small-{kind}.gguf"
@@ -165,37 +149,6 @@ def test_gguf_loads_in_transformers_and_answers(expert: Path, tmp_path: Path, ki
         'TEMPLATE """<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n"""\n'
         'PARAMETER temperature 0.7\nPARAMETER top_p 0.9\nPARAMETER stop """<|im_end|>"""\nPARAMETER stop """###"""\n'
     )
-
-
-@pytest.mark.parametrize(
-    ("template", "chat_template", "ends"),
-    [
-        pytest.param("alpaca", tiny.CHATML, [2], id="a template beside the base model's"),
-        pytest.param("chatml", None, [2, 0], id="another end token than the base model's"),
-    ],
-)
-def test_stops_and_template_are_those_of_training(
-    tmp_path: Path, template: str, chat_template: str | None, ends: list[int]
-) -> None:
-    expert = expert_of_seven(tmp_path / "expert", template=template, chat_template=chat_template)
-    exported(expert, tmp_path / "out", merge=True, gguf="f16")
-    assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").generation_config.eos_token_id == ends
-    trained_with = AutoTokenizer.from_pretrained(expert / "adapter").chat_template
-    assert trained_with != chat_template
-    assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template == trained_with
-    fields = gguf.GGUFReader(tmp_path / "out" / "expert-small-f16.gguf").fields
-    assert fields["tokenizer.ggml.eos_token_id"].contents() == ends[0]
-    assert fields["tokenizer.chat_template"].contents() == trained_with
-    exported(expert, tmp_path / "adapter")
-    assert AutoTokenizer.from_pretrained(tmp_path / "adapter").chat_template == trained_with
-
-
-def test_a_free_name_becomes_a_file_name(expert: Path, tmp_path: Path) -> None:
-    found = by(expert)
-    named = replace(found, plan=replace(found.plan, run=replace(found.plan.run, expert="org/Seven 7")))
-    export_expert(named, tmp_path / "out", [], NullReporter(), merge=False, gguf="q8_0")
-    assert (tmp_path / "out" / "seven-7-q8_0.gguf").is_file()
-    assert (tmp_path / "out" / "Modelfile").read_text(encoding="utf-8").startswith("FROM ./seven-7-q8_0.gguf\n")
 
 
 def test_weights_of_a_gguf_are_the_merged_ones(expert: Path, tmp_path: Path) -> None:
@@ -229,19 +182,6 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_the_check_stands_first(expert: Path, tmp_path: Path) -> None:
-    args = ["export", "--adapter", str(expert), "--output", str(tmp_path / "out"), "--gguf", "f16", "--quiet"]
-    first, *_ = CliRunner().invoke(app, args).stdout.splitlines()
-    assert first.startswith("gguf: logits differ from those of base model and adapter by 0.0")
-    assert first.endswith("8 of 8 answers are the same in their first 64 tokens")
-
-
-def test_a_file_in_the_way(tmp_path: Path) -> None:
-    (tmp_path / "out").touch()
-    done = CliRunner().invoke(app, ["export", "--adapter", "nowhere", "--output", str(tmp_path / "out")])
-    assert isinstance(done.exception, InputError)
-
-
 def test_a_failure_leaves_nothing(expert: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     shutil.copytree(expert, tmp_path / "run" / "one")
@@ -254,7 +194,6 @@ def test_a_failure_leaves_nothing(expert: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "rope", "words"),
     [
-        pytest.param({"model_type": "gemma3"}, {}, "the architecture gemma3", id="architecture"),
         pytest.param({}, {"rope_type": "llama3"}, "of the type llama3", id="rotary positions"),
         pytest.param({"model_type": "qwen3"}, {}, "would read head_dim 16 as 128", id="head_dim"),
     ],

@@ -67,7 +67,7 @@ def tensors(folder: Path) -> dict[str, dict[str, list[int]]]:
     return found
 
 
-def test_the_losses_are_those_of_one_process_and_the_checkpoints_the_same_files(tmp_path: Path, model: Path) -> None:
+def test_the_losses_are_those_of_one_process_which_goes_on_from_the_same_files(tmp_path: Path, model: Path) -> None:
     config = {"adapter_type": "dora", "gradient_checkpointing": True}
     manifest = quantized(project(tmp_path, model, **CONFIG, **config), "int4")
     trained(manifest, tmp_path / "one", 1)
@@ -78,31 +78,10 @@ def test_the_losses_are_those_of_one_process_and_the_checkpoints_the_same_files(
     assert two == pytest.approx(one, rel=CLOSE)
     for kept in ("checkpoints/checkpoint-2", "adapter"):
         assert tensors(tmp_path / "two" / kept) == tensors(tmp_path / "one" / kept), kept
-
-
-def cut_off(output: Path, step: int) -> None:
-    """Let a run stand as if it had been killed after a step."""
-    (output / "COMPLETE").unlink()
-    for kept in (output / "checkpoints").iterdir():
-        if int(kept.name.split("-")[1]) > step:
-            shutil.rmtree(kept)
-
-
-def test_a_run_goes_from_ddp_to_fsdp_and_on_in_one_process(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, **{**CONFIG, "gradient_accumulation_steps": 1, "save_total_limit": 9})
-    output = tmp_path / "run"
-    trained(manifest, output, 2)
-    unbroken = losses(output)
-    cut_off(output, 2)
-    trained(manifest, output, 2, SHARED)
-    cut_off(output, 4)
-    trained(manifest, output, 1, WHOLE)
-    assert losses(output) == pytest.approx(unbroken, rel=CLOSE)
-    log = (output / "log.txt").read_text(encoding="utf-8")
-    for step in (2, 4):
-        assert f"checkpoint-{step}: step {step}, epoch" in log
-
-
-def test_one_process_is_refused(tmp_path: Path, model: Path) -> None:
-    told = trained(project(tmp_path, model, fsdp=True), tmp_path / "run", 1, fails=2)
-    assert "fsdp: a single process trains" in told
+    (tmp_path / "two" / "COMPLETE").unlink()
+    for checkpoint in (tmp_path / "two" / "checkpoints").iterdir():
+        if checkpoint.name != "checkpoint-2":
+            shutil.rmtree(checkpoint)
+    trained(manifest, tmp_path / "two", 1, WHOLE, halved)
+    assert losses(tmp_path / "two") == pytest.approx(one, rel=CLOSE)
+    assert "checkpoint-2: step 2, epoch" in (tmp_path / "two" / "log.txt").read_text(encoding="utf-8")

@@ -1,12 +1,10 @@
-"""Hybrid base models from manifest to answers: one with gated DeltaNet layers, one with Mamba layers."""
+"""A hybrid base model from manifest to answers: one with gated DeltaNet layers."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 import expert_cli
 from expert_cli.config.plan import make_plan
@@ -29,9 +27,9 @@ WHOLE: dict[str, Any] = {  # every step reads the whole data set
 }
 
 
-@pytest.mark.parametrize("name", ["qwen3_5", "granite"])
-def test_a_hybrid_trains_one_document_a_row_and_answers(tmp_path: Path, name: str) -> None:
-    manifest = projects.project(tmp_path, hybrid_folder(tmp_path / name, name), projects.SEVEN, **WHOLE, packing=True)
+def test_a_hybrid_trains_one_document_a_row_and_answers(tmp_path: Path) -> None:
+    model = hybrid_folder(tmp_path / "qwen3_5", "qwen3_5")
+    manifest = projects.project(tmp_path, model, projects.SEVEN, **WHOLE, packing=True)
     cases = manifest.parent / "tests" / "cases.jsonl"
     cases.parent.mkdir()
     cases.write_text("".join(json.dumps(projects.case(n, 7)) + "\n" for n in range(3)))
@@ -50,7 +48,5 @@ def test_a_hybrid_trains_one_document_a_row_and_answers(tmp_path: Path, name: st
     metrics = [json.loads(line) for line in (done.output / "metrics.jsonl").read_text().splitlines()]
     losses = [row["loss"] for row in metrics if "loss" in row]
     assert losses[-1] < losses[0]
-    again = projects.train(manifest, projects.RunOptions(resume="auto"))
-    assert again.document["adapter_sha256"] == done.document["adapter_sha256"]
     found = expert_cli.evaluate(done.output, max_new_tokens=4, offline=True)
     assert found.evaluation.share.cases == 3

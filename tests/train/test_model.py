@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from peft import PeftModel
 from expert_cli.errors import InputError
 from expert_cli.manifest.types import AdapterType, Quantization
 from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
-from expert_cli.model.adapter import add_adapter, linear_names, magnitudes
+from expert_cli.model.adapter import add_adapter, magnitudes
 from expert_cli.model.loading.quantize import load_base
 from tests import run_blocks, tiny
 
@@ -50,22 +50,15 @@ def gradients(model: PeftModel) -> dict[str, torch.Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad and p.grad is not None}
 
 
-def test_all_linear_leaves_the_head_out(folder: Path) -> None:
-    assert linear_names(base(folder)) == LINEARS
-
-
 COMBINATIONS: list[tuple[AdapterType, Quantization]] = [
-    *(("dora", quantization) for quantization in get_args(Quantization)),
-    *(("lora", "int4"), ("lora", "int8"), ("rslora", "none")),
+    *(("dora", "int4"), ("dora", "int8"), ("lora", "int4"), ("rslora", "none")),
 ]
 
 
-@pytest.mark.parametrize(("quantization", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16)])
-def test_weights_of_16_bits_are_rounded_and_held_in_fp32_where_that_is_computed(
-    tmp_path: Path, quantization: Quantization, dtype: torch.dtype
-) -> None:
+def test_weights_of_16_bits_are_rounded_and_held_in_fp32_where_that_is_computed(tmp_path: Path) -> None:
+    dtype = torch.bfloat16
     folder = tiny.tiny_model_folder(tmp_path, dtype=torch.float32)
-    exact, rounded = base(folder).state_dict(), base(folder, quantization).state_dict()
+    exact, rounded = base(folder).state_dict(), base(folder, "bf16").state_dict()
     assert any(not torch.equal(exact[name], exact[name].to(dtype).float()) for name in exact)
     for name, tensor in rounded.items():
         assert tensor.dtype == torch.float32, name
@@ -146,12 +139,11 @@ def test_a_missing_target_module_lists_what_there_is(folder: Path) -> None:
     assert ", ".join(LINEARS) in caught.value.hint
 
 
-@pytest.mark.parametrize("reentrant", [False, True], ids=["new", "reentrant"])
-def test_recomputation_changes_no_gradient(folder: Path, reentrant: bool) -> None:
+def test_recomputation_changes_no_gradient(folder: Path) -> None:
     plain = adapted(folder)
     expected = gradients(plain)
     model = adapted(folder)
-    enable_activation_checkpointing(model.get_base_model(), "all", reentrant=reentrant)
+    enable_activation_checkpointing(model.get_base_model(), "all", reentrant=False)
     model.train()
     calls = count_attention_calls(model)
     got = gradients(model)
@@ -173,12 +165,3 @@ def count_attention_calls(model: PeftModel) -> Any:
     for index, layer in enumerate(decoder_layers(model)):
         layer.self_attn.q_proj.register_forward_pre_hook(hook(index))
     return lambda: counts
-
-
-def test_off_recomputes_nothing(folder: Path) -> None:
-    model = adapted(folder, quantization="int4", dtype=torch.bfloat16)
-    enable_activation_checkpointing(model.get_base_model(), "off", reentrant=False)
-    model.train()
-    calls = count_attention_calls(model)
-    gradients(model)
-    assert calls() == [1, 1]

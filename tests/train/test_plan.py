@@ -11,7 +11,6 @@ import pytest
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.errors import IntegrityError
 from expert_cli.estimate.prices import parse_price
 from expert_cli.estimate.run_estimate import estimate_run
 from expert_cli.hardware import machine
@@ -49,12 +48,6 @@ def trained(manifest: Path) -> dict[str, Any]:
 def told(manifest: Path, overrides: Overrides = Overrides(), **how: Any) -> dict[str, Any]:
     facts = machine.inspect()
     return estimate_run(make_plan(manifest, facts, overrides), facts, overrides, NullReporter(), **how).as_json()
-
-
-def test_very_few_steps_are_advised_against(tmp_path: Path, model: Path) -> None:
-    (advice,) = told(project(tmp_path, model, max_steps=None, epochs=1))["advice"]
-    assert advice.startswith("the run has 4 optimizer steps in all")
-    assert told(project(tmp_path, model))["advice"] == []
 
 
 SCHEDULES: dict[str, dict[str, Any]] = {
@@ -109,18 +102,7 @@ def test_an_earlier_run_of_this_machine_says_how_fast(tmp_path: Path, model: Pat
     assert told(project(tmp_path, model, rank=8))["seconds_source"].startswith("formula")
 
 
-def test_answers_that_are_run_are_said_not_to_be_in_the_time(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model)
-    found = told(manifest, Overrides(settings=("evaluation.every_steps=2",)))
-    assert found["seconds_source"].endswith("; without the answers of evaluation.every_steps")
-    assert "evaluation" not in told(manifest)["seconds_source"]
-
-
-def test_a_locked_plan_builds_nothing(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(IntegrityError):
-        told(project(tmp_path, model), locked=True)
-
-
+@pytest.mark.slow
 def test_a_probe_measures_real_steps(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, eval_steps=2, load_best_model_at_end=True, save_steps=2)
     found = told(manifest, probing=True)

@@ -6,11 +6,9 @@ import json
 import os
 import shlex
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +25,6 @@ from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing import checkpoint
 from expert_cli.utils.reporter import Bar, NullBar, NullReporter
 from tests import manifests, tiny
-from tests.dataset_world import Words
 from tests.small_trainer import IMPOSSIBLE
 from tests.train.projects import ROWS, project, train
 
@@ -79,30 +76,16 @@ def metrics(output: Path) -> list[tuple[Any, ...]]:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "NF4, 8-bit optimizer, dropout, accumulation": {
-        "optim": "adamw_8bit",
-        "rank": 64,
-        "dropout": 0.3,
-        "batch_size": 2,
-        "gradient_accumulation_steps": 4,
-        "bf16": True,
-        "dequantized_copy": "never",
-    },
-    "adafactor, cosine, epochs, two workers": {
-        "optim": "adafactor",
-        "lr_scheduler": "cosine",
-        "warmup_steps": 2,
-        "max_steps": None,
-        "epochs": 3,
-        "batch_size": 3,
-        "dataloader_num_workers": 2,
-    },
     "one cycle, grouped, noise, dora": {
         "lr_scheduler": "one_cycle",
         "packing": False,
         "group_by_length": True,
         "adapter_type": "dora",
         "neftune_noise_alpha": 5.0,
+        "optim": "adafactor",
+        "max_steps": None,
+        "epochs": 3,
+        "batch_size": 12,
     },
     "evaluations, best": {"eval_steps": 1, "load_best_model_at_end": True, "learning_rate": 0.3},
 }
@@ -111,10 +94,6 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES.keys())
 def test_it_goes_on_bit_for_bit(tmp_path: Path, model: Path, config: dict[str, Any]) -> None:
     manifest = project(tmp_path, model, save_steps=1, logging_steps=1, save_total_limit=3, **config)
-    if config.get("bf16"):
-        written = json.loads(manifest.read_text(encoding="utf-8"))
-        written["base_models"][0]["quantization"] = "int4"
-        manifests.write(tmp_path, written)
     straight = train(manifest, output=tmp_path / "a")
     steps = straight.document["steps"]
     with pytest.raises(Crash):
@@ -126,40 +105,6 @@ def test_it_goes_on_bit_for_bit(tmp_path: Path, model: Path, config: dict[str, A
     for key in ("steps", "epochs", "loss", "eval_loss", "tokens"):
         assert resumed.document[key] == straight.document[key], key
     assert metrics(tmp_path / "b") == metrics(tmp_path / "a")
-
-
-class Slow(CrashingAt):
-    """A reporter in whose hands time passes, and nowhere else."""
-
-    def __init__(self, step: int, seconds: float, clock: list[float]) -> None:
-        super().__init__(step)
-        self.seconds = seconds
-        self.clock = clock
-
-    def update(self, done: float, note: str = "") -> None:
-        self.clock[0] += self.seconds
-        super().update(done, note)
-
-
-def test_the_speed_is_that_of_the_process_that_ended_the_run(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [0.0]
-    fake = SimpleNamespace(monotonic=lambda: clock[0], time=time.time)
-    monkeypatch.setattr("expert_cli.training.metrics_callback.time", fake)
-    manifest = project(tmp_path, model, save_steps=1, logging_steps=1)
-    with pytest.raises(Crash):
-        train(manifest, report=Slow(5, 100.0, clock))
-    before = checkpoint.latest_valid(RunPaths(tmp_path / "weights" / "tiny-llama").checkpoints).path
-    assert before is not None
-    done_before = checkpoint.read(before).trainer["progress"]
-    started = clock[0]
-    resumed = train(manifest, RESUME, Slow(-1, 1.0, clock)).document
-    real = resumed["tokens"]["real"] - done_before["real"]
-    assert real > 0
-    assert resumed["tokens_per_s"] == real / (clock[0] - started)
-    lines = [json.loads(line) for line in RunPaths(Path(resumed["output"])).metrics.read_text().splitlines()]
-    assert [line["seconds"] for line in lines] == sorted(line["seconds"] for line in lines)
 
 
 def test_without_a_checkpoint_it_starts_and_when_complete_it_returns_the_result(tmp_path: Path, model: Path) -> None:
@@ -226,14 +171,14 @@ def test_a_complete_run_whose_adapter_was_changed_is_named(tmp_path: Path, model
         train(project(tmp_path, model, max_steps=1), RESUME)
 
 
-@pytest.mark.parametrize("damage", ["[" * 100_000, '{"resumes": 3}'], ids=["deep", "number"])
-def test_a_damaged_run_json_is_written_anew(tmp_path: Path, model: Path, damage: str) -> None:
+def test_a_damaged_run_json_is_written_anew(tmp_path: Path, model: Path) -> None:
+    damage = '{"resumes": 3}'
     with pytest.raises(Crash):
         train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
     paths = RunPaths(tmp_path / "weights" / "tiny-llama")
-    paths.run_json.write_bytes(damage.encode("latin-1"))
+    paths.run_json.write_text(damage, encoding="utf-8")
     with paths.metrics.open("ab") as metrics_file:
-        metrics_file.write(b"[" * 100_000 + b'\n\xff\n[]\n{"step": "2"}\n')
+        metrics_file.write(b'{\n\xff\n[]\n{"step": "2"}\n')
     done = train(project(tmp_path, model, save_steps=2), RESUME)
     assert done.document["resumed_from"].endswith("checkpoint-2")
     assert len(json.loads(paths.run_json.read_text(encoding="utf-8"))["resumes"]) == 1
@@ -259,18 +204,13 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(tmp_pat
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "mask": ({}, {"completion_only_loss": False}, r"store.trained turns: answers -> everything"),
-    "filters": ({"filters": {"min_length": 3}}, {}, r"store.filters: "),
     "columns": (
         {"field_mapping": {"instruction": "output", "response": "instruction"}},
         {},
         r"store.mapping: \{\} -> ",
     ),
-    "split": ({"validation_split": 0.25}, {}, r"store.split: none -> \[0.25, 42\]"),
     "learning rate": ({}, {"learning_rate": 0.5}, r"optim.learning_rate: 0.02 -> 0.5"),
     "batch": ({}, {"batch_size": 4}, r"optim.batch_size: 8 -> 4"),
-    "adapter": ({}, {"rank": 8}, r"adapter.rank: 4 -> 8"),
-    "seed": ({}, {"seed": 7}, r"seed: 42 -> 7"),
-    "length": ({}, {"max_seq_length": 128}, r"max_seq_length: 64 -> 128"),
 }
 
 
@@ -295,19 +235,6 @@ def test_a_run_that_differs_is_refused_with_what_differs(tmp_path: Path, model: 
     assert not (tmp_path / "other").exists()
     resumed = train(changed({}, {"dataloader_num_workers": 2}), RESUME)
     assert resumed.document["resumed_from"].endswith("checkpoint-2")
-
-
-def test_drift_is_allowed_by_name(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(Crash):
-        train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
-    other = project(tmp_path, model, save_steps=2, max_steps=8, batch_size=4)
-    with pytest.raises(InputError, match="--allow-drift steps: there is no such key"):
-        train(other, RunOptions(resume="auto", drift=("steps",)))
-    resumed = train(other, RunOptions(resume="auto", drift=("optim.max_steps", "optim.batch_size")))
-    assert resumed.document["steps"] == 8
-    last = checkpoint.latest_valid(RunPaths(resumed.output).checkpoints).path
-    assert last is not None
-    assert checkpoint.read(last).trainer["batch"] == [4, 1]
 
 
 class Full(TrainerCallback):
@@ -340,12 +267,6 @@ def test_the_command_after_a_lack_of_memory_trains_with_less_and_says_so(tmp_pat
     assert checkpoint.read(last).trainer["batch"] == [4, 2]
     assert losses(tmp_path / "b") == pytest.approx(losses(tmp_path / "a"), rel=1e-4)
     assert straight.document["steps"] == 6
-
-
-def test_very_few_steps_are_told_of(tmp_path: Path, model: Path) -> None:
-    report = Words()
-    train(project(tmp_path, model, max_steps=None, epochs=1, max_seq_length=64), report=report)
-    assert any(line.startswith("warning: the run has ") and "optimizer steps in all" in line for line in report.lines)
 
 
 def test_a_finished_run_that_goes_on_is_not_complete_until_it_ends_again(tmp_path: Path, model: Path) -> None:

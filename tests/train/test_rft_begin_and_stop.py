@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
-import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +17,7 @@ from expert_cli.errors import EnvironmentProblem, InputError, Interrupted
 from expert_cli.evaluation.verifiers import typescript
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.runs.metrics import read_json
-from expert_cli.utils import reporter
 from expert_cli.utils.reporter import NullBar, NullReporter
-from tests import manifests
 from tests.train.projects import train
 from tests.train.rft_project import AsksToStop, sharp_model, unsure_expert, write_rows
 
@@ -81,54 +76,11 @@ def test_the_file_stop_ends_the_run_between_two_blocks_of_which_the_first_is_not
     assert re.fullmatch(r"[\d,]+ tokens/s", told.said[-1][1])
 
 
-def test_drawing_says_how_many_are_right(tmp_path: Path, first: Path, model: Path) -> None:
-    told = Bars("round 1, sampling")
-    record = train(unsure_expert(tmp_path, model), report=told, init_adapter=first).document["rft"]["rounds"][0]
-    assert (told.said[-1][0], record["asked"]) == (192, 192)
-    found = re.fullmatch(r"(\d+)/128 right, [\d,]+ tokens/s", told.said[-1][1])
-    assert found
-    assert 0 < int(found[1]) <= record["right"]
-
-
-REFUSED: dict[str, tuple[str, RunOptions, str]] = {
-    "a checkpoint to begin from": ("checkpoints/checkpoint-16", RunOptions(), "is not the adapter of a complete run"),
-    "a checkpoint to go on with": (".", RunOptions(resume="checkpoint-8"), "a run in rounds has no checkpoints"),
-}
-
-
-@pytest.mark.parametrize(("begin", "options", "told"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_is_refused_before_anything_is_loaded(
-    tmp_path: Path, first: Path, begin: str, options: RunOptions, told: str
-) -> None:
+def test_a_checkpoint_to_begin_from_is_refused_before_anything_is_loaded(tmp_path: Path, first: Path) -> None:
     manifest = unsure_expert(tmp_path, tmp_path / "no-model-is-here")
-    with pytest.raises(InputError, match=told):
-        train(manifest, options, init_adapter=first / begin)
+    with pytest.raises(InputError, match="is not the adapter of a complete run"):
+        train(manifest, init_adapter=first / "checkpoints" / "checkpoint-16")
     assert not [*tmp_path.rglob("run.json")]
-
-
-def test_a_prompt_on_a_database_that_no_row_can_name_is_refused_before_anything_is_drawn(
-    tmp_path: Path, first: Path, model: Path
-) -> None:
-    queries = []
-    for number in range(4):
-        with closing(sqlite3.connect(tmp_path / f"{number}.sqlite")) as database:
-            database.execute(f"CREATE TABLE t{number} (a)")
-        asked = {"verifier": "sql", "id": f"q{number}", "prompt": f"Rows of {number}?", "expected": "SELECT 1"}
-        queries.append({**asked, "database": f"{number}.sqlite"})
-    manifest = unsure_expert(tmp_path, model, queries)
-    written = read_json(manifest)
-    written["training"]["dataset"]["schema_prompt"] = {}
-    manifests.write(tmp_path, written)
-    with pytest.raises(InputError, match=r"rows cannot name .*\.sqlite: .*schema_prompt\.databases is not written"):
-        train(manifest, init_adapter=first)
-    assert not [*tmp_path.rglob("block-*")]
-
-
-@pytest.mark.parametrize("left", ["adapter", "."], ids=["an adapter alone", "a run that is not complete"])
-def test_rounds_begin_from_the_result_of_a_run(tmp_path: Path, first: Path, left: str) -> None:
-    copied = shutil.copytree(first / left, tmp_path / "copied", ignore=shutil.ignore_patterns("COMPLETE"))
-    with pytest.raises(InputError, match=r"copied: is not the adapter of a complete run"):
-        train(unsure_expert(tmp_path, tmp_path / "no-model-is-here"), init_adapter=copied)
 
 
 def test_rounds_train_rows_of_prompt_and_answer(tmp_path: Path, first: Path, model: Path) -> None:
@@ -136,30 +88,6 @@ def test_rounds_train_rows_of_prompt_and_answer(tmp_path: Path, first: Path, mod
     write_rows(tmp_path / "train.jsonl", [{"text": "whole"}] * 64)
     with pytest.raises(InputError, match=r"rounds train rows of prompt and answer, those of .* are whole documents"):
         train(manifest, init_adapter=first)
-
-
-def test_the_file_stop_ends_the_run_before_anything_is_drawn(tmp_path: Path, first: Path, model: Path) -> None:
-    manifest = unsure_expert(tmp_path, model)
-    output = tmp_path / "out"
-    output.mkdir()
-    (output / "STOP").touch()
-    with pytest.raises(Interrupted, match=r"stopped by the file .*STOP in judging the first adapter") as ended:
-        train(manifest, RunOptions(resume="auto"), output=output, init_adapter=first)
-    assert not ended.value.by_signal
-    assert not (output / "STOP").exists()
-
-
-def test_a_run_that_goes_on_does_not_try_every_prompt_again(
-    tmp_path: Path, first: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reporter, "QUIET_S", -1)
-    manifest, output, begun, again = unsure_expert(tmp_path, model), tmp_path / "out", Bars("judging"), Bars("judging")
-    for told in (begun, again):
-        output.mkdir(exist_ok=True)
-        (output / "STOP").touch()
-        with pytest.raises(Interrupted):
-            train(manifest, RunOptions(resume="auto"), told, output=output, init_adapter=first)
-    assert (begun.totals, again.totals) == ([64], [1])
 
 
 class StopWhenTrainingBegins(TrainerCallback):
@@ -175,26 +103,19 @@ class StopWhenTrainingBegins(TrainerCallback):
         time.sleep(0.3)
 
 
-class StopInTheLastStep(TrainerCallback):
+class CtrlCInTheLastStep(TrainerCallback):
     """Asks the run to stop when the training has no step left."""
-
-    def __init__(self, ask: Callable[[], object]) -> None:
-        self.ask = ask
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.global_step == state.max_steps:
-            self.ask()
+            signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("by_signal", [True, False], ids=["Ctrl-C", "the file STOP"])
-def test_who_asks_in_the_last_step_of_a_training_is_heard_before_the_next_stage(
-    tmp_path: Path, model: Path, by_signal: bool
-) -> None:
+def test_ctrl_c_in_the_last_step_of_a_training_is_heard_before_the_next_stage(tmp_path: Path, model: Path) -> None:
     output, manifest = tmp_path / "out", unsure_expert(tmp_path, model, rounds=1)
-    ask = partial(signal.raise_signal, signal.SIGINT) if by_signal else (output / "STOP").touch
-    with pytest.raises(Interrupted, match=r"stopped by (SIGINT|the file .*STOP) in") as ended:
-        train(manifest, RunOptions(callbacks=(StopInTheLastStep(ask),)), output=output)
-    assert (ended.value.by_signal, ended.value.exit_code) == (by_signal, 130)
+    with pytest.raises(Interrupted, match="stopped by SIGINT in") as ended:
+        train(manifest, RunOptions(callbacks=(CtrlCInTheLastStep(),)), output=output)
+    assert (ended.value.by_signal, ended.value.exit_code) == (True, 130)
     assert (output / "sft" / "COMPLETE").is_file(), "its training is done"
     assert not [*output.rglob("STOP"), *output.glob("round-0/evaluation.json"), *output.glob("round-1/*")]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,9 @@ from typing import Any
 import datasets
 import pytest
 import torch
-from peft import PeftModel
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from transformers import AutoModelForCausalLM
 
-from expert_cli.config.adapter_origin import find_adapter
 from expert_cli.errors import InputError, IntegrityError, RunLocked, TrainingFailed
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
@@ -61,17 +57,7 @@ def test_an_adapter_is_written_through_no_link(tmp_path: Path, model: Path) -> N
     assert (output / "adapter" / "adapter_model.safetensors").is_file()
 
 
-def test_peft_loads_the_adapter_and_it_is_the_trained_one(tmp_path: Path, model: Path) -> None:
-    result = train(project(tmp_path, model, target_modules=["q_proj", "v_proj"]))
-    base = AutoModelForCausalLM.from_pretrained(model)
-    ids = torch.tensor([[1, 5, 9, 20, 40]])
-    with torch.no_grad():
-        plain = base(input_ids=ids).logits
-        adapted = PeftModel.from_pretrained(base, result.output / "adapter")(input_ids=ids).logits
-    assert (plain - adapted).abs().max() > 1e-3
-
-
-def test_same_seed_same_bytes_with_workers_too_other_seed_other_bytes(tmp_path: Path, model: Path) -> None:
+def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path, model: Path) -> None:
     hashes = [
         train(project(tmp_path / name, model, dropout=0.1, dataloader_num_workers=workers), seed=seed).document[
             "adapter_sha256"
@@ -79,6 +65,15 @@ def test_same_seed_same_bytes_with_workers_too_other_seed_other_bytes(tmp_path: 
         for name, seed, workers in (("a", 1, 0), ("b", 1, 2), ("c", 2, 0))
     ]
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_four_bit_on_a_cpu_with_evaluations_in_between(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, bf16=True, eval_steps=1)
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["base_models"][0]["quantization"] = "int4"
+    result = train(manifests.write(tmp_path, written))
+    assert result.document["eval_loss"] is not None
+    assert result.document["loss"]["last"] < result.document["loss"]["first"] - 0.1
 
 
 def test_batches_and_accumulation_give_the_same_first_loss(tmp_path: Path, model: Path) -> None:
@@ -99,10 +94,6 @@ SCHEDULES = {
         [0, 1 / 3, 2 / 3, 1, 2 / 3, 1 / 3],
     ),
     "constant keeps its warm-up": ({"lr_scheduler": "constant", "warmup_steps": 2}, [0, 0.5, 1, 1, 1, 1]),
-    "cosine with restarts": (
-        {"lr_scheduler": "cosine_with_restarts", "lr_scheduler_kwargs": {"num_cycles": 3}},
-        [1, 0.5, 1, 0.5, 1, 0.5],
-    ),
 }
 
 
@@ -114,14 +105,6 @@ def test_the_learning_rate_runs_as_written(
     lines = RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()
     rates = [json.loads(line)["learning_rate"] for line in lines]
     assert rates == pytest.approx([0.01 * share for share in shares])
-
-
-def test_one_cycle_rises_and_falls(tmp_path: Path, model: Path) -> None:
-    result = train(project(tmp_path, model, logging_steps=1, learning_rate=0.01, lr_scheduler="one_cycle"))
-    lines = RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()
-    rates = [json.loads(line)["learning_rate"] for line in lines]
-    assert rates[0] < max(rates) > rates[-1]
-    assert max(rates) <= 0.01
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, model: Path) -> None:
@@ -143,42 +126,6 @@ def test_an_output_that_holds_a_run_is_refused_and_overwrite_moves_it_aside(tmp_
     assert (kept[0] / "COMPLETE").exists()
 
 
-def test_best_checkpoint_and_limit_and_no_pickle(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, save_steps=1, eval_steps=1, save_total_limit=2, load_best_model_at_end=True)
-    result = train(manifest)
-    lines = [json.loads(line) for line in RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()]
-    evaluated = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
-    kept = {path.name for path in (result.output / "checkpoints").iterdir()}
-    assert kept == {f"checkpoint-{step}" for step in (5, 6, min(evaluated, key=lambda step: evaluated[step]))}
-    written = [path for path in result.output.rglob("*") if path.is_file()]
-    assert not [path for path in written if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".pickle")]
-    pickled = [path for path in written if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")]
-    assert pickled == []
-
-
-def test_fractional_epochs_and_groups_by_length(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, max_steps=None, epochs=1.5, packing=False, group_by_length=True)
-    result = train(manifest)
-    assert result.document["steps"] == math.ceil(1.5 * len(ROWS) / 8)
-    assert result.document["epochs"] == pytest.approx(1.5)
-
-
-def test_the_sample_is_answered_before_and_after(tmp_path: Path, model: Path) -> None:
-    rows = [{"instruction": "Say it.", "input": "", "output": "yes"}] * 16
-    result = train(project(tmp_path, model, rows, max_steps=40, lr_scheduler="linear"))
-    (sample,) = result.document["samples"]
-    assert sample["after"] == "yes" == sample["expected"]
-    assert sample["before"] != "yes"
-    assert sample["right_before"] is sample["right_after"] is None
-
-
-def test_schema_one_trains(tmp_path: Path, model: Path) -> None:
-    manifest = json.loads(project(tmp_path, model).read_text(encoding="utf-8"))
-    base = manifest.pop("base_models")[0]
-    manifest |= {"schema_version": "1.0", "base_model": base, "adapters": [{"type": "lora", "r": 4}]}
-    assert train(manifests.write(tmp_path, manifest)).document["steps"] == 6
-
-
 def test_tensorboard_and_metrics_are_written_where_report_to_says(tmp_path: Path, model: Path) -> None:
     result = train(project(tmp_path, model, report_to="tensorboard", use_tf32=True, dataloader_pin_memory=True))
     events = EventAccumulator(str(RunPaths(result.output).tensorboard)).Reload()
@@ -196,12 +143,6 @@ def test_secrets_of_a_manifest_reach_no_file(tmp_path: Path, model: Path) -> Non
     written = [path for path in result.output.rglob("*") if path.is_file()]
     assert written
     assert not [path for path in written if secret.encode() in path.read_bytes()]
-
-
-def test_a_base_model_in_a_folder_that_is_named_like_a_token_is_found_again(tmp_path: Path, model: Path) -> None:
-    folder = shutil.copytree(model, tmp_path / f"hf_{'a' * 16}" / "tiny-llama")
-    result = train(project(tmp_path, folder, max_steps=1))
-    assert find_adapter(result.output).base_model == str(folder)
 
 
 def test_locked_accepts_the_same_and_refuses_what_differs(tmp_path: Path, model: Path) -> None:
@@ -255,22 +196,8 @@ FOREIGN: dict[str, dict[str, Any]] = {
 UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "mask in other rows": ({"input_ids": [[5], [6, 7]], "completion_mask": [[True, True], [True]]}, "differ in length"),
     "a gap": ({"input_ids": [[5, None]] * 2, "completion_mask": [[True, True]] * 2}, r"input_ids has gaps \(null\)"),
-    "no list": ({"input_ids": [5, 6], "completion_mask": [True, True]}, "input_ids is of type int32, not a list"),
-    "fractions": ({"input_ids": [[5.5]], "completion_mask": [[True]]}, r"input_ids is of type list<\w+: double>"),
-    "far too large": ({"input_ids": [[2**32 + 5]], "completion_mask": [[True]]}, "ids run from 4294967301 to"),
     "nothing trained": ({"input_ids": [[5]], "completion_mask": [[False]]}, "no document has a trained token"),
-    "nothing": ({"input_ids": [[]], "completion_mask": [[]]}, "input_ids is of type list<item: null>"),
 }
-
-
-@pytest.mark.parametrize("rows", FOREIGN.values(), ids=FOREIGN.keys())
-def test_a_trusted_store_trains(tmp_path: Path, model: Path, rows: dict[str, Any]) -> None:
-    manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
-    foreign = datasets.Dataset.from_dict({"input_ids": ID_ROWS, "completion_mask": MASKS, **rows})
-    foreign.save_to_disk(tmp_path / "tokenized")
-    done = train(manifest, options=RunOptions(trust_store=True)).document
-    assert (done["store"]["rows"], done["store"]["tokens"], done["tokens"]["real"]) == (40, 160, 160)
-    assert done["store"]["dropped"] == ({"no trained token": 2} if rows else {})
 
 
 @pytest.mark.parametrize(("rows", "message"), UNFIT.values(), ids=UNFIT.keys())
@@ -281,51 +208,12 @@ def test_rows_that_cannot_be_trusted_are_named(tmp_path: Path, model: Path, rows
         train(manifest, options=RunOptions(trust_store=True))
 
 
-def test_trusted_rows_that_evaluate_must_fit_too(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
-    good = datasets.Dataset.from_dict({"input_ids": ID_ROWS, "completion_mask": MASKS})
-    bad = datasets.Dataset.from_dict({"input_ids": [[100_000]], "completion_mask": [[True]]})
-    datasets.DatasetDict({"train": good, "validation": bad}).save_to_disk(tmp_path / "tokenized")
-    with pytest.raises(IntegrityError, match=r"validation: ids run from 100000 to 100000, the tokenizer has \d+"):
-        train(manifest, options=RunOptions(trust_store=True))
-
-
-def test_a_staged_store_trains_the_same_adapter(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, max_steps=2)
-    plain = train(manifest, output=tmp_path / "a")
-    staged = train(manifest, output=tmp_path / "b", options=RunOptions(stage=tmp_path / "fast"))
-    assert staged.document["adapter_sha256"] == plain.document["adapter_sha256"]
-    assert Path(staged.document["store"]["path"]).is_relative_to(tmp_path / "fast")
-
-
-def test_four_bit_layers_with_adapters_are_compiled_on_batches_of_one_shape(tmp_path: Path, model: Path) -> None:
-    losses = []
-    for name, compiled in (("a", False), ("b", True)):
-        config = {
-            "torch_compile": compiled,
-            "torch_compile_backend": "eager",
-            "dequantized_copy": "never",
-            "bf16": True,
-        }
-        written = json.loads(project(tmp_path / name, model, max_steps=3, logging_steps=1, **config).read_text("utf-8"))
-        written["base_models"][0]["quantization"] = "int4"
-        torch._dynamo.reset()
-        torch._dynamo.utils.counters.clear()
-        result = train(manifests.write(tmp_path / name, written))
-        lines = RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()
-        losses.append([json.loads(line)["loss"] for line in lines])
-    assert losses[1] == pytest.approx(losses[0], rel=2e-2)
-    frames = torch._dynamo.utils.counters["frames"]
-    assert frames["ok"] > 0
-    assert not [key for key in torch._dynamo.utils.counters["recompiles"] if "limit" in key]
-
-
 def test_many_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(tmp_path: Path) -> None:
-    folder = tiny.tiny_model_folder(tmp_path / "long", max_position_embeddings=8192)
-    rows = [{"instruction": "abcdefgh " * n, "input": "", "output": "yes"} for n in (500, 1500)]
+    folder = tiny.tiny_model_folder(tmp_path / "long", max_position_embeddings=4096)
+    rows = [{"instruction": "abcdefgh " * n, "input": "", "output": "yes"} for n in (150, 450)]
     asked = {"instruction": "a", "input": "", "output": "yes"}  # answered before and after, being the shortest
     config = {
-        "max_seq_length": 8192,
+        "max_seq_length": 4096,
         "batch_size": 1,
         "gradient_accumulation_steps": 2,
         "gradient_checkpointing": True,
@@ -344,7 +232,7 @@ def test_many_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(t
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
             result = train(project(tmp_path / str(n), folder, [row, asked], **config))
         saved.append(kept // result.document["tokens"]["real"])
-    assert result.document["tokens"]["real"] > 6_000
+    assert result.document["tokens"]["real"] > 1_800
     assert saved[1] == pytest.approx(saved[0], rel=0.05)
 
 
@@ -362,27 +250,21 @@ def test_documents_beyond_the_positions_of_the_base_model_are_refused(tmp_path: 
     assert train(manifests.write(tmp_path / "scaled", scaled)).document["steps"] == 1
 
 
-SAVED: dict[str, tuple[dict[str, Any], set[int]]] = {
-    "at other steps": ({"eval_steps": 2, "save_steps": 5}, {5, 8}),
-    "never": ({"eval_steps": 2, "save_strategy": "no"}, set()),
-}
-
-
-@pytest.mark.parametrize(("saving", "saved"), SAVED.values(), ids=SAVED.keys())
-def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written(
-    tmp_path: Path, model: Path, saving: dict[str, Any], saved: set[int]
+def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written_and_nothing_is_pickled(
+    tmp_path: Path, model: Path
 ) -> None:
-    config = {"load_best_model_at_end": True, "learning_rate": 5.0, "max_steps": 8, "seed": 1, **saving}
+    config = {"load_best_model_at_end": True, "learning_rate": 5.0, "max_steps": 8, "seed": 1}
+    config |= {"eval_steps": 2, "save_steps": 3, "save_total_limit": 1}
     result = train(project(tmp_path, model, logging_steps=1, **config))
     lines = [json.loads(line) for line in RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()]
     evaluated = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
     best = min(evaluated, key=lambda step: evaluated[step])
     assert best in (2, 4, 6), "the last step would be saved anyway: another seed"
     kept = result.output / "checkpoints" / f"checkpoint-{best}" / "adapter_model.safetensors"
-    better = {
-        step for step, loss in evaluated.items() if loss < min([x for s, x in evaluated.items() if s < step] or [9e9])
-    }
     steps = {int(path.name.partition("-")[2]) for path in (result.output / "checkpoints").iterdir()}
-    assert steps == better | saved
+    assert steps == {best, 8}, "the best and the newest"
+    written = [path for path in result.output.rglob("*") if path.is_file()]
+    assert not [path for path in written if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".pickle")]
+    assert not [path for path in written if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")]
     mine, best_tensors = load_file(result.output / "adapter" / "adapter_model.safetensors"), load_file(kept)
     assert all(torch.equal(mine[name], best_tensors[name]) for name in best_tensors)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -20,18 +19,13 @@ from expert_cli.config.plan import make_plan, trained_adapter
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.schema_prompt.builder import SchemaPrompt
 from expert_cli.data.store.documents import Documents
-from expert_cli.errors import InputError, IntegrityError
-from expert_cli.evaluation.audit.rows import read_rows
-from expert_cli.evaluation.few_shot import drawn_shots
+from expert_cli.errors import InputError
 from expert_cli.hardware import machine
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
-from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
-from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.train.projects import project, train
-from tests.train.rft_project import QUICK, sharp_model, write_rows
 
 TABLES = "CREATE TABLE boat (id INT PRIMARY KEY, name TEXT, length REAL); CREATE TABLE port (id INT, town TEXT)"
 QUESTION = "How long is the boat Anna?"
@@ -68,42 +62,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def expert(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(written(tmp_path_factory.mktemp("expert"), model)).output
-
-
-def test_rounds_train_and_judge_what_was_shown_of_each_database(tmp_path: Path) -> None:
-    model = sharp_model(tmp_path / "model")
-    unsure = [
-        ROW | {"question": f"Boat {n}?", "answer": f"SELECT {7 if turn < 5 else 8}"}
-        for n in range(8)
-        for turn in range(16)
-    ]
-    manifest = written(tmp_path, model, unsure)
-    document = json.loads(manifest.read_text(encoding="utf-8"))
-    document["training"]["config"] |= {**QUICK, "method": "rft", "max_steps": 16}
-    asked = {"rounds": 1, "samples": 4, "temperature": 1.0, "gold": "never", "replay": 0.1, "held_back": "judge.jsonl"}
-    document["training"]["rft"] = {"prompts": "prompts.jsonl", **asked}
-    case = {"verifier": "sql", "input": TABLES, "expected": "SELECT 7"}
-    sides = {"prompts": ("databases/harbor/harbor.sqlite", range(100, 116)), "judge": ("other.sqlite", range(200, 208))}
-    shutil.copy(tmp_path / sides["prompts"][0], tmp_path / "other.sqlite")
-    for name, (database, numbers) in sides.items():
-        rows = [case | {"id": f"{n}", "prompt": f"Boat {n}?", "database": database} for n in numbers]
-        write_rows(tmp_path / f"{name}.jsonl", rows)
-    done = train(manifests.write(tmp_path, document))
-    kept = [
-        json.loads(line) for line in (done.output / "round-1" / "rows.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
-    assert kept
-    assert {(row["db_id"], row["answer"]) for row in kept} == {("harbor", "SELECT 7")}
-    run = json.loads((done.output / "round-1" / "run" / "run.json").read_text(encoding="utf-8"))
-    texts = decoded(Path(run["store"]["path"]), tiny.tiny_backend())
-    assert len(texts) == len(kept) + 13  # a tenth of 128 rows beside them
-    assert all("boat(id int key" in text.partition("SELECT")[0] for text in texts)
-    (record,) = done.document["rft"]["rounds"]
-    assert record["correct"] > done.document["rft"]["before"]["correct"]
-    RunPaths(done.output).complete.unlink()
-    write_rows(tmp_path / "judge.jsonl", rows[1:])
-    with pytest.raises(IntegrityError, match="data: "):
-        train(manifest, RunOptions(resume="auto"))
 
 
 def prompts(manifest: Path) -> tuple[str, list[str]]:
@@ -152,7 +110,6 @@ def test_a_database_with_other_content_makes_another_store(tmp_path: Path, model
     ("row", "fault"),
     [
         ({"db_id": "../harbor"}, "names no database"),
-        ({"db_id": "none"}, "no such file"),
         ({"db_id": "", "context": "nothing"}, "no CREATE TABLE stands in the input"),
     ],
 )
@@ -163,31 +120,9 @@ def test_rows_without_a_database_that_can_be_read_are_bad(
         prompts(written(tmp_path, model, [ROW | row]))
 
 
-def test_rows_of_whole_texts_are_shown_nothing(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(InputError, match=r"schema_prompt.*these are text"):
-        prompts(written(tmp_path, model, [{"text": "Once", "db_id": "harbor"}]))
-
-
 def test_a_column_that_is_not_there_is_named(tmp_path: Path, model: Path) -> None:
     with pytest.raises(InputError, match=r'"database_id".*is not there'):
         prompts(written(tmp_path, model, databases="databases/{database_id}.sqlite"))
-
-
-def test_two_columns_in_one_pattern_are_refused(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(InputError, match="names several columns"):
-        prompts(written(tmp_path, model, databases="{a}/{b}.sqlite"))
-
-
-def test_the_audit_sees_rows_as_they_stand_in_their_file(tmp_path: Path, model: Path) -> None:
-    rows = [ROW, ROW | {"db_id": "none"}]  # which is bad for training
-    run = make_plan(written(tmp_path, model, rows), machine.inspect(), Overrides(offline=True)).run
-    read = read_rows(run.data, resolve_inputs(run, NullReporter()).located, NullReporter()).rows
-    assert [row.input for row in read] == [TABLES, TABLES]
-
-
-def test_expert_json_says_what_is_shown(expert: Path) -> None:
-    told = json.loads((expert / "adapter" / "expert.json").read_text(encoding="utf-8"))["schema_prompt"]
-    assert told == vars(SchemaPromptConfig(tables=1))
 
 
 def test_cases_are_shown_their_database_and_the_evaluation_keeps_that(expert: Path) -> None:
@@ -210,11 +145,6 @@ def test_a_manifest_that_shows_otherwise_does_not_change_what_the_expert_is_show
     shown = trained_adapter(expert, other, None, offline=True).plan.run.data.schema_prompt
     assert shown == by.plan.run.data.schema_prompt
     assert shown == SchemaPromptConfig(tables=1, databases=shown.databases if shown else "")
-
-
-def test_examples_before_a_question_are_shown_nothing_of_their_answers(expert: Path) -> None:
-    by = trained_adapter(expert, None, None, offline=True)
-    assert {row.input for row in drawn_shots(by, 1, NullReporter()).rows} == {SHOWN}
 
 
 def test_chat_shows_a_database_or_the_tables_of_the_input(expert: Path) -> None:
@@ -242,15 +172,3 @@ def test_what_chat_shows_is_what_the_model_is_asked(expert: Path) -> None:
     assert SchemaPrompt(SchemaPromptConfig(tables=1)).of_file(database, QUESTION) == SHOWN
     with pytest.raises(InputError, match="no such file"):
         api.load_expert(expert, database=database / "none", offline=True)
-
-
-def test_with_a_database_votes_go_by_what_answers_give_of_it(tmp_path: Path) -> None:
-    rows = [ROW | {"answer": answer} for answer in ("SELECT 8", "SELECT 7", "SELECT 1 + 6")] * 16
-    document = json.loads(written(tmp_path, sharp_model(tmp_path / "model"), rows).read_text(encoding="utf-8"))
-    document["training"]["config"] |= {**QUICK, "max_steps": 24}
-    output = train(manifests.write(tmp_path, document)).output
-    database = next(tmp_path.rglob("harbor.sqlite"))
-    vote = api.load_expert(output, database=database, max_new_tokens=16, offline=True).vote(QUESTION, samples=32)
-    sevens = sum(answer in ("SELECT 7", "SELECT 1 + 6") for answer in vote.answers)
-    assert set(vote.answers) >= {"SELECT 7", "SELECT 1 + 6", "SELECT 8"}
-    assert (vote.majority in ("SELECT 7", "SELECT 1 + 6"), vote.counts[0][1]) == (True, sevens)

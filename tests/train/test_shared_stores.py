@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -19,7 +18,6 @@ from expert_cli.utils.filesystem import files_below
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.train.projects import ROWS, project, train
-from tests.train.test_resume import CrashingAt
 
 
 @pytest.fixture(scope="module")
@@ -49,30 +47,6 @@ def test_who_waits_for_the_store_that_another_builds_uses_it_beside_an_older_one
     mine = api.pretokenize(manifest, reporter=another).store.home
     assert mine / "fingerprint.json" in another.files
     assert {path: stamp(path) for path in files_below(mine)} == another.files
-
-
-def test_what_becomes_of_the_store_is_said_and_why(tmp_path: Path, model: Path) -> None:
-    stores = tmp_path / "datasets_optimized" / "expert-small" / "tokenized"
-
-    def told(rows: list[dict[str, str]]) -> list[str]:
-        """What is said of the token store, times and hashes left out."""
-        report = CrashingAt(-1)
-        train(project(tmp_path, model, rows, max_steps=1), RunOptions(overwrite=True), report)
-        return [re.sub(r"[0-9a-f]{12}|[0-9.]+(?= s$)", "#", line) for line in report.said if line.startswith("store  ")]
-
-    assert told(ROWS) == [f"store     built: {stores}/#, in # s"]
-    assert told(ROWS) == [f"store     hit: {stores}/#"]
-    assert told(ROWS[1:]) == [
-        f"store     stale: {stores}/# was made from something else",
-        "store     train data: # -> #",
-        f"store     rebuilt: {stores}/#, in # s",
-    ]
-    for stats in stores.glob("*/stats.json"):
-        stats.write_text("{}", encoding="utf-8")
-    damaged, rebuilt = told(ROWS[1:])
-    assert damaged.startswith("store     damaged: ")
-    assert "stats.json" in damaged
-    assert rebuilt == f"store     rebuilt: {stores}/#, in # s"
 
 
 class StoreIsRemoved(TrainerCallback):

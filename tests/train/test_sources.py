@@ -13,13 +13,13 @@ import pytest
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import SourceSpec
-from expert_cli.errors import InputError, ManifestError
+from expert_cli.errors import ManifestError
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.pipeline.training_data import training_data, validation_sets
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
-from tests.train.projects import ROWS, SEVEN, Told, here, project, train
+from tests.train.projects import ROWS, SEVEN, here, project, train
 
 
 def write(path: Path, rows: list[dict[str, str]]) -> str:
@@ -72,36 +72,6 @@ def test_each_set_of_validation_rows_has_its_loss(tmp_path: Path) -> None:
     assert f"(sums {last['sums']:.3f}, sevens {last['sevens']:.3f})" in done.summary()
 
 
-def test_rows_split_off_keep_their_task(tmp_path: Path) -> None:
-    tasks: dict[str, Any] = {"sums": {"train": ROWS}, "sevens": {"train": SEVEN}}
-    manifest = of_tasks(tmp_path / "one", tasks, **EVALUATED)
-    whole = train(manifest)
-    sources = json.loads(RunPaths(whole.output).run_json.read_text(encoding="utf-8"))["data"]["validation"]["sources"]
-    assert (len(sources), sum(sources)) == (2, 5)
-    named = {name for name, rows in zip(tasks, sources, strict=True) if rows}
-    assert set(whole.document["eval_losses"]) == named == {"sums", "sevens"}
-
-
-def test_a_store_that_does_not_tell_its_sources_has_one_loss_and_says_so(tmp_path: Path) -> None:
-    tasks: dict[str, Any] = {"sums": {"train": ROWS, "valid": ROWS[:2]}, "sevens": {"train": SEVEN, "valid": SEVEN[:2]}}
-    manifest = of_tasks(tmp_path / "one", tasks, **EVALUATED)
-    plan = make_plan(manifest, here(), Overrides())
-    inputs = resolve_inputs(plan.run, NullReporter())
-    store = store_for(plan.run, inputs, NullReporter())
-    assert set(training_data(store, inputs, plan.run, NullReporter()).validation) == {"sums", "sevens"}
-    del store.stats["validation"]["sources"]
-    told = Told()
-    assert set(training_data(store, inputs, plan.run, told).validation) == {""}
-    assert "one evaluation loss; pretokenize --force" in told.warnings[-1]
-
-
-def test_one_set_has_no_name(tmp_path: Path) -> None:
-    manifest = of_tasks(tmp_path / "one", {"sums": {"train": ROWS[:32], "valid": ROWS[32:36]}}, **EVALUATED)
-    done = train(manifest)
-    assert "eval_losses" not in done.document
-    assert "eval_sums_loss" not in RunPaths(done.output).metrics.read_text(encoding="utf-8")
-
-
 def with_sets(folder: Path, sets: dict[str, Any] | str, **config: Any) -> Path:
     """Write a project whose validation rows are sets by name; return its manifest."""
     manifest = project(folder, tiny.tiny_model_folder(folder / "tiny-llama"), SEVEN[:24], **config)
@@ -138,31 +108,11 @@ def test_validation_sets_by_name_have_their_losses_and_one_chooses_the_best_step
     assert record["data"]["validation"]["sources"] == [1, 4, 4]
 
 
-@pytest.mark.parametrize(
-    ("sets", "told"),
-    [
-        (
-            {"sums": "sums.jsonl", "sevens": "sevens.jsonl"},
-            "there is no eval_summs_loss: eval_sums_loss, eval_sevens_loss",
-        ),
-        ("sums.jsonl", "there is no eval_summs_loss: the validation rows are one set"),
-    ],
-    ids=["another name", "one set"],
-)
-def test_the_best_step_is_chosen_by_a_set_that_is_there(tmp_path: Path, sets: Any, told: str) -> None:
-    manifest = with_sets(tmp_path / "one", sets, **EVALUATED, **BEST, metric_for_best_model="eval_summs_loss")
-    with pytest.raises(ManifestError, match=told):
-        make_plan(manifest, here(), Overrides())
-
-
-def test_a_set_that_validation_on_the_command_line_replaces_chooses_nothing(tmp_path: Path) -> None:
+def test_the_best_step_is_chosen_by_a_set_that_is_there(tmp_path: Path) -> None:
     sets = {"sums": "sums.jsonl", "sevens": "sevens.jsonl"}
-    manifest = with_sets(tmp_path / "one", sets, **EVALUATED, **BEST, metric_for_best_model="eval_sums_loss")
-    plan = make_plan(manifest, here(), Overrides(validation=str(manifest.with_name("sums.jsonl"))))
-    inputs = resolve_inputs(plan.run, NullReporter())
-    store = store_for(plan.run, inputs, NullReporter())
-    with pytest.raises(InputError, match="eval_sums_loss: no such set of validation rows: one"):
-        training_data(store, inputs, plan.run, NullReporter())
+    manifest = with_sets(tmp_path / "one", sets, **EVALUATED, **BEST, metric_for_best_model="eval_summs_loss")
+    with pytest.raises(ManifestError, match="there is no eval_summs_loss: eval_sums_loss, eval_sevens_loss"):
+        make_plan(manifest, here(), Overrides())
 
 
 def test_sets_are_the_documents_of_their_sources_in_order() -> None:
@@ -183,18 +133,3 @@ def test_the_packs_of_a_set_hold_its_documents(tmp_path: Path) -> None:
         packs = sets[name]
         held = [token for pack in range(len(packs)) for token in packs[0, pack]["input_ids"].tolist()]
         assert sorted(held) == sorted(token for document in its for token in document)
-
-
-@pytest.mark.parametrize("order", [("plain", "told"), ("told", "plain")])
-def test_pairs_stand_beside_pairs_with_a_system_message(tmp_path: Path, order: tuple[str, str]) -> None:
-    """Each row is what it is alone."""
-    rows = {"plain": ROWS[:2], "told": [{**row, "system": "Add."} for row in ROWS[2:4]]}
-
-    def documents(name: str, *tasks: str) -> list[list[int]]:
-        manifest = of_tasks(tmp_path / name, {task: {"train": rows[task]} for task in tasks})
-        run = make_plan(manifest, here(), Overrides()).run
-        inputs = resolve_inputs(run, NullReporter())
-        stored = datasets.load_from_disk(str(store_for(run, inputs, NullReporter()).home))
-        return list(stored["train"]["input_ids"])
-
-    assert documents("both", *order) == [row for task in order for row in documents(task, task)]

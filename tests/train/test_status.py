@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import signal
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,15 +14,9 @@ import jsonschema_rs
 import pytest
 
 from expert_cli.artifacts.report import write_report
-from expert_cli.config.plan import make_plan
-from expert_cli.config.resolve import Overrides
 from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError, TrainingFailed
-from expert_cli.hardware import machine
-from expert_cli.pipeline import train as run
-from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.signals import STOP_FILE
 from tests import tiny
@@ -148,20 +139,6 @@ def test_a_bug_is_recorded_with_its_traceback_and_without_secrets(tmp_path: Path
     assert "hf_abc" not in RunPaths(output).log.read_text(encoding="utf-8")
 
 
-class FullDisk(Console):
-    """A console on whose line a disk is found full, as a write would find it."""
-
-    def info(self, text: str) -> None:
-        if text.startswith("model "):
-            raise OSError(28, "No space left on device", "/data/x")
-
-
-def test_a_full_disk_is_no_bug(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(OSError, match="No space"):
-        train(project(tmp_path, model), report=FullDisk("train"))
-    assert short(tmp_path / "weights" / "tiny-llama") == ("failed", "/data/x: No space left on device", 0, None, 3)
-
-
 STOPS: dict[str, tuple[Any, str, str, int]] = {
     "Ctrl-C": (lambda process, output: process.send_signal(signal.SIGINT), "interrupted", "SIGINT", 130),
     "a STOP file": (lambda process, output: (output / STOP_FILE).touch(), "stopped", "the file {}/STOP", 130),
@@ -240,28 +217,3 @@ def test_a_killed_run_is_found_dead_and_goes_on(tmp_path: Path, model: Path) -> 
     assert short(output) == ("complete", f"all {shorter} steps of the schedule are done", shorter, shorter, 0)
     assert log(output)[: len(before)] == before
     assert log(output)[len(before) :][-1] == done.summary().splitlines()[-1]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="rich writes to the console itself")
-def test_behind_a_live_bar_the_log_has_its_states(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    shown = Terminal()
-    with redirect_stderr(shown), redirect_stdout(Terminal()):
-        console = Console("train")
-        run_log = RunLog()
-        before = Logged(console, run_log)
-        before.warning("before")
-        before.info_table("effects", ["key", "value"], [["training.rank", "8"]])
-        manifest, facts = project(tmp_path, model), machine.inspect()
-        result: RunResult = run.train(make_plan(manifest, facts, Overrides()), facts, console, RunOptions(), run_log)
-    assert "\x1b[" in shown.getvalue()
-    lines = log(result.output)
-    assert lines[:4] == ["warning: before", "effects", "key            value", "training.rank      8"]
-    assert len([line for line in lines if line.startswith("training  6/6 steps  loss ")]) == 1
-    assert not [line for line in lines if "\x1b" in line]

@@ -60,17 +60,3 @@ def test_a_signal_to_its_data_workers_too_stops_a_run_that_saves(tmp_path: Path,
     assert list((tmp_path / "run" / "checkpoints").glob("checkpoint-*"))
     _, alive = psutil.wait_procs(workers, timeout=30)
     assert alive == []
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
-def test_another_run_in_the_same_folder_is_refused_while_one_trains(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, max_steps=STEPS, logging_steps=1, batch_size=1)
-    output = tmp_path / "run"
-    first = started(manifest, output)
-    wait_for_steps(first, output, 2)
-    second = started(manifest, output, "--resume", "auto")
-    _, told = second.communicate(timeout=600)
-    first.kill()
-    first.communicate(timeout=600)
-    assert second.returncode == 6
-    assert f"process id {first.pid}" in told

@@ -12,7 +12,6 @@ from transformers import AutoTokenizer
 from expert_cli.config.plan import trained_adapter
 from expert_cli.data.store.documents import Documents
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.inference.chat import open_chat
 from expert_cli.inference.expert import open_expert
 from expert_cli.inference.expert_config import read_expert_config
 from expert_cli.pipeline.train import RunOptions
@@ -42,8 +41,7 @@ def written(folder: Path, model: Path, template: str = "", **config: Any) -> Pat
     return manifests.write(folder, text)
 
 
-@pytest.mark.parametrize("system_prompt", [None, "", BRIEF], ids=["nothing", "none", "text"])
-@pytest.mark.parametrize("template", ["", "alpaca"], ids=["chat", "alpaca"])
+@pytest.mark.parametrize(("template", "system_prompt"), [("", None), ("", ""), ("alpaca", BRIEF)])
 def test_the_adapters_own_tokenizer_writes_what_was_trained(
     tmp_path: Path, model: Path, template: str, system_prompt: str | None
 ) -> None:
@@ -75,28 +73,6 @@ def test_a_system_prompt_that_looks_like_a_secret_is_trained_on_and_another_is_n
 
 def origin(output: Path) -> Any:
     return trained_adapter(output, None, None, offline=True).origin
-
-
-def test_an_adapter_is_asked_as_it_was_trained_whatever_the_manifest_says_now(tmp_path: Path, model: Path) -> None:
-    manifest = written(tmp_path, model)
-    done = train(manifest, settings=("training.config.system_prompt=Be brief.",))
-    report = Told()
-    chat = open_chat(trained_adapter(done.output, None, None, offline=True), report, max_new_tokens=1, sample=False)
-    assert "Be brief." in chat._expert.renderer.decode(chat._expert.renderer.encode_prompt("Count."))
-    assert report.warnings == [
-        'system_prompt is not written in the manifest; "Be brief.", with which the adapter was trained, is used'
-    ]
-
-
-def test_an_adapter_without_its_run_is_asked_as_the_manifest_says(tmp_path: Path, model: Path) -> None:
-    manifest = written(tmp_path, model, system_prompt="Be brief.")
-    done = train(manifest)
-    moved = (done.output / "adapter").rename(tmp_path / "moved")
-    report = Told()
-    found = trained_adapter(moved, manifest, str(model), offline=True)
-    renderer = open_expert(found.plan.run, found.origin, report).renderer
-    assert "Be brief." in renderer.decode(renderer.encode_prompt("Count."))
-    assert report.warnings == []
 
 
 def test_another_system_prompt_is_another_run_and_another_store(tmp_path: Path, model: Path) -> None:
