@@ -254,14 +254,6 @@ def test_a_manifest_that_does_not_load_is_a_warning(world: Path) -> None:
     assert line.endswith("what this manifest names is not known")
 
 
-def test_one_path_spelt_twice_is_one_row(world: Path) -> None:
-    made(world / "project" / "shared" / "rows.jsonl")
-    expert(world, "one", {"path": "../../shared/rows.jsonl"})
-    expert(world, "two", {"path": "shared/rows.jsonl"})
-    (row,) = listed(world).values()
-    assert (row.path, row.experts) == (world / "project" / "shared" / "rows.jsonl", ("one", "two"))
-
-
 def test_caches_and_experts_that_are_not_there(world: Path) -> None:
     assert take_inventory(None, hf_caches(world / "none"), NullReporter()).datasets == ()
     with pytest.raises(InputError, match="none: no such folder of experts"):

@@ -315,17 +315,6 @@ def test_what_only_answers_may_have(turn: dict[str, object], reason: str) -> Non
     assert bool(found) == bool(reason)
 
 
-def test_fields_that_nothing_reads_are_remembered() -> None:
-    rows = MessageRows()
-    turns = [
-        {**USER, "id": 7, "name": "Ada", "note": None, "from": "Ada"},
-        {"role": "tool", "content": "1", "name": "f", "loss": 0},
-    ]
-    validate_row(rows, {"m": [*turns, {"role": "assistant", "content": "a"}]}, Columns(messages="m"), "f:1")
-    assert rows.ignored == {"id", "name", "from"}
-    assert rows.messages[0][1] == Message("tool", "1", trained=False, fields='{"name": "f"}')
-
-
 TOOL = {"type": "function", "function": {"name": "f"}}
 
 

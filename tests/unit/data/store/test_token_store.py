@@ -354,6 +354,19 @@ def test_a_source_that_changes_while_it_is_read_is_not_stored(tmp_path: Path) ->
     assert json.loads(progress.read_text(encoding="utf-8"))["shards"] == []
 
 
+def test_a_source_that_changes_after_the_last_shard_is_not_stored(tmp_path: Path) -> None:
+    looks = iter([False, True])
+
+    def require() -> None:
+        if next(looks):
+            raise InputError("changed", "")
+
+    filled = Contents(("train",), lambda _, skip: [SHARDS["train"][0]][skip:], lambda _: {}, require)
+    with pytest.raises(InputError, match="changed"):
+        build(tmp_path / "out", KEY, filled, FileHashCache(tmp_path / "m"), NullReporter())
+    assert not list((tmp_path / "out").glob("[0-9a-f]*"))
+
+
 DAMAGED = {
     "list": b"[]",
     "not UTF-8": b"\xff",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, normalizers, pre_tokenizers, trainers
 
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.tokenize.backend_check import find_difference, stress_texts
@@ -218,19 +218,6 @@ def test_other_tokenizers_stay_with_tokenizers(
 def test_without_fastokens_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastokens", None)
     assert chosen(tiny_backend(), tmp_path) == ("tokenizers", "fastokens has no build for this Python or system")
-
-
-def test_a_refused_text_is_found_among_many() -> None:
-    reference, fast = ENGINES["digits, bytes missing"]
-    texts = [f"text {number}" + "\x04" * (number in (3, 500, 501)) for number in range(600)]
-    assert sizes_and_ids(fast.encode(texts, control=False)) == sizes_and_ids(reference.encode(texts, control=False))
-
-
-def test_many_megabytes_are_given_to_tokenizers_in_parts() -> None:
-    reference = HFTokenizersBackend(json.loads(Tokenizer(models.BPE({"a": 0}, [])).to_str()))
-    ids, sizes = reference.encode(["a" * 700_000, "", "a" * 700_000, "a"], control=False)
-    assert (len(ids), sizes.tolist()) == (1_400_001, [700_000, 0, 700_000, 1])
-    assert [part.tolist() for part in reference.encode([], control=False)] == [[], []]
 
 
 def test_ctrl_c_while_the_engine_begins_to_load_leaves_no_thread_waiting(
