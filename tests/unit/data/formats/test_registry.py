@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from expert_cli.config.data_files import DATA_SUFFIXES
 from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
-from expert_cli.data.formats.registry import read_file
+from expert_cli.data.formats.registry import FORMATS, read_file
 from expert_cli.errors import EnvironmentProblem, InputError
 
 WANTED = frozenset({"q", "a", "text"})
@@ -73,10 +74,15 @@ def write_texts(path: Path) -> None:
             writer.writerows(rows)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["rows.jsonl", "rows.json", "data.json", "rows.csv", "rows.tsv", "rows.parquet", "stream.arrow", "file.arrow"],
-)
+NAMES = ["rows.jsonl", "rows.json", "data.json", "rows.csv", "rows.tsv", "rows.parquet", "stream.arrow", "file.arrow"]
+
+
+def test_every_format_is_tried() -> None:
+    tried = {DATA_SUFFIXES[Path(name).suffix] for name in (*NAMES, "x.txt")}
+    assert tried == set(FORMATS) == set(DATA_SUFFIXES.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_text_comes_back_as_it_was_written(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     write_texts(path)
