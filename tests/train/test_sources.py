@@ -9,6 +9,8 @@ from typing import Any
 
 import datasets
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
@@ -102,7 +104,9 @@ def test_validation_sets_by_name_have_their_losses_and_one_chooses_the_best_step
     assert best < best_of_all
     record = json.loads(paths.run_json.read_text(encoding="utf-8"))
     effects = {row["key"]: row for row in record["effects"]}
-    assert effects["training.config.load_best_model_at_end"]["effect"] == f"the adapter is that of step {best}"
+    kept = paths.checkpoints / f"checkpoint-{best}" / "adapter_model.safetensors"
+    written, chosen = load_file(done.output / "adapter" / "adapter_model.safetensors"), load_file(kept)
+    assert all(torch.equal(written[name], chosen[name]) for name in chosen)
     assert effects["training.dataset.validation_path.others"]["status"] == "applied"
     assert set(done.document["eval_losses"]) == {"others", "sevens"}
     assert record["data"]["validation"]["sources"] == [1, 4, 4]
