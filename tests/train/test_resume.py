@@ -126,7 +126,7 @@ def test_without_a_checkpoint_it_starts_and_when_complete_it_returns_the_result(
         IntegrityError, match=r"run\.json belongs to another run: optim.max_steps: 6 -> 8; store.trained turns: "
     ):
         train(other, RESUME)
-    allowed = RunOptions(resume="auto", drift=("optim.max_steps", "store.masking"))
+    allowed = RunOptions(resume="auto", drift=("optim.max_steps", "store.trained turns"))
     assert train(other, allowed).document == done.document
 
 

@@ -11,9 +11,7 @@ import jsonschema_rs
 import pytest
 from transformers import LlamaForCausalLM, TrainerCallback
 
-from expert_cli import api
 from expert_cli.config.plan import trained_adapter
-from expert_cli.data.store.inspect import read_stats
 from expert_cli.errors import IntegrityError
 from expert_cli.inference.expert import open_expert
 from expert_cli.pipeline.options import RunOptions
@@ -180,18 +178,3 @@ def test_a_round_that_has_nothing_to_learn_from_ends_the_run_with_what_there_was
     assert done.document["adapter_sha256"] == read(learned / "sft" / "report.json")["adapter_sha256"]
     assert [line for line in told.warnings if "drawing can not help" in line]
     assert RunPaths(done.output).complete.exists()
-
-
-def test_a_plan_says_what_a_round_needs_at_most(tmp_path: Path, model: Path) -> None:
-    told = api.estimate_run(unsure_expert(tmp_path, model, limit=40, keep=3, replay=0.5)).as_json()
-    found, rows = told["rft"], read_stats(Path(told["store"]["path"]))["train"]
-    assert (found["rounds"], found["prompts"], found["held_back"], found["answers"]) == (1, 40, 16, 160)
-    assert found["tokens_at_most"] == 160 * 256
-    assert found["rows_at_most"] == 40 * 3 + 64
-    trained, answers = told["seconds"] + found["training_seconds_at_most"], 160 + 2 * 16
-    assert found["seconds_at_most"] == pytest.approx(trained + answers * 256 / (0.5 * told["tokens_per_s"]))
-    assert trained < found["seconds"] < found["seconds_at_most"]
-    assert (found["begins_from"], found["cost_at_most"]) == ("", None)
-    assert found["training_seconds_at_most"] > 0
-    assert found["tokens"] == round(160 * rows["trained_tokens"] / rows["rows"]) < found["tokens_at_most"]
-    assert found["sampling_seconds"] == pytest.approx(found["tokens"] / (0.5 * told["tokens_per_s"]))
