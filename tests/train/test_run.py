@@ -208,6 +208,14 @@ def test_rows_that_cannot_be_trusted_are_named(tmp_path: Path, model: Path, rows
         train(manifest, options=RunOptions(trust_store=True))
 
 
+def test_a_staged_store_trains_the_same_adapter(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, max_steps=1)
+    plain = train(manifest, output=tmp_path / "a")
+    staged = train(manifest, output=tmp_path / "b", options=RunOptions(stage=tmp_path / "fast"))
+    assert staged.document["adapter_sha256"] == plain.document["adapter_sha256"]
+    assert Path(staged.document["store"]["path"]).is_relative_to(tmp_path / "fast")
+
+
 def test_many_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(tmp_path: Path) -> None:
     folder = tiny.tiny_model_folder(tmp_path / "long", max_position_embeddings=4096)
     rows = [{"instruction": "abcdefgh " * n, "input": "", "output": "yes"} for n in (150, 450)]
