@@ -103,7 +103,7 @@ NO_EXPERTS = "no folder experts/ here or above; --experts DIR names another\n"
 
 
 def test_nothing_at_all_is_no_failure(cli: Cli, tmp_path: Path) -> None:
-    done = cli("find-datasets", HF_HOME=str(tmp_path / "hf"))
+    done = cli("find-datasets", "--hf-cache", tmp_path)
     assert (done.code, done.out, done.err) == (0, "0 data sets, 0 B\n", NO_EXPERTS)
 
 

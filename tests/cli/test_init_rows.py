@@ -54,12 +54,6 @@ FORMS: dict[str, tuple[str, str, str, str]] = {
         "instruction <- instruction, input <- input, response <- output",
     ),
     "messages": ("rows.jsonl", lines([chat(*pair) for pair in PAIRS]), "messages", "messages <- messages"),
-    "prompt and completion": (
-        "rows.jsonl",
-        lines([{"prompt": a, "completion": b} for a, b in PAIRS]),
-        "pair",
-        "instruction <- prompt, response <- completion",
-    ),
     "text": ("rows.jsonl", lines([{"text": f"{a} {b}"} for a, b in PAIRS]), "text", "text <- text"),
     "question and answer": (
         "rows.csv",
@@ -147,7 +141,6 @@ def test_few_rows_are_all_trained(cli: Cli, tmp_path: Path, model: Path) -> None
 
 REFUSED = {
     "a kind, too": (("--from", "rows.csv", "--kind", "sql"), "--kind and --from: each brings a manifest of its own"),
-    "a base model without rows": (("--base-model", "org/a"), "--base-model goes with --from ROWS"),
     "a column without rows": (("--column", "text=a"), "--column goes with --from ROWS"),
     "no such role": (
         ("--from", "rows.csv", "--column", "answer=a"),

@@ -52,15 +52,11 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {},
     ),
     "chatml": (CHATML, {}),
-    "plain": ({"text": "Once upon a time"}, {}),
     "everything": ({"instruction": "q", "output": "a"}, {"completion_only_loss": False}),
-    "everything but a turn": (TALK, {"completion_only_loss": False}),
     "turns of the user, too": (TALK, {"roles_to_train": ["assistant", "user"]}),
     "the last turn": ({"messages": [*TRL["prompt"], *TRL["completion"]]}, {"mask_history": True}),
-    "no answer": (TALK, {"roles_to_train": ["user"]}),
     "segments": ({"segments": [{"label": False, "text": "q"}, {"label": True, "text": "a"}]}, {}),
     "truncated": (LONG, {}),
-    "split": (LONG, {"overflow": "split"}),
     "concat": (LONG, {"packing": "concat"}),
 }
 

@@ -81,9 +81,7 @@ def test_data_that_is_not_here_is_a_warning(cli: Cli, tmp_path: Path) -> None:
 
 MAPPINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "input": ({"field_mapping": {"input": "schema"}}, ["field_mapping.input"]),
-    "all": ({"field_mapping": {"instruction": "INSTRUCTION", "response": "r"}}, ["field_mapping.response"]),
     "text": ({"text_field": "body"}, ["text_field"]),
-    "none": ({"field_mapping": {"instruction": "instruction", "response": "output"}}, []),
 }
 
 

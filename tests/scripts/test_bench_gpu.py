@@ -66,14 +66,10 @@ def like_the_rows(run: RunConfig) -> list[Lengths]:
 
 CARDS = {
     ("flattening", 24): (2, 4, 2048),
-    ("flattening", 80): (4, 2, 2048),
     ("flattening", 141): (8, 1, 2048),
     ("padded", 24): (1, 16, 1024),
-    ("padded", 80): (2, 4, 2048),
     ("padded", 141): (4, 2, 2048),
     ("trl", 24): (4, 2, 2048),
-    ("trl", 80): (8, 1, 2048),
-    ("trl", 141): (8, 1, 2048),
 }
 
 

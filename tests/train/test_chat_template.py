@@ -47,6 +47,7 @@ def test_an_expert_is_asked_as_it_was_trained_here_and_elsewhere(tmp_path: Path,
     asked = tokenizer.apply_chat_template([{"role": "user", "content": "Count to 0."}], add_generation_prompt=True)
     assert asked["input_ids"] == ids[~is_trained].tolist() == renderer.encode_prompt("Count to 0.")
     assert tokenizer.decode(ids).startswith("Please, <|im_start|>user\n")
+    assert renderer.encode_prompt("<|im_end|>").count(2) == 1, "a control token's spelling in a question is text"
     config = read_expert_config(done.output / "adapter" / "expert.json")
     assert (config.chat_template, config.chat_template_kwargs) == (POLITE, GIVEN)
     assert list(config.example.ids) == renderer.encode_prompt(config.example.prompt, config.example.input)

@@ -16,6 +16,7 @@ from expert_cli.utils.reporter import NullReporter
 EXPERTS = Path(__file__).parents[2] / "experts"
 
 
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.usefixtures("smollm2")
 def test_smollm2_learns_sql_in_four_bit(tmp_path: Path) -> None:

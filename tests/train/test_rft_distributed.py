@@ -35,6 +35,7 @@ cli.main()
 """
 
 
+@pytest.mark.slow
 def test_two_processes_draw_what_one_does_and_end_together_where_they_are_asked_to(tmp_path: Path) -> None:
     manifest = unsure_expert(tmp_path / "project", sharp_model(tmp_path / "model"))
     first = train(manifest, output=tmp_path / "first", settings=("training.config.method=sft",)).output

@@ -208,6 +208,14 @@ def test_rows_that_cannot_be_trusted_are_named(tmp_path: Path, model: Path, rows
         train(manifest, options=RunOptions(trust_store=True))
 
 
+def test_a_staged_store_trains_the_same_adapter(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, max_steps=1)
+    plain = train(manifest, output=tmp_path / "a")
+    staged = train(manifest, output=tmp_path / "b", options=RunOptions(stage=tmp_path / "fast"))
+    assert staged.document["adapter_sha256"] == plain.document["adapter_sha256"]
+    assert Path(staged.document["store"]["path"]).is_relative_to(tmp_path / "fast")
+
+
 def test_many_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(tmp_path: Path) -> None:
     folder = tiny.tiny_model_folder(tmp_path / "long", max_position_embeddings=4096)
     rows = [{"instruction": "abcdefgh " * n, "input": "", "output": "yes"} for n in (150, 450)]
@@ -254,7 +262,7 @@ def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written_and_nothin
     tmp_path: Path, model: Path
 ) -> None:
     config = {"load_best_model_at_end": True, "learning_rate": 5.0, "max_steps": 8, "seed": 1}
-    config |= {"eval_steps": 2, "save_steps": 3, "save_total_limit": 1}
+    config |= {"eval_steps": 2, "save_steps": 3, "save_total_limit": 2}
     result = train(project(tmp_path, model, logging_steps=1, **config))
     lines = [json.loads(line) for line in RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()]
     evaluated = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
@@ -262,7 +270,8 @@ def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written_and_nothin
     assert best in (2, 4, 6), "the last step would be saved anyway: another seed"
     kept = result.output / "checkpoints" / f"checkpoint-{best}" / "adapter_model.safetensors"
     steps = {int(path.name.partition("-")[2]) for path in (result.output / "checkpoints").iterdir()}
-    assert steps == {best, 8}, "the best and the newest"
+    assert steps >= {best, 6, 8}, "the best and the newest"
+    assert len(steps) == 3
     written = [path for path in result.output.rglob("*") if path.is_file()]
     assert not [path for path in written if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".pickle")]
     assert not [path for path in written if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")]
