@@ -32,7 +32,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-QUICK = {"rank": 16, "alpha": 32, "learning_rate": 0.01, "save_steps": 8, "save_total_limit": 1}
+QUICK = {"seed": 4, "rank": 16, "alpha": 32, "learning_rate": 0.01, "save_steps": 8, "save_total_limit": 1}
 
 
 def sharp_model(path: Path) -> Path:
