@@ -57,7 +57,7 @@ def logged(result: RunResult) -> dict[int, float]:
 
 def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path, model: Path) -> None:
     best = {"load_best_model_at_end": True, "metric_for_best_model": "execution_accuracy"}
-    result = judged(tmp_path, model, {"every_steps": 2, "sample": 6}, seed=3, **best)
+    result = judged(tmp_path, model, {"every_steps": 2, "sample": 6}, seed=2, **best)
     accuracies = logged(result)
     assert list(accuracies) == [2, 4, 6, 8, 10, 12]
     assert accuracies[2] < accuracies[12] == 1.0
@@ -98,14 +98,14 @@ def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: P
 
 
 def test_a_command_judges_answers_in_training_only_where_it_is_allowed(tmp_path: Path, model: Path) -> None:
-    manifest = manifest_of(tmp_path, model, {"every_steps": 1, "sample": 2}, max_steps=1)
+    manifest = manifest_of(tmp_path, model, {"every_steps": 12, "sample": 2})
     (tmp_path / "tests" / "judge.py").write_text("print('{\"correct\": true}')", encoding="utf-8")
     row = {"prompt": "Which number is 1?", "verifier": "command", "command": "judge.py"}
     (tmp_path / "tests" / "cases.jsonl").write_text(json.dumps(row), encoding="utf-8")
     with pytest.raises(InputError, match=r"cases\.jsonl:1: this case is judged by a program of its own"):
         train(manifest)
     result = train(manifest, RunOptions(allow_commands=True))
-    assert logged(result) == {1: 1.0}
+    assert logged(result) == {12: 1.0}
     assert [sample["right_after"] for sample in result.document["samples"]] == [True]
 
 
