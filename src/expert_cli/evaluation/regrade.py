@@ -69,9 +69,7 @@ class KeptAnswers:
                 f"{self.cases}: no case {row.get('id')!r}, which {self.path} has an answer to",
                 "give the cases that were answered: --cases FILE",
             )
-        # before prompts had a hash of their own, only the whole case tells that the prompt is the same
-        same = row["prompt"] == case.question.digest if row.get("prompt") else row.get("case") == case.digest
-        if not same:
+        if row.get("prompt") != case.question.digest:
             raise InputError(
                 f"{case.where}: case {case.id!r} asks something else than what was answered in {self.path}",
                 "evaluate the adapter again: --adapter",
