@@ -261,7 +261,7 @@ def test_documents_beyond_the_positions_of_the_base_model_are_refused(tmp_path: 
 def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written_and_nothing_is_pickled(
     tmp_path: Path, model: Path
 ) -> None:
-    config = {"load_best_model_at_end": True, "learning_rate": 5.0, "max_steps": 8, "seed": 1}
+    config = {"load_best_model_at_end": True, "learning_rate": 5.0, "max_steps": 8, "seed": 12}
     config |= {"eval_steps": 2, "save_steps": 3, "save_total_limit": 2}
     result = train(project(tmp_path, model, logging_steps=1, **config))
     lines = [json.loads(line) for line in RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()]
