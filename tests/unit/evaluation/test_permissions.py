@@ -63,7 +63,9 @@ def test_a_command_is_run_only_where_it_is_allowed(tmp_path: Path) -> None:
 def test_answers_that_were_kept_are_judged_by_a_command_only_where_it_is_allowed(tmp_path: Path) -> None:
     cases, kept = rows(tmp_path, COMMAND, id="a", prompt="?"), tmp_path / "evaluation.json"
     (case,) = read_cases(cases)
-    kept.write_text(json.dumps({"answers": [{"id": "a", "prompt": case.question.digest, "answer": "x"}]}), encoding="utf-8")
+    kept.write_text(
+        json.dumps({"answers": [{"id": "a", "prompt": case.question.digest, "answer": "x"}]}), encoding="utf-8"
+    )
     with pytest.raises(InputError, match="judged by a program of its own"):
         api.grade_answers(kept, cases=cases)
     assert not (tmp_path / "ran").exists()
