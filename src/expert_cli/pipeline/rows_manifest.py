@@ -269,9 +269,7 @@ def settings_for(lengths: Lengths, base: str, *, evaluates: bool) -> tuple[dict[
     together = min(round(DOCUMENTS_A_STEP * packs / rows), packs * epochs // FEWEST_STEPS)
     accumulation = max(together, 1)
     config: dict[str, Any] = {"max_seq_length": capacity, "epochs": epochs}
-    if (
-        accumulation > 1
-    ):  # not batch_size: on a GPU micro-steps that leave it idle are merged, elsewhere memory is scarce
+    if accumulation > 1:  # not batch_size, which takes memory
         config["gradient_accumulation_steps"] = accumulation
     if base == SMOLLM2 or 0 < named_weights(base) < SMALL_MODEL:
         config["learning_rate"] = SMALL_RATE

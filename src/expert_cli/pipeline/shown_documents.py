@@ -22,7 +22,7 @@ from expert_cli.data.rows.selected import batches
 from expert_cli.data.rows.selection import select_rows
 from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.tokenize.encoder import Encoder, control_tokens
+from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.redaction import HUB_TOKEN
 from expert_cli.utils.reporter import NullReporter, Reporter
@@ -190,13 +190,11 @@ def _with_cuts(reasons: Sequence[tuple[int, str]], kept: NDArray[np.bool_], cut:
 
 
 def _tokens_of(tokenizer: Tokenizer) -> Any:
-    """Return what makes tokens of ids: their texts, secrets as ***, and whether each is a control token."""
-    control = control_tokens(tokenizer)
-    special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.content in control}
+    """Return what makes tokens of ids: their texts, secrets as ***."""
 
     def tokens(ids: list[int]) -> list[Token]:
         texts = _without_secrets(token_texts(tokenizer, ids))
-        return [Token(number, text, number in special) for number, text in zip(ids, texts, strict=True)]
+        return [Token(number, text) for number, text in zip(ids, texts, strict=True)]
 
     return tokens
 

@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 
 class Token(NamedTuple):
-    """A token. special: whether it is a control token. text: "" where a later token of the same character has it."""
+    """A token. text: "" where a later token of the same character has it."""
 
     id: int
     text: str
-    special: bool
 
     @property
     def shown(self) -> str:

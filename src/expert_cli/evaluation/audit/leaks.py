@@ -34,9 +34,9 @@ def check_leaks(
         if len(expected) >= _SHORT_ANSWER and own in of_answer:
             there = rows[of_answer[own]]
             findings.add("leaked_answer", case.where, case.where, f"{there.where} has its answer", there.answer)
-    with late_progress(report, "looking for the cases in the rows", len(rows), "rows") as show:
-        leaked = _check_questions(rows, cases, findings, show)
     asked = asked_by_cases(cases)
+    with late_progress(report, "looking for the cases in the rows", len(rows), "rows") as show:
+        leaked = _check_questions(rows, cases, asked, findings, show)
     near = near_in(Texts.of(asked.questions), Texts.of(asked.inputs), questions, inputs)
     for number, row in sorted(near.items()):
         if number in leaked:
@@ -46,12 +46,16 @@ def check_leaks(
 
 
 def _check_questions(
-    rows: Sequence[AuditRow], cases: Sequence[EvalCase], findings: Findings, show: Callable[[float], None]
+    rows: Sequence[AuditRow],
+    cases: Sequence[EvalCase],
+    asked: Asked,
+    findings: Findings,
+    show: Callable[[float], None],
 ) -> set[int]:
-    """Find the cases that rows ask as they are; return their numbers."""
+    """Find the cases that rows ask as they are; return their numbers. asked: what the cases ask."""
     found = set()
-    asked = Asked([row.question for row in rows], [row.input for row in rows], [row.where for row in rows])
-    for match in HeldOut(asked_by_cases(cases)).find(asked):
+    of_rows = Asked([row.question for row in rows], [row.input for row in rows], [row.where for row in rows])
+    for match in HeldOut(asked).find(of_rows):
         case, row = cases[match.held], rows[match.row]
         show(match.row)
         found.add(match.held)
