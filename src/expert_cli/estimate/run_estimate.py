@@ -126,7 +126,7 @@ def estimate_run(
     int4 = needless_int4(shape, setting, memory["process"], card_bytes)
     return RunEstimate(
         steps=work.schedule.steps,
-        epochs=work.schedule.epoch_of(work.schedule.steps),
+        epochs=work.schedule.steps / work.schedule.steps_per_epoch,
         tokens_per_step=work.tokens / work.schedule.steps,
         tokens_total=work.tokens,
         store={"path": store.place, "status": store.status, "reason": store.reason},

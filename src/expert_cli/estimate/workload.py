@@ -40,7 +40,7 @@ def work_of(run: RunConfig, store: TokenStore) -> Workload:
     packs = data.packs
     schedule = schedule_of(run, data, int(os.environ.get("WORLD_SIZE", "1")))
     # whole epochs at once, the last one pack by pack: of all steps only an epoch's last one may be short
-    epochs, rest = schedule.position(schedule.steps)
+    epochs, rest = divmod(schedule.steps, schedule.steps_per_epoch)
     tokens = epochs * packs.document_lengths.tokens
     if rest:
         begun = orders_of(run, data)(epochs)[: rest * schedule.packs_per_step]

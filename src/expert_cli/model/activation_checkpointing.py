@@ -24,6 +24,15 @@ def attention_block(layer: Any) -> Any:
     return getattr(layer, "self_attn", None)
 
 
+def set_checkpointing(model: Any, *, on: bool) -> bool:
+    """Switch recomputation in every layer that has been set up for it; return whether any was on."""
+    layers = decoder_layers(model)
+    was_on = any(layer.gradient_checkpointing for layer in layers)
+    for layer in layers:
+        layer.gradient_checkpointing = on
+    return was_on
+
+
 def enable_activation_checkpointing(model: PreTrainedModel, what: Checkpointing, *, reentrant: bool) -> None:
     """Set checkpointing as asked; "off" leaves every layer's activations in memory."""
     if what == "off":

@@ -281,5 +281,5 @@ def describe(run: RunConfig, store: TokenStore, documents: Documents | None = No
     packs = PackedDataset(documents, present, run.loader.packing, run.loader.overflow, run.seed).packs
     lengths = documents.histogram()
     recommended = recommend(lengths, documents.measured(), present)
-    packing = LengthRow(present, packs.count(0), packs.fill(), *(packs.left_out or (0, 0)))
+    packing = LengthRow(present, packs.count(), packs.fill(), *(packs.left_out or (0, 0)))
     return StoreReport(run.expert, store, packing, tuple(length_table(lengths, present, recommended)), recommended)

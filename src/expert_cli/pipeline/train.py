@@ -38,7 +38,7 @@ from expert_cli.model.kernels.select import (
     kernel_plan,
     with_graphs,
 )
-from expert_cli.model.loading.quantize import DTYPES
+from expert_cli.model.loading.quantize import autocast_of
 from expert_cli.pipeline.beginning import begin_run
 from expert_cli.pipeline.ending import finish, recorded
 from expert_cli.pipeline.forgetting import choose_texts, measure, measuring, missed
@@ -55,6 +55,7 @@ from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
+from expert_cli.training.captured_step import with_capture
 from expert_cli.training.checkpointing.resume import Resumed, find_checkpoint
 from expert_cli.training.checkpointing.resume_compatibility import begun_as, identity, require_same
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
@@ -164,7 +165,7 @@ def _train(
     )
     if not job.is_main_process:
         return RunResult(run.output, {}, unserved=done.unserved)
-    kernels = with_graphs(kernels, graphs_made()[0])
+    kernels = with_graphs(kernels, graphs_made()[0]).with_line("capture", done.capture.used, done.capture.reason)
     asked = samples(questions, before, ask(model, questions, renderer, plan, report))
     sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths)
     forgot = measure(model, inputs.tokenizer, texts, paths, report)
@@ -212,7 +213,7 @@ def _goes_on(
     """Return the checkpoint that a run goes on from, and what the run is: it may have been killed before its first one."""
     paths = RunPaths(output)
     resumed = find_checkpoint(paths.checkpoints, options.resume, what, options.drift, report)
-    before = resumed.parts.identity if resumed else part(read_json(paths.run_json), "identity")
+    before = resumed.parts.state["identity"] if resumed else part(read_json(paths.run_json), "identity")
     return resumed, begun_as(before, what, options.drift)
 
 
@@ -246,7 +247,7 @@ def _model(
     """Load the base model, prove that packed documents do not see each other, and put on it what the manifest asks."""
     base = load_base_of(run, inputs.source.folder, on_host=run.compute.fsdp)
     kernels = apply_kernels(kernel_plan(run.compute, run.model, machine), base, run.compute, machine)
-    autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
+    autocast = autocast_of(run.compute.dtype)
     one_document = run.loader.packing == "off" and (kernels.layout == "padded" or run.optim.batch_size == 1)
     prove = partial(isolation.prove, longest=data.longest, one_document=one_document, autocast=autocast)
     if not run.compute.fsdp:
@@ -262,6 +263,8 @@ def _model(
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     report.info(f"model     {inputs.source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
     rows.tell(report)
+    kernels = with_capture(kernels, run)
     for name, kernel in kernels.lines.items():
-        report.info(f"{name:9} {kernel.used}: {kernel.reason}")
+        if name != "capture":  # told once it was tried
+            report.info(f"{name:9} {kernel.used}: {kernel.reason}")
     return model, kernels

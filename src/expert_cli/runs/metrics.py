@@ -21,7 +21,7 @@ BASES = ("baseline", "few_shot", WITHOUT_GRAMMAR)
 """Where an evaluation's document has other answers to its cases: the base model's without examples and with some, and those
 of the expert that are held to no grammar.
 """
-SHARES = ("data", "host_to_device", "forward", "backward", "optimizer", "checkpoint", "eval", "other")
+SHARES = ("data", "host_to_device", "forward", "backward", "captured", "optimizer", "checkpoint", "eval", "other")
 
 
 class MetricsTail:

@@ -10,6 +10,8 @@ from transformers import TrainingArguments
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.machine import has_package
+from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY, LogSaveEvalConfig
+from expert_cli.training.checkpointing.checkpoint import LEAST
 
 REPORT_PACKAGES = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
 
@@ -33,11 +35,9 @@ def training_arguments(
         report_to=[name for name in run.watch.report_to if name != "tensorboard"] or "none",
         seed=run.seed,
         data_seed=run.seed,
-        **_flow(run),
+        **(_flow(run.watch) | more),
         remove_unused_columns=False,
-        ddp_find_unused_parameters=False,  # every adapter takes part in every step
         disable_tqdm=True,
-        **more,
     )
 
 
@@ -50,7 +50,7 @@ def _steps(run: RunConfig) -> dict[str, Any]:
         "per_device_eval_batch_size": optim.batch_size,
         "gradient_accumulation_steps": optim.gradient_accumulation_steps,
         "learning_rate": optim.learning_rate,
-        # one_cycle is ours (lr_schedulers.py); the Trainer only wants a name it knows.
+        # one_cycle is ours (trainer.py); the Trainer only wants a name it knows.
         "lr_scheduler_type": "constant" if optim.scheduler == "one_cycle" else optim.scheduler,
         "lr_scheduler_kwargs": dict(optim.scheduler_kwargs),
         "warmup_steps": optim.warmup,
@@ -62,23 +62,28 @@ def _steps(run: RunConfig) -> dict[str, Any]:
     }
 
 
-def _flow(run: RunConfig) -> dict[str, Any]:
-    """What callbacks read of logging, evaluation and saving. What is due when is `FlowCallback`'s.
+def _flow(watch: LogSaveEvalConfig) -> dict[str, Any]:
+    """Logging, evaluation and saving; what is due by the clock is `StepCallback`'s.
 
-    Not load_best_model_at_end: `fit` does that, with strategies of evaluation and saving that the Trainer would refuse.
+    Where answers choose the best step, they are what is evaluated every so many steps. A best step that is saved by time
+    alone is saved when it is found.
     """
-    watch = run.watch
+    by_answers = watch.metric_for_best_model == EXECUTION_ACCURACY
+    save = "best" if watch.load_best_model_at_end and watch.save_strategy == "no" else watch.save_strategy
     return {
         "logging_strategy": "steps",
         "logging_steps": watch.logging_steps,
         "logging_first_step": True,
-        "eval_strategy": watch.eval_strategy,
-        "eval_steps": watch.eval_steps,
-        "save_strategy": watch.save_strategy,
+        "logging_nan_inf_filter": False,  # it asks the device at every step, and shows a NaN as 0.0
+        "eval_strategy": "steps" if by_answers else watch.eval_strategy,
+        "eval_steps": watch.execution_eval_steps if by_answers else watch.eval_steps,
+        "save_strategy": save,
         "save_steps": watch.save_steps,
-        "save_total_limit": watch.save_total_limit,
+        "save_total_limit": watch.save_total_limit and max(LEAST, watch.save_total_limit),
+        "load_best_model_at_end": watch.load_best_model_at_end,
         "metric_for_best_model": watch.metric_for_best_model,
         "greater_is_better": watch.greater_is_better,
+        "restore_callback_states_from_checkpoint": True,
     }
 
 

@@ -1,4 +1,4 @@
-"""Gradients of the adapter: clipped by their common norm, and watched for layers that get none at all."""
+"""The adapter as two flat buffers, values and gradients: one kernel each zeroes, reduces, scales and updates all tensors."""
 
 from __future__ import annotations
 
@@ -7,21 +7,38 @@ from typing import Any
 
 import torch
 
-from expert_cli._compat import norms, scale_
+from expert_cli._compat import norms
 
 WATCHED_STEPS = 3
 
 
-class Gradients:
-    """The adapter's tensors, held once: walking the module tree takes milliseconds at every step."""
+class FlatParameters:
+    """The trained tensors of a model, fp32, and their gradients as views of two flat buffers.
+
+    flat: the parameter [numbers] that the optimizer is given, with its gradient. Both buffers are written to, never replaced:
+    a CUDA graph holds their addresses.
+    """
 
     def __init__(self, named: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
-        """Take the parameters that are trained."""
+        """Take the parameters that are trained; their values become views."""
         pairs = [(name, parameter) for name, parameter in named if parameter.requires_grad]
         self.parameters = [parameter for _, parameter in pairs]
         self._layer_of = [name.split(".lora_")[0] for name, _ in pairs]
+        values = torch.cat([parameter.detach().flatten() for parameter in self.parameters])
+        self.flat = torch.nn.Parameter(values)
+        self.flat.grad = torch.zeros_like(values)
+        sizes = [parameter.numel() for parameter in self.parameters]
+        parts = zip(torch.split(values, sizes), torch.split(self.flat.grad, sizes), strict=True)
+        for parameter, (value, gradient) in zip(self.parameters, parts, strict=True):
+            parameter.data, parameter.grad = value.view_as(parameter), gradient.view_as(parameter)
         self._moved: torch.Tensor | None = None
         self._steps = 0
+
+    @property
+    def gradient(self) -> torch.Tensor:
+        """All gradients, [numbers]."""
+        assert self.flat.grad is not None  # noqa: S101
+        return self.flat.grad
 
     def clip(self, largest: float) -> torch.Tensor:
         """Scale all gradients so that their common norm is at most `largest` (0: leave them).
@@ -29,17 +46,11 @@ class Gradients:
         Return the norms before that, [1 + tensors]: the common one, then each tensor's, for `dead_layers` to be told once
         they can be read without waiting.
         """
-        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.parameters]
-        each = norms(gradients)
-        total: torch.Tensor = torch.linalg.vector_norm(each)
+        each = norms([parameter.grad for parameter in self.parameters if parameter.grad is not None])
+        total = torch.linalg.vector_norm(each)
         if largest > 0:
-            scale_(gradients, torch.clamp(largest / (total + 1e-6), max=1.0))
+            self.gradient.mul_(torch.clamp(largest / (total + 1e-6), max=1.0))
         return torch.cat([total.unsqueeze(0), each])
-
-    def zero_grad(self) -> None:
-        """Drop the gradients of the last step."""
-        for parameter in self.parameters:
-            parameter.grad = None
 
     def dead_layers(self, norms: torch.Tensor) -> list[str]:
         """Take each tensor's norm of one more step, on the CPU, [tensors]; after 3 steps return the layers without gradients.
@@ -54,17 +65,14 @@ class Gradients:
             return []
         alive = {layer for layer, moved in zip(self._layer_of, self._moved.tolist(), strict=True) if moved}
         self._moved, self._steps = None, 0
-        return [layer for layer in dict.fromkeys(self._layer_of) if layer not in alive and not _is_token_rows(layer)]
+        dead = dict.fromkeys(layer for layer in self._layer_of if layer not in alive)
+        return [layer for layer in dead if "trainable_tokens_delta" not in layer]
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint must hold."""
-        return {"moved": self._moved, "steps": self._steps}
+        """Return what a checkpoint must hold of the watched steps, as JSON."""
+        return {"moved": None if self._moved is None else self._moved.tolist(), "steps": self._steps}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take back what `state` gave."""
-        self._moved = state["moved"]
+        self._moved = None if state["moved"] is None else torch.tensor(state["moved"])
         self._steps = int(state["steps"])
-
-
-def _is_token_rows(layer: str) -> bool:
-    return "trainable_tokens_delta" in layer

@@ -10,7 +10,7 @@ import torch
 
 from expert_cli.errors import TrainingFailed
 from expert_cli.hardware.devices import device_of
-from expert_cli.training.gradients import Gradients
+from expert_cli.training.gradients import FlatParameters
 from expert_cli.training.state import TrainingState
 
 
@@ -24,7 +24,7 @@ class TrainingHealth:
     def __init__(
         self,
         progress: TrainingState,
-        gradients: Gradients,
+        gradients: FlatParameters,
         documents: Callable[[int], str],
         *,
         scaled: bool,

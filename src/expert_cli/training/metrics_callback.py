@@ -32,13 +32,12 @@ class MetricsCallback(TrainerCallback):
         progress: TrainingState,
         timer: StepTimer,
         metrics: Path,
-        bar: Bar,
         *,
         flops: Flops,
         peak_flops: float | None,
         warning: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Take what the trainer counts, the file to append to, and the bar to move.
+        """Take what the trainer counts, and the file to append to. `bar` is set before training.
 
         flops and peak_flops (of all processes' GPUs; None: not known) give the share of the peak that a run reaches.
         warning: is told, once, of GPU memory that lies in the host's.
@@ -46,14 +45,14 @@ class MetricsCallback(TrainerCallback):
         self.progress = progress
         self.timer = timer
         self.metrics = metrics
-        self.bar = bar
+        self.bar: Bar
         self.flops = flops
         self.peak_flops = peak_flops
         self.warning = warning
         self.started = time.monotonic()
         self._peak_mb = 0.0
-        self._before = self._first = (progress.real, progress.trained)
-        self._seconds_before = progress.seconds
+        self._before = self._first = (0, 0)
+        self._seconds_before = 0.0
         self._learning_rate = 0.0
         self._measured: dict[str, Any] = {}
         self._told = False
@@ -79,35 +78,47 @@ class MetricsCallback(TrainerCallback):
         """The memory that the run uses: allocated on the GPU it trains on, else this process's resident set."""
         return (self.timer.device.held("memory_allocated") or 0) / MB
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Start the clock, and the peak of memory: what came before, batches that did not fit among it, is not training."""
+        self._before = self._first = (self.progress.real, self.progress.trained)
+        self._seconds_before = self.progress.seconds
         self.started = time.monotonic()
         self.timer.device.reset_peak()
+        self.timer.lap()
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+    def on_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """End the optimizer's phase, which clipping began."""
+        self.timer.end()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Move the bar."""
         self.progress.seconds = self.seconds
         now = self.memory_mb
         self._peak_mb = max(self._peak_mb, now)
         self.bar.update(state.global_step, self._note(now))
 
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Stop both clocks at once: the last step's evaluation and checkpoint are in the seconds as in the shares."""
         self.progress.seconds = self.seconds
         self.timer.lap()
 
     def on_log(
         self,
-        args: TrainingArguments,  # noqa: ARG002
+        args: TrainingArguments,
         state: TrainerState,
-        control: TrainerControl,  # noqa: ARG002
+        control: TrainerControl,
         logs: dict[str, float] | None = None,
         **_: Any,
     ) -> None:
         """Append a line to metrics.jsonl. What was evaluated by now is in the seconds of a checkpoint that follows."""
         self.progress.seconds = self.seconds
         logs = {} if logs is None else logs
-        logged = {name: value for name, value in logs.items() if name in LOGGED or is_eval_loss(name)}
+        named = {
+            name.removeprefix("eval_") if name == f"eval_{EXECUTION_ACCURACY}" else name: logs[name] for name in logs
+        }
+        logged = {name: value for name, value in named.items() if name in LOGGED or is_eval_loss(name)}
         if "loss" in logged:
             self._measured = self._measure()
             logs |= _flat(self._measured)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from expert_cli.model.kernels.select import Kernel
     from expert_cli.training.signals import StopRequest
 
 
@@ -35,7 +36,8 @@ class FitResult:
 
     eval_losses: the last evaluation by named set, where there are several.
     Of the process that ended it, which may have gone on from a checkpoint: `here`, peak_memory_mb, mfu (share of the
-    hardware's peak that `peak` names; None where no peak is known), step_time_shares, which sum to 1.
+    hardware's peak that `peak` names; None where no peak is known), step_time_shares, which sum to 1, capture: whether the
+    step was recorded.
     adjusted: what had to be changed to fit the GPU's memory. stop_reason: why training ended where it did.
     unserved: what asked to stop when there was no step left.
     """
@@ -53,6 +55,7 @@ class FitResult:
     mfu: float | None
     peak: str
     step_time_shares: Mapping[str, float]
+    capture: Kernel
     adjusted: tuple[str, ...]
     stop_reason: str
     unserved: StopRequest | None = None

@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args
 
 from expert_cli.hardware.devices import Device
 
-Phase = Literal["data", "host_to_device", "forward", "backward", "optimizer", "checkpoint", "eval", "other"]
+Phase = Literal["data", "host_to_device", "forward", "backward", "captured", "optimizer", "checkpoint", "eval", "other"]
+"""captured: forward and backward, replayed from a graph."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
@@ -37,11 +38,19 @@ class StepTimer:
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
         """Count the block as `name`; phases are not nested."""
-        begin, end = self.device.event(), self.device.event()
-        begin.record()
+        self.begin(name)
         yield
-        end.record()
-        self._pending.append((name, begin, end))
+        self.end()
+
+    def begin(self, name: Phase) -> None:
+        """Count what follows as `name`, until `end`."""
+        self._open = name, self.device.event(), self.device.event()
+        self._open[1].record()
+
+    def end(self) -> None:
+        """End the phase that was begun."""
+        self._open[2].record()
+        self._pending.append(self._open)
 
     def lap(self) -> tuple[float, dict[str, float]]:
         """Return the seconds since the last lap and the share of each phase in them; the shares sum to 1."""

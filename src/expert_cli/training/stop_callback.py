@@ -17,7 +17,7 @@ class HandStopDown(TrainerCallback):
         """Take the folders of the run, and of the training within it."""
         self._file, self._below = run / STOP_FILE, training / STOP_FILE
 
-    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Look for the file."""
         if state.is_world_process_zero and self._file.exists():
             self._file.replace(self._below)

@@ -1,243 +1,387 @@
-"""One optimizer step, one evaluation: what the loop of training_loop.py goes through, on packs and without copies.
+"""transformers' Trainer on packs: its loop and its callbacks, with a step that the host does not hold back.
 
-data -> host to device -> forward -> backward (per micro-step) -> clip, optimizer, schedule
+    data -> buffers -> forward, backward (recorded once and replayed, or eager) -> all-reduce, clip -> optimizer
+
+What is overridden, and why:
+
+    get_train_dataloader   packs by epoch, their order by the seed
+    get_batch_samples      trained tokens are counted on the CPU, of all processes, before anything is copied
+    training_step          one replay of a graph (captured_step.py), or forward and backward
+    _clip_grad_norm        on one flat buffer, with a norm a tensor, which nobody waits for; reduced over processes before
+    evaluate               the loss per trained token over packs; answers that are run
+    _save_checkpoint, _load_*   sealed checkpoints without pickle (checkpointing/)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 from torch.utils.data import DataLoader, Dataset
+from transformers import Trainer
+from transformers.integrations.neftune import activate_neftune
 
-from expert_cli.data.packing.batches import Batch, Collator, once_in_turn
+from expert_cli.data.packing.batches import Batch, Collator, PackedBatchSampler, once_in_turn
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.order import mixed
+from expert_cli.data.packing.fixed_shape import FixedShape
+from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.errors import TrainingFailed
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of
+from expert_cli.hardware.devices import device_of
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, eval_loss_of
 from expert_cli.manifest.keys.optim import OptimConfig
-from expert_cli.model.fsdp import sharded
-from expert_cli.training.gradients import Gradients
+from expert_cli.model.activation_checkpointing import set_checkpointing
+from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, Recorded
+from expert_cli.training.gradients import FlatParameters
 from expert_cli.training.health import TrainingHealth
-from expert_cli.training.lr_schedulers import one_cycle
 from expert_cli.training.signals import leave_signals
-from expert_cli.training.training_loop import TrainingLoop
-from expert_cli.utils.distributed import all_reduce_sum
+from expert_cli.training.state import TrainingState
+from expert_cli.training.step_timer import StepTimer
+from expert_cli.utils.distributed import all_reduce_sum, broadcast_rank0
+from expert_cli.utils.out_of_memory import is_out_of_memory
+from expert_cli.utils.text import first_line
 
 
-class ExpertTrainer(TrainingLoop):
-    """Trains a `CausalLoss` on packs; every step's loss is kept, and nothing is written but by `save`."""
+class ExpertTrainer(Trainer):
+    """Trains a `CausalLoss` on packs; every step's loss is kept in `progress`, and nothing is written but by `checkpoints`.
 
-    optimizer: Any
-    lr_scheduler: Any
+    captured: the recorded step; None: every step is eager. adjusted: what was given up for a step to fit, in words.
+    """
+
+    model: Any
+    train_dataset: Any
+    eval_dataset: Any
+    data_collator: Collator
 
     def __init__(
         self,
         *,
         optim_config: OptimConfig,
+        watch: LogSaveEvalConfig,
+        batches: PackedBatchSampler,
+        checkpoints: Any = None,
+        run_answers: Callable[[], float] | None = None,
+        shape_of: Callable[[Schedule], FixedShape | None] = lambda _: None,
+        graphs: Any = None,
         **kwargs: Any,
     ) -> None:
-        """Take what makes the optimizer's schedule; the rest is `TrainingLoop`'s and the Trainer's own."""
+        """Take what the Trainer's own arguments have no place for; the rest is theirs.
+
+        batches: yields the packs of every micro-step of an epoch. checkpoints: writes and reads them
+        (`checkpointing.resume.Checkpoints`). run_answers: lets the model as it is answer cases, and returns the share that is
+        right; None: not asked for. shape_of: what micro-batches are padded to; None: nothing. graphs: records the step (see
+        captured_step.py); None: every step is eager.
+        """
         super().__init__(**kwargs)
+        self.loss_is_scaled_for_ga = True
         self.optim_config = optim_config
-        self.gradients = Gradients(self.model.named_parameters())
+        self.watch = watch
+        self.batches = batches
+        self.run_answers = run_answers
+        self.checkpoints = checkpoints
+        self._shape_of = shape_of
+        self.progress = TrainingState()
+        self.timer = StepTimer(device_of(self.args.device))
+        self.flat = FlatParameters(self.model.named_parameters())
+        self.model.gradient = self.flat.gradient
         self.health = TrainingHealth(
-            self.progress,
-            self.gradients,
-            self._documents,
-            scaled=self.accelerator.scaler is not None,
+            self.progress, self.flat, self._documents, scaled=self.accelerator.scaler is not None
         )
-        self.learning_rate, self.recomputes = 0.0, False
-        self.adjusted: list[str] = []  # what was given up for a step to fit the memory, in words
-        self._prepared: Any = None
+        self.graphs = graphs
+        self.captured: CapturedStep | None = None
+        self.not_captured = ""
+        self.recomputes = False
+        self.adjusted: list[str] = []
+        self._step_loss = torch.zeros((), device=self.args.device)
+        self._counted = (0, 0, 0)
+        if batches.schedule.processes > 1:
+            torch.distributed.broadcast(self.flat.flat.data, src=0)
+        self.use(batches.schedule)
 
-    def prepare(self) -> None:
-        """Make optimizer and schedule and hand model and optimizer to accelerate; to be called once, before training."""
-        self.create_optimizer()
-        self.create_scheduler(self.batches.schedule.steps, self.optimizer)
-        self.model._ddp_params_and_buffers_to_ignore = sharded(self.model)  # DDP exchanges nothing that is shared out
-        self._prepared, self.optimizer = self.accelerator.prepare(self.model, self.optimizer)
-        self._prepared.train()
-        # Shared by all trainers of a process; one that was stopped within a step leaves it off, and then no optimizer steps.
-        self.accelerator.sync_gradients = True
+    def use(self, schedule: Schedule) -> None:
+        """Take a schedule that may split the packs of a step in another way; before training."""
+        self.batches.schedule = schedule
+        self.data_collator = replace(self.data_collator, shape=self._shape_of(schedule))
+        self.args.max_steps = schedule.steps
+        self.args.per_device_train_batch_size = self._train_batch_size = schedule.batch_size
+        self.args.gradient_accumulation_steps = schedule.accumulation
 
-    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
-        """Make the learning-rate schedule; transformers has no one_cycle."""
-        if self.optim_config.scheduler == "one_cycle":
-            warmup = self.args.get_warmup_steps(num_training_steps) / max(1, num_training_steps)
-            settings: dict[str, Any] = dict(self.optim_config.scheduler_kwargs)
-            peak = self.args.learning_rate
-            self.lr_scheduler = one_cycle(optimizer or self.optimizer, num_training_steps, peak, warmup, settings)
-            self._created_lr_scheduler = True
-        else:
-            super().create_scheduler(num_training_steps, optimizer)
-        schedule: LRScheduler = self.lr_scheduler
-        return schedule
+    def try_step(self) -> None:
+        """Record the step, where graphs are asked for; else run forward and backward on the largest micro-batch.
 
-    @property
-    def collate(self) -> Collator:
-        """What makes a batch of packs; where its shape is fixed, it is that of the present schedule's micro-batches."""
-        collator: Any = self.data_collator
-        made: Collator = collator.for_batches(self.batches.schedule.batch_size)
-        return made
+        Raises torch's error where memory runs out.
+        """
+        if self.graphs is not None and self._capture():
+            return
+        packs = self.train_dataset.packs.longest(self.batches.schedule.batch_size)
+        batch = self.data_collator([self.train_dataset[0, number] for number in packs])
+        self.accelerator.backward(self.model(**self.on_device(batch)))
 
-    def loader(self, dataset: Dataset[Any], batches: Any) -> DataLoader[Batch]:
+    def _capture(self) -> bool:
+        """Record the step and prove it; where that fails every step is eager, and `not_captured` says why."""
+        shape = self.data_collator.shape
+        assert shape is not None  # noqa: S101  graphs need one
+        largest = replace(self.data_collator, shape=replace(shape, targets=shape.targets[-1:]))
+        batch = self.on_device(largest([self.train_dataset[place] for place in next(iter(self.batches))]))
+        self.model.train()
+        # Recomputed layers with dropout read the random state, which a recording forbids (pytorch issue 162504).
+        drops = any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in self.model.modules())
+        kept = drops and set_checkpointing(self.model.base, on=False)
+        noise = activate_neftune(self.model, self.neftune_noise_alpha) if self.neftune_noise_alpha else None
+        try:
+            self.captured = CapturedStep(
+                self.model, self.flat.gradient, batch, shape.targets, self.graphs, self.args.seed
+            )
+        except Exception as error:  # whatever a card or a driver says: such a run is eager
+            if is_out_of_memory(error) and not kept:
+                raise
+            self.graphs, self.not_captured = None, first_line(error)
+            set_checkpointing(self.model.base, on=kept)
+        finally:
+            if noise is not None:
+                noise.remove()
+        if kept and self.captured is not None:
+            self.adjusted.append(
+                "gradient checkpointing off: with dropout in the adapter it cannot be recorded, and it fits"
+            )
+        return self.captured is not None
+
+    # data
+
+    def get_train_dataloader(self) -> DataLoader[Batch]:
+        """Return the batches of an epoch, which its `set_epoch` says."""
+        return self.loader(self.train_dataset, self.batches, self.data_collator)
+
+    def loader(self, dataset: Dataset[Any], batches: PackedBatchSampler, collate: Collator) -> DataLoader[Batch]:
         """Return a loader with the manifest's settings."""
         workers = self.args.dataloader_num_workers
-        return DataLoader(
+        return EpochLoader(
             dataset,
             batch_sampler=batches,
-            collate_fn=self.collate,
+            collate_fn=collate,
             num_workers=workers,
-            pin_memory=self.args.dataloader_pin_memory and self.timer.device.is_gpu,
+            pin_memory=self.args.dataloader_pin_memory and self.timer.on_gpu,
             prefetch_factor=self.args.dataloader_prefetch_factor if workers else None,
+            persistent_workers=bool(workers),
             worker_init_fn=leave_signals,
         )
 
-    def train_step(self, batches: Iterator[Batch]) -> None:
-        """Do one optimizer step."""
-        schedule, step = self.batches.schedule, self.progress.step
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Batch], num_batches: int, device: Any
+    ) -> tuple[list[Batch], int]:
+        """Return the micro-batches of a step and its trained tokens, of all processes together."""
         with self.timer.phase("data"):
-            micro = [next(batches) for _ in range(schedule.micro_steps(self.progress.schedule_step))]
-        # A function of step and process: dropout is the same whether a run was resumed or not, by as many processes.
-        torch.manual_seed(_seed_of(self.args.seed, step, self.args.process_index))
-        trained, real, places = self._counts(micro)
+            batches = [next(epoch_iterator) for _ in range(num_batches)]
+        trained, real, places = all_reduce_sum(
+            sum(batch["trained_tokens"] for batch in batches),
+            sum(batch["real_tokens"] for batch in batches),
+            sum(batch["input_ids"].numel() for batch in batches),
+        )
+        self._counted = trained, real, places - real
         if not trained:
+            step = self.state.global_step
             message = f"step {step + 1} trains no token; {self._documents(step)}"
             raise TrainingFailed(message, "raise max_seq_length: answers are cut off, or are empty")
-        total = torch.zeros((), device=self.args.device)
-        self.control = self.callback_handler.on_step_begin(self.args, self.state, self.control)
-        for n, batch in enumerate(micro):
-            if n:
-                self.control = self.callback_handler.on_substep_end(self.args, self.state, self.control)
-            with self.timer.phase("host_to_device"):
-                inputs = self._on_device(batch)
-            with self._sync(last=n == len(micro) - 1):
-                with self.timer.phase("forward"):
-                    loss = self._prepared(**inputs) * (schedule.processes / trained)
-                with self.timer.phase("backward"):
-                    self.accelerator.backward(loss)
-            total += loss.detach()
-        with self.timer.phase("optimizer"):
-            norms = self._update()
-        self.progress.step += 1
-        self.progress.real += real
-        self.progress.trained += trained
-        self.progress.padded += places - real
-        self.health.record(torch.cat([self._mean(total).unsqueeze(0), norms.float()]))
+        return batches, trained
 
-    def _counts(self, micro: Sequence[Batch]) -> tuple[int, int, int]:
-        """Return the trained tokens, the real tokens and all places of a step, of all processes together."""
-        trained, real, places = all_reduce_sum(
-            sum(len(batch["targets"]) for batch in micro),
-            sum(batch["real_tokens"] for batch in micro),
-            sum(batch["input_ids"].numel() for batch in micro),
-        )
-        return trained, real, places
-
-    def _on_device(self, batch: Batch) -> Batch:
-        device = self.args.device
+    def on_device(self, batch: Batch) -> Batch:
+        """Return what the model is given of a batch, on its device."""
+        counted = ("real_tokens", "trained_tokens")
         return {
-            name: value.to(device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+            name: value.to(self.args.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
             for name, value in batch.items()
-            if name != "real_tokens"
+            if name not in counted
         }
 
-    def _sync(self, *, last: bool) -> AbstractContextManager[Any]:
-        """Let processes exchange gradients in the last micro-step alone."""
-        if last or self.batches.schedule.processes == 1:
-            return nullcontext()
-        context: AbstractContextManager[Any] = self.accelerator.no_sync(self._prepared)
-        return context
+    # a step
 
-    def _update(self) -> torch.Tensor:
-        """Clip, let the optimizer and the schedule step, drop the gradients; return the norms before clipping."""
+    def training_step(self, model: Any, inputs: Batch, num_items_in_batch: Any = None) -> torch.Tensor:
+        """Add the gradients of a micro-batch; return its share of the step's loss."""
+        if self.captured is not None:
+            with self.timer.phase("host_to_device"):
+                self.captured.take(inputs, self.batches.schedule.processes / num_items_in_batch)
+            with self.timer.phase("captured"):
+                loss = self.captured.replay()
+        else:
+            with self.timer.phase("host_to_device"):
+                inputs = self.on_device(inputs)
+            with self.timer.phase("forward"):
+                loss = self.compute_loss(model, inputs, num_items_in_batch=num_items_in_batch)
+            with self.timer.phase("backward"):
+                self.accelerator.backward(loss)
+            loss = loss.detach()
+        self._step_loss += loss
+        return loss
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: Batch,
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> torch.Tensor:
+        """Return the loss per trained token of a step, as far as a micro-batch has part in it; processes average it."""
+        loss: torch.Tensor = model(**inputs) * (self.batches.schedule.processes / num_items_in_batch)
+        return loss
+
+    def _clip_grad_norm(self, model: Any) -> torch.Tensor:
+        """Average over processes, clip, and note the step's figures; return the norm before clipping, on the device."""
+        self.timer.begin("optimizer")
+        if (processes := self.batches.schedule.processes) > 1:
+            for tensor in (self.flat.gradient, self._step_loss):
+                torch.distributed.all_reduce(tensor)
+                tensor.div_(processes)
         if self.accelerator.scaler is not None:
             self.accelerator.unscale_gradients(self.optimizer)
-        norms = self.gradients.clip(self.args.max_grad_norm)
-        self.learning_rate = float(self.lr_scheduler.get_last_lr()[0])
-        self.control = self.callback_handler.on_pre_optimizer_step(self.args, self.state, self.control)
-        self.optimizer.step()
-        self.control = self.callback_handler.on_optimizer_step(self.args, self.state, self.control)
-        if not self.accelerator.optimizer_step_was_skipped:
-            self.lr_scheduler.step()
-        self.gradients.zero_grad()
-        return norms
+        norms: torch.Tensor = self._clip()
+        trained, real, padded = self._counted
+        self.progress.trained += trained
+        self.progress.real += real
+        self.progress.padded += padded
+        self.health.record(torch.cat([self._step_loss.unsqueeze(0), norms]))
+        self._step_loss.zero_()
+        return norms[0]
 
-    def _mean(self, total: torch.Tensor) -> torch.Tensor:
-        """Return the step's loss: every process holds `processes` times its share of it."""
-        processes = self.batches.schedule.processes
-        return self.accelerator.reduce(total, "mean") if processes > 1 else total
+    def _get_grad_norm(self, model: Any, grad_norm: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the norm; with `max_grad_norm` 0 nobody has asked for it yet."""
+        return self._clip_grad_norm(model) if grad_norm is None else grad_norm
 
     def _documents(self, step: int) -> str:
-        """Name the documents of an optimizer step (from 0) of the present epoch."""
-        epoch, taken = self.batches.packs_of(step + self.progress.skipped)
+        """Name the documents of an optimizer step (from 0)."""
+        epoch, taken = self.batches.packs_of(step)
         packs = self.train_dataset.packs
         rows = sorted({row for number in taken.tolist() for row in packs.pack(epoch, number).documents.tolist()})
         more = f" and {len(rows) - 12} more" if len(rows) > 12 else ""
         return f"its documents (counted from 0): {', '.join(map(str, rows[:12]))}{more}"
 
-    def dry_run_step(self, batch: Batch) -> None:
-        """Run forward and backward on a batch and keep nothing but the gradients.
+    # optimizer and schedule
 
-        Processes exchange none: one whose memory runs out would leave the others waiting, and its own exchange half done.
-        """
-        with self._sync(last=False):
-            self.accelerator.backward(self._prepared(**self._on_device(batch)))
+    def _prepare_for_training(self, *settings: Any) -> tuple[Any, Any]:
+        """Hand callbacks the model that people know, not the one that returns its loss alone."""
+        self._clip = Recorded(partial(self.flat.clip, self.args.max_grad_norm), self.graphs)
+        prepared: tuple[Any, Any] = super()._prepare_for_training(*settings)  # type: ignore[no-untyped-call]
+        self.callback_handler.model = self.model.model
+        return prepared
 
-    def log_steps(self) -> None:
-        """Log the mean loss of the steps since the last time."""
-        self.health.flush()
-        recent = self.progress.losses[self._last_logged :]
-        self._last_logged = self.progress.step
-        self.log(
-            {
-                "loss": sum(recent) / len(recent),
-                "grad_norm": self.health.grad_norm,
-                "learning_rate": self.learning_rate,
-            }
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """Make the optimizer of the flat buffer; Adafactor's, which looks at rows and columns, of the tensors."""
+        kind, settings = self.get_optimizer_cls_and_kwargs(self.args, model or self.model)
+        settings["weight_decay"] = self.args.weight_decay
+        if kind is torch.optim.AdamW and self.captured is not None:
+            kind = partial(CapturedAdamW, graphs=self.graphs)
+        by_shape = self.optim_config.optim == "adafactor"
+        self.optimizer = kind(self.flat.parameters if by_shape else [self.flat.flat], **settings)
+        made: torch.optim.Optimizer = self.optimizer
+        return made
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
+        """Make the learning-rate schedule; transformers has no one_cycle, which rises and falls again within the steps."""
+        if self.optim_config.scheduler != "one_cycle":
+            made: LRScheduler = super().create_scheduler(num_training_steps, optimizer)
+            return made
+        warmup = self.args.get_warmup_steps(num_training_steps) / num_training_steps
+        settings: dict[str, Any] = {"pct_start": min(1.0, warmup) or 0.3, **dict(self.optim_config.scheduler_kwargs)}
+        rises: Any = OneCycleLR(
+            optimizer or self.optimizer,  # type: ignore[arg-type]
+            max_lr=self.args.learning_rate,
+            total_steps=num_training_steps + 1,
+            cycle_momentum=False,
+            **settings,
         )
+        self.lr_scheduler = rises
+        self._created_lr_scheduler = True
+        return rises  # type: ignore[no-any-return]
+
+    # evaluation
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Return and log the loss per trained token of the validation packs, and that of each named set; {} without any."""
-        if self.eval_dataset is None:
-            return {}
+        """Return and log the loss per trained token of the validation packs and of each named set, and answers where due."""
         self.health.flush()
-        sets = self.eval_dataset if isinstance(self.eval_dataset, dict) else {"": self.eval_dataset}
-        self._prepared.eval()
-        sums = {name: self._loss_and_tokens(packs) for name, packs in sets.items()}
-        self._prepared.train()
-        found = _mean_loss(sum(sums.values()))
-        self.progress.set_losses = {name: _mean_loss(its) for name, its in sums.items() if name}
-        self.progress.evaluations.append((self.progress.step, found))
-        of_sets = {eval_loss_of(name): loss for name, loss in self.progress.set_losses.items()}
-        return self.log_evaluation({EVAL_LOSS: found, **of_sets})
+        metrics: dict[str, float] = {}
+        with self.timer.phase("eval"):
+            if self.eval_dataset:
+                metrics = self._evaluation_losses()
+            if self.run_answers is not None and self._answers_are_due():
+                metrics[f"eval_{EXECUTION_ACCURACY}"] = broadcast_rank0(self.run_answers)
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _answers_are_due(self) -> bool:
+        step, every = self.state.global_step, self.watch.execution_eval_steps
+        return not self.eval_dataset or step % every == 0 or step == self.state.max_steps
+
+    def _evaluation_losses(self) -> dict[str, float]:
+        self.model.eval()
+        sums = {name: self._loss_and_tokens(packs) for name, packs in self.eval_dataset.items()}
+        self.model.train()
+        means = {eval_loss_of(name): _mean_loss(its) for name, its in sums.items() if name}
+        return {EVAL_LOSS: _mean_loss(sum(sums.values())), **means}
 
     def _loss_and_tokens(self, packs: PackedDataset) -> torch.Tensor:
         """Return the sum of the losses of some packs and their trained tokens, of all processes together, fp64 [2]."""
         schedule = self.batches.schedule
-        # Not args.eval_batch_size: it is that of all GPUs that this process can see, and is not smaller after an adjustment.
-        share = once_in_turn(schedule, packs.packs, self.args.process_index)
-        loader = self.callback_handler.eval_dataloader = self.loader(packs, share)
+        share = once_in_turn(schedule, packs.packs.count(), self.args.process_index)
+        collate = self.data_collator if self.captured is None else replace(self.data_collator, shape=None)
+        loader = self.callback_handler.eval_dataloader = self.loader(packs, share, collate)
         sums = torch.zeros(2, device=self.args.device, dtype=torch.float64)
         with torch.no_grad():
             for batch in loader:
-                inputs = self._on_device(batch)
-                sums += torch.stack([self._prepared(**inputs).double(), sums.new_tensor(len(inputs["targets"]))])
+                loss = self.model(**self.on_device(batch)).double()
+                sums += torch.stack([loss, sums.new_tensor(batch["trained_tokens"])])
                 self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
-        return self.accelerator.reduce(sums, "sum") if schedule.processes > 1 else sums
+        if schedule.processes > 1:
+            torch.distributed.all_reduce(sums)
+        return sums
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        """Judge by the metric that chooses the best step, where this evaluation has it; a better step is saved at once."""
+        asked = self.control.should_save
+        name = self.args.metric_for_best_model or ""
+        is_there = name in metrics or f"eval_{name}" in metrics
+        is_better = is_there and super()._determine_best_metric(metrics, trial)
+        self.control.should_save = asked or (is_better and self.args.load_best_model_at_end)
+        return self.control.should_save  # which save_strategy "best" takes for an answer
+
+    # checkpoints
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Write a checkpoint of the step just done, once nothing in it has gone wrong."""
+        self.health.flush()
+        if self.args.load_best_model_at_end and self.state.best_global_step:
+            self.state.best_model_checkpoint = f"{self.args.output_dir}/checkpoint-{self.state.best_global_step}"
+        with self.timer.phase("checkpoint"):
+            if self.args.process_index == 0:
+                self.checkpoints.save(self)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """Leave it to `_load_optimizer_and_scheduler`, when all is there that a checkpoint is put into."""
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Put the checkpoint into adapter, optimizer and schedule."""
+        if checkpoint is not None:
+            self.checkpoints.restore(self)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """Do nothing: every step seeds itself."""
+
+    def _load_best_model(self) -> None:
+        """Put the adapter of the best evaluation into the model; its checkpoint was never rotated away."""
+        self.checkpoints.load_best(self)
+
+
+class EpochLoader(DataLoader[Batch]):
+    """A loader whose sampler is told the epoch, as the Trainer does with loaders that can be told."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go through this epoch (from 0) the next time."""
+        sampler: Any = self.batch_sampler
+        sampler.set_epoch(epoch)
 
 
 def _mean_loss(sums: Any) -> float:
     """Return the loss per trained token, of its sum and their number, [2]."""
     return float(sums[0] / sums[1].clamp(min=1.0))
-
-
-def _seed_of(seed: int, step: int, rank: int) -> int:
-    """Return a 63-bit number for a seed, a step and a process; neighbors have nothing in common."""
-    value = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank * 0x94D049BB133111EB) & (2**64 - 1)
-    return int(mixed(np.array([value], np.uint64), 0)[0]) >> 1

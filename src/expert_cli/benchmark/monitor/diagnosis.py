@@ -157,7 +157,7 @@ def _held_down(e: Evidence, share: float | None, *told: str) -> Diagnosis:
 
 def _launches(e: Evidence) -> Iterator[Diagnosis]:
     """The host is the brake: Python between the steps, or kernels launched one by one, or cores without work."""
-    other, compute = _share(e, "other"), _share(e, "forward", "backward", "optimizer")
+    other, compute = _share(e, "other"), _share(e, "forward", "backward", "captured", "optimizer")
     share, evidence = other, []
     if e.on_gpu and e.idle is not None:
         waits = _share(e, "data", "host_to_device", "checkpoint")
@@ -215,7 +215,7 @@ def _small_kernels(e: Evidence) -> Diagnosis | None:
 
 
 def _busy(e: Evidence) -> Diagnosis:
-    compute = _share(e, "forward", "backward", "optimizer")
+    compute = _share(e, "forward", "backward", "captured", "optimizer")
     evidence = (f"{compute:.0%} of the time is forward, backward and optimizer; no wait costs {NOTABLE:.0%}", *_use(e))
     advice = tuple(remedies.cheaper_work(e))
     known = e.idle is not None or e.cpu_use is not None

@@ -28,6 +28,7 @@ def compute(
         compile_backend=backend,
         compile_mode=mode,
         fsdp=sharded,
+        capture=True,
         **(_sharded(config) if sharded else {}),
     )
     _fused(config, decided, adapter)

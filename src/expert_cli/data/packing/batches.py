@@ -1,4 +1,4 @@
-"""Packs become the batches of micro-steps: which ones, in which order, from any step on, for any number of processes.
+"""Packs become the batches of micro-steps: which ones, in which order, for any number of processes.
 
 An optimizer step takes `packs_per_step` packs of the epoch's order; a process takes its share of them, micro-step by
 micro-step:
@@ -24,7 +24,7 @@ from torch.utils.data import Sampler
 
 from expert_cli.config.run_config import Layout, RunConfig
 from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, PackedDataset, Place
-from expert_cli.data.packing.epoch_packs import EpochPacks
+from expert_cli.data.packing.fixed_shape import FixedShape
 from expert_cli.data.packing.order import epoch_order, grouped_order
 from expert_cli.data.packing.plan import Ints
 from expert_cli.data.packing.step_schedule import Schedule
@@ -39,14 +39,15 @@ def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with
     """
     optim = run.optim
     packs_per_step = optim.batch_size * optim.gradient_accumulation_steps * (begun_with or processes)
-    return Schedule(train.packs.count, packs_per_step, optim.batch_size, processes, optim.epochs, optim.max_steps)
+    one = Schedule(1, packs_per_step, optim.batch_size, processes, optim.epochs, optim.max_steps)
+    return replace(one, packs=train.packs.even_out(lambda packs: replace(one, packs=packs).epochs_begun))
 
 
-def once_in_turn(schedule: Schedule, packs: EpochPacks, rank: int) -> PackedBatchSampler:
-    """Return the packs of the first epoch once, in their own order, a process's share of them: for evaluation."""
+def once_in_turn(schedule: Schedule, packs: int, rank: int) -> PackedBatchSampler:
+    """Return `packs` packs once, in their own order, a process's share of them: for evaluation."""
     together = schedule.batch_size * schedule.processes
-    once = replace(schedule, packs=packs.count, packs_per_step=together, epochs=1.0, max_steps=-1)
-    return PackedBatchSampler(once, lambda epoch: np.arange(packs.count(epoch)), rank=rank)
+    once = replace(schedule, packs=packs, packs_per_step=together, epochs=1.0, max_steps=-1)
+    return PackedBatchSampler(once, lambda _: np.arange(packs), rank=rank)
 
 
 def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Ints]:
@@ -57,44 +58,43 @@ def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Ints]:
     def order_of(epoch: int) -> Ints:
         if run.loader.group_by_length:
             return grouped_order(packs.plan(epoch).lengths, batch_size, seed, epoch)
-        return epoch_order(packs.count(epoch), seed, epoch)
+        return epoch_order(packs.count(), seed, epoch)
 
     return order_of
 
 
 class PackedBatchSampler(Sampler[list[Place]]):
-    """The packs of every micro-step of one process, through all epochs, from `first_step` on."""
+    """The packs of every micro-step of one process in an epoch; `set_epoch` says which, as for torch's samplers."""
 
-    def __init__(
-        self, schedule: Schedule, order_of: Callable[[int], Ints], *, rank: int = 0, first_step: int = 0
-    ) -> None:
+    def __init__(self, schedule: Schedule, order_of: Callable[[int], Ints], *, rank: int = 0) -> None:
         """order_of: epoch (from 0) -> the order of its packs. rank: this process among `schedule.processes`."""
         self.schedule = schedule
         self.order_of = order_of
         self.rank = rank
-        self.first_step = first_step
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go through this epoch (from 0) the next time."""
+        self.epoch = epoch
 
     def __len__(self) -> int:
-        """Return the number of micro-steps from `first_step` on; the same for every process."""
-        return sum(map(self.schedule.micro_steps, range(self.first_step, self.schedule.steps)))
+        """Return the number of micro-steps of an epoch; the same for every process."""
+        return sum(map(self.schedule.micro_steps, range(self.schedule.steps_per_epoch)))
 
     def packs_of(self, step: int) -> tuple[int, NDArray[np.int64]]:
-        """Return the epoch of one optimizer step and its packs, of all processes together."""
+        """Return the epoch of one optimizer step of the run and its packs, of all processes together."""
         epoch, places = self.schedule.places(step)
         return epoch, self.order_of(epoch)[places]
 
     def __iter__(self) -> Iterator[list[Place]]:
         """Yield the packs of one micro-step after another; `[FILLER]` where nothing is left for this process."""
-        schedule = self.schedule
-        epoch, order = -1, None
-        for step in range(self.first_step, schedule.steps):
-            its_epoch, places = schedule.places(step)
-            if its_epoch != epoch or order is None:
-                epoch, order = its_epoch, self.order_of(its_epoch)
-            packs = [(epoch, pack) for pack in order[places].tolist()]
-            for micro in range(schedule.micro_steps(step)):
-                first = (micro * schedule.processes + self.rank) * schedule.batch_size
-                yield packs[first : first + schedule.batch_size] or [FILLER]
+        schedule, epoch = self.schedule, self.epoch
+        order = self.order_of(epoch).tolist()
+        for start in range(0, schedule.packs, schedule.packs_per_step):
+            packs = [(epoch, pack) for pack in order[start : start + schedule.packs_per_step]]
+            for first in range(0, len(packs), schedule.batch_size * schedule.processes):
+                mine = first + self.rank * schedule.batch_size
+                yield packs[mine : mine + schedule.batch_size] or [FILLER]
 
 
 @dataclass(frozen=True)
@@ -108,21 +108,17 @@ class Collator:
     `input_ids`, `position_ids` int64 in that shape. `target_positions` int64 [n]: the places, counted through the flattened
     batch, whose next token is trained; `targets` int64 [n]: those tokens. `cu_seqlens` int32 [documents + 1] and
     `max_seqlen`: the borders of the documents in the packed layout, as flash-attention's cu_seqlens.
-    `real_tokens`: tokens without padding.
+    `real_tokens`: tokens without padding; `trained_tokens`: those of `targets`.
     Everything is counted here, on the CPU, so that no step has to ask the GPU.
-    fixed_tokens > 0: packed batches are padded to this length, for compiled shapes (`for_batches` makes it of `longest`);
-    longest > 0 is then told as `max_seqlen`. That must be a bound: flash-attention leaves the rows of a document beyond it as
-    they were allocated, in its result and in its gradients. So padding is cut into documents of at most `longest` tokens.
+
+    shape: what every packed batch is padded to, for graphs and compiled layers; None: nothing. Tokens are padded with
+    documents of padding, of at most `max_seqlen` tokens each: flash-attention leaves rows beyond that bound as they were
+    allocated. `cu_seqlens` repeats its end (empty documents), `targets` are padded with -100, to the smallest size there is.
     """
 
     pad_id: int
     layout: Layout = "packed"
-    fixed_tokens: int = 0
-    longest: int = 0
-
-    def for_batches(self, packs: int) -> Collator:
-        """Return this collator for micro-batches of `packs` packs: where their shape is fixed, it has room for all of them."""
-        return replace(self, fixed_tokens=packs * self.longest)
+    shape: FixedShape | None = None
 
     def __call__(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
         """Return one batch."""
@@ -131,16 +127,26 @@ class Collator:
         labels = joined.pop("labels").flatten()
         # A document's first label is always ignored, so no place predicts across a border.
         rows = (labels[1:] != IGNORE_INDEX).nonzero().flatten()
-        batch: Batch = {**joined, "target_positions": rows, "targets": labels[rows + 1], "real_tokens": real}
+        targets = labels[rows + 1]
+        batch: Batch = {**joined, "real_tokens": real, "trained_tokens": len(rows)}
         if self.layout == "packed":
             positions = batch["position_ids"].flatten()
             borders = torch.cat([(positions == 0).nonzero().flatten(), torch.tensor([len(positions)])])
-            batch |= {"cu_seqlens": borders.to(torch.int32), "max_seqlen": self.longest or int(borders.diff().max())}
-        return batch
+            longest = int(borders.diff().max())
+            if self.shape is not None:
+                borders = _extended(borders, self.shape.borders, len(positions))
+                size = self.shape.targets_for(len(rows))
+                rows, targets, longest = (
+                    _extended(rows, size, 0),
+                    _extended(targets, size, IGNORE_INDEX),
+                    self.shape.longest,
+                )
+            batch |= {"cu_seqlens": borders.to(torch.int32), "max_seqlen": longest}
+        return {**batch, "target_positions": rows, "targets": targets}
 
     def _packed(self, packs: Sequence[dict[str, torch.Tensor]], real: int) -> Batch:
-        padding = max(self.fixed_tokens, 1) - real
-        filler = [_padding(padding, self.pad_id, self.longest)] if padding > 0 else []
+        longest, tokens = (self.shape.longest, self.shape.tokens) if self.shape else (1, 1)
+        filler = [_padding(tokens - real, self.pad_id, longest)] if tokens > real else []
         return {
             name: torch.cat([pack[name] for pack in (*packs, *filler)])[None]
             for name in ("input_ids", "labels", "position_ids")
@@ -150,16 +156,21 @@ class Collator:
         longest = max(1, *(len(pack["input_ids"]) for pack in packs))
         rows: dict[str, list[torch.Tensor]] = {"input_ids": [], "labels": [], "position_ids": []}
         for pack in packs:
-            padding = _padding(longest - len(pack["input_ids"]), self.pad_id)
+            padding = _padding(longest - len(pack["input_ids"]), self.pad_id, longest)
             for name, parts in rows.items():
                 parts.append(torch.cat([pack[name], padding[name]]))
         return {name: torch.stack(parts) for name, parts in rows.items()}
 
 
-def _padding(tokens: int, pad_id: int, longest: int = 0) -> dict[str, torch.Tensor]:
-    """Return documents of padding, of at most `longest` tokens (0: one): they see nothing else, nothing in them is trained."""
+def _extended(values: torch.Tensor, size: int, filler: int) -> torch.Tensor:
+    """Return values [n] filled up to [size]; longer ones as they are."""
+    return torch.cat([values, values.new_full((max(0, size - len(values)),), filler)])
+
+
+def _padding(tokens: int, pad_id: int, longest: int) -> dict[str, torch.Tensor]:
+    """Return documents of padding, of at most `longest` tokens: they see nothing else, nothing in them is trained."""
     return {
         "input_ids": torch.full((tokens,), pad_id, dtype=torch.int64),
         "labels": torch.full((tokens,), IGNORE_INDEX, dtype=torch.int64),
-        "position_ids": torch.arange(tokens) % (longest or max(1, tokens)),
+        "position_ids": torch.arange(tokens) % longest,
     }

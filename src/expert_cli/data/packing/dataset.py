@@ -55,8 +55,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         self.shortens = packing != "concat" and overflow == "truncate"
 
     def __len__(self) -> int:
-        """Return the number of packs of the first epoch."""
-        return self.packs.count(0)
+        """Return the number of packs of an epoch."""
+        return self.packs.count()
 
     def __getitem__(self, place: Place) -> dict[str, torch.Tensor]:
         """Return one pack; `FILLER` gives one without tokens."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +19,8 @@ class EpochPacks:
     """Packs of one data set by epoch (from 0): random ones are drawn anew for each epoch, all others stay as they are.
 
     left_out: what became of documents that are too long; None with "concat", which cuts all alike. Only the plan asked for last
-    is held: 26 bytes a document.
+    is held: 26 bytes a document. `even_out` gives all epochs of a run as many packs, since the Trainer counts the steps of an
+    epoch once.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class EpochPacks:
         self._overflow = None if packing == "concat" else overflow
         self._seed = seed
         self.left_out = left_out(documents, self._rows, capacity, overflow) if self._overflow else None
-        self._counts: dict[int, int] = {}
+        self._fewest = 0
         self._latest: tuple[int, PackingPlan] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -58,17 +60,26 @@ class EpochPacks:
         """Return what makes up one pack of an epoch."""
         return self.plan(epoch).pack(number)
 
-    def count(self, epoch: int) -> int:
-        """Return how many packs an epoch has."""
-        epoch = self._drawn(epoch)
-        if epoch not in self._counts:
-            # That of the first epoch is kept: it comes next.
-            self._counts[epoch] = len(self._planned(epoch) if epoch else self.plan(epoch))
-        return self._counts[epoch]
+    def count(self) -> int:
+        """Return how many packs the first epoch has; after `even_out` every epoch of the run."""
+        return len(self.plan(0))
+
+    def even_out(self, epochs: Callable[[int], int]) -> int:
+        """Let every epoch have as many packs as the one that needs most, and return how many.
+
+        epochs: packs of an epoch -> epochs of the run.
+        """
+        most, drawn = self.count(), 1
+        while self._packing == "random" and drawn < epochs(most):
+            most, drawn = max(most, len(self._planned(drawn))), drawn + 1
+        if most > self.count():
+            self._latest = None
+        self._fewest = most
+        return most
 
     def fill(self) -> float:
         """Return the share of all room of the first epoch's packs that holds tokens; 0 without packs."""
-        return share(self.pack_lengths.tokens, self.count(0) * self._capacity)
+        return share(self.pack_lengths.tokens, self.count() * self._capacity)
 
     @cached_property
     def pack_lengths(self) -> LengthHistogram:
@@ -105,7 +116,7 @@ class EpochPacks:
             packs = pack(lengths, self._capacity)
         else:
             packs = no_packing(lengths, self._capacity)
-        return packs.within(self._fitted)
+        return packs.parted(self._fewest).within(self._fitted)
 
     @cached_property
     def _fitted(self) -> Pieces:

@@ -12,7 +12,7 @@ at a time, as in TRL's segment tree, takes seconds (benchmarks/bench_packing.py)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,6 +69,19 @@ class PackingPlan:
         """Return the pieces of one pack."""
         part = slice(self.offsets[index], self.offsets[index + 1])
         return Pieces(self.documents[part], self.starts[part], self.stops[part])
+
+    def parted(self, packs: int) -> PackingPlan:
+        """Return the plan with at least `packs` packs: the fullest ones are cut in two between documents."""
+        plan = self
+        while (missing := packs - len(plan)) > 0:
+            several = np.flatnonzero(np.diff(plan.offsets) > 1)
+            fullest = several[np.argsort(-plan.lengths[several], kind="stable")[:missing]]
+            total = np.concatenate([[0], np.cumsum(plan.stops - plan.starts)])
+            begin, end = plan.offsets[fullest], plan.offsets[fullest + 1]
+            middle = np.searchsorted(total, (total[begin] + total[end]) / 2)
+            borders = np.clip(middle, begin + 1, end - 1)
+            plan = replace(plan, offsets=np.sort(np.concatenate([plan.offsets, borders])))
+        return plan
 
     def within(self, fitted: Pieces) -> PackingPlan:
         """Return these packs of `fitted.lengths` in terms of the documents that `fitted` has the pieces of."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +16,11 @@ FEW_STEPS = 50
 class Schedule:
     """The optimizer steps of a run, known before it starts. `max_steps` -1: `epochs` decide.
 
-    packs: epoch (from 0) -> how many packs it has. packs_per_step: those of one optimizer step, of all processes together: the
-    effective batch. batch_size: those of a micro-batch. processes: how many train now.
+    packs: of every epoch. packs_per_step: those of one optimizer step, of all processes together: the effective batch.
+    batch_size: those of a micro-batch. processes: how many train now.
     """
 
-    packs: Callable[[int], int]
+    packs: int
     packs_per_step: int
     batch_size: int
     processes: int
@@ -34,37 +32,28 @@ class Schedule:
         """Micro-batches that each process takes in an optimizer step; of the last ones some may be empty."""
         return -(-self.packs_per_step // (self.batch_size * self.processes))
 
-    def steps_of(self, epoch: int) -> int:
-        """Return the optimizer steps of one pass over the data; the last one may have fewer packs."""
-        return -(-self.packs(epoch) // self.packs_per_step)
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps of one pass over the data; the last one may have fewer packs."""
+        return -(-self.packs // self.packs_per_step)
 
-    @cached_property
+    @property
     def steps(self) -> int:
         """Optimizer steps of the whole run."""
         if self.max_steps > 0:
             return self.max_steps
-        whole = int(self.epochs)
-        part = math.ceil(self.steps_of(whole) * (self.epochs - whole) - 1e-9) if self.epochs > whole else 0
-        return max(1, sum(map(self.steps_of, range(whole))) + part)
+        return max(1, math.ceil(self.epochs * self.steps_per_epoch - 1e-9))
 
-    def position(self, step: int) -> tuple[int, int]:
-        """Return the epoch (from 0) that optimizer step `step` (from 0) belongs to, and its number in it (from 0)."""
-        epoch = 0
-        while step >= (steps := self.steps_of(epoch)):
-            step -= steps
-            epoch += 1
-        return epoch, step
-
-    def epoch_of(self, step: int) -> float:
-        """Return how many passes over the data are done after `step` optimizer steps."""
-        epoch, within = self.position(step)
-        return epoch + within / self.steps_of(epoch)
+    @property
+    def epochs_begun(self) -> int:
+        """Passes over the data that the run begins."""
+        return -(-self.steps // self.steps_per_epoch)
 
     def places(self, step: int) -> tuple[int, NDArray[np.int64]]:
         """Return the epoch (from 0) of optimizer step `step` (from 0) and its places in that epoch's order."""
-        epoch, within = self.position(step)
+        epoch, within = divmod(step, self.steps_per_epoch)
         first = within * self.packs_per_step
-        return epoch, np.arange(first, min(first + self.packs_per_step, self.packs(epoch)))
+        return epoch, np.arange(first, min(first + self.packs_per_step, self.packs))
 
     def micro_steps(self, step: int) -> int:
         """Return the micro-steps of optimizer step `step`; the same for every process."""

@@ -105,6 +105,10 @@ class Documents:
         """Return how many documents have which length."""
         return LengthHistogram.of_all(np.diff(part.starts) for part in self._shards)
 
+    def trained_lengths(self) -> NDArray[np.int64]:
+        """Return the trained tokens of every document, int64 [documents]; each mask is read."""
+        return np.concatenate([lengths.trained for lengths in self.measured()])
+
     def trained_tokens(self) -> int:
         """Return how many tokens are trained in all documents."""
         return sum(int(np.count_nonzero(part.mask())) for part in self._shards)

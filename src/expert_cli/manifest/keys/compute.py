@@ -134,6 +134,7 @@ class ComputeConfig:
     dequantized_copy: Literal["auto", "always", "never"]
     on_oom: Literal["fit", "error"]
     fsdp: bool = False
+    capture: bool = True
 
     @property
     def compiler(self) -> tuple[str, Mode]:

@@ -139,6 +139,7 @@ class AttentionBackend:
     lacks: Callable[[DeviceName, Dtype, Machine], str] = lambda *_: ""
     refuses: Callable[[Any], str] = lambda _: ""
     function: str = ""
+    captures: str = "transformers asks whether positions are packed"
     repeats_keys: Callable[[], bool] = lambda: False
     keeps_scores: bool = False
     title: str = ""
@@ -170,6 +171,7 @@ BACKENDS = (
         lacks=_varlen_lacks,
         refuses=_varlen_refuses,
         function="varlen_attention",
+        captures="",
         repeats_keys=repeats_for_varlen,
     ),
     AttentionBackend(

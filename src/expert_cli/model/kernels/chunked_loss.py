@@ -31,11 +31,27 @@ are of a part of the chunk, which on a GPU is a quarter."""
 class CausalLoss(torch.nn.Module):
     """A causal language model whose forward pass returns its loss."""
 
-    def __init__(self, model: PeftModel, *, full_logits: bool = False) -> None:
-        """full_logits: let the model make its logits itself."""
+    _is_accelerate_prepared = True
+    """accelerate would wrap it in DDP, whose hooks do not live in a CUDA graph, and in an autocast that keeps casts."""
+
+    def __init__(self, model: PeftModel, *, full_logits: bool = False, autocast: torch.dtype | None = None) -> None:
+        """full_logits: let the model make its logits itself. autocast: what is computed in; None: nothing is cast."""
         super().__init__()
         self.model = model
         self.full_logits = full_logits
+        self.autocast = autocast
+        self.gradient: torch.Tensor | None = None
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Write zeros into the one buffer of all gradients, where there is one: a CUDA graph writes to it."""
+        if self.gradient is None:
+            super().zero_grad(set_to_none)
+        else:
+            self.gradient.zero_()
+
+    def train(self, mode: bool = True) -> CausalLoss:
+        """Set the mode; the Trainer asks at every micro-step, and walking the modules takes milliseconds."""
+        return self if mode == self.training else super().train(mode)
 
     @property
     def base(self) -> Any:
@@ -61,7 +77,21 @@ class CausalLoss(torch.nn.Module):
         cu_seqlens: torch.Tensor | None = None,
         max_seqlen: int = 0,
     ) -> torch.Tensor:
-        """Return the sum of the cross-entropies of `targets`, fp32 []; the arguments are `batches.Collator`'s."""
+        """Return the sum of the cross-entropies of `targets` but -100, fp32 []; the arguments are `batches.Collator`'s."""
+        # A cached cast would be a stale constant within a CUDA graph.
+        device = input_ids.device.type
+        with torch.autocast(device, self.autocast, enabled=self.autocast is not None, cache_enabled=False):
+            return self._loss(input_ids, position_ids, target_positions, targets, cu_seqlens, max_seqlen)
+
+    def _loss(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        target_positions: torch.Tensor,
+        targets: torch.Tensor,
+        cu_seqlens: torch.Tensor | None,
+        max_seqlen: int,
+    ) -> torch.Tensor:
         inputs = {"input_ids": input_ids, "position_ids": position_ids, "use_cache": False}
         if cu_seqlens is not None:
             inputs |= varlen_kwargs(cu_seqlens, max_seqlen)

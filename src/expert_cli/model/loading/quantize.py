@@ -14,7 +14,7 @@ from transformers.utils import logging
 from expert_cli._compat import keep_8bit_scales, keep_autograd_on_cpu
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.devices import DEVICES
-from expert_cli.manifest.types import Quantization
+from expert_cli.manifest.types import Dtype, Quantization
 from expert_cli.model.flops import attention_layers
 from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.text import first_line
@@ -22,6 +22,11 @@ from expert_cli.utils.text import first_line
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 STORED: dict[Quantization, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """What weights that are not quantized are rounded to; the others keep the dtype that is computed with."""
+
+
+def autocast_of(dtype: Dtype) -> torch.dtype | None:
+    """Return what autocast computes a step in; None: nothing is cast."""
+    return None if dtype == "fp32" else DTYPES[dtype]
 
 
 def load_base(

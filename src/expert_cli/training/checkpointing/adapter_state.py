@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 
-from expert_cli.training.checkpointing.serialization import Tensors
+from expert_cli.training.checkpointing.optimizer_state import Tensors
 
 _MOMENTS = {"adamw": 2, "ademamix": 3, "lion": 1, "rmsprop": 1, "adagrad": 1, "sgd": 0}
 """Tensors as large as the parameter that an optimizer keeps of it; Adafactor keeps a row and a column."""

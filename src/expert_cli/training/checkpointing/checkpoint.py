@@ -5,9 +5,9 @@ checkpoints/
         checkpoint.json              step, serial, size and SHA-256 of every other file, a hash of itself; written last
         adapter_model.safetensors    the adapter; with adapter_config.json PEFT loads the folder as it is
         adapter_config.json
-        optimizer.safetensors        the tensors of the optimizer's state
-        state.json                   position, identity, and the rest of every state
-        state.safetensors            the tensors of the rest: random generators, losses
+        optimizer.safetensors        the tensors of the optimizer's state, and the loss of every step
+        state.json                   identity of the run, the numbers of optimizer and schedule, what was given up for memory
+        trainer_state.json           the Trainer's own
     .writing-50/                     a writer was killed, or is under way: no reader looks at it
     .removed-20/                     on its way out
     .replaced-40/                    stands for checkpoint-40 while that is written again
@@ -29,15 +29,15 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from transformers.trainer import TRAINER_STATE_NAME
 
 from expert_cli.errors import IntegrityError
-from expert_cli.training.checkpointing.serialization import deserialize, own_memory, serialize
-from expert_cli.training.state import Position
+from expert_cli.training.checkpointing.optimizer_state import own_memory
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import parse_json, read_sealed, remove, sha256_of, sync_names, write_json, write_sealed
 from expert_cli.utils.verified_folder import VerifiedFolder
 
-CHECKPOINT_RULE = 2
+CHECKPOINT_RULE = 3
 """What stands in a checkpoint, and how; one of another rule is not read."""
 LEAST = 2
 """Checkpoints that are kept at least: the newest may turn out damaged."""
@@ -46,8 +46,7 @@ ADAPTER = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
-STATE_TENSORS = "state.safetensors"
-_FILES = {ADAPTER, ADAPTER_CONFIG, OPTIMIZER, STATE, STATE_TENSORS}
+_FILES = {ADAPTER, ADAPTER_CONFIG, OPTIMIZER, STATE, TRAINER_STATE_NAME}
 _NAME = re.compile(r"(?:checkpoint|\.replaced)-[0-9]+")
 _LEFT = re.compile(r"\.(?:writing|removed)-[0-9]+")
 
@@ -56,20 +55,16 @@ _LEFT = re.compile(r"\.(?:writing|removed)-[0-9]+")
 class CheckpointState:
     """All that a run needs to go on.
 
-    adapter, adapter_config: as `adapter_state.adapter_parts` gives them. optimizer, scheduler, trainer, rng: nests that
-    `serialization.serialize` takes. identity: what the run that goes on must have in common with this one, as JSON.
-    losses: one a step.
+    adapter, adapter_config: as `adapter_state.adapter_parts` gives them. tensors: of the optimizer, and the losses. state:
+    everything else, as JSON; `identity` in it is what the run that goes on must have in common with this one. trainer_state:
+    transformers' TrainerState as JSON.
     """
 
     adapter: Mapping[str, torch.Tensor]
     adapter_config: Mapping[str, Any]
-    optimizer: Mapping[str, Any]
-    scheduler: Mapping[str, Any]
-    rng: Mapping[str, Any]
-    position: Position
-    trainer: Mapping[str, Any]
-    identity: Mapping[str, Any]
-    losses: torch.Tensor
+    tensors: Mapping[str, torch.Tensor]
+    state: Mapping[str, Any]
+    trainer_state: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -113,16 +108,10 @@ def read(path: Path) -> CheckpointState:
     """Verify a checkpoint and return what was written, tensors on the CPU. Raises IntegrityError."""
     if damage := _damage(path):
         raise IntegrityError(f"{path} is damaged: {damage}", "go on from another checkpoint: --resume PATH")
-    state = parse_json((path / STATE).read_bytes())
-    position, rest = state["position"], deserialize(state["rest"], load_file(path / STATE_TENSORS))
-    return CheckpointState(
-        adapter=load_file(path / ADAPTER),
-        adapter_config=parse_json((path / ADAPTER_CONFIG).read_bytes()),
-        optimizer=deserialize(state["optimizer"], load_file(path / OPTIMIZER)),
-        position=Position(epoch=position["epoch"], step=position["step"], micro_step=position["micro_step"]),
-        identity=state["identity"],
-        **rest,
+    adapter_config, state, trainer_state = (
+        parse_json((path / name).read_bytes()) for name in (ADAPTER_CONFIG, STATE, TRAINER_STATE_NAME)
     )
+    return CheckpointState(load_file(path / ADAPTER), adapter_config, load_file(path / OPTIMIZER), state, trainer_state)
 
 
 def latest_valid(folder: Path) -> Search:
@@ -161,22 +150,11 @@ def rotate(folder: Path, keep: int | None, protect: set[int]) -> list[Path]:
 
 def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> int:
     """Write and sync all files of a checkpoint, its manifest last; return their bytes."""
-    optimizer, optimizer_tensors = serialize(parts.optimizer)
-    rest, rest_tensors = serialize(
-        {"scheduler": parts.scheduler, "rng": parts.rng, "trainer": parts.trainer, "losses": parts.losses}
-    )
-    position = parts.position
-    state = {
-        "position": {"epoch": position.epoch, "step": position.step, "micro_step": position.micro_step},
-        "identity": parts.identity,
-        "optimizer": optimizer,
-        "rest": rest,
-    }
-    write_json(beside / STATE, state)
+    write_json(beside / STATE, parts.state)
     write_json(beside / ADAPTER_CONFIG, parts.adapter_config)
+    write_json(beside / TRAINER_STATE_NAME, parts.trainer_state)
     save_file(own_memory(parts.adapter), beside / ADAPTER, metadata={"format": "pt"})
-    save_file(optimizer_tensors, beside / OPTIMIZER, metadata={"format": "pt"})
-    save_file(rest_tensors, beside / STATE_TENSORS, metadata={"format": "pt"})
+    save_file(own_memory(parts.tensors), beside / OPTIMIZER, metadata={"format": "pt"})
     files = VerifiedFolder.measured(beside).files
     write_sealed(beside / MANIFEST, {"rule": CHECKPOINT_RULE, "step": step, "serial": serial, "files": files})
     sync_names(beside)

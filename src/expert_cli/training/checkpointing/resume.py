@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.optimizer import AcceleratedOptimizer
 from peft import PeftModel
+from transformers import TrainerState
 from transformers.trainer_callback import ExportableState
 
 from expert_cli.config.run_config import AUTO
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.status import RunStatus
 from expert_cli.training.checkpointing import checkpoint
 from expert_cli.training.checkpointing.adapter_state import adapter_parts, estimate_bytes, load_adapter
 from expert_cli.training.checkpointing.checkpoint import CheckpointState
+from expert_cli.training.checkpointing.optimizer_state import load_optimizer, optimizer_parts
 from expert_cli.training.checkpointing.resume_compatibility import require_goes_on, require_keys
-from expert_cli.training.checkpointing.serialization import capture_rng, load_optimizer, restore_rng
-from expert_cli.training.state import Position, TrainingState
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.files import parse_json, write_bytes
 from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.reporter import Reporter
+
+LOSSES = "losses"
+"""The tensor of every step's loss beside the optimizer's, fp64."""
 
 
 @dataclass(frozen=True)
@@ -57,75 +62,86 @@ def find_checkpoint(
             require_folder(wanted)
             raise InputError(f"--resume {wanted}: is not a folder", 'name a folder checkpoint-N, or write "auto"')
     parts = checkpoint.read(path)
-    require_goes_on(path, parts.identity, identity, drift, report)
-    report.info(f"resumed   {path}: step {parts.position.step}, epoch {parts.position.epoch}")
+    require_goes_on(path, parts.state["identity"], identity, drift, report)
+    report.info(
+        f"resumed   {path}: step {parts.trainer_state['global_step']}, epoch {int(parts.trainer_state['epoch'] or 0)}"
+    )
     return Resumed(path, parts)
 
 
-def save(
-    trainer: ExpertTrainer, model: PeftModel, folder: Path, identity: Mapping[str, Any]
-) -> checkpoint.CheckpointInfo:
-    """Write a checkpoint of the step just done and remove those that are not kept."""
-    progress, schedule, scaler = trainer.progress, trainer.batches.schedule, trainer.accelerator.scaler
-    tensors, config = adapter_parts(model)
-    epoch, within = schedule.position(progress.schedule_step)
-    values = progress.as_json()
-    losses = values.pop("losses")
-    parts = CheckpointState(
-        adapter=tensors,
-        adapter_config=config,
-        optimizer=trainer.optimizer.state_dict(),
-        scheduler=trainer.lr_scheduler.state_dict(),
-        rng=capture_rng(),
-        position=Position(epoch, progress.step, within * schedule.accumulation),
-        trainer={
-            "progress": values,
-            "scaler": scaler.state_dict() if scaler is not None else {},
-            "gradients": trainer.gradients.state(),
-            "batch": [schedule.batch_size, schedule.accumulation],
-            "recomputes": trainer.recomputes,
-            "adjusted": list(trainer.adjusted),
-            "callbacks": [[type(one).__name__, one.state()] for one in _exportable(trainer)],
-        },
-        identity=identity,
-        losses=torch.tensor(losses, dtype=torch.float64),
-    )
-    written = checkpoint.write(folder, progress.step, parts)
-    best = {progress.best_step} if trainer.watch.load_best_model_at_end else set()
-    checkpoint.rotate(folder, trainer.watch.save_total_limit, best)
-    return written
+@dataclass(frozen=True)
+class Checkpoints:
+    """Writes the checkpoints of a run, and puts one into its trainer.
 
+    identity: what a run that goes on must have in common with this one. resumed: what this one goes on from. status: is told
+    how far the run is.
+    """
 
-def restore(trainer: ExpertTrainer, model: PeftModel, parts: CheckpointState) -> None:
-    """Put a checkpoint into a prepared trainer. Raises InputError if it does not fit the adapter."""
-    try:
-        load_adapter(model, parts.adapter)
-    except ValueError as error:
-        raise InputError(
-            f"the checkpoint does not fit this adapter: {error}", "train with the adapter it was made with"
-        ) from error
-    load_optimizer(trainer.optimizer, parts.optimizer)
-    trainer.lr_scheduler.load_state_dict(dict(parts.scheduler))
-    if parts.trainer["scaler"] and trainer.accelerator.scaler is not None:
-        trainer.accelerator.scaler.load_state_dict(dict(parts.trainer["scaler"]))
-    trainer.gradients.load(parts.trainer["gradients"])
-    values = {**parts.trainer["progress"], "losses": parts.losses.tolist()}
-    for name, value in vars(TrainingState.from_json(values)).items():
-        setattr(trainer.progress, name, value)
-    states = list(parts.trainer["callbacks"])
-    for callback in _exportable(trainer):  # of several of one class each gets its own, in their order
-        mine = next((kept for kept in states if kept[0] == type(callback).__name__), None)
-        if mine is not None:
-            states.remove(mine)
-            vars(callback).update(mine[1].get("attributes", {}))
-    restore_rng(parts.rng)
+    model: PeftModel
+    folder: Path
+    identity: Mapping[str, Any]
+    resumed: Resumed | None
+    status: RunStatus
 
+    def save(self, trainer: ExpertTrainer) -> None:
+        """Write a checkpoint of the step just done and remove those that are not kept."""
+        state, scaler, optimizer = trainer.state, trainer.accelerator.scaler, _plain(trainer.optimizer)
+        schedule: Any = trainer.lr_scheduler
+        adapter, config = adapter_parts(self.model)
+        tensors, numbers = optimizer_parts(optimizer)
+        progress = vars(trainer.progress)
+        parts: list[Any] = [*trainer.callback_handler.callbacks, trainer.control]
+        exportable: list[Any] = [one for one in parts if isinstance(one, ExportableState)]
+        callbacks = TrainerState(stateful_callbacks=exportable)
+        written = CheckpointState(
+            adapter=adapter,
+            adapter_config=config,
+            tensors={**tensors, LOSSES: torch.tensor(progress[LOSSES], dtype=torch.float64)},
+            state={
+                "identity": self.identity,
+                "optimizer": numbers,
+                "learning_rates": [group["lr"] for group in optimizer.param_groups],
+                "scheduler": schedule.state_dict(),
+                "scaler": scaler.state_dict() if scaler is not None else {},
+                "progress": {name: value for name, value in progress.items() if name != LOSSES},
+                "gradients": trainer.flat.state(),
+                "batch_size": trainer.batches.schedule.batch_size,
+                "recomputes": trainer.recomputes,
+                "adjusted": list(trainer.adjusted),
+            },
+            trainer_state=asdict(replace(state, stateful_callbacks=callbacks.stateful_callbacks)),
+        )
+        checkpoint.write(self.folder, state.global_step, written)
+        best = {state.best_global_step} if trainer.args.load_best_model_at_end and state.best_global_step else set()
+        checkpoint.rotate(self.folder, trainer.watch.save_total_limit, best)
+        self.status.reached(state.global_step, state.max_steps)
 
-def load_best(trainer: ExpertTrainer, model: PeftModel, folder: Path) -> None:
-    """Put the adapter of the best evaluation into the model. Its checkpoint was never rotated away."""
-    path = folder / f"checkpoint-{trainer.progress.best_step}"
-    if path.is_dir():
-        load_adapter(model, checkpoint.read(path).adapter)
+    def restore(self, trainer: ExpertTrainer) -> None:
+        """Put the checkpoint into a trainer that is ready to train. Raises InputError if it does not fit the adapter."""
+        assert self.resumed is not None  # noqa: S101
+        parts, optimizer = self.resumed.parts, _plain(trainer.optimizer)
+        schedule: Any = trainer.lr_scheduler
+        try:
+            load_adapter(self.model, parts.adapter)
+        except ValueError as error:
+            raise InputError(
+                f"the checkpoint does not fit this adapter: {error}", "train with the adapter it was made with"
+            ) from error
+        state = parts.state
+        moments = {name: value for name, value in parts.tensors.items() if name != LOSSES}
+        load_optimizer(optimizer, moments, state["optimizer"])
+        schedule.load_state_dict(dict(state["scheduler"]))
+        for group, rate in zip(optimizer.param_groups, state["learning_rates"], strict=True):
+            group["lr"] = rate
+        if state["scaler"] and trainer.accelerator.scaler is not None:
+            trainer.accelerator.scaler.load_state_dict(dict(state["scaler"]))
+        trainer.flat.load(state["gradients"])
+        trainer.progress.load({**state["progress"], LOSSES: parts.tensors[LOSSES].tolist()})
+
+    def load_best(self, trainer: ExpertTrainer) -> None:
+        """Put the adapter of the best evaluation into the model. Its checkpoint was never rotated away."""
+        best = self.folder / f"checkpoint-{trainer.state.best_global_step}"
+        load_adapter(self.model, checkpoint.read(best).adapter)
 
 
 def truncate_metrics(paths: RunPaths, step: int) -> None:
@@ -154,6 +170,6 @@ def check_disk_space(model: PeftModel, folder: Path, optimizer: str, limit: int 
         )
 
 
-def _exportable(trainer: ExpertTrainer) -> list[Any]:
-    """Return the callbacks that have a state to keep."""
-    return [one for one in trainer.callback_handler.callbacks if isinstance(one, ExportableState)]
+def _plain(optimizer: Any) -> Any:
+    """Return the optimizer that accelerate has wrapped."""
+    return optimizer.optimizer if isinstance(optimizer, AcceleratedOptimizer) else optimizer

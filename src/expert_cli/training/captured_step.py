@@ -1,0 +1,221 @@
+"""Forward and backward of a micro-batch as one CUDA graph, recorded once and replayed for every other micro-batch.
+
+Packs of one length make every micro-step the same work on the same shapes, so the host's part of it is done once. A batch is
+copied into fixed buffers, the graph reads them and adds to the gradients in place; clipping and AdamW are graphs of their own,
+on the flat buffer of gradients.py. Optimizers of bitsandbytes run eagerly behind the replay: they launch on another stream
+(pull 2050).
+
+A graph meets cards and drivers that nobody here has, so it is proven before it is trusted: the first micro-batch runs eagerly
+and by replay from one seed, and twice by replay. Not `make_graphed_callables`, which may corrupt accumulated gradients
+(pytorch issue 181723).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from expert_cli.config.run_config import RunConfig
+from expert_cli.hardware.devices import Device
+from expert_cli.model.kernels.attention_backends import attention_backend
+from expert_cli.model.kernels.select import KernelPlan
+
+LOSS_TOLERANCE, NORM_TOLERANCE = 1e-3, 1e-2
+"""How far a replay's loss and gradient norm may be from the eager ones, relatively."""
+SIZED = ("target_positions", "targets")
+"""What a batch has of several lengths."""
+Work = Callable[[], Any]
+"""What is recorded; it returns the same tensors at every replay."""
+
+
+def with_capture(plan: KernelPlan, run: RunConfig) -> KernelPlan:
+    """Return the plan with whether the step is to be recorded, and why not."""
+    why = _why_eager(plan, run)
+    return (
+        plan.with_line("capture", "off", why)
+        if why
+        else plan.with_line("capture", "cuda graph", "packs have one shape")
+    )
+
+
+def _why_eager(plan: KernelPlan, run: RunConfig) -> str:
+    compute = run.compute
+    reasons = {
+        "a CPU has no launches to save": compute.device == "cpu",
+        "use_cuda_graphs: false": not compute.capture,
+        "without packing no two batches have one shape": run.loader.packing == "off" or plan.layout == "padded",
+        "with fsdp the processes exchange weights in every layer": compute.fsdp,
+        "fp16 looks for overflows in every step": compute.dtype == "fp16",
+        "LLM.int8 looks for outliers in every layer": run.model.quantization == "int8",
+    }
+    return next((why for why, holds in reasons.items() if holds), "") or attention_backend(plan.attention).captures
+
+
+class CudaGraphs:
+    """Records work in CUDA graphs that share their memory. Calling it returns what replays the work."""
+
+    def __init__(self) -> None:
+        """Make the stream that everything is recorded on: what runs before a recording must run on it, too."""
+        self.stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def warm_up(self, work: Work) -> Any:
+        """Run the work eagerly on that stream."""
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            done = work()
+        torch.cuda.current_stream().wait_stream(self.stream)
+        return done
+
+    def __call__(self, work: Work) -> Work:
+        """Record the work, which must have been warmed up."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+            done = work()
+
+        def replay() -> Any:
+            graph.replay()
+            return done
+
+        return replay
+
+
+class NotCaptured(Exception):
+    """A recorded step is not what the eager one is; the message says what differed."""
+
+
+class CapturedStep:
+    """A step over fixed buffers. Its parameters' gradients are those of `gradient`, which every replay adds to."""
+
+    def __init__(
+        self,
+        loss_of: Callable[..., torch.Tensor],
+        gradient: torch.Tensor,
+        batch: Mapping[str, Any],
+        sizes: Sequence[int],
+        graphs: Any,
+        seed: int,
+    ) -> None:
+        """Record and prove. Raises NotCaptured, or whatever the recording raises; the gradients are zero in any case.
+
+        loss_of: a batch -> its summed loss. batch: of the run, on the device. sizes: the lengths that `targets` may have,
+        ascending; `batch` has the largest. graphs: records and warms up, as `CudaGraphs` does.
+        """
+        self._fixed = {name: value for name, value in batch.items() if not isinstance(value, torch.Tensor)}
+        self.buffers = {name: value.clone() for name, value in batch.items() if isinstance(value, torch.Tensor)}
+        self._scale = torch.ones((), device=gradient.device)
+        self._loss_of, self._gradient, self._graphs, self._seed = loss_of, gradient, graphs, seed
+        self._replays: dict[int, Work] = {}
+        self._size = 0
+        try:
+            for size in reversed(sizes):
+                self._record({name: batch[name][:size] if name in SIZED else batch[name] for name in self.buffers})
+        finally:
+            gradient.zero_()
+
+    def take(self, batch: Mapping[str, Any], scale: float) -> None:
+        """Copy a batch into the buffers. scale: what its summed loss is multiplied by."""
+        self._size = len(batch["targets"])
+        for name, buffer in self._views(self._size).items():
+            buffer.copy_(batch[name], non_blocking=True)
+        self._scale.fill_(scale)
+
+    def replay(self) -> torch.Tensor:
+        """Add the gradients of the batch that was taken; return its scaled loss, which the next replay overwrites."""
+        loss: torch.Tensor = self._replays[self._size]()
+        return loss
+
+    def seconds(self, device: Device) -> float:
+        """Return the time of a replay, the mean of five."""
+        begin, end = device.event(), device.event()
+        self.replay()
+        begin.record()
+        for _ in range(5):
+            self.replay()
+        end.record()
+        end.synchronize()
+        self._gradient.zero_()
+        return float(begin.elapsed_time(end)) / 5000
+
+    def _views(self, size: int) -> dict[str, torch.Tensor]:
+        return {name: buffer[:size] if name in SIZED else buffer for name, buffer in self.buffers.items()}
+
+    def _record(self, batch: Mapping[str, torch.Tensor]) -> None:
+        self.take(batch, 1.0)
+        views = self._views(self._size)
+
+        def work() -> torch.Tensor:
+            loss = self._loss_of(**views, **self._fixed) * self._scale
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss.detach()
+
+        def eagerly() -> torch.Tensor:
+            done: torch.Tensor = self._graphs.warm_up(work)
+            return done
+
+        self._measured(eagerly)  # kernels are chosen and compiled
+        eager = self._measured(eagerly)
+        # Recorded over other tokens: a graph that does not read the buffers is found out.
+        self.buffers["input_ids"].copy_(batch["input_ids"].flip(-1))
+        self._replays[self._size] = self._graphs(work)
+        self.take(batch, 1.0)
+        once = self._measured(self.replay)
+        _require_alike("loss", eager[0], once[0], LOSS_TOLERANCE)
+        _require_alike("gradient norm", eager[1], once[1], NORM_TOLERANCE)
+        torch.manual_seed(self._seed)
+        self.replay()
+        _require_alike("gradient norm of two replays", 2 * once[1], self._norm(), NORM_TOLERANCE)
+
+    def _measured(self, work: Work) -> tuple[float, float]:
+        """Return loss and gradient norm of one pass from zero gradients and the seed."""
+        self._gradient.zero_()
+        torch.manual_seed(self._seed)
+        return float(work()), self._norm()
+
+    def _norm(self) -> float:
+        return float(torch.linalg.vector_norm(self._gradient))
+
+
+def _require_alike(what: str, eager: float, replayed: float, tolerance: float) -> None:
+    if not abs(eager - replayed) <= tolerance * abs(eager):
+        raise NotCaptured(f"{what}: {eager:.6g} eagerly, {replayed:.6g} by replay")
+
+
+class Recorded:
+    """Work that is run eagerly the first time, and recorded and replayed from then on; with no graphs always eager."""
+
+    def __init__(self, work: Work, graphs: CudaGraphs | None) -> None:
+        """graphs: None where nothing is recorded."""
+        self._work, self._graphs = work, graphs
+        self._replay: Work | None = None
+
+    def __call__(self) -> Any:
+        """Do the work."""
+        if self._graphs is None:
+            return self._work()
+        if self._replay is None:
+            done = self._graphs.warm_up(self._work)
+            self._replay = self._graphs(self._work)  # recording does nothing
+            return done
+        return self._replay()
+
+
+class CapturedAdamW(torch.optim.AdamW):
+    """AdamW whose step is recorded. The learning rate stays a number for the schedule, and is written into a buffer."""
+
+    def __init__(self, parameters: Any, lr: float, graphs: CudaGraphs, **settings: Any) -> None:
+        """Take AdamW's settings, and who records."""
+        super().__init__(parameters, lr=lr, **{**settings, "fused": True, "capturable": True})
+        self._rate = torch.tensor(lr, device=self.param_groups[0]["params"][0].device)
+        self._recorded = Recorded(super().step, graphs)
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ARG002
+        """Do one step."""
+        (group,) = self.param_groups
+        rate = group["lr"]
+        self._rate.fill_(rate)
+        group["lr"] = self._rate
+        self._recorded()
+        group["lr"] = rate

@@ -1,0 +1,190 @@
+"""Does a full step fit the device's memory? Asked before the first step of a run, and of one that goes on, perhaps on another
+card. Where the step is recorded, recording it at the run's shapes is the trial; else the largest micro-batch is run. What
+is given up for it, in this order:
+
+    micro-batch halved at the same effective batch
+    activations recomputed instead of kept
+    copy        of 4-bit weights, which costs time alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from expert_cli.config.run_config import RunConfig
+from expert_cli.data.packing.step_schedule import Schedule
+from expert_cli.errors import TrainingFailed
+from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
+from expert_cli.model.kernels.compiled_layers import compile_anew
+from expert_cli.model.kernels.dequantize import DequantizedLinear, drop_packed, restore_packed
+from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
+from expert_cli.training.checkpointing.checkpoint import CheckpointState
+from expert_cli.training.trainer import ExpertTrainer
+from expert_cli.utils.distributed import all_reduce_any
+from expert_cli.utils.out_of_memory import is_out_of_memory
+from expert_cli.utils.reporter import Reporter
+
+MARGIN = 0.02
+"""Of the device's memory, this much must be left over in the step that is tried: later ones fragment it."""
+GAIN = 0.9
+"""Micro-steps are merged where a pack then takes at most this share of the time."""
+ROOMY = 0.8
+"""Of the device's memory, this much must be free for larger micro-steps to be tried."""
+
+
+def fit_memory(trainer: ExpertTrainer, run: RunConfig, report: Reporter) -> None:
+    """Make a full step fit; what was given up is added to the trainer's `adjusted`, in words. All processes do the same.
+
+    Raises TrainingFailed when nothing more can be done, or nothing may (`on_oom: error`).
+    """
+    while all_reduce_any(not _fits(trainer))[0]:
+        schedule = trainer.batches.schedule
+        if run.compute.on_oom != "fit":
+            raise TrainingFailed(*_does_not_fit(schedule, 'write "on_oom": "fit", or halve batch_size'))
+        if schedule.batch_size > 1:
+            smaller = _smaller(schedule)
+            _take(trainer, smaller)
+            what = " -> ".join(f"{one.batch_size} x {one.accumulation}" for one in (schedule, smaller))
+            what = f"micro-batch {what}"
+        elif recompute(trainer, run):
+            what = "gradient checkpointing on"
+        elif all_reduce_any(restore_packed(trainer.model) > 0)[0]:
+            what = "the unpacked copy of the 4-bit weights is given back"
+        else:
+            raise TrainingFailed(*_does_not_fit(schedule, "lower max_seq_length, or choose a smaller base model"))
+        trainer.adjusted.append(what)
+        report.warning(f"a full step does not fit the GPU's memory: {what}")
+    drop_packed(trainer.model)
+    if trainer.captured is not None and run.compute.on_oom == "fit":
+        _merge(trainer, report)
+
+
+def adjust_as_before(trainer: ExpertTrainer, before: CheckpointState, run: RunConfig) -> None:
+    """Give up again what the run that wrote a checkpoint had given up; not a micro-batch that is now asked for otherwise."""
+    told, optim = before.state, run.optim
+    keys = ("batch_size", "gradient_accumulation_steps")
+    if told["batch_size"] < optim.batch_size and all(
+        getattr(optim, key) == told["identity"][f"optim.{key}"] for key in keys
+    ):
+        trainer.use(replace(trainer.batches.schedule, batch_size=told["batch_size"]))
+        trainer.adjusted += told["adjusted"]
+    if told["recomputes"]:
+        recompute(trainer, run)
+
+
+def recompute(trainer: ExpertTrainer, run: RunConfig) -> bool:
+    """Switch activation checkpointing on in every layer; return whether that changed anything."""
+    if run.compute.checkpointing != "off" or trainer.recomputes:
+        return False
+    enable_activation_checkpointing(trainer.model.base, "all", reentrant=False)
+    trainer.recomputes = True
+    return True
+
+
+def out_of_memory(trainer: ExpertTrainer, checkpoints: Path, go_on: str) -> TrainingFailed:
+    """Return the error of a run whose memory ran out in a later step. go_on: the command that goes on with it.
+
+    Its hint is that command with the next thing to give up.
+    """
+    kept = f"; the checkpoints in {checkpoints} are safe" if any(checkpoints.glob("checkpoint-*")) else ""
+    remedy = _next_to_give_up(trainer)
+    settings = " ".join(f"--set training.config.{key}={value}" for key, value in remedy.items())
+    hint = f"go on: {go_on} {settings}" if remedy else "lower max_seq_length, or choose a smaller base model"
+    return TrainingFailed(f"out of memory at step {trainer.state.global_step + 1}{kept}", hint)
+
+
+def _next_to_give_up(trainer: ExpertTrainer) -> dict[str, object]:
+    """Return the settings of a run that needs less memory than this one; none where there are none."""
+    schedule, optim = trainer.batches.schedule, trainer.optim_config
+    if schedule.batch_size > 1:
+        batch = _smaller(schedule).batch_size
+        # As it is written, which the processes that began the run are counted by; others may train now.
+        packs = optim.batch_size * optim.gradient_accumulation_steps
+        return {"batch_size": batch, "gradient_accumulation_steps": packs // batch}
+    if not any(layer.gradient_checkpointing for layer in decoder_layers(trainer.model.base)):
+        return {"gradient_checkpointing": "true"}
+    if any(isinstance(module, DequantizedLinear) for module in trainer.model.modules()):
+        return {"dequantized_copy": "never"}
+    return {}
+
+
+def _fits(trainer: ExpertTrainer) -> bool:
+    """Record a step, or run forward and backward on the largest micro-batch; return whether it fitted.
+
+    Beside it lies what later steps hold and the first does not. Nothing is left of it but the recording: gradients are
+    zero again, and every training step seeds its own random numbers.
+    """
+    device = trainer.timer.device
+    device.reset_peak()
+    room = device.memory()[0] + (device.held("memory_reserved") or 0)
+    try:
+        with _as_in_later_steps(trainer):
+            trainer.try_step()
+        # Windows' driver moves what is too much to the host's memory without a word.
+        return (device.held("max_memory_reserved") or 0) <= room
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        trainer.captured = None
+        return False
+    finally:
+        trainer.flat.gradient.zero_()
+        device.empty_cache()  # the failed attempt's blocks have the wrong sizes; not in the loop
+
+
+@contextmanager
+def _as_in_later_steps(trainer: ExpertTrainer) -> Iterator[None]:
+    """Hold what the steps after the first one do: the optimizer's state, and a margin."""
+    optimizer, device = trainer.optim_config.optim, trainer.timer.device
+    # paged states give way to the host's memory
+    missing = 0 if "paged" in optimizer else optimizer_bytes(trainer.flat.flat, optimizer)
+    if trainer.timer.on_gpu:
+        missing += int(MARGIN * device.memory()[1])
+    held = torch.empty(missing, dtype=torch.uint8, device=trainer.args.device)
+    yield
+    del held
+
+
+def _merge(trainer: ExpertTrainer, report: Reporter) -> None:
+    """Take twice the micro-batch at the same effective batch, again and again while the recorded step says that it is faster.
+
+    All processes decide alike.
+    """
+    device, asked = trainer.timer.device, trainer.batches.schedule
+    while trainer.captured is not None and (schedule := trainer.batches.schedule).accumulation % 2 == 0:
+        free, total = device.memory()
+        before = trainer.captured
+        if all_reduce_any(free < ROOMY * total)[0]:
+            break
+        seconds = before.seconds(device)
+        _take(trainer, replace(schedule, batch_size=2 * schedule.batch_size))
+        fits = _fits(trainer) and trainer.captured is not None
+        if all_reduce_any(not fits or trainer.captured.seconds(device) > GAIN * 2 * seconds)[0]:
+            _take(trainer, schedule)
+            trainer.captured = before
+            break
+    used = trainer.batches.schedule
+    if used != asked:
+        what = f"micro-batch {asked.batch_size} x {asked.accumulation} -> {used.batch_size} x {used.accumulation}"
+        trainer.adjusted.append(f"{what}: measured as faster, at the same effective batch")
+        report.info(trainer.adjusted[-1])
+
+
+def _smaller(schedule: Schedule) -> Schedule:
+    """Return the schedule with the next smaller micro-batch that divides the present one."""
+    batch = max(n for n in range(1, schedule.batch_size) if schedule.batch_size % n == 0)
+    return replace(schedule, batch_size=batch)
+
+
+def _take(trainer: ExpertTrainer, schedule: Schedule) -> None:
+    trainer.use(schedule)
+    compile_anew(trainer.model.base)
+
+
+def _does_not_fit(schedule: Schedule, hint: str) -> tuple[str, str]:
+    return f"a full step of {schedule.batch_size} packs does not fit the GPU's memory", hint
