@@ -270,7 +270,7 @@ def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written_and_nothin
     assert best in (2, 4, 6), "the last step would be saved anyway: another seed"
     kept = result.output / "checkpoints" / f"checkpoint-{best}" / "adapter_model.safetensors"
     steps = {int(path.name.partition("-")[2]) for path in (result.output / "checkpoints").iterdir()}
-    assert steps >= {best, 6, 8}, "the best and the newest"
+    assert steps >= {best, 4, 8}, "the best and the newest; save_steps is a multiple of eval_steps"
     assert len(steps) == 3
     written = [path for path in result.output.rglob("*") if path.is_file()]
     assert not [path for path in written if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".pickle")]

@@ -7,8 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import GenerationConfig
 
-from tests import tiny
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.inference.expert import PromptRenderer
+from expert_cli.model.kernels import attention
+from expert_cli.model.tokenizer import load_tokenizer
+from expert_cli.pipeline.samples import Question, ask
+from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.reporter import NullReporter
+from tests import manifests, tiny
+from tests.machines import CPU
 from tests.train.projects import SEVEN, Told, case, project, train
 
 
@@ -53,3 +65,51 @@ def test_a_case_at_fault_ends_no_training(tmp_path: Path, model: Path) -> None:
     (sample,) = done.document["samples"]
     assert (sample["right_before"], sample["right_after"]) == (None, None)
     assert "held-out cases" not in done.summary()
+
+
+@pytest.mark.parametrize(("cases", "asked", "answered"), [(5, 2, 2), (0, 2, 1), (0, 0, 0)])
+def test_so_many_prompts_are_answered_as_the_manifest_says(
+    tmp_path: Path, model: Path, cases: int, asked: int, answered: int
+) -> None:
+    """Without cases one row is."""
+    manifest = asking(tmp_path, model, [json.dumps(case(n, 7)) for n in range(cases)], max_steps=1)
+    manifests.write(tmp_path, {**json.loads(manifest.read_text("utf-8")), "evaluation": {"sample_answers": asked}})
+    done = train(manifest)
+    assert len(done.document["samples"]) == answered
+    assert RunPaths(done.output).log.read_text("utf-8").count("answering ") == (2 if answered else 0)
+
+
+def test_a_batch_answers_as_each_prompt_alone_and_a_model_in_training_stays_as_it_was(
+    tmp_path: Path, model: Path
+) -> None:
+    """Neither training's attention and dropout nor what a publisher wrote about sampling has a say."""
+    plan = make_plan(manifests.write(tmp_path, manifests.small()), CPU, Overrides())
+    tokenizer = load_tokenizer(model)
+    renderer = PromptRenderer(
+        tokenizer, tiny.template_for(tokenizer.backend, "alpaca", own="", eos_token=tiny.CONTROL_TOKENS[0])
+    )
+    torch.manual_seed(0)
+    base: Any = tiny.tiny_model()
+    expert = get_peft_model(base, LoraConfig(target_modules="all-linear", init_lora_weights=False, lora_dropout=0.5))
+    questions = [Question(prompt, "", "", None) for prompt in ("a", "Which number is 7?", "b c")]
+    expert.eval()
+    alone = [greedily(base, renderer, question.prompt) for question in questions]
+    expert.train()
+    attention.use(base, "documents")
+    base.generation_config = publishers = GenerationConfig(do_sample=True, temperature=5.0, repetition_penalty=9.0)
+    registered = base.config._attn_implementation
+    assert ask(expert, questions, renderer, plan, NullReporter()) == [(text, None) for text in alone]
+    assert (expert.training, base.config._attn_implementation) == (True, registered)
+    assert base.generation_config is publishers
+
+
+def greedily(model: Any, renderer: PromptRenderer, prompt: str) -> str:
+    """Answer with the likeliest token each time, the whole text read anew for each."""
+    ids = start = renderer.encode_prompt(prompt)
+    with torch.no_grad():
+        for _ in range(64):
+            token = int(model(torch.tensor([ids])).logits[0, -1].argmax())
+            if token in renderer.stop_token_ids:
+                break
+            ids = [*ids, token]
+    return renderer.decode(ids[len(start) :]).strip()

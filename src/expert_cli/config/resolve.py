@@ -15,7 +15,7 @@ from expert_cli.config.conflicts import LONGEST_FOLDER, conflicts
 from expert_cli.config.data_sources import resolve_sources
 from expert_cli.config.defaults.compute import compute
 from expert_cli.config.defaults.decoding import decoding
-from expert_cli.config.defaults.log_save_eval import log_save_eval
+from expert_cli.config.defaults.log_save_eval import log_save_eval, sample_answers
 from expert_cli.config.defaults.rft import rft
 from expert_cli.config.defaults.training import adapter, loader, model, optim
 from expert_cli.config.effects import Decided
@@ -138,11 +138,9 @@ def decide(
     config, of_base, data = Settings(merged.values), Settings(base), Settings(loaded.manifest.training.dataset)
     judging = loaded.manifest.evaluation
     evaluation = Settings(judging if isinstance(judging, EvaluationBlock) else EvaluationBlock())
-    watching = log_save_eval(config, evaluation)
-    evaluates = watching.eval_strategy != "no"
-    faults = conflicts(merged, of_base, config, evaluation.written)
-    if faults:
+    if faults := conflicts(merged, of_base, config, evaluation.written):
         raise ManifestError(loaded.path, faults)
+    watching = log_save_eval(config, evaluation)
     device = _device(config, merged, machine)
     place = overrides.output or folder / "weights" / slug(base.name)
     output = local_run(place) if isinstance(place, str) else place.resolve()
@@ -165,7 +163,16 @@ def decide(
         model=to_load,
         data=config.block(
             DataConfig,
-            **vars(resolve_sources(loaded, data, root, overrides.dataset, overrides.validation, evaluates=evaluates)),
+            **vars(
+                resolve_sources(
+                    loaded,
+                    data,
+                    root,
+                    overrides.dataset,
+                    overrides.validation,
+                    evaluates=watching.eval_strategy != "no",
+                )
+            ),
             completion_only=config.use("completion_only_loss"),
             roles_to_train=tuple(config.use("roles_to_train")),
             mask_history=config.use("mask_history"),
@@ -176,6 +183,7 @@ def decide(
         loader=loader(config, device),
         compute=compute(config, machine, device, to_train.type, to_load.quantization),
         watch=watching,
+        sample_answers=sample_answers(config, evaluation),
         neutral_texts=evaluation.use("neutral_texts"),
         origins=tuple(sorted(merged.origins.items())),
         rft=rft(learning, config["method"], folders),

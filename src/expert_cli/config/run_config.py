@@ -172,7 +172,8 @@ class RunConfig:
 
     `store` is the folder that holds token stores, one folder a key; where they lie in object storage that is `store_url`, and
     `store` this machine's folder for them. `origins` says for every key of `training.config` where
-    its value came from. `neutral_texts`: on so many what was forgotten is measured. `rft`: None where one training is the
+    its value came from. `sample_answers`: so many prompts are answered before and after training.
+    `neutral_texts`: on so many what was forgotten is measured. `rft`: None where one training is the
     whole run.
     """
 
@@ -189,6 +190,7 @@ class RunConfig:
     loader: LoaderConfig
     compute: ComputeConfig
     watch: LogSaveEvalConfig
+    sample_answers: int
     neutral_texts: int
     origins: tuple[tuple[str, str], ...]
     rft: RftConfig | None = None

@@ -182,6 +182,14 @@ class EvaluationBlock(Loose):
     """Steps between two evaluations in which the expert answers cases and the answers are run; none where not written."""
     sample: Positive | None = key(24, "how many cases it answers then", why="few enough that training hardly waits")
     """How many of the cases in `tests/cases.jsonl` it answers, spread over the categories."""
+    sample_answers: NotNegative | None = key(
+        3,
+        "train answers {} prompts before and after training",
+        off="no prompt is answered before and after training",
+        why="enough to see whether it answers at all, in seconds",
+    )
+    """How many prompts `train` answers before and after training, in one batch, with at most 64 tokens each: cases of
+    `tests/cases.jsonl`, drawn by the seed, whose answers are run; without cases one held-out row. 0: none."""
     neutral_texts: NotNegative | None = key(
         0,
         "what was forgotten is measured on {} neutral texts",

@@ -34,7 +34,7 @@ _QUIET_CONFIG = (
     *("logging_steps=1", "report_to=none", "save_strategy=no", "save_every=null", "eval_strategy=no"),
     *("load_best_model_at_end=false", "early_stopping_patience=null"),
 )
-_QUIET_EVALUATION = ("every_steps=null", "neutral_texts=0")
+_QUIET_EVALUATION = ("every_steps=null", "sample_answers=0", "neutral_texts=0")
 QUIET_SETTINGS = (
     *(f"training.config.{setting}" for setting in _QUIET_CONFIG),
     *(f"evaluation.{setting}" for setting in _QUIET_EVALUATION),

@@ -24,6 +24,8 @@ from expert_cli.utils.filesystem import matching
         ("sql_dev.jsonl::dev[5:]", "file", "", "dev[5:]"),
         ("folder::test::small", "folder", "small", "test"),
         ("org/name::test::small", "hub", "small", "test"),
+        ("org/name", "hub", "", "train"),
+        ("org/name::[:5]", "hub", "", "train[:5]"),
     ],
 )
 def test_what_is_there_tells_what_it_is(tmp_path: Path, written: str, kind: str, config: str, split: str) -> None:
@@ -58,8 +60,14 @@ def test_a_pattern_is_local_where_it_fits_a_file(tmp_path: Path, written: str, s
     assert found == ({"b.jsonl.gz"} if "b." in written else {"a.jsonl.gz", "b.jsonl.gz"})
 
 
-@pytest.mark.parametrize("name", ["x/rows.jsonl.gz", "rows.tsv", "rows.txt.XZ", "rows/*", "data.json.bz2::train[:5]"])
-def test_what_looks_like_a_file_never_becomes_a_hub_id(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("x/rows.jsonl.gz", "rows.tsv", "rows.txt.XZ", "rows/*", "data.json.bz2::train[:5]"),
+        *("./rows", "C:/rows/train", "/nowhere/rows", "a/b/c.parquet"),
+    ],
+)
+def test_what_looks_local_never_becomes_a_hub_id(tmp_path: Path, name: str) -> None:
     assert parse_source(name, (tmp_path,)).tried == (str(tmp_path / name.partition("::")[0]),)
 
 

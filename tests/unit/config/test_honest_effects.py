@@ -14,8 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from expert_cli.config.effects import Effect, effects, leaves
-from expert_cli.config.plan import make_plan
-from expert_cli.config.resolve import Overrides, decide
+from expert_cli.config.resolve import decide
 from expert_cli.errors import EnvironmentProblem, ManifestError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.json_parser import Path_, dotted
@@ -56,94 +55,6 @@ def rft(method: str, keys: dict[str, Any]) -> Change:
     return change
 
 
-def decoding(**keys: Any) -> Change:
-    return lambda manifest: manifest["training"].update(decoding=keys)
-
-
-BY_ANSWERS = config({"every_steps": 4}, early_stopping_patience=2, metric_for_best_model="execution_accuracy")
-TOLD: dict[str, tuple[Change, str, str, str]] = {
-    "stops by answers": (BY_ANSWERS, "config.early_stopping_patience", "applied", "2 evaluations that run answers"),
-    "chosen by answers": (BY_ANSWERS, "config.metric_for_best_model", "applied", "execution_accuracy"),
-    "test rows of a task": (tasks(), "dataset.tasks.sql.test", "not_used", "untouched"),
-    "format of a task": (tasks(), "dataset.tasks.sql.format", "informational", "read from the file"),
-    "a filter that there is not": (
-        data(filters={"min_tokens": 5}),
-        "dataset.filters.min_tokens",
-        "informational",
-        "card",
-    ),
-    "eval_steps where checkpoints take them": (
-        config(save_strategy="steps", eval_strategy="no", eval_steps=7),
-        "config.eval_steps",
-        "applied",
-        "a checkpoint every 7 steps",
-    ),
-    "a temperature": (decoding(temperature=0.5), "decoding.temperature", "applied", "where answers are drawn"),
-    "a grammar that is not used": (decoding(grammar_type="sql"), "decoding.grammar_type", "not_used", "is not true"),
-    "a grammar that nobody knows": (
-        decoding(use_grammar=True, grammar_type="xml"),
-        "decoding.use_grammar",
-        "not_used",
-        "nothing here holds answers to xml",
-    ),
-    "a grammar without a name": (decoding(use_grammar=True), "decoding.use_grammar", "not_used", "is not written"),
-    "a JSON Schema": (
-        decoding(use_grammar=True, grammar_type="json-schema", json_schema={"type": "object", "_id": {"a": 1}}),
-        "decoding.json_schema",
-        "applied",
-        "holds answers to it",
-    ),
-    "a JSON Schema beside SQL": (
-        decoding(use_grammar=True, grammar_type="sql", json_schema={}),
-        "decoding.json_schema",
-        "not_used",
-        "sql takes none",
-    ),
-    "a validation": (decoding(validation_cmd="tsc"), "decoding.validation_cmd", "informational", "loads the expert"),
-    "settings of rewards": (
-        lambda manifest: manifest["training"].update(grpo={"samples": 4}),
-        "grpo.samples",
-        "not_used",
-        "Rewards in TRL",
-    ),
-    "an empty config": (config(lr_scheduler_kwargs={}), "config.lr_scheduler_kwargs", "not_used", "empty"),
-}
-
-
-@pytest.mark.parametrize(("change", "key", "status", "words"), TOLD.values(), ids=TOLD.keys())
-def test_what_is_told_of_one_key(tmp_path: Path, change: Change, key: str, status: str, words: str) -> None:
-    (tmp_path / "rows.jsonl").touch()
-    (tmp_path / "data").mkdir()
-    manifest = manifests.small()
-    change(manifest)
-    rows = {row.key: row for row in make_plan(manifests.write(tmp_path, manifest), CPU, Overrides()).effects}
-    row = rows[f"training.{key}"]
-    assert row.status == status
-    assert words in f"{row.effect} {row.reason}"
-
-
-def test_a_command_line_that_sets_a_key_aside_is_named(tmp_path: Path) -> None:
-    manifest = manifests.small(max_steps=5, epochs=2)
-    path = manifests.write(tmp_path, manifest)
-    overrides = Overrides(epochs=3.0, dataset="other.jsonl", validation="held.jsonl")
-    rows = {row.key: row for row in make_plan(path, CPU, overrides).effects}
-    assert (rows["training.config.max_steps"].status, rows["training.config.max_steps"].reason) == (
-        "not_used",
-        "--epochs decides",
-    )
-    assert rows["training.config.epochs"].reason == "--epochs overrides it"
-    assert rows["training.dataset.path"].status == "not_used"
-    assert "--dataset" in rows["training.dataset.path"].reason
-
-
-@pytest.mark.parametrize("block", [{}, None], ids=["empty", "null"])
-def test_an_empty_config_of_a_base_model_is_one_row(tmp_path: Path, block: object) -> None:
-    manifest = manifests.small()
-    manifest["base_models"][0] |= {"config": block, "adapters": []}
-    rows = {row.key: row for row in make_plan(manifests.write(tmp_path, manifest), CPU, Overrides()).effects}
-    assert rows["base_models[0].config"].status == rows["base_models[0].adapters"].status == "not_used"
-
-
 ALTERNATIVES: tuple[Any, ...] = (
     *(True, False, 3, 512, 0.25, 0.75, "x", "7s", ["q_proj"], ["tool"], {"num_cycles": 2.0}, {"use_reentrant": True}),
     *dict.fromkeys(
@@ -166,6 +77,7 @@ KEPT = {
     "training.config.fused_kernels": ("compute", "fused_kernels"),
     "training.config.dequantized_copy": ("compute", "dequantized_copy"),
     "training.config.on_oom": ("compute", "on_oom"),
+    "training.config.use_cuda_graphs": ("compute", "capture"),
     "base_models[0].sha256": ("model", "sha256"),
     "base_model.sha256": ("model", "sha256"),
 }
@@ -213,7 +125,7 @@ CONTEXTS: dict[str, Change] = {
     "nothing more": config(),
     "steps decide": config(epochs=2, max_steps=9, warmup_steps=3, warmup_ratio=0.1, save_strategy="no"),
     "answers decide": config(
-        {"every_steps": 4, "sample": 3, "neutral_texts": 9},
+        {"every_steps": 4, "sample": 3, "neutral_texts": 9, "sample_answers": 1},
         early_stopping_patience=2,
         load_best_model_at_end=True,
         metric_for_best_model="execution_accuracy",
@@ -258,7 +170,12 @@ CONTEXTS: dict[str, Change] = {
     ),
     "rounds judged by a file": rft("rft", {"prompts": "p.jsonl", "held_back": "judge.jsonl"}),
     "rounds that are not made": rft("sft", {"prompts": "p.jsonl", "rounds": 5, "gold": "never", "from": "last"}),
-    "without effect": config(memory_clear_every=3, cuda_graph_warmup_steps=3, use_unsloth=True),
+    "without effect": config(memory_clear_every=3, use_unsloth=True),
+    "captured": config(use_cuda_graphs=True, cuda_graph_warmup_steps=3, gradient_checkpointing=True, dropout=0.1),
+    "not captured": config(use_cuda_graphs=False, cuda_graph_warmup_steps=3),
+    "captured, not packed": config(use_cuda_graphs=True, packing=False),
+    "prompts of a run": config({"sample_answers": 5}),
+    "prompts of shared weights": config({"sample_answers": 5}, fsdp=True, use_cuda_graphs=True),
 }
 
 
@@ -320,4 +237,6 @@ def test_the_keys_without_effect_are_those_that_change_no_run(tmp_path: Path) ->
                 ):
                     inert.discard(key)
     outcomes = {name: declared(TrainingConfig, name).always for name in TrainingConfig.model_fields}
-    assert inert == {name for name, outcome in outcomes.items() if outcome and outcome.status == "not_used"}
+    assert inert == {
+        name for name, outcome in outcomes.items() if outcome and outcome.status in ("not_used", "adjusted")
+    }

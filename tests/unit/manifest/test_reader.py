@@ -33,13 +33,6 @@ def config(**values: Any) -> Change:
     return lambda manifest: manifest["training"]["config"].update(values)
 
 
-def test_a_number_too_large_for_a_float_is_refused(tmp_path: Path) -> None:
-    path = manifests.write(tmp_path, manifests.small())
-    path.write_text(path.read_text(encoding="utf-8").replace("0.001", "1e999"), encoding="utf-8")
-    with pytest.raises(ManifestError, match=r"training\.config\.learning_rate: 1e999 is no finite number"):
-        load_manifest(path)
-
-
 def test_a_fault_stands_where_the_key_stands(tmp_path: Path) -> None:
     path = manifests.write(tmp_path, manifests.small(bacth_size=1))
     with pytest.raises(ManifestError) as caught:
@@ -92,16 +85,14 @@ def test_set_changes_one_key(tmp_path: Path, setting: str, key: str, value: Any)
     assert getattr(loaded.manifest.training.config, key) == value
 
 
-def test_set_knows_old_names(tmp_path: Path) -> None:
-    loaded = load_manifest(manifests.write(tmp_path, manifests.small(epochs=2)), ("num_epochs=3",))
-    assert (loaded.manifest.training.config.epochs, loaded.manifest.training.config.num_epochs) == (3, None)
-
-
-def test_set_beats_every_spelling_in_every_block(tmp_path: Path) -> None:
-    manifest = manifests.small(num_epochs=1, max_steps=9)
+@pytest.mark.parametrize("setting", ["epochs=3", "num_epochs=3"])
+@pytest.mark.parametrize("written", ["epochs", "num_epochs"])
+def test_set_beats_every_spelling_in_every_block(tmp_path: Path, written: str, setting: str) -> None:
+    manifest = manifests.small(**{written: 1, "max_steps": 9})
     manifest["base_models"][0]["config"] = {"num_epochs": 5, "max_steps": 7}
-    loaded = load_manifest(manifests.write(tmp_path, manifest), ("epochs=3",))
-    assert (loaded.manifest.training.config.epochs, loaded.manifest.training.config.max_steps) == (3, None)
+    loaded = load_manifest(manifests.write(tmp_path, manifest), (setting,))
+    kept = loaded.manifest.training.config
+    assert (kept.epochs, kept.num_epochs, kept.max_steps) == (3, None, None)
     own = loaded.manifest.bases[0].config
     assert own is not None
     assert (own.num_epochs, own.max_steps) == (None, None)
@@ -120,6 +111,10 @@ BROKEN_SETTINGS = {
     "nothing": ("rank=", 'must be a whole number, is ""'),
     "an open list": ('target_modules=["q_proj",]', "trailing comma"),
     "too many bits": ("seed=4294967296", "must be less than 4294967296"),
+    "a wrong type": ("training.config.rank=high", 'training.config.rank=high: must be a whole number, is "high"'),
+    "no value": ("rank", "is not of the form training.config.KEY=VALUE"),
+    "a block that is not for --set": ("training.dataset.path=x", "is not of the form training.config.KEY=VALUE"),
+    "no key": ("training.config.rnk=3", "unknown key training.config.rnk"),
 }
 
 
@@ -127,21 +122,10 @@ BROKEN_SETTINGS = {
 def test_a_broken_setting_is_told_as_one(tmp_path: Path, setting: str, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)) as caught:
         load_manifest(manifests.write(tmp_path, manifests.small()), (setting,))
-    assert caught.value.message.startswith("--set ")
+    assert caught.value.message.startswith("--set")
     assert len(caught.value.message) < 250
 
 
 def test_a_text_that_begins_like_a_list_is_a_text_where_texts_go(tmp_path: Path) -> None:
     loaded = load_manifest(manifests.write(tmp_path, manifests.small()), ("system_prompt=[INST] be brief",))
     assert loaded.manifest.training.config.system_prompt == "[INST] be brief"
-
-
-@pytest.mark.parametrize("setting", ["rank", "training.dataset.path=x", "training.config.rnk=3"])
-def test_set_refuses_what_it_does_not_know(tmp_path: Path, setting: str) -> None:
-    with pytest.raises(InputError):
-        load_manifest(manifests.write(tmp_path, manifests.small()), (setting,))
-
-
-def test_set_values_are_checked_like_written_ones(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--set training\.config\.rank=high: must be a whole number"):
-        load_manifest(manifests.write(tmp_path, manifests.small()), ("training.config.rank=high",))

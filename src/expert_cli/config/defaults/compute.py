@@ -27,6 +27,7 @@ def compute(
         reentrant=reentrant,
         compile_backend=backend,
         compile_mode=mode,
+        capture=_capture(config, device, checkpointing),
         fsdp=sharded,
         capture=True,
         **(_sharded(config) if sharded else {}),
@@ -108,6 +109,29 @@ def _checkpointing(config: Config) -> tuple[Checkpointing, bool]:
     if what == "off":
         config.leave("gradient checkpointing is off", "gradient_checkpointing_kwargs")
     return what, reentrant
+
+
+def _capture(config: Config, device: DeviceName, checkpointing: Checkpointing) -> bool:
+    """Return whether a CUDA graph is asked for, and note what becomes of it and of what goes with it."""
+    asked = bool(config.use("use_cuda_graphs"))
+    if device == "cpu":
+        lack = "a CPU launches nothing that it would have to wait for"
+    elif config["packing"] is False:
+        lack = "packing is false: batches have no fixed shape, so every step is launched kernel by kernel"
+    elif config["fsdp"]:
+        lack = "fsdp gathers layers in every step, which is launched kernel by kernel"
+    else:
+        lack = ""
+    if lack:
+        config.leave(lack, "use_cuda_graphs")
+    if lack or not asked:
+        config.leave(lack or "use_cuda_graphs is false", "cuda_graph_warmup_steps")
+    elif checkpointing == "all" and config["dropout"]:
+        effect = "the step is recorded without recomputation where that fits, else launched kernel by kernel with it"
+        config.put(
+            "gradient_checkpointing", checkpointing, effect, "the adapter's dropout cannot be recomputed in a graph"
+        )
+    return asked
 
 
 def _compiler(config: Config) -> tuple[str, Mode]:

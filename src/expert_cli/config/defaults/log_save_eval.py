@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from expert_cli.config.defaults.training import Config
@@ -23,11 +24,13 @@ def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogS
     # answers that are run need no checkpoint at fixed steps: each better one is saved
     wants_best = bool(written.load_best_model_at_end) and not by_running
     execution_eval_steps, execution_eval_sample = _execution_eval(evaluation)
-    save_strategy, save_every_s = _saving(config, bool(written.save_steps or wants_best))
     asks_eval = bool(written.eval_steps or wants_best or (written.early_stopping_patience and not by_running))
-    default: Strategy = "epoch" if wants_best and save_strategy == "epoch" else "steps"
+    default: Strategy = "epoch" if wants_best and written.save_strategy == "epoch" else "steps"
     eval_strategy: Strategy = config.put("eval_strategy", written.eval_strategy or (default if asks_eval else "no"))
+    save_strategy, save_every_s = _saving(config, "steps" if by_running else eval_strategy, wants_best=wants_best)
     save_steps, eval_steps = _steps(config, save_strategy, eval_strategy)
+    if written.load_best_model_at_end and save_strategy == "steps":
+        save_steps = _multiple(config, save_steps, execution_eval_steps if by_running else eval_steps)
     report_to = written.report_to or ()
     targets = () if report_to == "none" else (report_to,) if isinstance(report_to, str) else tuple(report_to)
     return config.block(
@@ -53,13 +56,19 @@ def _execution_eval(evaluation: Settings[EvaluationBlock]) -> tuple[int, int]:
     return 0, 0
 
 
-def _saving(config: Config, asks_steps: bool) -> tuple[Strategy, float]:
-    """Return (strategy, seconds between two checkpoints; 0: none by time)."""
+def _saving(config: Config, evaluates: Strategy, *, wants_best: bool) -> tuple[Strategy, float]:
+    """Return (strategy, seconds between two checkpoints; 0: none by time).
+
+    evaluates: when what chooses the best step is measured. There checkpoints are written too, as transformers'
+    `load_best_model_at_end` asks for, but where they are written by time alone.
+    """
     written = config.written
-    strategy: Strategy = written.save_strategy or ("steps" if asks_steps else "no")
+    asked: Strategy = written.save_strategy or (evaluates if wants_best else "steps" if written.save_steps else "no")
+    strategy = evaluates if written.load_best_model_at_end and asked != "no" else asked
     better = ", and one after each better evaluation" if written.load_best_model_at_end else ""
-    config.put("save_strategy", strategy, better and f'checkpoints: "{strategy}"{better}')
-    if (written.save_strategy or asks_steps) and not written.save_every:
+    reason = "load_best_model_at_end: checkpoints are written where the run is evaluated" if strategy != asked else ""
+    config.put("save_strategy", strategy, better and f'checkpoints: "{strategy}"{better}', reason)
+    if (written.save_strategy or asked != "no") and not written.save_every:
         config.leave(f'not written, and the strategy is "{strategy}"', "save_every")
         return strategy, 0.0
     return strategy, seconds_of(config.use("save_every"))
@@ -79,6 +88,23 @@ def _steps(config: Config, save: Strategy, evaluate: Strategy) -> tuple[int, int
     if evaluate == "steps" and save != "steps" and not written.eval_steps:
         config.put("save_steps", eval_steps, f"an evaluation every {eval_steps} steps: eval_steps is not written")
     return save_steps if save == "steps" else default, eval_steps if evaluate == "steps" else default
+
+
+def _multiple(config: Config, save_steps: int, evaluated: int) -> int:
+    """Return the steps between two checkpoints, each of them evaluated, as transformers' `load_best_model_at_end` asks for."""
+    steps = math.ceil(save_steps / evaluated) * evaluated
+    if steps != save_steps:
+        effect, reason = f"a checkpoint every {steps} steps", f"load_best_model_at_end: a multiple of {evaluated} steps"
+        config.put("save_steps", steps, effect, f"{reason}, after which the run is evaluated")
+    return steps
+
+
+def sample_answers(config: Config, evaluation: Settings[EvaluationBlock]) -> int:
+    """Return how many prompts are answered before and after training."""
+    if config["fsdp"]:
+        evaluation.leave("fsdp: the first process has no whole model to answer with", "sample_answers")
+        return 0
+    return int(evaluation.use("sample_answers"))
 
 
 def _limit(config: Config, *, writes: bool) -> int | None:

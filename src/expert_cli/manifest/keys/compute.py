@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from expert_cli.manifest.key import key, unused
+from expert_cli.manifest.key import adjusted, always, key
 from expert_cli.manifest.types import Dtype, NotNegative, Strict, Text
 
 DeviceName = Literal["cpu", "cuda"]
@@ -34,7 +34,8 @@ _COPIES = {
     "never": "4-bit weights are unpacked once: never",
 }
 _ON_OOM = {
-    "fit": "the micro-batch is halved until a full step fits",
+    "fit": "a step that does not fit: the micro-batch is halved, then activations are recomputed, then the unpacked copy of "
+    "4-bit weights is given back; micro-steps are merged where that is measured to be faster",
     "error": "a step that does not fit ends the run",
 }
 
@@ -72,7 +73,8 @@ class ComputeKeys(Strict):
     gradient_checkpointing: bool | Literal["selective"] | None = key(
         False, CHECKPOINTING, why="it costs a third of the speed; `on_oom` makes room first"
     )
-    """Recompute activations in the backward pass; "selective" is read as true."""
+    """Recompute activations in the backward pass; "selective" is read as true. With dropout in the adapter, a step in a CUDA
+    graph is recorded without recomputation where that fits."""
     gradient_checkpointing_kwargs: dict[str, bool] | None = key(None, "use_reentrant: true", off="use_reentrant: false")
     """Settings of it; `use_reentrant` is the only one."""
     activation_checkpointing: Literal["attention_only"] | None = key(None, CHECKPOINTING)
@@ -90,10 +92,20 @@ class ComputeKeys(Strict):
         "default", "what the compiler optimizes for", why="the others compile longer and record CUDA graphs"
     )
     """What the compiler optimizes for."""
-    use_cuda_graphs: bool | None = unused("no graphs are recorded: the documents of a batch differ from step to step")
-    """Replay recorded GPU work; needs batches of one fixed shape."""
-    cuda_graph_warmup_steps: NotNegative | None = unused("no graphs are recorded")
-    """Steps before the recording."""
+    use_cuda_graphs: bool | None = key(
+        True,
+        "the step is recorded in a CUDA graph and replayed",
+        off="every step is launched kernel by kernel",
+        why="launching a step's kernels takes the host longer than most GPUs need to run them",
+    )
+    """On a GPU, record the step in a CUDA graph once and replay it: then the GPU does not wait for the host. Batches must have
+    one shape, which `packing` gives them. A graph that does not compute what the step computes is not used, and the kernel plan
+    says so. false: every step is launched kernel by kernel."""
+    cuda_graph_warmup_steps: NotNegative | None = always(
+        adjusted("none", "the graph is proven on the first micro-batch before it is used")
+    )
+    """Steps before the recording; none are needed: the first micro-batch is computed with the graph and without it, and the
+    two are compared."""
     fused_kernels: Literal["auto", "off"] | None = key(
         "auto", _FUSED, why="the same numbers to rounding, sooner and in less memory"
     )
@@ -106,7 +118,10 @@ class ComputeKeys(Strict):
     on_oom: Literal["fit", "error"] | None = key(
         "fit", _ON_OOM, why="the run goes on, with the same rows in every optimizer step"
     )
-    """Fit the micro-batch to the GPU's memory, at the same effective batch."""
+    """Fit a step to the GPU's memory, at the same effective batch. What gives way, in this order: the micro-batch is halved and
+    the accumulation doubled, activations are recomputed, the unpacked copy of 4-bit weights is given back. Where a measurement
+    says that the GPU would be faster, accumulated micro-steps are merged into larger ones. error: a step that does not fit ends
+    the run."""
     fsdp: bool | Literal["full_shard", "full_shard auto_wrap"] | None = key(
         False,
         "every process holds a share of the base model's weights (FSDP2)",
@@ -119,7 +134,7 @@ class ComputeKeys(Strict):
 
 @dataclass(frozen=True)
 class ComputeConfig:
-    """Where and in which precision the step runs."""
+    """Where and in which precision the step runs. capture: a CUDA graph is asked for; the kernel plan says if there is one."""
 
     device: DeviceName
     dtype: Dtype
@@ -133,6 +148,7 @@ class ComputeConfig:
     fused_kernels: Literal["auto", "off"]
     dequantized_copy: Literal["auto", "always", "never"]
     on_oom: Literal["fit", "error"]
+    capture: bool = True
     fsdp: bool = False
     capture: bool = True
 

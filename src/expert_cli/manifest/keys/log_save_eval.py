@@ -43,9 +43,11 @@ class LogSaveEvalKeys(Strict):
     save_strategy: Strategy | None = key(
         None, 'checkpoints: "{}"', why="by time (`save_every`): steps take from milliseconds to minutes"
     )
-    """When checkpoints are written; by time (`save_every`) where it is not written."""
+    """When checkpoints are written, the first one after at most 60 s of training; by time (`save_every`) where it is not
+    written. With `load_best_model_at_end` "steps" and "epoch" become the strategy of evaluation."""
     save_steps: Positive | None = key(500, "a checkpoint every {} steps", why="transformers' own")
-    """Steps between two checkpoints."""
+    """Steps between two checkpoints, of which the first one is written after at most 60 s of training. With
+    `load_best_model_at_end` raised to a multiple of the steps between two evaluations."""
     save_every: Annotated[str, Field(pattern=TIME)] | None = key(
         "5m",
         lambda time: f"a checkpoint every {seconds_of(time):g} s of training, at a step's end",
