@@ -29,7 +29,6 @@ def compute(
         compile_mode=mode,
         capture=_capture(config, device, checkpointing),
         fsdp=sharded,
-        capture=True,
         **(_sharded(config) if sharded else {}),
     )
     _fused(config, decided, adapter)

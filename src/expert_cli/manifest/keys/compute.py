@@ -150,7 +150,6 @@ class ComputeConfig:
     on_oom: Literal["fit", "error"]
     capture: bool = True
     fsdp: bool = False
-    capture: bool = True
 
     @property
     def compiler(self) -> tuple[str, Mode]:

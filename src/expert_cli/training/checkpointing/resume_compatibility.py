@@ -22,6 +22,7 @@ from expert_cli.utils.text import change
 IGNORED_ON_RESUME = (
     *("loader.num_workers", "loader.pin_memory", "loader.prefetch_factor", "loader.persistent_workers"),
     *("compute.checkpointing", "compute.reentrant", "compute.dequantized_copy", "compute.on_oom", "compute.fsdp"),
+    "compute.capture",
     "processes",
 )
 """What may differ when a run goes on: how batches are fetched changes none of them, nor does what is kept in memory, nor how
