@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from expert_cli.benchmark.experiment.paired_runs import Experiment, make_job, ru
 from expert_cli.benchmark.experiment.subprocess_run import StepCounts, StepSamples, Variant
 from expert_cli.benchmark.experiment.tables import as_text
 from expert_cli.config.resolve import Overrides
-from expert_cli.errors import EnvironmentProblem, InputError, Interrupted
+from expert_cli.errors import InputError, Interrupted
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests
@@ -153,22 +152,13 @@ def test_both_manifests_are_read_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "datasets" / "train.jsonl").touch()
     manifest = manifests.write(tmp_path, manifests.small())
     made = make_job(manifest, "unoptimized", Overrides(seed=7), StepCounts(3, 1), 2, MACHINE)
-    assert (made.seed, bool(made.b.way), made.b.name) == (7, True, "unoptimized")
+    assert (made.seed, bool(made.b.preset), made.b.name) == (7, True, "unoptimized")
     with pytest.raises(InputError, match=r"--against none\.json: no such manifest"):
         make_job(manifest, "none.json", Overrides(), StepCounts(3, 1), 2, MACHINE)
     other = tmp_path / "other.json"
     other.write_text(json.dumps({**manifests.small(), "training": {}}), encoding="utf-8")
     with pytest.raises(InputError, match=r"other.json.*is missing"):
         make_job(manifest, str(other), Overrides(), StepCounts(3, 1), 2, MACHINE)
-
-
-def test_trl_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "datasets").mkdir()
-    (tmp_path / "datasets" / "train.jsonl").touch()
-    monkeypatch.setitem(sys.modules, "trl", None)
-    with pytest.raises(EnvironmentProblem, match="--against trl: trl is not installed") as raised:
-        make_job(manifests.write(tmp_path, manifests.small()), "trl", Overrides(), StepCounts(3, 1), 2, MACHINE)
-    assert raised.value.hint == "pip install trl"
 
 
 def test_what_comes_before_the_first_step_is_not_sampled(tmp_path: Path) -> None:
