@@ -3,7 +3,7 @@
     python -m benchmarks.bench_train [--manifest M] [--runs 5] [--json FILE]
 
 Without M: 28 decoder layers of Qwen3-0.6B's form, so narrow that computing vanishes, and what a step of ours takes longer in
-milliseconds. Against the stock libraries: `expert-cli benchmark --manifest M --against padded|flattening|trl`.
+milliseconds. Against the stock Trainer: `expert-cli benchmark --manifest M --against padded|flattening`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,23 @@ import json
 import os
 import statistics
 import tempfile
+import time
+from collections.abc import Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bench_gpu import CONFIG
-from benchmarks.lib.own_step import measure, write_manifest
-from expert_cli.utils.statistics import paired_ratio
+import torch
+from transformers import TrainerCallback
 
-MICRO_STEPS = 4
-TINY_STEPS: dict[str, Any] = {
+from benchmarks.lib.own_step import own_step, prepare, write_manifest
+from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.utils.statistics import paired_ratio
+from tests.tiny import tiny_model_folder
+
+SMALL_STEPS: dict[str, Any] = {
     "batch_size": 1,
-    "gradient_accumulation_steps": MICRO_STEPS,
+    "gradient_accumulation_steps": 4,
     "max_seq_length": 64,
     "dataloader_num_workers": 0,
     "bf16": False,
@@ -37,34 +43,74 @@ NARROW: dict[str, Any] = {
     "num_key_value_heads": 1,
     "head_dim": 8,
 }
+Pairs = list[tuple[float, float]]
+"""Seconds of a step of ours, and of the plain loop's on the same batches."""
 
 
-def main() -> None:
-    """Measure what the command line asks for."""
+class PlainSteps(TrainerCallback):
+    """After each step of the Trainer takes one as a person would write it: same model and loss, same batches, its own AdamW.
+
+    pairs: from the end of its step to the end of ours, and of the next of its own. Batches are collated beforehand. Both train
+    the same values, on which the time does not depend. On a CPU, in fp32.
+    """
+
+    def __init__(self) -> None:
+        self.pairs: Pairs = []
+        self.losses: list[float] = []
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:  # noqa: ARG002
+        """Make everything ready."""
+        self.loss = CausalLoss(parts["model"]).train()
+        batches = list(parts["train_dataloader"])
+        self.batches = cycle({key: batch[key] for key in batch if key != "real_tokens"} for batch in batches)
+        self.trained = [parameter for parameter in self.loss.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.trained, lr=args.learning_rate, fused=True)
+        self.began = time.perf_counter()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        """Take the step."""
+        ended = time.perf_counter()
+        batches = list(islice(self.batches, args.gradient_accumulation_steps))
+        trained, total = sum(len(batch["targets"]) for batch in batches), torch.zeros(())
+        for batch in batches:
+            loss = self.loss(**batch) / trained
+            loss.backward()
+            total += loss.detach()
+        torch.nn.utils.clip_grad_norm_(self.trained, args.max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=False)
+        began, self.began = self.began, time.perf_counter()
+        self.pairs.append((ended - began, self.began - ended))
+        self.losses.append(float(total))
+
+
+def main(words: Sequence[str] | None = None) -> Pairs:
+    """Measure what the command line asks for, print it, and return every pair. words: the command line's."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--manifest", type=Path)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--warm", type=int, default=5)
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--json", type=Path, help="write every measurement to this file")
-    options = parser.parse_args()
+    parser.add_argument("--json", type=Path, help="write every pair to this file")
+    options = parser.parse_args(words)
     names = ("torch", "transformers", "peft", "bitsandbytes", "accelerate")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     print(f"{versions}, OMP_NUM_THREADS {os.environ.get('OMP_NUM_THREADS', 'unset')}, {os.cpu_count()} cores")
+    pairs: Pairs = []
     with tempfile.TemporaryDirectory() as folder:
         manifest = options.manifest or narrow_project(Path(folder))
-        rounds = [measure("paired", manifest, options.warm, options.steps) for _ in range(options.runs)]
-    found = [one for one in rounds if one]
-    if not found:
-        raise SystemExit("nothing was measured")
-    print(words_of(found))
+        for _ in range(options.runs):
+            steps = PlainSteps()
+            own_step(prepare(manifest, options.warm + options.steps), [steps])
+            pairs += steps.pairs[options.warm :]
+    print(words_of(pairs))
     if options.json:
-        options.json.write_text(json.dumps(found), encoding="utf-8")
+        options.json.write_text(json.dumps(pairs), encoding="utf-8")
+    return pairs
 
 
-def words_of(found: list[dict[str, Any]]) -> str:
+def words_of(pairs: Pairs) -> str:
     """Return the ratio of our step to the plain loop's next to it, and their difference."""
-    pairs = [(a, b) for one in found for a, b in zip(one["step_s"], one["between_s"], strict=True)]
     ratio = paired_ratio([a for a, _ in pairs], [b for _, b in pairs])
     low, high = ratio.ci95 or (0.0, float("inf"))
     more = statistics.median(a - b for a, b in pairs) * 1000
@@ -76,19 +122,10 @@ def words_of(found: list[dict[str, Any]]) -> str:
 
 
 def narrow_project(folder: Path) -> Path:
-    """Write a manifest of Qwen3-0.6B's tree of modules with tiny layers, MICRO_STEPS micro-steps a step; return its path."""
-    return sums_project(folder, "qwen3", NARROW, {**CONFIG, **TINY_STEPS})
-
-
-def sums_project(folder: Path, architecture: Any, shape: dict[str, Any], config: dict[str, Any]) -> Path:
-    """Write a manifest of a tiny model of this form, to be trained on sums with these settings; return its path."""
-    from tests.tiny import tiny_model_folder
-
-    model = tiny_model_folder(folder / "model", architecture, **shape)
-    rows = folder / "rows.jsonl"
-    texts = [{"question": f"Add {n} and {n % 7}", "context": "", "answer": str(n + n % 7)} for n in range(400)]
-    rows.write_text("".join(json.dumps(text) + "\n" for text in texts), encoding="utf-8")
-    return write_manifest(folder / "project", {"name": str(model), "quantization": "none"}, rows, config)
+    """Write a manifest of Qwen3-0.6B's tree of modules with tiny layers, four micro-steps a step; return its path."""
+    model = tiny_model_folder(folder / "model", "qwen3", **NARROW)
+    rows = [(f"Add {n} and {n % 7}", str(n + n % 7)) for n in range(400)]
+    return write_manifest(folder / "project", model, "none", rows, SMALL_STEPS)
 
 
 if __name__ == "__main__":

@@ -1,260 +1,162 @@
-"""Steps of expert-cli's own training, and of a plain PyTorch loop over the same batches.
-
-    ours      as `expert-cli train` does: `pipeline.train._model` and `fit`
-    bare      a loop that a person would write for these batches, collated beforehand, with the same loss module
-    paired    a step of ours and one of bare in turn, in one process, on a model each: what disturbs one disturbs both
-
-How it compares with the stock libraries, `expert-cli benchmark --against` tells. Each way runs in a process of its own:
-`python -m benchmarks.lib.own_step WAY MANIFEST WARM MEASURED CAP_GB` prints one JSON document.
-"""
+"""A manifest trained for some steps in this process: by the product's own step, or by the stock Trainer on its documents."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import os
-import resource
-import statistics
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchmarks.lib.step_meter import WATCHED, make_meter
-from expert_cli.utils.out_of_memory import is_out_of_memory
+import torch
+from transformers import TrainerCallback, set_seed
+
+from expert_cli.benchmark.experiment.baseline import stock_run
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.config.run_config import RunConfig
+from expert_cli.hardware import machine
+from expert_cli.hardware.devices import DEVICES
+from expert_cli.inference.base_model import load_base_of
+from expert_cli.model import isolation
+from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
+from expert_cli.model.adapter import add_adapter
+from expert_cli.model.flops import Flops, flops
+from expert_cli.model.kernels.compiled_layers import compile_layers
+from expert_cli.model.kernels.select import KernelPlan, apply_adapter_kernels, apply_kernels, kernel_plan
+from expert_cli.model.loading.quantize import DTYPES
+from expert_cli.pipeline.pretokenize import DataInputs, store_for, training_inputs
+from expert_cli.pipeline.token_rows import choose_token_rows
+from expert_cli.pipeline.training_data import training_data
+from expert_cli.runs.status import RunStatus
+from expert_cli.training.fit import ResumeContext, TrainingData, fit
+from expert_cli.utils.reporter import NullReporter
+
+CONFIG: dict[str, Any] = {
+    "adapter_type": "lora",
+    "rank": 16,
+    "alpha": 32,
+    "dropout": 0.0,
+    "target_modules": "all-linear",
+    "learning_rate": 2e-4,
+    "lr_scheduler": "constant",
+    "warmup_steps": 0,
+    "gradient_accumulation_steps": 1,
+    "packing": True,
+    "bf16": True,
+    "optim": "adamw_torch_fused",
+    "save_strategy": "no",
+    "report_to": "none",
+}
+"""`training.config` of what is measured, but for its sizes."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """What the ways have in common. batches: the packs of every step; meter: the callback that takes the times."""
+class Prepared(NamedTuple):
+    """A run, what its rows are made of, and its packs."""
 
-    run: Any
-    inputs: Any
-    data: Any
-    batches: Any
-    meter: Any
+    run: RunConfig
+    inputs: DataInputs
+    data: TrainingData
+
+
+class Trained(NamedTuple):
+    """Of a run that was trained: real and trained tokens a step, what they cost, and the kernel plan's lines."""
+
+    real: float
+    trained: float
+    cost: Flops
+    kernels: Mapping[str, str]
 
     @property
-    def on_gpu(self) -> bool:
-        """Whether it trains on a GPU."""
-        return bool(self.run.compute.device == "cuda")
-
-    @property
-    def logged(self) -> int:
-        """Steps between two losses: asking a GPU for one waits for it."""
-        return 10 if self.on_gpu else 1
-
-    def means(self, losses: list[Any]) -> list[float]:
-        """Return the losses of all steps as a Trainer logs them."""
-        read = [float(loss) for loss in losses]
-        return [sum(read[n : n + self.logged]) / self.logged for n in range(0, len(read), self.logged)]
-
-    def tokens(self, steps: range) -> list[tuple[int, int]]:
-        """Return the real and the trained tokens of these steps."""
-        found = []
-        for epoch, packs in map(self.batches.packs_of, steps):
-            labels = [label for pack in packs for label in self.data.train[epoch, int(pack)]["labels"].tolist()]
-            found.append((len(labels), len(labels) - labels.count(-100)))
-        return found
+    def flops(self) -> float:
+        """Floating-point operations of a step."""
+        return self.cost.of(1, 0) * self.real + self.cost.of(0, 1) * self.trained
 
 
-def make_job(manifest: Path, steps: int, way: str) -> Job:
-    """Read a manifest, build or open its token store, and lay down what each step trains."""
-    from expert_cli.config.plan import make_plan
-    from expert_cli.config.resolve import Overrides
-    from expert_cli.data.packing.batches import PackedBatchSampler, orders_of, schedule_of
-    from expert_cli.hardware import machine
-    from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
-    from expert_cli.pipeline.training_data import training_data
-    from expert_cli.utils.reporter import NullReporter
-
-    facts = machine.inspect()
-    watched = 2 * WATCHED if facts.device != "cpu" else 0
-    output = manifest.parent / f"run-{way}-{os.getpid()}"
-    run = make_plan(manifest, facts, Overrides(max_steps=steps + watched, output=output, offline=True)).run
-    inputs = resolve_inputs(run, NullReporter())
-    data = training_data(store_for(run, inputs, NullReporter()), inputs, run, NullReporter())
-    batches = PackedBatchSampler(schedule_of(run, data.train, 1), orders_of(run, data.train))
-    return Job(run, inputs, data, batches, make_meter(steps, on_gpu=run.compute.device == "cuda"))
-
-
-def child(way: str, manifest: Path, warm: int, measured: int, cap_gb: float = 0.0) -> dict[str, Any]:
-    """Train `warm` + `measured` steps in one way and return what was measured.
-
-    cap_gb: let the process have this much of the GPU's memory.
-    """
-    from expert_cli.utils.process_setup import prepare_process
-
-    prepare_process()
-    import torch
-
-    from expert_cli.model.flops import flops
-
-    if cap_gb and torch.cuda.is_available():
-        torch.cuda.set_per_process_memory_fraction(cap_gb * 2**30 / torch.cuda.get_device_properties(0).total_memory)
-    job = make_job(manifest, warm + measured, way)
-    losses, model = WAYS[way](job)
-    part = slice(warm, warm + measured)
-    real, trained = zip(*job.tokens(range(warm, warm + measured)), strict=True)
-    cost = flops(model.get_base_model(), job.data.train.packs.document_lengths, recomputed=False)
-    peak = torch.cuda.max_memory_allocated() / 2**20 if job.on_gpu else 0.0
-    return {
-        "step_s": job.meter.seconds()[part],
-        "between_s": job.meter.seconds_between()[part],
-        "real": real,
-        "trained": trained,
-        "losses": losses[: (warm + measured) // job.logged],
-        "peak_mb": peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "flops": cost.of(sum(real), sum(trained)) / measured,
-        **job.meter.found,
-    }
-
-
-def ours(job: Job) -> tuple[list[float], Any]:
-    """Train as `expert-cli train` does."""
-    from expert_cli.runs.status import RunStatus
-    from expert_cli.training import fit
-    from expert_cli.utils.reporter import NullReporter
-
-    model, kernels = our_model(job)
-    job.run.output.mkdir(parents=True, exist_ok=True)
-    done = fit.fit(
-        model,
-        job.data,
-        run=job.run,
-        kernels=kernels,
-        resume_context=fit.ResumeContext({"processes": 1}, None, RunStatus()),
-        report=NullReporter(),
-        callbacks=[job.meter],
-    )
-    job.meter.found |= {"shares": dict(done.step_time_shares), "adjusted": done.adjusted}
-    return job.means(list(done.losses)), model
-
-
-def our_model(job: Job) -> tuple[Any, Any]:
-    """Return model and kernel plan as `expert-cli train` makes them."""
-    from transformers import set_seed
-
-    from expert_cli.hardware import machine
-    from expert_cli.hardware.devices import DEVICES
-    from expert_cli.pipeline import train as pipeline
-    from expert_cli.utils.reporter import NullReporter
-
-    DEVICES[job.run.compute.device].set_flags(tf32=job.run.compute.tf32)
-    set_seed(job.run.seed)
-    made: tuple[Any, Any] = pipeline._model(job.inputs, job.run, machine.inspect(), job.data, None, NullReporter())
-    return made
-
-
-def bare(job: Job) -> tuple[list[float], Any]:
-    """Train with the plain loop."""
-    model, kernels = our_model(job)
-    losses = []
-    coming = bare_steps(job, model, kernels)
-    next(coming)
-    job.meter.begin()
-    for loss in coming:
-        losses.append(loss)
-        job.meter.end()
-    return job.means(losses), model
-
-
-def paired(job: Job) -> tuple[list[float], Any]:
-    """Let a step of ours and one of the plain loop follow each other."""
-    model, kernels = our_model(job)
-    coming = bare_steps(job, model, kernels)
-    next(coming)
-    job.meter.between = lambda: next(coming)
-    return ours(job)
-
-
-def bare_steps(job: Job, model: Any, kernels: Any) -> Iterator[Any]:
-    """Make everything ready, yield, then yield the loss of one step after another."""
-    import torch
-
-    from expert_cli.data.packing.batches import Collator
-    from expert_cli.model.kernels.chunked_loss import CausalLoss
-    from expert_cli.model.loading.quantize import DTYPES
-
-    module = CausalLoss(model, full_logits=kernels.full_logits).train()
-    optim, device, schedule = job.run.optim, job.run.compute.device, job.batches.schedule
-    collate = Collator(job.data.pad_id, kernels.layout, 0)
-    micro = [collate([job.data.train[place] for place in places]) for places in job.batches]
-    for batch in micro:
-        del batch["real_tokens"]
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=optim.learning_rate, weight_decay=optim.weight_decay, fused=True)
-    dtype, coming = DTYPES[job.run.compute.dtype], iter(micro)
-    yield None
-    for step in range(schedule.steps):
-        batches = [next(coming) for _ in range(schedule.micro_steps(step))]
-        trained = sum(len(batch["targets"]) for batch in batches)
-        total = torch.zeros((), device=device)
-        for batch in batches:
-            placed = {k: v.to(device, non_blocking=True) if hasattr(v, "to") else v for k, v in batch.items()}
-            with torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32):
-                loss = module(**placed) / trained
-            loss.backward()
-            total += loss.detach()
-        torch.nn.utils.clip_grad_norm_(parameters, optim.max_grad_norm)
-        optimizer.step()
-        optimizer.zero_grad()
-        yield total
-
-
-WAYS: dict[str, Callable[[Job], tuple[list[float], Any]]] = {"ours": ours, "bare": bare, "paired": paired}
-
-
-def write_manifest(folder: Path, base: dict[str, Any], dataset: Path, config: dict[str, Any]) -> Path:
-    """Write a manifest for these settings into `folder`; return its path."""
+def write_manifest(
+    folder: Path, model: Path, quantization: str, rows: Sequence[tuple[str, str]], config: Mapping[str, Any]
+) -> Path:
+    """Write a manifest and its rows, questions and answers, into `folder`; return the manifest's path."""
     folder.mkdir(parents=True, exist_ok=True)
-    fields = {"instruction": "question", "input": "context", "response": "answer"}
+    lines = [json.dumps({"question": question, "answer": answer}) + "\n" for question, answer in rows]
+    (folder / "rows.jsonl").write_text("".join(lines), encoding="utf-8")
+    fields = {"instruction": "question", "response": "answer"}
     manifest = {
         "name": "expert-bench",
         "schema_version": "2.0",
-        "base_models": [base],
-        "training": {"dataset": {"path": str(dataset.resolve()), "field_mapping": fields}, "config": config},
+        "base_models": [{"name": str(model), "quantization": quantization}],
+        "training": {"dataset": {"path": "rows.jsonl", "field_mapping": fields}, "config": {**CONFIG, **config}},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     return folder / "manifest.json"
 
 
-def measure(way: str, manifest: Path, warm: int, measured: int, cap_gb: float = 0.0) -> dict[str, Any] | None:
-    """Run a way in a fresh process and return what it measured; None, with a line, if it cannot run here."""
-    numbers = map(str, (warm, measured, cap_gb))
-    return answer(way, ["benchmarks.lib.own_step", way, str(manifest), *numbers])
+def prepare(manifest: Path, steps: int) -> Prepared:
+    """Read a manifest, build or open its token store, and lay out its packs for so many steps."""
+    asked = Overrides(max_steps=steps, output=manifest.parent / "run", offline=True)
+    run = make_plan(manifest, machine.inspect(), asked).run
+    run.output.mkdir(parents=True, exist_ok=True)
+    inputs = training_inputs(run, NullReporter())
+    return Prepared(run, inputs, training_data(store_for(run, inputs, NullReporter()), inputs, run, NullReporter()))
 
 
-def answer(name: str, words: list[str]) -> dict[str, Any] | None:
-    """Run `python -m WORDS` and return the JSON document in its last line; None, with a line, if there is none."""
-    root = Path(__file__).parents[2]
-    paths = [str(root), str(root / "src"), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        print(f"{name}: failed: {_why(done.stdout, done.stderr)[:400]}", flush=True)
-        return None
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def own_step(
+    asked: Prepared, callbacks: Sequence[TrainerCallback], *, liger: bool = True, fused_lora: bool = True
+) -> Trained:
+    """Train as `expert-cli train` does, but that its kernels can be left out one by one."""
+    run, _, data = asked
+    DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
+    set_seed(run.seed)
+    model, kernels = _own_model(asked, liger=liger, fused_lora=fused_lora)
+    set_seed(run.seed)
+    done = fit(
+        model,
+        data,
+        run=run,
+        kernels=kernels,
+        resume_context=ResumeContext({"processes": 1}, None, RunStatus()),
+        report=NullReporter(),
+        callbacks=callbacks,
+    )
+    lines = {name: f"{line.used}: {line.reason}" for name, line in kernels.lines.items()}
+    lines |= {"adjusted": "; ".join(done.adjusted)} if done.adjusted else {}
+    cost = flops(model.get_base_model(), data.train.packs.document_lengths, recomputed=False)
+    return Trained(done.real_tokens / done.steps, done.trained_tokens / done.steps, cost, lines)
 
 
-def _why(stdout: str, stderr: str) -> str:
-    """Return why a process ended: what `--json` says of it; else its line of memory, with the bytes; else its last one."""
-    with contextlib.suppress(ValueError, KeyError, TypeError, IndexError):
-        return str(json.loads(stdout.splitlines()[-1])["error"]["message"])
-    lines = stderr.strip().splitlines() or ["?"]
-    return next((line.strip() for line in lines if is_out_of_memory(RuntimeError(line))), lines[-1])
+def _own_model(asked: Prepared, *, liger: bool, fused_lora: bool) -> tuple[Any, KernelPlan]:
+    run, inputs, data = asked
+    with_liger, with_lora = (replace(run.compute, fused_kernels="auto" if on else "off") for on in (liger, fused_lora))
+    here = machine.inspect()
+    base = load_base_of(run, inputs.source.folder)
+    kernels = apply_kernels(kernel_plan(with_liger, run.model, here), base, with_liger, here)
+    autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
+    isolation.prove(base, kernels.layout, kernels.attention, data.longest, autocast=autocast)
+    model = add_adapter(base, run.adapter, choose_token_rows(base, run, inputs.renderer).indices)
+    kernels = apply_adapter_kernels(kernels, model, with_lora)
+    enable_activation_checkpointing(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
+    compile_layers(base, run.compute)
+    return model, kernels
 
 
-def tokens_per_s(found: dict[str, Any]) -> float:
-    """Return real tokens a second, by the median step."""
-    return float(statistics.median(r / s for r, s in zip(found["real"], found["step_s"], strict=True)))
+def stock_step(asked: Prepared, callbacks: Sequence[TrainerCallback]) -> Trained:
+    """Train with the stock Trainer and PEFT, the documents of a batch end to end."""
+    run, inputs, data = asked
+    run, trainer, tokens = stock_run("flattening", run, inputs, data.train)
+    for callback in callbacks:
+        trainer.add_callback(callback)
+    trainer.train()
+    real, trained, _ = tokens[-1] / len(tokens)
+    model: Any = trainer.model
+    cost = flops(model.get_base_model(), data.train.packs.document_lengths, recomputed=False)
+    return Trained(float(real), float(trained), cost, {})
 
 
-if __name__ == "__main__":
-    with contextlib.redirect_stdout(io.StringIO()):
-        result = child(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
-    print(json.dumps(result))
+def free_memory() -> None:
+    """Give back what the last run took."""
+    import gc
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()

@@ -1,106 +1,64 @@
-"""When steps begin and end; on a GPU also how often the host waits for it, and how long it has nothing to do."""
+"""What the steps of a Trainer cost, whoever's it is: time, kernel time and losses, watched by a callback."""
 
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-WATCHED = 4
-"""Steps in which host syncs are counted, and then as many under the profiler."""
+import torch
+from torch.profiler import ProfilerActivity, profile
+from transformers import TrainerCallback
 
 
-def make_meter(steps: int, *, on_gpu: bool) -> Any:
-    """Return a callback that marks begin and end of every step, without waiting for the GPU.
+@dataclass
+class StepMeter(TrainerCallback):
+    """Times `measured` steps after `warm` others, then profiles `profiled` more on a GPU.
 
-    `between` is called between two steps and is not part of them. After `steps` steps the GPU is watched.
+    step_s: seconds of a measured step, their mean. kernel_s: of these the GPU computes and copies; None on a CPU. loss: the
+    last that was logged by then. peak_gb: of the GPU's memory, by then; 0 on a CPU.
     """
-    import torch
-    from transformers import TrainerCallback
 
-    def now() -> Any:
-        if not on_gpu:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return event
+    warm: int
+    measured: int
+    profiled: int = 3
+    step_s: float = 0.0
+    kernel_s: float | None = None
+    loss: float = float("nan")
+    peak_gb: float = 0.0
+    _profile: Any = field(default=None, repr=False)
 
-    class Meter(TrainerCallback):
-        def __init__(self) -> None:
-            self.begins: list[Any] = []
-            self.ends: list[Any] = []
-            self.found: dict[str, Any] = {}
-            self.between: Callable[[], Any] | None = None
-            self._watch = watch_gpu(self.found) if on_gpu else iter(())
+    @property
+    def steps(self) -> int:
+        """Steps that it needs in all."""
+        return self.warm + self.measured + self.profiled
 
-        def begin(self) -> None:
-            self.begins.append(now())
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        """Start or stop the clock or the profiler, once all that was asked of the GPU is done."""
+        on_gpu, step = torch.cuda.is_available(), state.global_step
+        if step not in (self.warm, self.warm + self.measured, self.steps):
+            return
+        if on_gpu:
+            torch.cuda.synchronize()
+        if step == self.warm:
+            self.step_s = -time.perf_counter()
+        elif step < self.steps:
+            self.step_s = (self.step_s + time.perf_counter()) / self.measured
+            if on_gpu:
+                self.peak_gb = torch.cuda.max_memory_allocated() / 2**30
+                self._profile = profile(activities=[ProfilerActivity.CUDA])
+                self._profile.start()
+        elif self._profile is not None:
+            self._profile.stop()
+            self.kernel_s = kernel_seconds(self._profile.events()) / self.profiled
 
-        def end(self) -> None:
-            self.ends.append(now())
-            if len(self.ends) >= steps:
-                next(self._watch, None)
-            if self.between is not None:
-                self.between()
-            self.begin()
-
-        def on_train_begin(self, *_: Any, **__: Any) -> None:
-            self.begin()
-
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            self.end()
-
-        def seconds(self) -> list[float]:
-            return _differences(self.begins, self.ends, on_gpu=on_gpu)
-
-        def seconds_between(self) -> list[float]:
-            return _differences(self.ends, self.begins[1:], on_gpu=on_gpu)
-
-    return Meter()
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
+        """Remember the loss."""
+        if "loss" in logs and state.global_step <= self.warm + self.measured:
+            self.loss = logs["loss"]
 
 
-def _differences(before: list[Any], after: list[Any], *, on_gpu: bool) -> list[float]:
-    if on_gpu:
-        after[-1].synchronize()
-        return [a.elapsed_time(b) / 1000 for a, b in zip(before, after, strict=False)]
-    return [b - a for a, b in zip(before, after, strict=False)]
-
-
-def watch_gpu(found: dict[str, Any]) -> Iterator[None]:
-    """Count host syncs over WATCHED steps, then measure over as many how long the GPU was idle; one `next` a step's end."""
-    import torch
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        torch.cuda.set_sync_debug_mode("warn")
-        for _ in range(WATCHED):
-            yield
-        torch.cuda.set_sync_debug_mode("default")
-        found["syncs"] = sum("synchronizing" in str(one.message) for one in caught) / WATCHED
-    torch.cuda.synchronize()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        for _ in range(WATCHED - 1):
-            yield
-        torch.cuda.synchronize()
-    spans = sorted((e.time_range.start, e.time_range.end) for e in profile.events() or [] if _on_device(e))
-    found["idle"] = idle_share(spans)
-    yield
-
-
-def _on_device(event: Any) -> bool:
-    """Whether an event is a kernel or a copy; annotations span the gaps that are looked for."""
-    if getattr(event, "is_user_annotation", False):
-        return False
-    return "cuda" in str(event.device_type).lower() and event.time_range.end > event.time_range.start
-
-
-def idle_share(spans: Sequence[tuple[float, float]]) -> float | None:
-    """Return the share of the time from the first to the last of sorted (start, end) that none of them covers."""
-    if not spans:
-        return None
-    busy, reached = 0.0, spans[0][0]
-    for start, end in spans:
-        busy += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return 1 - busy / (reached - spans[0][0])
+def kernel_seconds(events: Any) -> float:
+    """Return the seconds of a profile's kernels and copies; annotations span the gaps between them."""
+    on_gpu = [one for one in events if "cuda" in str(one.device_type).lower() and not one.is_user_annotation]
+    return float(sum(one.self_device_time_total for one in on_gpu)) / 1e6

@@ -1,55 +1,67 @@
-"""The measuring scripts in miniature: every way trains the same, so that its time may be compared."""
+"""What a step of the tool's loop costs beyond a plain one, in miniature."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from transformers import TrainerCallback
 
-from benchmarks import bench_gpu
-from benchmarks.bench_train import words_of
-from benchmarks.lib import own_step, step_check, step_meter
-
-WARM, MEASURED = 1, 2
-pytestmark = pytest.mark.filterwarnings("default")  # the other ways' libraries warn of each other
+from benchmarks.bench_train import SMALL_STEPS, PlainSteps, main, words_of
+from benchmarks.lib.own_step import own_step, prepare, write_manifest
+from tests import tiny
 
 
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Learns next to nothing: both loops find the same values at every step."""
     home = tmp_path_factory.mktemp("bench")
-    base = {"name": str(bench_gpu.make_model(home, on_gpu=False)), "quantization": "none"}
-    config = {**bench_gpu.CONFIG, "max_seq_length": 128, "batch_size": 2, "dataloader_num_workers": 0, "bf16": False}
-    rows = bench_gpu.make_rows(home, on_gpu=False)
-    return own_step.write_manifest(home / "project", base, rows, {**config, "learning_rate": 0.01})
+    rows = [(f"Add {n} and {n % 7}", str(n + n % 7)) for n in range(40)]
+    config = {**SMALL_STEPS, "learning_rate": 1e-9, "logging_steps": 1}
+    return write_manifest(home / "project", tiny.tiny_model_folder(home / "model"), "none", rows, config)
 
 
-def test_every_way_trains_the_same(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = {way: own_step.child(way, manifest, WARM, MEASURED) for way in ("ours", "bare")}
-    assert all(len(one["step_s"]) == MEASURED for one in found.values())
-    assert len({(*one["real"], *one["trained"], one["flops"]) for one in found.values()}) == 1
-    assert found["ours"]["losses"][-1] < found["ours"]["losses"][0] - 1e-3
-    for way, one in found.items():
-        assert one["losses"] == pytest.approx(found["ours"]["losses"], abs=2e-4), way
-    against = bench_gpu.compare("flattening", manifest, WARM, MEASURED)
-    assert against is not None
-    assert [sum(against[side]["runs"][0]["trained_tokens"][WARM:]) for side in "ab"] == [
-        sum(found["ours"]["trained"])
-    ] * 2
-    bench_gpu.show({**found, "stock": against, "gone": None}, peak=1e12)
-    shown = capsys.readouterr().out
-    assert f"| stock | {against['b']['tokens_per_s']['mean']:,.0f}, " in shown
-    assert "gone: not measured" in shown
+class Losses(TrainerCallback):
+    def __init__(self) -> None:
+        self.found: list[float] = []
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        self.found += [logs["loss"]] if "loss" in logs else []
 
 
-def test_correctness_comes_first(manifest: Path) -> None:
-    lines = step_check.check(manifest.parents[1] / "model", on_gpu=False)
-    assert set(lines) == {"machine", "isolation, documents", "NF4 with copy"}
+def test_the_plain_loop_takes_the_same_steps(manifest: Path) -> None:
+    plain, ours = PlainSteps(), Losses()
+    own_step(prepare(manifest, 3), [plain, ours])
+    assert len(set(ours.found)) == 3
+    assert plain.losses == pytest.approx(ours.found, abs=1e-5)
 
 
-def test_idle_share_and_pairs() -> None:
-    assert step_meter.idle_share([(0, 2), (1, 3), (5, 10)]) == pytest.approx(0.2)
-    told = words_of([{"step_s": [2.0, 2.0], "between_s": [1.0, 1.0]}, {"step_s": [2.0], "between_s": [1.0]}])
+def test_every_pair_but_the_first_is_written(
+    manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "--manifest",
+        str(manifest),
+        "--runs",
+        "2",
+        "--warm",
+        "1",
+        "--steps",
+        "2",
+        "--json",
+        str(tmp_path / "pairs"),
+    ]
+    pairs = main(words)
+    assert [tuple(pair) for pair in json.loads((tmp_path / "pairs").read_text(encoding="utf-8"))] == pairs
+    assert capsys.readouterr().out.endswith(f"{words_of(pairs)}\n")
+    assert ", 4 pairs; " in words_of(pairs)
+
+
+def test_the_ratio_in_words() -> None:
+    told = words_of([(2.0, 1.0)] * 3)
     assert told.startswith(
         "a step of ours takes 2.000 (2.000-2.000) times the loop's, median 2.000, 3 pairs; +1000.00 ms"
     )
-    assert words_of([{"step_s": [1.0, 4.0], "between_s": [1.0, 1.0]}]).startswith("a step of ours takes 2.000 ")
+    assert words_of([(1.0, 1.0), (4.0, 1.0)]).startswith("a step of ours takes 2.000 ")

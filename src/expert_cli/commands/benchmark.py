@@ -28,8 +28,8 @@ def benchmark(
     against: Annotated[
         str | None,
         _measuring(
-            metavar="padded|flattening|trl|unoptimized|MANIFEST",
-            help="What it is measured against: a way of the stock libraries, or another manifest.",
+            metavar="padded|flattening|unoptimized|MANIFEST",
+            help="What it is measured against: the stock Trainer with a preset of settings, or another manifest.",
         ),
     ] = None,
     sweep: Annotated[
@@ -67,10 +67,10 @@ def benchmark(
     Without --manifest, a run is watched from a second terminal: GPU, CPU, memory, disk, network, and the run's own
     metrics, with a verdict, the numbers behind it, and what to change. Ctrl-C ends the watching, never the run.
 
-    With --manifest, short runs are made: against the stock libraries or another manifest, in turn, with the ratio of their
-    speeds and its 95 % interval, and whether they learn the same; or over a sweep of settings. Stock ways, on the same
-    documents in the same steps: padded (transformers' Trainer with PEFT, padded to the longest of a batch), flattening
-    (with DataCollatorWithFlattening), trl (TRL's SFTTrainer, padding-free). unoptimized is what unchanged scripts do.
+    With --manifest, short runs are made: against transformers' Trainer with PEFT or another manifest, in turn, with the ratio
+    of their speeds and its 95 % interval, and whether they learn the same; or over a sweep of settings. Presets of the stock
+    Trainer, on the same documents: padded (to the longest of a batch), flattening (DataCollatorWithFlattening), unoptimized
+    (what unchanged scripts do).
 
     Examples:
 
@@ -122,7 +122,7 @@ def _require_one(asked: list[str], manifest: Path | None, gate: float | None) ->
     if measures and manifest is None:
         raise InputError(f"{asked[0]} needs --manifest")
     if manifest is not None and not measures:
-        raise InputError("--manifest needs --against padded|flattening|trl|unoptimized|MANIFEST, or --sweep KEY=a,b,c")
+        raise InputError("--manifest needs --against padded|flattening|unoptimized|MANIFEST, or --sweep KEY=a,b,c")
     if gate is not None and asked != ["--against"]:
         raise InputError("--gate needs --against")
 

@@ -1,169 +1,222 @@
-"""The ways in which people train without this tool, to compare with: the stock libraries on the same manifest.
+"""How people train without this tool: transformers' Trainer and PEFT on the same manifest, with presets of settings.
 
-    padded       transformers' Trainer and PEFT, every row padded to the longest of its batch
-    flattening   the same with DataCollatorWithFlattening: the rows of a batch end to end, none sees another
-    trl          TRL's SFTTrainer, padding-free, loss on completions alone; as it comes it recomputes activations
+    padded       every row padded to the longest of its batch (DataCollatorForSeq2Seq)
+    flattening   the rows of a batch end to end, none sees another (DataCollatorWithFlattening)
     unoptimized  what unchanged scripts do: fp16 on a GPU, fp32 on a CPU; no TF32; eager attention; activations recomputed;
-                 AdamW that is not fused; rows tokenized one by one in the loop, by `tokenizers`, without worker processes;
-                 every row padded to max_seq_length
+                 AdamW that is not fused; no worker processes; every row padded to max_seq_length
 
-Everything that decides what is learned is the manifest's: base model and its quantization, rows, template, which tokens are
+Everything that decides what is learned is the manifest's: base model and its quantization, documents, which tokens are
 trained, adapter and its first random tensors (same seed), learning rate and schedule, clipping. Kinder than many a script:
-`prepare_model_for_kbit_training` is left out, which would hold norms and head in fp32.
+rows are tokenized beforehand, and `prepare_model_for_kbit_training` is left out, which would hold norms and head in fp32.
 
-The first three train the documents of this tool's own steps, micro-batch by micro-batch, tokenized beforehand; their batches
-are held against these documents before anything is trained. `unoptimized` takes rows: two packs of 512 tokens hold nine rows
-of the SQL data. With as many rows as there are packs, it would take four times the steps for the same tokens, each of a
-quarter of the size, and at equal tokens the losses would differ for that alone. So a step takes as many rows as one of the
-tool's steps does on average, in the order in which the tool's packs hold them: both sides see the same rows in the same order,
-in as many optimizer steps, and losses at equal trained tokens are of the same rows. Borders of steps fall on other rows by a
-few. The micro-batch is the manifest's batch_size, as rows; the rest is accumulated.
+A row is a document of this tool's packs. Both sides see the same rows in the same order in as many steps, so losses can be
+compared at equal trained tokens; where borders of steps fall differs by a few rows, for each of the Trainer's steps has as many
+as the tool's have on average. padded and flattening take a step in as many micro-batches as the manifest says; for unoptimized
+the manifest's batch_size is one of rows, and the rest is accumulated.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Sequence
+import json
+import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import datasets
-import torch
-from transformers import DataCollatorForSeq2Seq, DataCollatorWithFlattening, set_seed
+import numpy as np
+from numpy.typing import NDArray
+from transformers import (
+    DataCollatorForSeq2Seq,
+    DataCollatorWithFlattening,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    set_seed,
+)
 
-from expert_cli.benchmark.experiment.baseline_rows import documents_of_steps, texts_of_steps
-from expert_cli.benchmark.experiment.baseline_trainer import StockRun, fit_stock
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset, truncate_middle
-from expert_cli.data.templates.segment import Document
-from expert_cli.data.tokenize.encoder import Encoder
-from expert_cli.errors import InputError
+from expert_cli.data.packing.batches import PackedBatchSampler, orders_of, schedule_of
+from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset
+from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.hardware import machine
-from expert_cli.hardware.devices import DEVICES
+from expert_cli.hardware.devices import DEVICES, Device
 from expert_cli.inference.base_model import load_base_of
 from expert_cli.manifest.types import Dtype
+from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
 from expert_cli.pipeline.pretokenize import DataInputs, describe, store_for, training_inputs
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.runs.paths import RunPaths
+from expert_cli.training.arguments import training_arguments
 from expert_cli.utils.files import write_json
+from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.reporter import NullReporter
 
+Ints = NDArray[np.int64]
+Row = dict[str, list[int]]
+"""`input_ids` and `labels` of one document."""
 
-def train_baseline(way: str, manifest: Path, overrides: Overrides) -> None:
+
+def train_baseline(preset: str, manifest: Path, overrides: Overrides) -> None:
     """Train, and leave metrics.jsonl, run.json and report.json in the output folder as the tool does.
 
-    way: of `WAYS`. Raises ExpertErrors, TrainingFailed when memory runs out.
+    overrides: output and max_steps among them. Raises ExpertErrors, TrainingFailed when memory runs out.
     """
     facts = machine.inspect()
     run = make_plan(manifest, facts, overrides).run
     if run.optim.scheduler == "one_cycle":
         hint = "--set training.config.lr_scheduler=linear"
         raise InputError("lr_scheduler one_cycle: the stock Trainer has none", hint)
-    paths = RunPaths(run.output)
+    paths, device = RunPaths(run.output), DEVICES[run.compute.device]
     paths.output.mkdir(parents=True, exist_ok=True)
     inputs = training_inputs(run, NullReporter())
-    tokenizer = inputs.tokenizer.hf
-    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token  # neither transformers nor TRL pads without one
     store = store_for(run, inputs, NullReporter())
     packs = PackedDataset(store.training(), run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
-    stock = WAYS[way](run, inputs, packs)
-    model = _model(stock.run, inputs)
+    as_preset, trainer, tokens = stock_run(preset, run, inputs, packs)
     origin = {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256}
     made = {"store": {"parts": dict(store.key.parts)}, "model": origin, "machine": asdict(facts)}
-    write_json(paths.run_json, {"config": asdict(stock.run), **made})
-    peak_memory_mb = fit_stock(model, stock, paths)
-    write_json(paths.report_json, {"peak_memory_mb": peak_memory_mb, "store": describe(run, store).as_json()})
+    write_json(paths.run_json, {"config": asdict(as_preset), **made})
+    trainer.add_callback(StepLines(tokens, device, paths.metrics))
+    device.reset_peak()
+    try:
+        trainer.train()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        told = str(error).partition("\n")[0]  # with the bytes
+        raise TrainingFailed(f"out of memory: {told}".rstrip(": "), "halve batch_size") from error
+    peak_mb = (device.held("max_memory_allocated") or 0) / 2**20
+    write_json(paths.report_json, {"peak_memory_mb": peak_mb, "store": describe(run, store).as_json()})
 
 
-def trl(run: RunConfig, inputs: DataInputs, packs: PackedDataset) -> StockRun:
-    """Return the run of TRL's SFTTrainer, without padding."""
-    library = importlib.import_module("trl")
-    recomputing = replace(run, compute=replace(run.compute, checkpointing="all"))
-    stock = _on_documents(recomputing, packs, processing_class=inputs.tokenizer.hf)
-    return replace(
-        stock,
-        data=replace(stock.data, rows=datasets.Dataset.from_list(stock.data.rows)),
-        trainer=library.SFTTrainer,
-        arguments=library.SFTConfig,
-        # Prepared as they are: TRL would leave out documents that train nothing, and the numbers would be of others.
-        settings={"padding_free": True, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}},
-    )
-
-
-def unoptimized(run: RunConfig, inputs: DataInputs, packs: PackedDataset) -> StockRun:
-    """Return the run of a Trainer where everything that decides its speed is as it is when nobody has decided."""
-    data, batch = texts_of_steps(run, inputs, packs)
-    stock = stock_config(run)
-    quantization = run.model.quantization if run.model.quantization in ("int4", "int8") else "none"
-    dtype: Dtype = "fp32" if run.compute.device == "cpu" else "fp16"
-    config = replace(
-        stock,
-        model=replace(run.model, quantization=quantization),
-        optim=replace(run.optim, batch_size=batch, gradient_accumulation_steps=data.accumulation, optim="adamw_torch"),
-        loader=replace(stock.loader, num_workers=0, pin_memory=False, prefetch_factor=None),
-        compute=replace(stock.compute, dtype=dtype, tf32=False, attention="eager", checkpointing="all"),
-    )
-    collator = TokenizeAndPad(Encoder(inputs.tokenizer.backend), inputs.tokenizer.pad_id, run.data.max_seq_length)
-    return StockRun(config, data, {"data_collator": collator})
-
-
-WAYS: dict[str, Callable[[RunConfig, DataInputs, PackedDataset], StockRun]] = {
-    "padded": lambda run, inputs, packs: _on_documents(
-        run, packs, data_collator=DataCollatorForSeq2Seq(inputs.tokenizer.hf)
-    ),
-    "flattening": lambda run, _, packs: _on_documents(run, packs, data_collator=DataCollatorWithFlattening()),
-    "trl": trl,
-    "unoptimized": unoptimized,
+COLLATORS: dict[str, Any] = {
+    "padded": lambda tokenizer, _: DataCollatorForSeq2Seq(tokenizer),
+    "flattening": lambda *_: DataCollatorWithFlattening(),
+    "unoptimized": lambda tokenizer, length: DataCollatorForSeq2Seq(tokenizer, padding="max_length", max_length=length),
 }
+"""Preset -> what makes its collator of a tokenizer and max_seq_length."""
 
 
-def _on_documents(run: RunConfig, packs: PackedDataset, **parts: Any) -> StockRun:
-    """Return a run on the documents of the tool's own steps."""
-    return StockRun(stock_config(run), documents_of_steps(run, packs), parts)
+def stock_run(preset: str, run: RunConfig, inputs: DataInputs, packs: PackedDataset) -> tuple[RunConfig, Trainer, Ints]:
+    """Return the run as the preset has it, a Trainer that is ready, and the tokens up to the end of each of its steps.
 
-
-def stock_config(run: RunConfig) -> RunConfig:
-    """Return the run without what the stock libraries do not have, or do not do by themselves."""
-    loader = replace(run.loader, packing="off", group_by_length=False)
-    compute = replace(run.compute, torch_compile=False, fused_kernels="off", dequantized_copy="never")
-    return replace(run, loader=loader, compute=compute)
-
-
-def _model(run: RunConfig, inputs: DataInputs) -> Any:
-    """Load the base and put a fresh adapter on it, at the same place in the random numbers as the tool does."""
-    set_seed(run.seed)
+    Those are int64 [steps, 3]: real ones, trained ones, padding.
+    """
+    rows, per_step = rows_of(run, packs)
+    run = _settings(preset, run, per_step)
+    rows = rows[: run.optim.max_steps * run.optim.gradient_accumulation_steps * run.optim.batch_size]
+    tokenizer = inputs.tokenizer.hf
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
+    set_seed(run.seed)  # the adapter's first values are drawn where the tool draws them
     base = load_base_of(run, inputs.source.folder)
     model = add_adapter(base, run.adapter, choose_token_rows(base, run, inputs.renderer).indices)
+    enable_activation_checkpointing(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
     set_seed(run.seed)
-    return model
+    trainer = Trainer(
+        model=model,
+        args=training_arguments(
+            run,
+            RunPaths(run.output).checkpoints,
+            train_sampling_strategy="sequential",
+            logging_nan_inf_filter=False,  # a loss that is not finite would be logged as 0.0
+        ),
+        train_dataset=datasets.Dataset.from_list(rows),
+        data_collator=COLLATORS[preset](tokenizer, run.data.max_seq_length),
+    )
+    trainer.remove_callback(PrinterCallback)
+    return run, trainer, _tokens_of_steps(rows, run, trainer.data_collator)
 
 
-@dataclass(frozen=True)
-class TokenizeAndPad:
-    """Texts -> a batch of rows as long as max_seq_length: `input_ids`, `attention_mask`, `labels`, int64 [rows, length].
+def _settings(preset: str, run: RunConfig, per_step: float) -> RunConfig:
+    """Return the run as the preset has it, its batch size counted in rows. per_step: rows of a step on average."""
+    optim = run.optim
+    run = replace(
+        run,
+        optim=replace(optim, batch_size=max(1, round(per_step / optim.gradient_accumulation_steps))),
+        loader=replace(run.loader, packing="off", group_by_length=False),
+        compute=replace(run.compute, torch_compile=False, fused_kernels="off", dequantized_copy="never"),
+    )
+    if preset != "unoptimized":
+        return run
+    batch = min(optim.batch_size, max(1, round(per_step)))
+    accumulation = max(1, round(per_step / batch))
+    quantization = run.model.quantization if run.model.quantization in ("int4", "int8") else "none"
+    dtype: Dtype = "fp32" if run.compute.device == "cpu" else "fp16"
+    return replace(
+        run,
+        model=replace(run.model, quantization=quantization),
+        optim=replace(optim, batch_size=batch, gradient_accumulation_steps=accumulation, optim="adamw_torch"),
+        loader=replace(run.loader, num_workers=0, pin_memory=False, prefetch_factor=None),
+        compute=replace(run.compute, dtype=dtype, tf32=False, attention="eager", checkpointing="all"),
+    )
 
-    Rows longer than `length` tokens are shortened as the tool shortens them.
+
+def rows_of(run: RunConfig, packs: PackedDataset) -> tuple[list[Row], float]:
+    """Return the documents of the run's packs in the order of its steps, and how many a step has on average.
+
+    They are those of twice as many steps, for a batch of rows may be rounded up. A document that is split over packs is as many
+    rows.
     """
+    longer = replace(run, optim=replace(run.optim, max_steps=2 * run.optim.max_steps))
+    own, both = (PackedBatchSampler(schedule_of(each, packs, 1), orders_of(run, packs)) for each in (run, longer))
+    batches = ([row for place in places for row in _documents(packs[place])] for places in both)
+    rows = list(chain.from_iterable(islice(batches, len(own))))
+    return [*rows, *chain.from_iterable(batches)], len(rows) / run.optim.max_steps
 
-    encoder: Encoder
-    pad_id: int
-    length: int
 
-    def __call__(self, texts: Sequence[Document]) -> dict[str, torch.Tensor]:
-        """Return one batch."""
-        ids = torch.full((len(texts), self.length), self.pad_id)
-        labels = torch.full_like(ids, IGNORE_INDEX)
-        mask = torch.zeros_like(ids)
-        for row, text in enumerate(texts):
-            encoded = self.encoder.encode([text])
-            tokens, trained = (torch.from_numpy(a) for a in truncate_middle(encoded.ids, encoded.trained, self.length))
-            ids[row, : len(tokens)] = tokens
-            labels[row, : len(tokens)] = torch.where(trained, tokens, IGNORE_INDEX)
-            mask[row, : len(tokens)] = 1
-        labels[:, 0] = IGNORE_INDEX
-        return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+def _documents(pack: Any) -> Iterator[Row]:
+    """Yield the documents of a pack, one after another."""
+    ids, labels = pack["input_ids"].tolist(), pack["labels"].tolist()
+    starts = (pack["position_ids"] == 0).nonzero().flatten().tolist()
+    for start, stop in pairwise([*starts, len(ids)]):
+        yield {"input_ids": ids[start:stop], "labels": labels[start:stop]}
+
+
+def _tokens_of_steps(rows: list[Row], run: RunConfig, collator: Any) -> Ints:
+    """Return what `stock_run` does; every batch is made once for it, before the time is taken."""
+    counts = []
+    for first in range(0, len(rows), run.optim.batch_size):
+        batch = rows[first : first + run.optim.batch_size]
+        made, real = collator(batch), sum(len(row["input_ids"]) for row in batch)
+        counts.append((real, int((made["labels"] != IGNORE_INDEX).sum()), made["labels"].numel() - real))
+    by_batch = np.array(counts, np.int64).reshape(-1, run.optim.gradient_accumulation_steps, 3)
+    return np.cumsum(by_batch.sum(axis=1), axis=0)
+
+
+@dataclass
+class StepLines(TrainerCallback):
+    """Writes what the Trainer logs of a step into metrics.jsonl, with the tokens so far and the time."""
+
+    tokens: Ints
+    device: Device
+    metrics: Path
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        """Start the clock."""
+        self.began = time.monotonic()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
+        """Append a line; the summary at the end of training is none."""
+        if "loss" not in logs:
+            return
+        real, trained, padded = self.tokens[state.global_step - 1].tolist()
+        seconds = time.monotonic() - self.began
+        line = {
+            "step": state.global_step,
+            "seconds": seconds,
+            **logs,
+            "tokens_per_s": real / seconds,
+            "tokens_real": real,
+            "tokens_trained": trained,
+            "tokens_padded": padded,
+            "memory_mb": (self.device.held("memory_allocated") or 0) / 2**20,
+            "step_time_shares": {"other": 1.0},  # the stock Trainer does not tell them apart
+        }
+        with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
+            file.write(json.dumps(line) + "\n")

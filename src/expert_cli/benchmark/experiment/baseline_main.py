@@ -1,7 +1,6 @@
-"""`python -m expert_cli.benchmark.experiment.baseline_main JOB.json`: a run of the stock libraries in a process.
+"""`python -m expert_cli.benchmark.experiment.baseline_main JOB.json`: a run of the stock Trainer in a process.
 
-JOB.json: {"way": of `baseline.WAYS`, "manifest": path, "overrides": the fields of `config.Overrides`, output and max_steps
-among them}. A failure is printed as `train --json` prints it, with the same exit codes.
+JOB.json: preset, manifest and overrides of `train_baseline`. A failure is printed as `train --json` prints it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def main() -> int:
         prepare_process()
         from expert_cli.benchmark.experiment.baseline import train_baseline
 
-        train_baseline(job["way"], Path(job["manifest"]), overrides)
+        train_baseline(job["preset"], Path(job["manifest"]), overrides)
     except ExpertError as error:
         Console("train", as_json=True).fail(error.message, error.hint, error.exit_code)
         return error.exit_code

@@ -17,7 +17,7 @@ from expert_cli.benchmark.experiment.facts import data_facts, machine_facts
 from expert_cli.benchmark.experiment.measurement import RunMeasurement, figures_json, notes_on, setting_differences
 from expert_cli.benchmark.experiment.parity import Parity, parity
 from expert_cli.benchmark.experiment.subprocess_run import (
-    STOCK_WAYS,
+    PRESETS,
     Measure,
     Run,
     StepCounts,
@@ -28,8 +28,8 @@ from expert_cli.benchmark.experiment.subprocess_run import (
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides, require_data
 from expert_cli.config.run_config import RunConfig
-from expert_cli.errors import EnvironmentProblem, InputError, ThresholdNotMet
-from expert_cli.hardware.machine import Machine, has_package
+from expert_cli.errors import InputError, ThresholdNotMet
+from expert_cli.hardware.machine import Machine
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Estimate, paired_ratio
 
@@ -127,16 +127,14 @@ def make_job(
     machine: Machine,
     gate: float | None = None,
 ) -> Experiment:
-    """Return the experiment, both manifests read. against: one of `STOCK_WAYS`, or another manifest.
+    """Return the experiment, both manifests read. against: one of `PRESETS`, or another manifest.
 
     Raises ManifestError, InputError, EnvironmentProblem.
     """
     plan = decided(manifest, overrides, machine)
-    b = Variant(against, manifest, against) if against in STOCK_WAYS else Variant(against, Path(against))
-    if b.way == "trl" and not has_package("trl"):
-        raise EnvironmentProblem("--against trl: trl is not installed", "pip install trl")
+    b = Variant(against, manifest, against) if against in PRESETS else Variant(against, Path(against))
     if not b.manifest.is_file():
-        raise InputError(f"--against {against}: no such manifest", f"name a manifest, or {', '.join(STOCK_WAYS)}")
+        raise InputError(f"--against {against}: no such manifest", f"name a manifest, or {', '.join(PRESETS)}")
     decided(b.manifest, overrides, machine)
     return Experiment(Variant(str(manifest), manifest), b, overrides, step_counts, repeats, plan.seed, machine, gate)
 
@@ -171,7 +169,7 @@ def side_json(variant: Variant, runs: Sequence[RunMeasurement], loss: float | No
     return {
         "name": variant.name,
         "manifest": str(variant.manifest),
-        "stock": bool(variant.way),
+        "stock": bool(variant.preset),
         "model": {**first.facts["model"], "quantization": first.config["model"]["quantization"]},
         "data": data_facts(first.config, first.facts["train_sha256"]),
         **figures_json(runs),

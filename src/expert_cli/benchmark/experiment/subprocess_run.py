@@ -1,4 +1,4 @@
-"""Short training runs in processes of their own, measured: of this tool, or of the stock libraries."""
+"""Short training runs in processes of their own, measured: of this tool, or of the stock Trainer."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from expert_cli.utils.files import write_json
 from expert_cli.utils.reporter import Reporter
 
 LOOK_EVERY_S = 1.0
-STOCK_WAYS = ("padded", "flattening", "trl", "unoptimized")
-"""The ways in which the stock libraries train a manifest; what each is, `baseline.py` says."""
+PRESETS = ("padded", "flattening", "unoptimized")
+"""The ways in which the stock Trainer trains a manifest; what each is, `baseline.py` says."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What is run. name: what messages call it. way: of the stock libraries, one of `STOCK_WAYS`; "" is this tool."""
+    """What is run. name: what messages call it. preset: of the stock Trainer, one of `PRESETS`; "" is this tool."""
 
     name: str
     manifest: Path
-    way: str = ""
+    preset: str = ""
     settings: tuple[str, ...] = ()
 
 
@@ -132,11 +132,11 @@ def run_in_turn(
 
 
 def _words(variant: Variant, asked: Overrides, folder: Path) -> list[str]:
-    """Return what stands behind `python`; the stock libraries get their job as a file."""
-    if not variant.way:
+    """Return what stands behind `python`; the stock Trainer gets its job as a file."""
+    if not variant.preset:
         return train_command(variant.manifest, asked)
     job = folder.with_name(f"{folder.name}.json")
-    write_json(job, {"way": variant.way, "manifest": str(variant.manifest.resolve()), "overrides": asdict(asked)})
+    write_json(job, {"preset": variant.preset, "manifest": str(variant.manifest.resolve()), "overrides": asdict(asked)})
     return ["-m", "expert_cli.benchmark.experiment.baseline_main", str(job)]
 
 

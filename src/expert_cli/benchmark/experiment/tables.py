@@ -109,7 +109,9 @@ FIGURES: dict[str, Callable[[Document], str]] = {
     "CPU (100 % = a core)": lambda s: _percent(s["utilization"]["cpu"], 1),
     "GPU": lambda s: _percent(s["utilization"]["gpu"], 1),
     **{
-        f"time: {name.replace('_', ' ')}": lambda s, name=name: _percent(s["step_time_shares"][name])  # type: ignore[misc]
+        f"time: {name.replace('_', ' ')}": lambda s, name=name: (  # type: ignore[misc]
+            _percent(None if s.get("stock") else s["step_time_shares"][name])  # the stock Trainer tells none
+        )
         for name in SHARES
     },
 }

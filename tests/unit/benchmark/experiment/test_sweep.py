@@ -25,8 +25,16 @@ def manifest(tmp_path: Path) -> Path:
     return manifests.write(tmp_path, manifests.small(batch_size=4, gradient_accumulation_steps=2))
 
 
+def swept(
+    manifest: Path, keys: list[str], answer: Any, repeats: int = 1, asked: list[tuple[str, int]] | None = None
+) -> Any:
+    """Sweep with runs that measure what `answer` returns; `asked` gets (side, seed) of each."""
+    runs = runner(answer, [] if asked is None else asked)
+    return sweep(manifest, keys, Overrides(), StepCounts(3, 1), repeats, MACHINE, NullReporter(), runs)
+
+
 @pytest.mark.parametrize(
-    ("asked", "swept"),
+    ("asked", "found"),
     [
         (["batch_size=2,4,8"], {"batch_size": [2, 4, 8]}),
         (["training.config.batch_size=2"], {"batch_size": [2]}),
@@ -34,8 +42,8 @@ def manifest(tmp_path: Path) -> Path:
         ([" rank = 8 , 16 ", "optim=adamw_torch"], {"rank": [8, 16], "optim": ["adamw_torch"]}),
     ],
 )
-def test_what_is_swept(asked: list[str], swept: dict[str, list[Any]]) -> None:
-    assert parse_sweep(asked) == swept
+def test_what_is_swept(asked: list[str], found: dict[str, list[Any]]) -> None:
+    assert parse_sweep(asked) == found
 
 
 @pytest.mark.parametrize(
@@ -53,7 +61,7 @@ def test_what_is_no_sweep(asked: list[str], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("swept", "found"),
+    ("values", "found"),
     [
         pytest.param({"batch_size": [2, 8]}, [("batch_size=2 gradient_accumulation_steps=4", ""),
                      ("batch_size=8 gradient_accumulation_steps=1", "")], id="accumulation follows"),
@@ -67,8 +75,8 @@ def test_what_is_no_sweep(asked: list[str], message: str) -> None:
         pytest.param({"packing": [True, False]}, [("packing=true", ""), ("packing=false", "")], id="neither"),
     ],
 )  # fmt: skip
-def test_combinations_keep_the_effective_batch(swept: dict[str, list[Any]], found: list[tuple[str, str]]) -> None:
-    assert [(trial.name, trial.reason) for trial in combinations(swept, 4, 2)] == found
+def test_combinations_keep_the_effective_batch(values: dict[str, list[Any]], found: list[tuple[str, str]]) -> None:
+    assert [(trial.name, trial.reason) for trial in combinations(values, 4, 2)] == found
 
 
 def test_every_combination_is_there() -> None:
@@ -88,7 +96,7 @@ def test_the_fastest_that_fits(manifest: Path) -> None:
 
     asked: list[tuple[str, int]] = []
     keys = ["batch_size=1,2,3,4,8"]
-    found = sweep(manifest, keys, Overrides(), StepCounts(3, 1), 2, MACHINE, NullReporter(), runner(answer, asked))
+    found = swept(manifest, keys, answer, 2, asked)
     document = valid(found.as_json())
     # the second round runs backwards, without those that cannot be run
     assert [(name.split()[0], seed) for name, seed in asked] == [
@@ -108,16 +116,7 @@ def test_the_fastest_that_fits(manifest: Path) -> None:
 
 
 def test_what_is_too_close_to_call(manifest: Path) -> None:
-    found = sweep(
-        manifest,
-        ["rank=4,8"],
-        Overrides(),
-        StepCounts(3, 1),
-        1,
-        MACHINE,
-        NullReporter(),
-        runner(lambda side, seed: measured(seed, 100.0 if "4" in side.name else 99.0), []),
-    )
+    found = swept(manifest, ["rank=4,8"], lambda side, seed: measured(seed, 100.0 if "4" in side.name else 99.0))
     assert found.as_json()["notes"] == ["the first two are 1.0% apart: more --steps and --repeats tell which is faster"]
 
 
@@ -126,7 +125,7 @@ def test_a_missing_model_ends_the_sweep(manifest: Path) -> None:
         raise EnvironmentProblem("rank=4: the hub cannot be reached")
 
     with pytest.raises(EnvironmentProblem, match="the hub"):
-        sweep(manifest, ["rank=4,8"], Overrides(), StepCounts(3, 1), 1, MACHINE, NullReporter(), runner(answer, []))
+        swept(manifest, ["rank=4,8"], answer)
 
 
 @pytest.mark.parametrize(
@@ -145,17 +144,14 @@ def test_a_setting_that_speaks_of_memory_is_no_want_of_it(manifest: Path, error:
     def answer(side: Variant, seed: int) -> Any:
         raise type(error)(f"{side.name}: {error.message}")
 
-    def found() -> Any:
-        keys = ["dataloader_pin_memory=true,false"]
-        return sweep(manifest, keys, Overrides(), StepCounts(3, 1), 1, MACHINE, NullReporter(), runner(answer, []))
-
+    keys = ["dataloader_pin_memory=true,false"]
     if status:
-        swept = found()
-        assert [trial.status for trial in swept.trials] == [status, status]
-        assert swept.exit_code == 4
+        found = swept(manifest, keys, answer)
+        assert [trial.status for trial in found.trials] == [status, status]
+        assert found.exit_code == 4
     else:
         with pytest.raises(EnvironmentProblem, match="memory-7b"):
-            found()
+            swept(manifest, keys, answer)
 
 
 def test_interrupted_with_what_there_is(manifest: Path) -> None:
@@ -164,7 +160,7 @@ def test_interrupted_with_what_there_is(manifest: Path) -> None:
             raise KeyboardInterrupt
         return measured(seed, 10.0)
 
-    found = sweep(manifest, ["rank=4,8"], Overrides(), StepCounts(3, 1), 1, MACHINE, NullReporter(), runner(answer, []))
+    found = swept(manifest, ["rank=4,8"], answer)
     document = valid(found.as_json())
     assert [(t["status"], t["reason"]) for t in document["trials"]] == [
         ("ran", ""),
@@ -178,30 +174,12 @@ def test_interrupted_with_what_there_is(manifest: Path) -> None:
 def test_every_value_is_checked_before_anything_runs(manifest: Path, key: str) -> None:
     asked: list[tuple[str, int]] = []
     with pytest.raises((ManifestError, InputError), match=r"rank|batch_sise"):
-        sweep(
-            manifest,
-            [key],
-            Overrides(),
-            StepCounts(3, 1),
-            1,
-            MACHINE,
-            NullReporter(),
-            runner(lambda _, n: measured(n, 1), asked),
-        )
+        swept(manifest, [key], lambda _, seed: measured(seed, 1), asked=asked)
     assert asked == []
 
 
 def test_nothing_ran(manifest: Path) -> None:
-    found = sweep(
-        manifest,
-        ["batch_size=3"],
-        Overrides(),
-        StepCounts(3, 1),
-        1,
-        MACHINE,
-        NullReporter(),
-        runner(lambda _, n: measured(n, 1), []),
-    )
+    found = swept(manifest, ["batch_size=3"], lambda _, seed: measured(seed, 1))
     document = valid(found.as_json())
     assert found.exit_code == 2
     assert document["fastest"] is None
