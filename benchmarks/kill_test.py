@@ -174,7 +174,7 @@ def traces(output: Path) -> dict[str, Any]:
     report = json.loads(paths.report_json.read_text(encoding="utf-8"))
     lines = [json.loads(line) for line in paths.metrics.read_text(encoding="utf-8").splitlines()]
     return {
-        "losses": checkpoint.read(newest.path).losses.tolist(),
+        "losses": checkpoint.read(newest.path).tensors["losses"].tolist(),
         "metrics": [{name: line[name] for name in COMPARED if name in line} for line in lines],
         "tokens": report["tokens"],
         "adapter": report["adapter_sha256"],

@@ -24,11 +24,12 @@ from expert_cli.model.adapter import add_adapter
 from expert_cli.model.flops import Flops, flops
 from expert_cli.model.kernels.compiled_layers import compile_layers
 from expert_cli.model.kernels.select import KernelPlan, apply_adapter_kernels, apply_kernels, kernel_plan
-from expert_cli.model.loading.quantize import DTYPES
+from expert_cli.model.loading.quantize import autocast_of
 from expert_cli.pipeline.pretokenize import DataInputs, store_for, training_inputs
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import training_data
 from expert_cli.runs.status import RunStatus
+from expert_cli.training.captured_step import with_capture
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
 from expert_cli.utils.reporter import NullReporter
 
@@ -118,6 +119,7 @@ def own_step(
         report=NullReporter(),
         callbacks=callbacks,
     )
+    kernels = kernels.with_line("capture", done.capture.used, done.capture.reason)
     lines = {name: f"{line.used}: {line.reason}" for name, line in kernels.lines.items()}
     lines |= {"adjusted": "; ".join(done.adjusted)} if done.adjusted else {}
     cost = flops(model.get_base_model(), data.train.packs.document_lengths, recomputed=False)
@@ -130,13 +132,12 @@ def _own_model(asked: Prepared, *, liger: bool, fused_lora: bool) -> tuple[Any, 
     here = machine.inspect()
     base = load_base_of(run, inputs.source.folder)
     kernels = apply_kernels(kernel_plan(with_liger, run.model, here), base, with_liger, here)
-    autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
-    isolation.prove(base, kernels.layout, kernels.attention, data.longest, autocast=autocast)
+    isolation.prove(base, kernels.layout, kernels.attention, data.longest, autocast=autocast_of(run.compute.dtype))
     model = add_adapter(base, run.adapter, choose_token_rows(base, run, inputs.renderer).indices)
     kernels = apply_adapter_kernels(kernels, model, with_lora)
     enable_activation_checkpointing(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
     compile_layers(base, run.compute)
-    return model, kernels
+    return model, with_capture(kernels, run)
 
 
 def stock_step(asked: Prepared, callbacks: Sequence[TrainerCallback]) -> Trained:

@@ -1,7 +1,8 @@
 """What is used of third parties that they do not promise, and work-arounds: why, in which versions, until when.
 
-Overridden private methods stand in their classes: `Trainer._inner_training_loop` (training/training_loop.py, transformers
-5.17 to 5.23; remove when the Trainer's step can be replaced alone) and jinja2's `Environment._parse`
+Overridden private methods stand in their classes: the Trainer's `_clip_grad_norm`, `_get_grad_norm`, `_save_checkpoint`,
+`_load_*`, `_determine_best_metric` and `_prepare_for_training` (training/trainer.py, transformers 5.23), accelerate's
+`_is_accelerate_prepared` (model/kernels/chunked_loss.py, 1.15), and jinja2's `Environment._parse`
 (utils/jinja_sandbox.py, 3.1; remove when a parsed template can be handed to `compile`). tests/unit/test_compat.py holds
 their signatures, and the behavior of all that stands here.
 """
@@ -30,6 +31,8 @@ def quiet_imports() -> None:
     """
     sys.modules.setdefault("kernels", None)  # type: ignore[arg-type]
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+    # transformers 5.23: early stopping says that it is off at every evaluation without its metric
+    logging.getLogger("transformers.trainer_callback").setLevel(logging.ERROR)
     logging.getLogger("liger_kernel").setLevel(logging.ERROR)  # 0.6 to 0.8: what it leaves out; the kernel plan tells
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
 
@@ -156,6 +159,15 @@ def checkpoint_layer(layer: Any, function: Callable[..., Any]) -> None:
     """
     layer.gradient_checkpointing = True
     layer._gradient_checkpointing_func = function
+
+
+def train_on_one_card(arguments: Any) -> None:
+    """Let a process train on one card, also where it sees several.
+
+    transformers 5.23 (training_args.py): the Trainer would wrap the model in DataParallel. Remove when that is an argument.
+    """
+    if arguments.device.type == "cuda":
+        arguments._n_gpu = 1
 
 
 def apply_liger(model: Any) -> None:

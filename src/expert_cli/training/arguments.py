@@ -16,10 +16,8 @@ from expert_cli.training.checkpointing.checkpoint import LEAST
 REPORT_PACKAGES = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
 
 
-def training_arguments(
-    run: RunConfig, checkpoints: Path, kind: type[TrainingArguments] = TrainingArguments, **more: Any
-) -> TrainingArguments:
-    """Return the Trainer's arguments for this run. kind, more: of a Trainer that is not ours, to compare with.
+def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> TrainingArguments:
+    """Return the Trainer's arguments for this run. more: of a Trainer that is not ours, to compare with.
 
     Raises EnvironmentProblem for a reporting package that is missing.
     """
@@ -27,7 +25,7 @@ def training_arguments(
         if not has_package(REPORT_PACKAGES[name]):
             hint = f"pip install {REPORT_PACKAGES[name]}, or take it out of report_to"
             raise EnvironmentProblem(f"report_to: {name} is not installed", hint)
-    return kind(
+    return TrainingArguments(
         output_dir=str(checkpoints),
         **_steps(run),
         **_loader(run),

@@ -11,7 +11,7 @@ from peft import PeftModel
 from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 
-from expert_cli._compat import forget_graphs, graphs_made
+from expert_cli._compat import forget_graphs, graphs_made, train_on_one_card
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.batches import Collator, PackedBatchSampler, orders_of, schedule_of
 from expert_cli.data.packing.dataset import PackedDataset
@@ -143,6 +143,7 @@ def _trainer(
 ) -> ExpertTrainer:
     """Return a trainer. begun_with: the processes that began the run."""
     arguments = training_arguments(run, paths.checkpoints)
+    train_on_one_card(arguments)
     schedule = schedule_of(run, data.train, arguments.world_size, begun_with)
     order_of = orders_of(run, data.train)
     capturing = kernels.lines["capture"].used != "off"

@@ -21,7 +21,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,6 @@ def stock_run(preset: str, run: RunConfig, inputs: DataInputs, packs: PackedData
             run,
             RunPaths(run.output).checkpoints,
             train_sampling_strategy="sequential",
-            logging_nan_inf_filter=False,  # a loss that is not finite would be logged as 0.0
         ),
         train_dataset=datasets.Dataset.from_list(rows),
         data_collator=COLLATORS[preset](tokenizer, run.data.max_seq_length),
@@ -163,11 +162,11 @@ def rows_of(run: RunConfig, packs: PackedDataset) -> tuple[list[Row], float]:
     They are those of twice as many steps, for a batch of rows may be rounded up. A document that is split over packs is as many
     rows.
     """
-    longer = replace(run, optim=replace(run.optim, max_steps=2 * run.optim.max_steps))
-    own, both = (PackedBatchSampler(schedule_of(each, packs, 1), orders_of(run, packs)) for each in (run, longer))
-    batches = ([row for place in places for row in _documents(packs[place])] for places in both)
-    rows = list(chain.from_iterable(islice(batches, len(own))))
-    return [*rows, *chain.from_iterable(batches)], len(rows) / run.optim.max_steps
+    batches, steps = PackedBatchSampler(schedule_of(run, packs, 1), orders_of(run, packs)), run.optim.max_steps
+    rows: list[list[Row]] = []
+    for epoch, numbers in map(batches.packs_of, range(2 * steps)):
+        rows.append([row for number in numbers.tolist() for row in _documents(packs[epoch, number])])
+    return [*chain.from_iterable(rows)], sum(map(len, rows[:steps])) / steps
 
 
 def _documents(pack: Any) -> Iterator[Row]:
