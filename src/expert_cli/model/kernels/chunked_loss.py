@@ -67,7 +67,7 @@ class CausalLoss(torch.nn.Module):
             inputs |= varlen_kwargs(cu_seqlens, max_seqlen)
         if self.full_logits:
             logits = self.base(**inputs).logits.flatten(0, 1)[target_positions]
-            return cross_entropy(logits.float(), targets, reduction="sum")
+            return cross_entropy(logits.float(), targets, reduction="sum")  # ignores -100, too
         hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_positions]
         with whole_head(self.base) as head:
             return head_loss(hidden, base_layer(head), targets, rows=active_rows(head))
@@ -97,7 +97,7 @@ def head_loss(
 ) -> torch.Tensor:
     """Return the summed cross-entropy, fp32 [], of `targets` int64 [n] under the frozen `head`; hidden [n, H].
 
-    chunk_bytes: fp32 logits of a chunk; 0: by the device. rows: trained ones that stand in for the head's own.
+    Targets of -100, which fill up a fixed number, add nothing to the loss or to a gradient. chunk_bytes: fp32 logits of a chunk; 0: by the device. rows: trained ones that stand in for the head's own.
     """
     sizes = chunk_rows(head.weight.shape[0], chunk_bytes or CHUNK_BYTES[hidden.device.type])
     ids, values = rows or (None, None)
@@ -150,9 +150,12 @@ class _OwnRows:
         self.ids, self.narrow = ids, narrow
         self.gradient = torch.zeros_like(values)
 
-    def take_slopes(self, slopes: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        """Take their columns out of `slopes` [n, V], add up their gradient, and return that of `hidden` through them."""
-        of_rows = slopes[:, self.ids]
+    def take_slopes(self, slopes: torch.Tensor, hidden: torch.Tensor, ignored: torch.Tensor) -> torch.Tensor:
+        """Take their columns out of `slopes` [n, V], add up their gradient, and return that of `hidden` through them.
+
+        ignored: bool [n, 1], rows that train nothing.
+        """
+        of_rows = slopes[:, self.ids].masked_fill(ignored, 0)
         slopes.index_fill_(1, self.ids, 0)
         self.gradient += of_rows.t() @ hidden
         return of_rows @ self.narrow
@@ -170,18 +173,20 @@ def _chunk(
 
     A function, so that nothing of a chunk is alive when the next one begins.
     """
-    hidden = hidden.to(head.weight.dtype)
+    hidden, ignored = hidden.to(head.weight.dtype), targets < 0
+    targets = targets.clamp(min=0)
     logits = linear(hidden, head.weight, head.bias)
     if own:
         logits.index_copy_(1, own.ids, linear(hidden, own.narrow).to(logits.dtype))
     pairs = zip(torch.split(logits, softmax_rows), torch.split(targets, softmax_rows), strict=True)
     chosen = torch.cat([_chosen(*pair, sloped=gradient is not None) for pair in pairs])
     if gradient is not None:
-        through = own.take_slopes(logits, hidden) if own else None
+        through = own.take_slopes(logits, hidden, ignored) if own else None
         gradient.copy_(logits @ head.weight)
         if through is not None:
             gradient.add_(through)
-    return chosen.sum()
+        gradient.masked_fill_(ignored, 0)
+    return chosen.masked_fill_(ignored, 0).sum()
 
 
 def _chosen(logits: torch.Tensor, targets: torch.Tensor, *, sloped: bool) -> torch.Tensor:

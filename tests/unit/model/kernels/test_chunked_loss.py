@@ -13,9 +13,11 @@ from transformers import Gemma2Config, Gemma2ForCausalLM
 from expert_cli.data.packing.batches import Collator
 from expert_cli.model.kernels import attention, chunked_loss
 from expert_cli.model.kernels.chunked_loss import CausalLoss, can_skip_logits, head_loss
+from expert_cli.model.kernels.token_rows import TokenRows
 from tests import tiny
 
 VOCABULARY, HIDDEN, ROWS = 97, 16, 23
+PADDING = {"target_positions": 0, "targets": -100}
 
 
 def parts() -> tuple[torch.Tensor, torch.nn.Linear, torch.Tensor]:
@@ -79,6 +81,21 @@ def packs() -> list[dict[str, torch.Tensor]]:
     return made
 
 
+@pytest.mark.parametrize("with_rows", [False, True], ids=["", "trained rows"])
+def test_targets_that_fill_up_a_fixed_number_add_nothing(*, with_rows: bool) -> None:
+    """Whatever their place: it is one that is trained, too."""
+    hidden, head, targets = parts()
+    rows = TokenRows(torch.tensor([3, 90]), torch.randn(2, HIDDEN, requires_grad=True)) if with_rows else None
+    wanted, filled = hidden[:20], torch.cat([hidden[:20], hidden[5:8]])
+    targets[20:] = -100
+    trained = [hidden, rows.values] if rows else [hidden]
+    plain = head_loss(wanted, head, targets[:20], 4 * VOCABULARY * 16, rows)
+    loss = head_loss(filled, head, targets, 4 * VOCABULARY * 16, rows)
+    torch.testing.assert_close(loss, plain, rtol=1e-6, atol=0)
+    for found, expected in zip(torch.autograd.grad(loss, trained), torch.autograd.grad(plain, trained), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("architecture", ["llama", "qwen3"])
 @pytest.mark.parametrize(("backend", "layout"), [("documents", "packed"), ("eager", "padded")])
@@ -94,8 +111,9 @@ def test_packed_loss_is_the_sum_over_the_documents(architecture: tiny.Architectu
     attention.use(base, backend)
     batch = Collator(0, layout)(packs())  # type: ignore[arg-type]
     batch.pop("real_tokens")
-    losses = [float(CausalLoss(model, full_logits=full)(**batch)) for full in (False, True)]
-    assert losses == pytest.approx([expected, expected], rel=1e-5)
+    filled = {name: torch.nn.functional.pad(batch[name], (0, 5), value=fill) for name, fill in PADDING.items()}
+    ways = [CausalLoss(model, full_logits=full)(**batch | more) for full in (False, True) for more in ({}, filled)]
+    assert list(map(float, ways)) == pytest.approx([expected] * 4, rel=1e-5)
 
 
 def test_heads_that_are_more_than_a_product_keep_their_logits() -> None:
