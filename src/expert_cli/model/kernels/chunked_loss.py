@@ -10,10 +10,12 @@ torch's own F.linear_cross_entropy sums in bf16: 9.875 for 10.430.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from peft import PeftModel
+from torch import autocast
 from torch.nn.functional import cross_entropy, linear
 
 from expert_cli.model.fsdp import whole_head
@@ -31,11 +33,22 @@ are of a part of the chunk, which on a GPU is a quarter."""
 class CausalLoss(torch.nn.Module):
     """A causal language model whose forward pass returns its loss."""
 
-    def __init__(self, model: PeftModel, *, full_logits: bool = False) -> None:
-        """full_logits: let the model make its logits itself."""
+    _is_accelerate_prepared = True
+    """Accelerator.prepare_model leaves it alone. It would put it into DDP, whose hooks do not live in a CUDA graph, and into
+    an autocast that keeps narrowed weights, which a graph would read for good."""
+
+    def __init__(self, model: PeftModel, *, full_logits: bool = False, autocast: torch.dtype | None = None) -> None:
+        """full_logits: let the model make its logits itself. autocast: what is computed in; None: each tensor's own dtype."""
         super().__init__()
         self.model = model
         self.full_logits = full_logits
+        self.autocast = autocast
+
+    def train(self, mode: bool = True) -> CausalLoss:  # noqa: FBT001, FBT002  torch's signature
+        """Set the mode where it is another: the Trainer sets it in every micro-step, which would walk all modules."""
+        if any(module.training != mode for module in (self, self.model, self.base)):
+            super().train(mode)
+        return self
 
     @property
     def base(self) -> Any:
@@ -61,16 +74,21 @@ class CausalLoss(torch.nn.Module):
         cu_seqlens: torch.Tensor | None = None,
         max_seqlen: int = 0,
     ) -> torch.Tensor:
-        """Return the sum of the cross-entropies of `targets`, fp32 []; the arguments are `batches.Collator`'s."""
+        """Return the sum of the cross-entropies of `targets`, fp32 []; the arguments are `batches.Collator`'s.
+
+        A target of -100 is none: it fills up a fixed number.
+        """
         inputs = {"input_ids": input_ids, "position_ids": position_ids, "use_cache": False}
         if cu_seqlens is not None:
             inputs |= varlen_kwargs(cu_seqlens, max_seqlen)
-        if self.full_logits:
-            logits = self.base(**inputs).logits.flatten(0, 1)[target_positions]
-            return cross_entropy(logits.float(), targets, reduction="sum")  # ignores -100, too
-        hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_positions]
-        with whole_head(self.base) as head:
-            return head_loss(hidden, base_layer(head), targets, rows=active_rows(head))
+        device, dtype = input_ids.device.type, self.autocast
+        with autocast(device, dtype, cache_enabled=False) if dtype else nullcontext():
+            if self.full_logits:
+                logits = self.base(**inputs).logits.flatten(0, 1)[target_positions]
+                return cross_entropy(logits.float(), targets, reduction="sum")
+            hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_positions]
+            with whole_head(self.base) as head:
+                return head_loss(hidden, base_layer(head), targets, rows=active_rows(head))
 
 
 def can_skip_logits(model: PeftModel) -> str:

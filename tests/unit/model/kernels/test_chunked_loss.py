@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from peft import LoraConfig, get_peft_model
 from torch.nn.functional import cross_entropy
 from transformers import Gemma2Config, Gemma2ForCausalLM
@@ -114,6 +117,35 @@ def test_packed_loss_is_the_sum_over_the_documents(architecture: tiny.Architectu
     filled = {name: torch.nn.functional.pad(batch[name], (0, 5), value=fill) for name, fill in PADDING.items()}
     ways = [CausalLoss(model, full_logits=full)(**batch | more) for full in (False, True) for more in ({}, filled)]
     assert list(map(float, ways)) == pytest.approx([expected] * 4, rel=1e-5)
+
+
+def test_it_computes_in_its_own_autocast_and_is_left_alone_by_accelerate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AcceleratorState, "_shared_state", {})  # all accelerators of a process share it
+    base = tiny.tiny_model()
+    model = CausalLoss(get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"])), autocast=torch.bfloat16)
+    assert Accelerator(cpu=True, mixed_precision="bf16").prepare(model) is model
+    assert "forward" not in vars(model)
+    seen: list[Any] = []
+    base.model.layers[0].mlp.down_proj.register_forward_hook(
+        lambda *found: seen.append((found[2].dtype, torch.is_autocast_cache_enabled()))
+    )
+    attention.use(base, "documents")
+    batch = Collator(0)(packs())
+    batch.pop("real_tokens")
+    assert model(**batch).dtype == torch.float32
+    assert seen == [(torch.bfloat16, False)]
+
+
+def test_a_mode_is_set_where_any_part_of_the_model_is_in_another() -> None:
+    base = tiny.tiny_model().eval()
+    model = CausalLoss(get_peft_model(base, LoraConfig(r=2, lora_dropout=0.5, target_modules=["q_proj"])))
+    for part in (model, model.model, base):
+        model.train()
+        assert all(module.training for module in model.modules())
+        part.eval()
+    layers = [base.model.layers[0].train(), model.train().base.model.layers[1].eval()]
+    assert model.train() is model
+    assert [layer.training for layer in layers] == [True, False], "it looked into the layers"
 
 
 def test_heads_that_are_more_than_a_product_keep_their_logits() -> None:
