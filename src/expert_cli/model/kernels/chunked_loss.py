@@ -44,7 +44,7 @@ class CausalLoss(torch.nn.Module):
         self.full_logits = full_logits
         self.autocast = autocast
 
-    def train(self, mode: bool = True) -> CausalLoss:  # noqa: FBT001, FBT002  torch's signature
+    def train(self, mode: bool = True) -> CausalLoss:
         """Set the mode where it is another: the Trainer sets it in every micro-step, which would walk all modules."""
         if any(module.training != mode for module in (self, self.model, self.base)):
             super().train(mode)
@@ -115,7 +115,9 @@ def head_loss(
 ) -> torch.Tensor:
     """Return the summed cross-entropy, fp32 [], of `targets` int64 [n] under the frozen `head`; hidden [n, H].
 
-    Targets of -100, which fill up a fixed number, add nothing to the loss or to a gradient. chunk_bytes: fp32 logits of a chunk; 0: by the device. rows: trained ones that stand in for the head's own.
+    Targets of -100, which fill up a fixed number, add nothing to the loss or to a gradient.
+
+    chunk_bytes: fp32 logits of a chunk; 0: by the device. rows: trained ones that stand in for the head's own.
     """
     sizes = chunk_rows(head.weight.shape[0], chunk_bytes or CHUNK_BYTES[hidden.device.type])
     ids, values = rows or (None, None)

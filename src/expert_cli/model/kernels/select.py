@@ -17,6 +17,7 @@ from expert_cli.model.kernels.attention_backends import choose_attention
 from expert_cli.model.kernels.chunked_loss import can_skip_logits
 from expert_cli.model.kernels.compiled_layers import require_compiler
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
+from expert_cli.model.kernels.dora import patch_dora
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.kernels.token_rows import spare_copies
 from expert_cli.model.loading.quantize import DTYPES
@@ -125,6 +126,8 @@ def predict_kernels(
 def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
     """Return the plan with what the model with its adapter can take: LoRA layers are fused, the loss's way is chosen."""
     spare_copies(model)
+    if not compute.fsdp:  # its weights are in shards, and PEFT's own forward passes gather them
+        patch_dora(model)
     if compute.fuses_lora and (count := fuse(model)):
         plan = _with_lora(plan, f"{count} LoRA products are computed with their layers", compute)
     reason = can_skip_logits(model)
