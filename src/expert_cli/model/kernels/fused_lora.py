@@ -191,7 +191,7 @@ class _Products(torch.autograd.Function):
                 of_part.zero_()
                 of_b.append(None)
             else:
-                torch.mm(gradient, factor, out=of_part)
+                of_part.addmm_(gradient, factor, beta=0)
                 of_b.append((gradient.t() @ part).to(ctx.wide))
         of_a = _product(of_inner.t(), rows, ctx.scaling).to(ctx.wide)
         of_x = of_dropped = None

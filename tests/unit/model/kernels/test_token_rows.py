@@ -83,6 +83,7 @@ def test_many_chunks_add_up_to_one() -> None:
     expected = cross_entropy(head(hidden), targets, reduction="sum")
     rows = active_rows(head)
     assert rows is not None
+    assert active_rows(head).ids is rows.ids, "a pass would bring them to the device"
     wanted = torch.autograd.grad(3 * expected, [hidden, rows.values])
     loss = head_loss(hidden, base_layer(head), targets, 4 * 384 * 16, rows)
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-6, atol=0)
