@@ -119,10 +119,11 @@ def varlen_attention(
 
 def _lengths(starts: torch.Tensor) -> list[int]:
     """Return the documents' lengths; a GPU is asked once for a batch, not in every layer."""
-    known: list[int] | None = _KNOWN.get(starts)
-    if known is None:
-        known = _KNOWN[starts] = [length for length in starts.diff().tolist() if length]
-    return known
+    version, known = _KNOWN.get(starts, (None, []))
+    if version != starts._version:  # a buffer of fixed shape is written anew for every batch
+        known = [length for length in starts.diff().tolist() if length]
+        _KNOWN[starts] = starts._version, known
+    return known  # type: ignore[no-any-return]
 
 
 def _starts(settings: dict[str, Any]) -> torch.Tensor:

@@ -21,6 +21,7 @@ from expert_cli.manifest.types import Dtype
 
 WIDEST = 256
 """Numbers of a head up to which FlashAttention has kernels."""
+ROWS_VARY = "its rows are as long as the longest of their batch"
 DROPOUTS = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
 """The names under which configurations of transformers say the dropout of attention."""
 
@@ -141,6 +142,7 @@ class AttentionBackend:
     function: str = ""
     repeats_keys: Callable[[], bool] = lambda: False
     keeps_scores: bool = False
+    captures: str = ""
     title: str = ""
     remedy: str = "training uses another back end here; reinstall torch to have this one too"
     required: bool = False
@@ -179,6 +181,7 @@ BACKENDS = (
         reason="each document by itself, no mask of the row",
         refuses=_plain_refuses,
         function="per_document_sdpa",
+        captures="it asks for the documents' lengths",
         remedy="reinstall torch",
         required=True,
     ),
@@ -187,6 +190,7 @@ BACKENDS = (
         asked_by="fused",
         layout="padded",
         reason="a mask keeps documents apart",
+        captures=ROWS_VARY,
     ),
     AttentionBackend(
         name="eager",
@@ -195,6 +199,7 @@ BACKENDS = (
         reason="as asked; a mask of tokens x tokens keeps documents apart, memory grows with the square",
         repeats_keys=lambda: True,
         keeps_scores=True,
+        captures=ROWS_VARY,
     ),
 )
 """The first one that answers to the setting, that the machine can run and that does not refuse the model is used."""
