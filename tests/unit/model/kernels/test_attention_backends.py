@@ -28,7 +28,6 @@ from transformers import (
     MistralForCausalLM,
 )
 
-from expert_cli.errors import InputError
 from expert_cli.hardware import machine
 from expert_cli.manifest.keys.compute import Attention, DeviceName
 from expert_cli.manifest.types import Dtype
@@ -37,7 +36,6 @@ from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import (
     BACKENDS,
     AttentionBackend,
-    attention_backend,
     choose_attention,
 )
 from tests import tiny
@@ -123,13 +121,6 @@ def test_only_what_has_fixed_shapes_and_asks_for_nothing_can_be_captured(backend
         ids, starts = torch.zeros(1, 64, dtype=torch.int64), torch.zeros(5, dtype=torch.int32)
         with pytest.raises(DataDependentOutputException) if backend.captures else nullcontext():
             model(input_ids=ids, position_ids=ids, use_cache=False, **attention.varlen_kwargs(starts, 64))
-
-
-def test_a_name_that_is_none_is_told_with_those_there_are() -> None:
-    with pytest.raises(InputError, match='no attention back end "flex"') as raised:
-        attention.use(tiny.tiny_model(), "flex")
-    assert all(backend.name in raised.value.hint for backend in BACKENDS)
-    assert attention_backend("sdpa").layout == "padded"
 
 
 EXPERTS = {
