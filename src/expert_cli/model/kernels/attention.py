@@ -21,7 +21,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AttentionInterface, PreTrainedModel
 
 from expert_cli._compat import attention_name
-from expert_cli.errors import ExpertError
 from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend, repeats_for_varlen
 
 _repeats_keys: Any = torch.compiler.assume_constant_result(repeats_for_varlen)  # type: ignore[no-untyped-call]
@@ -59,10 +58,9 @@ def per_document_sdpa(
 ) -> tuple[Tensor, None]:
     """Attend within each document. query [1, heads, tokens, head_dim], key and value [1, key heads, tokens, head_dim].
 
-    The value's head_dim may be another. Returns [1, tokens, heads, head_dim of value]. Raises ExpertError for a call that
-    this back end would answer wrongly.
+    The value's head_dim may be another. Returns [1, tokens, heads, head_dim of value].
     """
-    lengths, window = _lengths(_starts(settings)), settings.get("sliding_window")
+    lengths, window = _lengths(settings["cu_seq_lens_q"]), settings.get("sliding_window")
     grouped = query.shape[1] != key.shape[1]
     parts = []
     for q, k, v in zip(*(torch.split(part, lengths, 2) for part in (query, key, value)), strict=True):
@@ -81,9 +79,7 @@ def varlen_attention(
     """
     from torch.nn.attention.varlen import varlen_attn
 
-    if settings.get("dropout"):
-        raise ExpertError("varlen attention has no dropout")
-    starts, longest = _starts(settings), settings["max_length_q"]
+    starts, longest = settings["cu_seq_lens_q"], settings["max_length_q"]
     dtype = torch.get_autocast_dtype("cuda") if query.dtype == torch.float32 else query.dtype
     window, groups = settings.get("sliding_window"), query.shape[1] // key.shape[1]
     grouped: dict[str, Any] = {"enable_gqa": True} if groups > 1 else {}
@@ -104,13 +100,6 @@ def _lengths(starts: Tensor) -> list[int]:
         known = [length for length in starts.diff().tolist() if length]
         _KNOWN[starts] = starts._version, known
     return known  # type: ignore[no-any-return]
-
-
-def _starts(settings: dict[str, Any]) -> Tensor:
-    starts: Tensor | None = settings.get("cu_seq_lens_q")
-    if starts is None:
-        raise ExpertError("attention was called without the borders of the documents")
-    return starts
 
 
 def _window_mask(tokens: int, window: int | None, device: torch.device) -> Tensor | None:

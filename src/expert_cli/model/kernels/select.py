@@ -11,8 +11,9 @@ from expert_cli.config.run_config import Layout, ModelConfig
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.manifest.keys.compute import ComputeConfig
+from expert_cli.model import recurrence
 from expert_cli.model.flops import attention_layers
-from expert_cli.model.kernels import attention, recurrence
+from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import choose_attention
 from expert_cli.model.kernels.chunked_loss import can_skip_logits
 from expert_cli.model.kernels.compiled_layers import require_compiler
@@ -100,9 +101,9 @@ def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, machine:
     if plan.dequantized:
         on_trial = compute.device != "cpu" and (compute.dequantized_copy, compute.on_oom) == ("auto", "fit")
         dequantize_linears(model, DTYPES[compute.dtype], keep_packed=on_trial)
-    if plan.lines["fused"].used == LIGER:
+    plan = _with_known_liger(plan, model, compute)
+    if plan.fused:
         apply_liger(model)
-        plan = with_liger(plan, model, compute)
     plan = _with_attention(plan, model, compute, machine)
     if plan.attention != attention_name(model.config):
         attention.use(model, plan.attention)
@@ -119,8 +120,7 @@ def predict_kernels(
     """
     plan = _with_dequantized(plan, dequantized_bytes, compute, free)
     base = model.get_base_model()
-    if plan.fused and not liger_knows(base.config.model_type):
-        plan = _without_liger(plan, base, compute)
+    plan = _with_known_liger(plan, base, compute)
     return apply_adapter_kernels(_with_attention(plan, base, compute, machine), model, compute)
 
 
@@ -184,17 +184,10 @@ def _with_attention(plan: KernelPlan, model: Any, compute: ComputeConfig, machin
     return plan.with_line("attention", name, why, attention=name, layout=backend.layout)
 
 
-def with_liger(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
-    """Return the plan with the kernels that Liger really put on the model: it leaves one that it does not know as it is."""
-    forwards = [vars(module).get("forward") for module in model.modules()]
-    count = sum(str(getattr(forward, "__module__", "")).startswith("liger_kernel") for forward in forwards)
-    if not count:
-        return _without_liger(plan, model, compute)
-    why = f"Liger's kernels in {count} norms and activations, and its rotary embeddings"
-    return plan.with_line("fused", LIGER, why)
-
-
-def _without_liger(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+def _with_known_liger(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+    """Return the plan without Liger where it does not know the architecture: it would leave the model as it is, in silence."""
+    if not plan.fused or liger_knows(model.config.model_type):
+        return plan
     instead = _fused(compute, f"Liger has no kernels for {model.config.model_type}")
     return plan.with_line("fused", instead.used, instead.reason, fused=False)
 
