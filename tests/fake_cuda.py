@@ -14,11 +14,13 @@ from typing import Any
 from unittest import mock
 
 import bitsandbytes
+import peft.tuners.lora.dora
 import torch
 import torch.cuda.amp.common
 from bitsandbytes.functional import quantize_4bit
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
+from expert_cli.model.kernels.dequantize import frozen_weight
 from tests.pretended_cuda import pretended_cuda
 
 DEVICE = torch.device("cuda", 0)
@@ -74,6 +76,9 @@ def _answers(card: FakeCuda) -> list[tuple[Any, str, Any]]:
         (torch.cuda, "mem_get_info", lambda *_: (card.free_bytes, card.free_bytes)),
         (torch.cuda, "synchronize", lambda *_: card.waits.append("synchronize")),
         (torch.utils, "swap_tensors", _set_data),
+        # making DoRA's layers, PEFT copies them, and knows NF4 by the class of its tensors, which fake ones have not
+        (peft.tuners.lora.dora, "deepcopy", lambda layer: layer),
+        (peft.tuners.lora.dora, "dequantize_module_weight", lambda layer: frozen_weight(layer, torch.float32)),
         (bitsandbytes.functional, "create_dynamic_map", _really(bitsandbytes.functional.create_dynamic_map)),
     ]
 

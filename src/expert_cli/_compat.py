@@ -223,17 +223,6 @@ def scale_(tensors: list[torch.Tensor], factor: torch.Tensor) -> None:
     torch._foreach_mul_(tensors, factor)
 
 
-def copy_(to: list[torch.Tensor], tensors: list[torch.Tensor]) -> None:
-    """Copy every tensor to the one at its place in `to`, turned to its dtype, in few launches.
-
-    torch 2.6 to 2.13: torch.nn.utils has no such function; a GPU narrows 400 tensors in 400 launches without it. Remove
-    when one is public.
-    """
-    import torch
-
-    torch._foreach_copy_(to, tensors)
-
-
 def is_compiled(module: torch.nn.Module) -> bool:
     """Whether `module.compile()` was called. torch 2.6 to 2.13 keep it here; remove when a public attribute tells."""
     return module._compiled_call_impl is not None

@@ -16,6 +16,7 @@ from expert_cli.manifest.keys.optim import OPTIMIZERS
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.model.kernels.dora import refresh_norms
 from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.training.gradients import Gradients
@@ -42,9 +43,8 @@ WEIGHTS: dict[str, tuple[str, dict[str, Any]]] = {
 CASES = [
     *(("qwen3", weights, "as it is") for weights in ("bf16", "NF4 with copy")),
     *(("llama", "NF4", setting) for setting in ("fp16", "recomputed", "dropout")),
-    ("llama", "bf16", "dora"),
+    *(("llama", weights, "dora") for weights in WEIGHTS),
 ]
-"""PEFT's DoRA knows NF4 by the class of its tensors, which fake ones have not."""
 
 
 @dataclass
@@ -85,6 +85,7 @@ def step(architecture: str, quantization: str, shape: dict[str, Any] = tiny.SHAP
             loss.backward()
             gradients.clip(1.0)
             optimizer.step()
+            refresh_norms(model)
     return Step(plan, loss, gradients.parameters, counter.names, cuda.waits)
 
 

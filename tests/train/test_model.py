@@ -139,17 +139,31 @@ def test_a_missing_target_module_lists_what_there_is(folder: Path) -> None:
     assert ", ".join(LINEARS) in caught.value.hint
 
 
-def test_recomputation_changes_no_gradient(folder: Path) -> None:
-    plain = adapted(folder)
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_recomputation_changes_no_gradient(folder: Path, monkeypatch: pytest.MonkeyPatch, dropout: float) -> None:
+    """With dropout it draws the same again; without, nobody asks for the random state, which ends a capture."""
+    plain, model = (adapted(folder, dropout=dropout).train() for _ in range(2))
+    torch.manual_seed(1)
     expected = gradients(plain)
-    model = adapted(folder)
     enable_activation_checkpointing(model.get_base_model(), "all", reentrant=False)
-    model.train()
     calls = count_attention_calls(model)
+    asked, get_rng_state = [], torch.get_rng_state
+    monkeypatch.setattr(torch, "get_rng_state", lambda: asked.append(True) or get_rng_state())
+    torch.manual_seed(1)
     got = gradients(model)
+    assert bool(asked) == (dropout > 0)
     for name, gradient in expected.items():
         torch.testing.assert_close(got[name], gradient)
     assert calls() == [2, 2]
+
+
+@pytest.mark.parametrize("setting", ["attention_dropout", "router_jitter_noise"])
+def test_what_the_layers_draw_by_their_configuration_is_drawn_again(setting: str) -> None:
+    model = tiny.tiny_model(**{setting: 0.5})
+    enable_activation_checkpointing(model, "all", reentrant=False)
+    assert {layer._gradient_checkpointing_func.keywords["preserve_rng_state"] for layer in decoder_layers(model)} == {
+        True
+    }
 
 
 def count_attention_calls(model: PeftModel) -> Any:

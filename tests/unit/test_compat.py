@@ -261,13 +261,6 @@ def test_norms_and_scaling_in_one_launch() -> None:
     assert [tensor.tolist() for tensor in tensors] == [[1.5, 2.0], [[0.0, 0.0], [0.0, 0.0]], 1.0]
 
 
-def test_tensors_are_copied_and_narrowed_together() -> None:
-    tensors = [torch.randn(2, 3), torch.randn(4)]
-    flat = torch.empty(10, dtype=torch.bfloat16)
-    _compat.copy_([flat[:6].view(2, 3), flat[6:]], tensors)
-    assert torch.equal(flat, torch.cat([tensor.flatten() for tensor in tensors]).bfloat16())
-
-
 def test_a_compiled_module_is_told_from_one_that_is_not() -> None:
     module = torch.nn.Linear(1, 1)
     assert not _compat.is_compiled(module)

@@ -66,7 +66,8 @@ class StepSettings:
     @property
     def copies_inputs(self) -> bool:
         """Whether an adapted layer narrows its input to a copy of its own."""
-        return self.element < 4 and LORA not in self.kernels.lines["fused"].used
+        is_ours = LORA in self.kernels.lines["fused"].used or self.run.adapter.type == "dora"
+        return self.element < 4 and not is_ours
 
 
 def _stored_element(run: RunConfig) -> int:
@@ -141,19 +142,18 @@ def activation_bytes(shape: Shape, setting: StepSettings) -> int:
 def head_bytes(shape: Shape, setting: StepSettings) -> int:
     """Return the bytes of logits and what is made of them.
 
-    In chunks: the logits, which become their slopes; of a part of a chunk, fp32 log-probabilities and the fp32 copy of
-    narrow logits that torch makes them of; and the hidden states of the trained places with their gradient. In full: the
-    model's logits and, of the trained places, an fp32 copy, its logarithm, and the gradient of it.
+    In chunks: of one, the logits, which become their slopes, fp32 log-probabilities, and the fp32 copy of narrow logits that
+    torch makes them of; and the hidden states of the trained places with their gradient. In full: the model's logits and, of
+    the trained places, an fp32 copy, its logarithm, and the gradient of it.
     """
     hidden = 2 * setting.trained * shape.hidden * setting.element
     if setting.kernels.full_logits:
         selected = setting.trained * shape.vocabulary * (setting.element + 12)
         return hidden + 2 * setting.tokens * shape.vocabulary * setting.element + selected
     device, dtype = setting.run.compute.device, setting.run.compute.dtype
-    rows = chunk_rows(shape.vocabulary, CHUNK_BYTES[device])
-    logits, softmax = (min(setting.trained, count) * shape.vocabulary for count in rows)
+    logits = min(setting.trained, chunk_rows(shape.vocabulary, CHUNK_BYTES[device])) * shape.vocabulary
     copies = setting.element < 4 and (device, dtype) != ("cuda", "fp16")  # CUDA reads fp16 as it is
-    return hidden + logits * setting.element + softmax * (8 if copies else 4)
+    return hidden + logits * (setting.element + (8 if copies else 4))
 
 
 def _attention_bytes(shape: Shape, setting: StepSettings) -> int:
@@ -182,8 +182,7 @@ def _block_bytes(block: BlockShape, shape: Shape, setting: StepSettings) -> int:
         shared = {layer.in_features for layer in linear if layer not in back}
         kept += element * (sum(shared) + sum(layer.in_features for layer in back))
     if adapter.type == "dora":
-        weights += sum(layer.in_features * layer.out_features for layer in linear)
-        kept += 2 * element * sum(layer.out_features for layer in linear)
+        kept += element * sum(layer.out_features for layer in linear)
     kept += element * adapter.rank * len(linear)
     if adapter.dropout:  # a byte of mask on a GPU, the factors themselves on a CPU
         kept += inputs * (4 if setting.run.compute.device == "cpu" else 1)

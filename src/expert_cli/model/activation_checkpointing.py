@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from torch.nn import Dropout
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -34,12 +35,22 @@ def set_checkpointing(model: Any, *, on: bool) -> bool:
 
 
 def enable_activation_checkpointing(model: PreTrainedModel, what: Checkpointing, *, reentrant: bool) -> None:
-    """Set checkpointing as asked; "off" leaves every layer's activations in memory."""
+    """Set checkpointing as asked; "off" leaves every layer's activations in memory.
+
+    The random state is kept for the second time only where something is drawn: the capture of a CUDA graph forbids to read it.
+    """
     if what == "off":
         return
-    function = partial(checkpoint, use_reentrant=reentrant)
+    function = partial(checkpoint, use_reentrant=reentrant, preserve_rng_state=_draws(model))
     for layer in decoder_layers(model):
         checkpoint_layer(layer, function)
     if reentrant:
         # it passes gradients on only where an input asks for them, and the embeddings are frozen
         model.enable_input_require_grads()
+
+
+def _draws(model: PreTrainedModel) -> bool:
+    """Whether a forward pass draws random numbers: dropout of a module, or by the configuration, where layers read it."""
+    settings = model.config.get_text_config().to_dict().items()
+    by_config = any(value for name, value in settings if "drop" in name or "jitter" in name)
+    return by_config or any(isinstance(module, Dropout) and module.p > 0 for module in model.modules())

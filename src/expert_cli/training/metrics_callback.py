@@ -86,12 +86,6 @@ class MetricsCallback(TrainerCallback):
         self.timer.device.reset_peak()
         self.timer.lap()
 
-    def on_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """End the optimizer's phase, which clipping began."""
-        self.timer.end()
-
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Move the bar."""
         self.progress.seconds = self.seconds

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 from torch.utils.data import DataLoader, Dataset
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback
 from transformers.integrations.neftune import activate_neftune
 
 from expert_cli.data.packing.batches import Batch, Collator, PackedBatchSampler, once_in_turn
@@ -34,6 +34,7 @@ from expert_cli.hardware.devices import device_of
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, eval_loss_of
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.model.activation_checkpointing import set_checkpointing
+from expert_cli.model.kernels.dora import refresh_norms
 from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, Recorded
 from expert_cli.training.gradients import FlatParameters
 from expert_cli.training.health import TrainingHealth
@@ -95,6 +96,7 @@ class ExpertTrainer(Trainer):
         self.not_captured = ""
         self.recomputes = False
         self.adjusted: list[str] = []
+        self.add_callback(AfterUpdate(self._after_update))
         self._step_loss = torch.zeros((), device=self.args.device)
         self._counted = (0, 0, 0)
         if batches.schedule.processes > 1:
@@ -249,6 +251,10 @@ class ExpertTrainer(Trainer):
         """Return the norm; with `max_grad_norm` 0 nobody has asked for it yet."""
         return self._clip_grad_norm(model) if grad_norm is None else grad_norm
 
+    def _after_update(self) -> None:
+        self._refresh()
+        self.timer.end()
+
     def _documents(self, step: int) -> str:
         """Name the documents of an optimizer step (from 0)."""
         epoch, taken = self.batches.packs_of(step)
@@ -262,6 +268,7 @@ class ExpertTrainer(Trainer):
     def _prepare_for_training(self, *settings: Any) -> tuple[Any, Any]:
         """Hand callbacks the model that people know, not the one that returns its loss alone."""
         self._clip = Recorded(partial(self.flat.clip, self.args.max_grad_norm), self.graphs)
+        self._refresh = Recorded(partial(refresh_norms, self.model.model), self.graphs)
         prepared: tuple[Any, Any] = super()._prepare_for_training(*settings)  # type: ignore[no-untyped-call]
         self.callback_handler.model = self.model.model
         return prepared
@@ -364,6 +371,7 @@ class ExpertTrainer(Trainer):
         """Put the checkpoint into adapter, optimizer and schedule."""
         if checkpoint is not None:
             self.checkpoints.restore(self)
+            refresh_norms(self.model.model)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """Do nothing: every step seeds itself."""
@@ -371,6 +379,19 @@ class ExpertTrainer(Trainer):
     def _load_best_model(self) -> None:
         """Put the adapter of the best evaluation into the model; its checkpoint was never rotated away."""
         self.checkpoints.load_best(self)
+        refresh_norms(self.model.model)
+
+
+class AfterUpdate(TrainerCallback):
+    """Calls a function after every step of the optimizer."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        """Take the function."""
+        self.function = function
+
+    def on_optimizer_step(self, *_: Any, **__: Any) -> None:
+        """Call it."""
+        self.function()
 
 
 class EpochLoader(DataLoader[Batch]):

@@ -132,15 +132,12 @@ class Collator:
         if self.layout == "packed":
             positions = batch["position_ids"].flatten()
             borders = torch.cat([(positions == 0).nonzero().flatten(), torch.tensor([len(positions)])])
-            longest = int(borders.diff().max())
-            if self.shape is not None:
-                borders = _extended(borders, self.shape.borders, len(positions))
-                size = self.shape.targets_for(len(rows))
-                rows, targets, longest = (
-                    _extended(rows, size, 0),
-                    _extended(targets, size, IGNORE_INDEX),
-                    self.shape.longest,
-                )
+            if (shape := self.shape) is None:
+                longest = int(borders.diff().max())
+            else:
+                borders = _extended(borders, shape.borders, len(positions))
+                size, longest = shape.targets_for(len(rows)), shape.longest
+                rows, targets = _extended(rows, size, 0), _extended(targets, size, IGNORE_INDEX)
             batch |= {"cu_seqlens": borders.to(torch.int32), "max_seqlen": longest}
         return {**batch, "target_positions": rows, "targets": targets}
 

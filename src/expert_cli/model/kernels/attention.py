@@ -15,25 +15,25 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AttentionInterface, PreTrainedModel
 
 from expert_cli._compat import attention_name
-from expert_cli.errors import ExpertError
 from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend, repeats_for_varlen
 
 _repeats_keys: Any = torch.compiler.assume_constant_result(repeats_for_varlen)  # type: ignore[no-untyped-call]
 _KNOWN: Any = WeakTensorKeyDictionary()
 
 
-def varlen_kwargs(starts: torch.Tensor, longest: int) -> dict[str, Any]:
+def varlen_kwargs(starts: Tensor, longest: int) -> dict[str, Any]:
     """Return the keyword arguments of an attention call: `starts` int32 [documents + 1] on the model's device."""
     return {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "max_length_q": longest, "max_length_k": longest}
 
 
 def use(model: PreTrainedModel, name: str) -> None:
-    """Make the model's layers attend through the back end `name`. Raises InputError where there is none of that name."""
+    """Make the model's layers attend through the back end `name`."""
     model.set_attn_implementation(attention_backend(name).registered)
 
 
@@ -54,85 +54,55 @@ def plain_attention(model: PreTrainedModel) -> Iterator[None]:
 # Compiled, it would be made anew for every batch: the lengths are its control flow.
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def per_document_sdpa(
-    module: torch.nn.Module,  # noqa: ARG001  transformers' signature
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,  # noqa: ARG001
-    *,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **settings: Any,
-) -> tuple[torch.Tensor, None]:
+    _module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Any, *, scaling: Any = None, **settings: Any
+) -> tuple[Tensor, None]:
     """Attend within each document. query [1, heads, tokens, head_dim], key and value [1, key heads, tokens, head_dim].
 
-    The value's head_dim may be another. Returns [1, tokens, heads, head_dim of value]. Raises ExpertError for a call that
-    this back end would answer wrongly.
+    The value's head_dim may be another. Returns [1, tokens, heads, head_dim of value].
     """
-    starts, window = _starts(settings), settings.get("sliding_window")
-    lengths = _lengths(starts)
+    lengths, window = _lengths(settings["cu_seq_lens_q"]), settings.get("sliding_window")
     grouped = query.shape[1] != key.shape[1]
     parts = []
     for q, k, v in zip(*(torch.split(part, lengths, 2) for part in (query, key, value)), strict=True):
         mask = _window_mask(q.shape[2], window, q.device)
-        parts.append(
-            scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=mask is None, scale=scaling, enable_gqa=grouped
-            )
-        )
+        how = {"attn_mask": mask, "is_causal": mask is None, "scale": scaling, "enable_gqa": grouped}
+        parts.append(scaled_dot_product_attention(q, k, v, dropout_p=settings.get("dropout", 0.0), **how))
     return torch.cat(parts, 2).transpose(1, 2), None
 
 
 def varlen_attention(
-    module: torch.nn.Module,  # noqa: ARG001  transformers' signature
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,  # noqa: ARG001
-    *,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **settings: Any,
-) -> tuple[torch.Tensor, None]:
+    _module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Any, *, scaling: Any = None, **settings: Any
+) -> tuple[Tensor, None]:
     """Attend within each document by one kernel call; shapes as in `per_document_sdpa`, but for one head_dim.
 
     The kernel takes the tensors as they lie, as long as a head's numbers are side by side; what is copied here is narrowed.
     """
     from torch.nn.attention.varlen import varlen_attn
 
-    if dropout:
-        raise ExpertError("varlen attention has no dropout")
-    starts, longest = _starts(settings), settings["max_length_q"]
+    starts, longest = settings["cu_seq_lens_q"], settings["max_length_q"]
     dtype = torch.get_autocast_dtype("cuda") if query.dtype == torch.float32 else query.dtype
     window, groups = settings.get("sliding_window"), query.shape[1] // key.shape[1]
-    grouping: dict[str, Any] = {}
-    if groups > 1 and _repeats_keys():
+    grouped: dict[str, Any] = {"enable_gqa": True} if groups > 1 else {}
+    if grouped and _repeats_keys():
+        grouped = {}
         key, value = (part.repeat_interleave(groups, 1) for part in (key, value))
-    elif groups > 1:
-        grouping = {"enable_gqa": True}
     # squeezed, not indexed: the gradient of an index is written into zeros of the whole tensor
     q, k, v = (part.squeeze(0).transpose(0, 1).to(dtype) for part in (query, key, value))
     seen = (window - 1 if window else -1, 0)
-    out: Any = varlen_attn(q, k, v, starts, starts, longest, longest, scale=scaling, window_size=seen, **grouping)
+    out: Any = varlen_attn(q, k, v, starts, starts, longest, longest, scale=scaling, window_size=seen, **grouped)
     return out.unsqueeze(0), None
 
 
-def _lengths(starts: torch.Tensor) -> list[int]:
+def _lengths(starts: Tensor) -> list[int]:
     """Return the documents' lengths; a GPU is asked once for a batch, not in every layer."""
-    known: list[int] | None = _KNOWN.get(starts)
-    if known is None:
-        known = _KNOWN[starts] = [length for length in starts.diff().tolist() if length]
-    return known
+    version, known = _KNOWN.get(starts, (None, []))
+    if version != starts._version:  # a buffer of fixed shape is written anew for every batch
+        known = [length for length in starts.diff().tolist() if length]
+        _KNOWN[starts] = starts._version, known
+    return known  # type: ignore[no-any-return]
 
 
-def _starts(settings: dict[str, Any]) -> torch.Tensor:
-    starts: torch.Tensor | None = settings.get("cu_seq_lens_q")
-    if starts is None:
-        raise ExpertError("attention was called without the borders of the documents")
-    return starts
-
-
-def _window_mask(tokens: int, window: int | None, device: torch.device) -> torch.Tensor | None:
+def _window_mask(tokens: int, window: int | None, device: torch.device) -> Tensor | None:
     """Return the mask of a sliding window, bool [tokens, tokens], or None where the document fits into it."""
     if not window or tokens <= window:
         return None

@@ -14,13 +14,13 @@ from typing import Any
 
 from expert_cli._compat import takes_attention, takes_flash_attention
 from expert_cli.config.run_config import Layout
-from expert_cli.errors import InputError
 from expert_cli.hardware.machine import Machine, flash_attention_lacks
 from expert_cli.manifest.keys.compute import Attention, DeviceName
 from expert_cli.manifest.types import Dtype
 
 WIDEST = 256
 """Numbers of a head up to which FlashAttention has kernels."""
+ROWS_VARY = "its rows are as long as the longest of their batch"
 DROPOUTS = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
 """The names under which configurations of transformers say the dropout of attention."""
 
@@ -40,7 +40,7 @@ def _parameters(function: Any) -> frozenset[str]:
 
 
 def repeats_for_varlen() -> bool:
-    """Whether keys and values must be repeated for `varlen_attn`: until it was told of groups, versions differed in them."""
+    """Whether keys and values must be repeated for `varlen_attn`: that of torch 2.11 is not told of groups."""
     return "enable_gqa" not in varlen_settings()
 
 
@@ -127,7 +127,7 @@ class AttentionBackend:
     `attention.py`; "": transformers has it under `name`.
 
     What it keeps of a token: q, k, v, the result and the sums of the softmax. repeats_keys: whether k and v once for every
-    query head. keeps_scores: every score too.
+    query head. keeps_scores: every score too. captures: why a CUDA graph cannot record it, or "".
 
     For `doctor`, which tries what is packed: title, remedy where it does not work, required: nothing takes its place.
     """
@@ -139,9 +139,9 @@ class AttentionBackend:
     lacks: Callable[[DeviceName, Dtype, Machine], str] = lambda *_: ""
     refuses: Callable[[Any], str] = lambda _: ""
     function: str = ""
-    captures: str = "transformers asks whether positions are packed"
     repeats_keys: Callable[[], bool] = lambda: False
     keeps_scores: bool = False
+    captures: str = ""
     title: str = ""
     remedy: str = "training uses another back end here; reinstall torch to have this one too"
     required: bool = False
@@ -154,20 +154,20 @@ class AttentionBackend:
 
 BACKENDS = (
     AttentionBackend(
-        name="flash_attention_2",
-        asked_by="flash",
-        layout="packed",
-        reason="as asked; documents are told apart by their borders",
+        "flash_attention_2",
+        "flash",
+        "packed",
+        "as asked; documents are told apart by their borders",
         lacks=_flash_lacks,
         refuses=_flash_refuses,
         title="flash-attn",
         remedy="pip uninstall flash-attn, or build it again for this torch",
     ),
     AttentionBackend(
-        name="varlen",
-        asked_by="fused",
-        layout="packed",
-        reason="FlashAttention inside PyTorch; memory grows with the tokens, not their square",
+        "varlen",
+        "fused",
+        "packed",
+        "FlashAttention inside PyTorch; memory grows with the tokens, not their square",
         lacks=_varlen_lacks,
         refuses=_varlen_refuses,
         function="varlen_attention",
@@ -175,26 +175,23 @@ BACKENDS = (
         repeats_keys=repeats_for_varlen,
     ),
     AttentionBackend(
-        name="documents",
-        asked_by="fused",
-        layout="packed",
-        reason="each document by itself, no mask of the row",
+        "documents",
+        "fused",
+        "packed",
+        "each document by itself, no mask of the row",
         refuses=_plain_refuses,
         function="per_document_sdpa",
+        captures="it asks for the documents' lengths",
         remedy="reinstall torch",
         required=True,
     ),
+    AttentionBackend("sdpa", "fused", "padded", "a mask keeps documents apart", captures=ROWS_VARY),
     AttentionBackend(
-        name="sdpa",
-        asked_by="fused",
-        layout="padded",
-        reason="a mask keeps documents apart",
-    ),
-    AttentionBackend(
-        name="eager",
-        asked_by="eager",
-        layout="padded",
-        reason="as asked; a mask of tokens x tokens keeps documents apart, memory grows with the square",
+        "eager",
+        "eager",
+        "padded",
+        "as asked; a mask of tokens x tokens keeps documents apart, memory grows with the square",
+        captures=ROWS_VARY,
         repeats_keys=lambda: True,
         keeps_scores=True,
     ),
@@ -203,12 +200,8 @@ BACKENDS = (
 
 
 def attention_backend(name: str) -> AttentionBackend:
-    """Return a back end by its name. Raises InputError naming those there are."""
-    for backend in BACKENDS:
-        if backend.name == name:
-            return backend
-    there = ", ".join(backend.name for backend in BACKENDS)
-    raise InputError(f'there is no attention back end "{name}"', f"take one of {there}")
+    """Return a back end by its name."""
+    return {backend.name: backend for backend in BACKENDS}[name]
 
 
 def loaded_with(asked: Attention) -> str | None:

@@ -10,32 +10,32 @@ torch's own F.linear_cross_entropy sums in bf16: 9.875 for 10.430.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from peft import PeftModel
+from torch import autocast
 from torch.nn.functional import cross_entropy, linear
 
 from expert_cli.model.fsdp import whole_head
 from expert_cli.model.kernels.attention import varlen_kwargs
 from expert_cli.model.kernels.token_rows import TokenRows, active_rows, base_layer
 
-CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 1 << 30}
+CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 384 << 20}
 """fp32 logits of a chunk. On a CPU: what its caches hold, and what the allocator gives again without asking the system for
-fresh pages."""
-SOFTMAX_BYTES = 256 << 20
-"""fp32 numbers of the softmax that exist at once, once more where torch makes them of an fp32 copy of narrow logits: they
-are of a part of the chunk, which on a GPU is a quarter."""
+fresh pages. On a GPU: 660 rows of a vocabulary of 150,000."""
 
 
 class CausalLoss(torch.nn.Module):
     """A causal language model whose forward pass returns its loss."""
 
     _is_accelerate_prepared = True
-    """accelerate would wrap it in DDP, whose hooks do not live in a CUDA graph, and in an autocast that keeps casts."""
+    """Accelerator.prepare_model leaves it alone. It would put it into DDP, whose hooks do not live in a CUDA graph, and into
+    an autocast that keeps narrowed weights, which a graph would read for good."""
 
     def __init__(self, model: PeftModel, *, full_logits: bool = False, autocast: torch.dtype | None = None) -> None:
-        """full_logits: let the model make its logits itself. autocast: what is computed in; None: nothing is cast."""
+        """full_logits: let the model make its logits itself. autocast: what is computed in; None: each tensor's own dtype."""
         super().__init__()
         self.model = model
         self.full_logits = full_logits
@@ -50,8 +50,10 @@ class CausalLoss(torch.nn.Module):
             self.gradient.zero_()
 
     def train(self, mode: bool = True) -> CausalLoss:
-        """Set the mode; the Trainer asks at every micro-step, and walking the modules takes milliseconds."""
-        return self if mode == self.training else super().train(mode)
+        """Set the mode where it is another: the Trainer sets it in every micro-step, which would walk all modules."""
+        if any(module.training != mode for module in (self, self.model, self.base)):
+            super().train(mode)
+        return self
 
     @property
     def base(self) -> Any:
@@ -77,30 +79,21 @@ class CausalLoss(torch.nn.Module):
         cu_seqlens: torch.Tensor | None = None,
         max_seqlen: int = 0,
     ) -> torch.Tensor:
-        """Return the sum of the cross-entropies of `targets` but -100, fp32 []; the arguments are `batches.Collator`'s."""
-        # A cached cast would be a stale constant within a CUDA graph.
-        device = input_ids.device.type
-        with torch.autocast(device, self.autocast, enabled=self.autocast is not None, cache_enabled=False):
-            return self._loss(input_ids, position_ids, target_positions, targets, cu_seqlens, max_seqlen)
+        """Return the sum of the cross-entropies of `targets`, fp32 []; the arguments are `batches.Collator`'s.
 
-    def _loss(
-        self,
-        input_ids: torch.Tensor,
-        position_ids: torch.Tensor,
-        target_positions: torch.Tensor,
-        targets: torch.Tensor,
-        cu_seqlens: torch.Tensor | None,
-        max_seqlen: int,
-    ) -> torch.Tensor:
+        A target of -100 is none: it fills up a fixed number.
+        """
         inputs = {"input_ids": input_ids, "position_ids": position_ids, "use_cache": False}
         if cu_seqlens is not None:
             inputs |= varlen_kwargs(cu_seqlens, max_seqlen)
-        if self.full_logits:
-            logits = self.base(**inputs).logits.flatten(0, 1)[target_positions]
-            return cross_entropy(logits.float(), targets, reduction="sum")
-        hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_positions]
-        with whole_head(self.base) as head:
-            return head_loss(hidden, base_layer(head), targets, rows=active_rows(head))
+        device, dtype = input_ids.device.type, self.autocast
+        with autocast(device, dtype, cache_enabled=False) if dtype else nullcontext():
+            if self.full_logits:
+                logits = self.base(**inputs).logits.flatten(0, 1)[target_positions]
+                return cross_entropy(logits.float(), targets, reduction="sum")
+            hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_positions]
+            with whole_head(self.base) as head:
+                return head_loss(hidden, base_layer(head), targets, rows=active_rows(head))
 
 
 def can_skip_logits(model: PeftModel) -> str:
@@ -127,18 +120,19 @@ def head_loss(
 ) -> torch.Tensor:
     """Return the summed cross-entropy, fp32 [], of `targets` int64 [n] under the frozen `head`; hidden [n, H].
 
+    Targets of -100, which fill up a fixed number, add nothing to the loss or to a gradient.
+
     chunk_bytes: fp32 logits of a chunk; 0: by the device. rows: trained ones that stand in for the head's own.
     """
-    sizes = chunk_rows(head.weight.shape[0], chunk_bytes or CHUNK_BYTES[hidden.device.type])
+    chunk = chunk_rows(head.weight.shape[0], chunk_bytes or CHUNK_BYTES[hidden.device.type])
     ids, values = rows or (None, None)
-    loss: torch.Tensor = _HeadLoss.apply(hidden, values, ids, head, targets, *sizes)  # type: ignore[no-untyped-call]
+    loss: torch.Tensor = _HeadLoss.apply(hidden, values, ids, head, targets, chunk)  # type: ignore[no-untyped-call]
     return loss
 
 
-def chunk_rows(vocabulary: int, chunk_bytes: int) -> tuple[int, int]:
-    """Return of how many rows a chunk's logits are, and the fp32 numbers of its softmax. chunk_bytes: fp32 logits."""
-    rows, part = (max(16, limit // (4 * vocabulary)) for limit in (chunk_bytes, SOFTMAX_BYTES))
-    return rows, min(rows, part)
+def chunk_rows(vocabulary: int, chunk_bytes: int) -> int:
+    """Return of how many rows a chunk's logits are. chunk_bytes: in fp32."""
+    return max(16, chunk_bytes // (4 * vocabulary))
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -152,73 +146,58 @@ class _HeadLoss(torch.autograd.Function):
         ids: torch.Tensor | None,
         head: torch.nn.Linear,
         targets: torch.Tensor,
-        rows: int,
-        softmax_rows: int,
+        chunk: int,
     ) -> torch.Tensor:
         """Values [k, H]: the rows `ids` int64 [k] of the head, trained; None: none is."""
         total = hidden.new_zeros((), dtype=torch.float32)
-        gradient = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-        own = None if values is None or ids is None else _OwnRows(ids, values.to(head.weight.dtype), values)
-        for first in range(0, len(targets), rows):
-            part = slice(first, first + rows)
-            slopes = None if gradient is None else gradient[part]
-            total -= _chunk(hidden[part], head, targets[part, None], softmax_rows, slopes, own)
-        ctx.save_for_backward(gradient, None if own is None else own.gradient)
+        of_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        rows = None
+        if values is not None and ids is not None:
+            rows = ids, values.to(head.weight.dtype), torch.zeros_like(values)
+        for first in range(0, len(targets), chunk):
+            part = slice(first, first + chunk)
+            slopes = None if of_hidden is None else of_hidden[part]
+            total -= _chunk(hidden[part], head, targets[part, None], slopes, rows)
+        ctx.save_for_backward(of_hidden, rows and rows[2])
         return total
 
     @staticmethod
     def backward(ctx: Any, *outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         # fp16's loss scaling comes in through `outputs`: multiplied in fp32, so that nothing underflows first
         of = [None if one is None else (one.float() * outputs[0]).to(one.dtype) for one in ctx.saved_tensors]
-        return (*of, *[None] * 5)
-
-
-class _OwnRows:
-    """Trained rows of the head, narrowed as it is, and their gradient, fp32 [k, H]."""
-
-    def __init__(self, ids: torch.Tensor, narrow: torch.Tensor, values: torch.Tensor) -> None:
-        self.ids, self.narrow = ids, narrow
-        self.gradient = torch.zeros_like(values)
-
-    def take_slopes(self, slopes: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        """Take their columns out of `slopes` [n, V], add up their gradient, and return that of `hidden` through them."""
-        of_rows = slopes[:, self.ids]
-        slopes.index_fill_(1, self.ids, 0)
-        self.gradient += of_rows.t() @ hidden
-        return of_rows @ self.narrow
+        return (*of, *[None] * 4)
 
 
 def _chunk(
     hidden: torch.Tensor,
     head: torch.nn.Linear,
     targets: torch.Tensor,
-    softmax_rows: int,
-    gradient: torch.Tensor | None,
-    own: _OwnRows | None,
+    of_hidden: torch.Tensor | None,
+    rows: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None,
 ) -> torch.Tensor:
-    """Return the summed log-probabilities of `targets` int64 [n, 1], fp32 []; the loss's gradient is left in `gradient` [n, H].
+    """Return the summed log-probabilities of `targets` int64 [n, 1], fp32 []; the gradient of `hidden` is left in `of_hidden`.
 
-    A function, so that nothing of a chunk is alive when the next one begins.
+    rows: the trained ones' ids, their values as narrow as the head, and their gradient, which is added to. A function, so
+    that nothing of a chunk is alive when the next one begins.
     """
-    hidden = hidden.to(head.weight.dtype)
+    hidden, ignored, targets = hidden.to(head.weight.dtype), targets < 0, targets.clamp(min=0)
     logits = linear(hidden, head.weight, head.bias)
-    if own:
-        logits.index_copy_(1, own.ids, linear(hidden, own.narrow).to(logits.dtype))
-    pairs = zip(torch.split(logits, softmax_rows), torch.split(targets, softmax_rows), strict=True)
-    chosen = torch.cat([_chosen(*pair, sloped=gradient is not None) for pair in pairs])
-    if gradient is not None:
-        through = own.take_slopes(logits, hidden) if own else None
-        gradient.copy_(logits @ head.weight)
-        if through is not None:
-            gradient.add_(through)
-    return chosen.sum()
-
-
-def _chosen(logits: torch.Tensor, targets: torch.Tensor, *, sloped: bool) -> torch.Tensor:
-    """Return the log-probabilities of `targets` int64 [n, 1], fp32 [n, 1]. sloped: `logits` [n, V] become the loss's slopes."""
+    if rows is not None:
+        logits.index_copy_(1, rows[0], linear(hidden, rows[1]).to(logits.dtype))
     chances = torch.log_softmax(logits, 1, dtype=torch.float32)
     chosen = chances.gather(1, targets)
-    if sloped:
+    if of_hidden is not None:
         # softmax - 1 for the target, taken before it is rounded: 1 - 1e-3 is 1 in bf16
         torch.exp(chances, out=logits).scatter_(1, targets, chosen.expm1().to(logits.dtype))
-    return chosen
+        through = None
+        if rows is not None:
+            ids, values, of_values = rows
+            of_rows = logits[:, ids].masked_fill(ignored, 0)
+            logits.index_fill_(1, ids, 0)
+            of_values += of_rows.t() @ hidden
+            through = of_rows @ values
+        of_hidden.copy_(logits @ head.weight)
+        if through is not None:
+            of_hidden.add_(through)
+        of_hidden.masked_fill_(ignored, 0)
+    return chosen.masked_fill_(ignored, 0).sum()

@@ -20,7 +20,6 @@ import torch
 from peft import PeftModel
 from peft.tuners.lora import LoraLayer
 
-from expert_cli._compat import copy_
 from expert_cli.model.kernels.dequantize import frozen_weight
 
 SHARING = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
@@ -69,6 +68,8 @@ class _Group:
         (self.name,) = {name for layer in layers for name in layer.lora_A}
         self.scaling: float = layers[0].scaling[self.name]
         self.factors: list[torch.Tensor] = []
+        a, b = self.parameters[: len(layers)], self.parameters[len(layers) :]
+        self.shapes = [(sum(map(len, a)), a[0].shape[1]), *((len(one), one.shape[1]) for one in b)]
         for layer in layers:
             layer.forward = partial(self.forward, layer)
 
@@ -107,18 +108,10 @@ class _Group:
 
     def _outputs(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         dropped = self.layers[0].lora_dropout[self.name](x)
-        (factors,) = (
-            [self.factors] if self.factors else _narrowed([self], x.dtype)
-        )  # recomputed: after the decoder's end
-        outputs: tuple[torch.Tensor, ...] = _Products.apply(  # type: ignore[no-untyped-call]
-            x,
-            None if dropped is x else dropped,
-            [layer.base_layer for layer in self.layers],
-            self.scaling,
-            factors,
-            *self.parameters,
-        )
-        return outputs
+        factors = self.factors or _narrowed([self], x.dtype)[0]  # recomputed: after the decoder's end
+        bases = [layer.base_layer for layer in self.layers]
+        read = None if dropped is x else dropped
+        return _Products.apply(x, read, bases, self.scaling, factors, *self.parameters)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def _begin(groups: list[_Group], *_: Any) -> None:
@@ -133,26 +126,11 @@ def _end(groups: list[_Group], *_: Any) -> None:
 
 
 def _narrowed(groups: list[_Group], dtype: torch.dtype) -> list[list[torch.Tensor]]:
-    """Return (A_1 | A_2 | ..) [ranks, in] and every B of each group in `dtype`, all in one piece of memory."""
-    wide = [[parameter.detach() for parameter in group.parameters] for group in groups]
-    shapes = [_shapes(parameters) for parameters in wide]
-    sizes = [rows * columns for shape in shapes for rows, columns in shape]
-    parts = iter(torch.split(wide[0][0].new_empty(sum(sizes), dtype=dtype), sizes))
-    narrow = [[next(parts).view(size) for size in shape] for shape in shapes]
-    copies = [
-        copy
-        for (a, *b), parameters in zip(narrow, wide, strict=True)
-        for copy in (*torch.split(a, [len(part) for part in parameters[: len(b)]]), *b)
-    ]
-    copy_(copies, [parameter for parameters in wide for parameter in parameters])
-    return narrow
-
-
-def _shapes(parameters: list[torch.Tensor]) -> list[tuple[int, int]]:
-    """Return the shapes of a group's factors: every A as one, then each B."""
-    count = len(parameters) // 2
-    ranks, width = sum(map(len, parameters[:count])), parameters[0].shape[1]
-    return [(ranks, width), *((b.shape[0], b.shape[1]) for b in parameters[count:])]
+    """Return (A_1 | A_2 | ..) [ranks, in] and every B of each group in `dtype`, all of them narrowed at once."""
+    wide = torch.cat([parameter.detach().flatten() for group in groups for parameter in group.parameters])
+    sizes = [rows * columns for group in groups for rows, columns in group.shapes]
+    parts = iter(torch.split(wide.to(dtype), sizes))
+    return [[next(parts).view(shape) for shape in group.shapes] for group in groups]
 
 
 class _Products(torch.autograd.Function):
@@ -191,7 +169,7 @@ class _Products(torch.autograd.Function):
                 of_part.zero_()
                 of_b.append(None)
             else:
-                torch.mm(gradient, factor, out=of_part)
+                of_part.addmm_(gradient, factor, beta=0)
                 of_b.append((gradient.t() @ part).to(ctx.wide))
         of_a = _product(of_inner.t(), rows, ctx.scaling).to(ctx.wide)
         of_x = of_dropped = None

@@ -11,12 +11,14 @@ from expert_cli.config.run_config import Layout, ModelConfig
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.manifest.keys.compute import ComputeConfig
+from expert_cli.model import recurrence
 from expert_cli.model.flops import attention_layers
-from expert_cli.model.kernels import attention, recurrence
+from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import choose_attention
 from expert_cli.model.kernels.chunked_loss import can_skip_logits
 from expert_cli.model.kernels.compiled_layers import require_compiler
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
+from expert_cli.model.kernels.dora import patch_dora
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.kernels.token_rows import spare_copies
 from expert_cli.model.loading.quantize import DTYPES
@@ -27,6 +29,7 @@ SPARE = 3
 LIGER, LORA = "liger", "lora"
 """What the line "fused" says of who fuses."""
 NOT_FUSED = "norms, rotary embeddings and activations stay 44 kernels of a layer's forward pass (Qwen3) instead of 6"
+WEIGHT_REASONS = {"int4": "NF4, double quantization"}
 DTYPE_REASONS = {
     "bf16": "native here",
     "fp16": "this GPU has no bfloat16, or fp16 was asked for",
@@ -78,9 +81,7 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
     fused = _fused(compute)
     lines = {
         "device": Kernel(compute.device, machine.words_of(compute.device)),
-        "weights": Kernel(
-            model.quantization, "NF4, double quantization" if model.quantization == "int4" else "as the manifest says"
-        ),
+        "weights": Kernel(model.quantization, WEIGHT_REASONS.get(model.quantization, "as the manifest says")),
         "dtype": Kernel(compute.dtype, DTYPE_REASONS[compute.dtype]),
         "tf32": Kernel("on" if compute.tf32 else "off", _tf32_reason(compute)),
         "attention": Kernel(backend.name, why),
@@ -100,7 +101,9 @@ def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, machine:
     if plan.dequantized:
         on_trial = compute.device != "cpu" and (compute.dequantized_copy, compute.on_oom) == ("auto", "fit")
         dequantize_linears(model, DTYPES[compute.dtype], keep_packed=on_trial)
-    plan = _apply_fused(plan, model, compute)
+    plan = _with_known_liger(plan, model, compute)
+    if plan.fused:
+        apply_liger(model)
     plan = _with_attention(plan, model, compute, machine)
     if plan.attention != attention_name(model.config):
         attention.use(model, plan.attention)
@@ -117,16 +120,19 @@ def predict_kernels(
     """
     plan = _with_dequantized(plan, dequantized_bytes, compute, free)
     base = model.get_base_model()
-    if plan.fused and not liger_knows(base.config.model_type):
-        plan = _without_liger(plan, base, compute)
+    plan = _with_known_liger(plan, base, compute)
     return apply_adapter_kernels(_with_attention(plan, base, compute, machine), model, compute)
 
 
 def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
     """Return the plan with what the model with its adapter can take: LoRA layers are fused, the loss's way is chosen."""
     spare_copies(model)
+    if not compute.fsdp:  # its weights are in shards, and PEFT's own forward passes gather them
+        patch_dora(model)
     if compute.fuses_lora and (count := fuse(model)):
-        plan = _with_lora(plan, f"{count} LoRA products are computed with their layers", compute)
+        before, said = plan.lines["fused"], f"{count} LoRA products are computed with their layers"
+        used = LORA if before.used == "off" else f"{before.used}, {LORA}"
+        plan = plan.with_line("fused", used, said if compute.device == "cpu" else f"{said}; {before.reason}")
     reason = can_skip_logits(model)
     return plan.with_line("loss", "full logits", reason, full_logits=True) if reason else plan
 
@@ -178,35 +184,10 @@ def _with_attention(plan: KernelPlan, model: Any, compute: ComputeConfig, machin
     return plan.with_line("attention", name, why, attention=name, layout=backend.layout)
 
 
-def _with_lora(plan: KernelPlan, said: str, compute: ComputeConfig) -> KernelPlan:
-    """Return the plan with fused LoRA beside what else is fused; on a CPU nothing else is."""
-    before = plan.lines["fused"]
-    if compute.device == "cpu":
-        return plan.with_line("fused", LORA, said)
-    used = LORA if before.used == "off" else f"{before.used}, {LORA}"
-    return plan.with_line("fused", used, f"{said}; {before.reason}")
-
-
-def _apply_fused(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
-    """Fuse norms, rotary embeddings and activations as planned, where the model lets."""
-    if plan.lines["fused"].used == LIGER:
-        apply_liger(model)
-        plan = with_liger(plan, model, compute)
-    return plan
-
-
-def with_liger(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
-    """Return the plan with the kernels that Liger really put on the model: it leaves one that it does not know as it is."""
-    forwards = [vars(module).get("forward") for module in model.modules()]
-    count = sum(str(getattr(forward, "__module__", "")).startswith("liger_kernel") for forward in forwards)
-    if not count:
-        return _without_liger(plan, model, compute)
-    return plan.with_line(
-        "fused", LIGER, f"Liger's kernels in {count} norms and activations, and its rotary embeddings"
-    )
-
-
-def _without_liger(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+def _with_known_liger(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+    """Return the plan without Liger where it does not know the architecture: it would leave the model as it is, in silence."""
+    if not plan.fused or liger_knows(model.config.model_type):
+        return plan
     instead = _fused(compute, f"Liger has no kernels for {model.config.model_type}")
     return plan.with_line("fused", instead.used, instead.reason, fused=False)
 
@@ -230,9 +211,8 @@ def _with_dequantized(plan: KernelPlan, needed: int, compute: ComputeConfig, fre
     if asked == "never" or (asked == "auto" and free < SPARE * needed):
         why = "as asked" if asked == "never" else f"an unpacked copy takes {room}"
         return plan.with_line("copy", "off", f"{why}: weights are unpacked at every step")
-    return plan.with_line(
-        "copy", compute.dtype, f"NF4 unpacked once instead of at every step ({room})", dequantized=True
-    )
+    why = f"NF4 unpacked once instead of at every step ({room})"
+    return plan.with_line("copy", compute.dtype, why, dequantized=True)
 
 
 def free_bytes(device: str) -> int:

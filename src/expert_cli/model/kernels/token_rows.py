@@ -30,7 +30,10 @@ def base_layer(layer: Any) -> Any:
 
 
 def active_rows(layer: Any) -> TokenRows | None:
-    """Return the trained rows that an embedding or head computes with; None: it has none, or they are off or merged."""
+    """Return the trained rows that an embedding or head computes with; None: it has none, or they are off or merged.
+
+    `spare_copies` comes first: it puts their ids on the device, once.
+    """
     from peft.tuners.trainable_tokens.layer import TrainableTokensLayer
     from peft.utils.other import TrainableTokensWrapper
 
@@ -40,8 +43,7 @@ def active_rows(layer: Any) -> TokenRows | None:
         return None
     for name in layer.active_adapters:
         if name in layer.trainable_tokens_delta:
-            values = layer.trainable_tokens_delta[name]
-            return TokenRows(torch.tensor(layer.token_indices[name], device=values.device), values)
+            return TokenRows(layer.get_buffer(f"ids_of_{name}"), layer.trainable_tokens_delta[name])
     return None
 
 
@@ -51,6 +53,9 @@ def spare_copies(model: torch.nn.Module) -> None:
 
     layers: list[Any] = [layer for layer in model.modules() if isinstance(layer, TrainableTokensLayer)]
     for layer in layers:
+        for name, values in layer.trainable_tokens_delta.items():
+            ids = torch.tensor(layer.token_indices[name], device=values.device)
+            layer.register_buffer(f"ids_of_{name}", ids, persistent=False)
         layer.forward = partial(_forward, layer, layer.forward)
 
 

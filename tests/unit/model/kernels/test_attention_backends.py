@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.nn.attention import varlen
 from transformers import (
     AttentionInterface,
@@ -26,7 +28,6 @@ from transformers import (
     MistralForCausalLM,
 )
 
-from expert_cli.errors import InputError
 from expert_cli.hardware import machine
 from expert_cli.manifest.keys.compute import Attention, DeviceName
 from expert_cli.manifest.types import Dtype
@@ -35,13 +36,19 @@ from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import (
     BACKENDS,
     AttentionBackend,
-    attention_backend,
     choose_attention,
 )
 from tests import tiny
+from tests.fake_cuda import fake_cuda
 from tests.machines import CPU, H200, T4, install
 
 LENGTHS = (5, 1, 9, 3)
+
+
+def borders(count: int = len(LENGTHS)) -> torch.Tensor:
+    """Return where the documents begin, and the end: int32 [count + 1]; what is missing is empty documents."""
+    starts = torch.tensor([0, *LENGTHS]).cumsum(0).int()
+    return torch.cat([starts, starts[-1:].expand(count + 1 - len(starts))])
 
 
 def mistral() -> Any:
@@ -71,7 +78,7 @@ def test_packed_logits_are_those_of_the_documents_alone(backend: AttentionBacken
     model = make().eval().to(device, torch.bfloat16 if half else torch.float32)
     ids = torch.randint(384, (1, sum(lengths)), generator=torch.Generator().manual_seed(1)).to(device)
     positions = torch.cat([torch.arange(n) for n in lengths])[None].to(device)
-    starts = torch.tensor([0, *torch.tensor(lengths).cumsum(0).tolist()], dtype=torch.int32, device=device)
+    starts = borders(len(lengths) + 2).to(device)
     with torch.no_grad():
         attention.use(model, "eager")
         alone = torch.cat([model(input_ids=part).logits for part in ids.split(lengths, 1)], 1)
@@ -101,11 +108,19 @@ def test_there_is_one_for_every_setting_and_machine(asked: Attention, dtype: Dty
     assert chosen.reason in reason
 
 
-def test_a_name_that_is_none_is_told_with_those_there_are() -> None:
-    with pytest.raises(InputError, match='no attention back end "flex"') as raised:
-        attention.use(tiny.tiny_model(), "flex")
-    assert all(backend.name in raised.value.hint for backend in BACKENDS)
-    assert attention_backend("sdpa").layout == "padded"
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_only_what_has_fixed_shapes_and_asks_for_nothing_can_be_captured(backend: AttentionBackend) -> None:
+    if backend.name == FLASH:
+        pytest.skip("flash-attn is not installed")
+    if backend.layout == "padded":
+        assert "longest" in backend.captures
+        return
+    with fake_cuda():
+        model = tiny.tiny_model().to(torch.bfloat16)
+        attention.use(model, backend.name)
+        ids, starts = torch.zeros(1, 64, dtype=torch.int64), torch.zeros(5, dtype=torch.int32)
+        with pytest.raises(DataDependentOutputException) if backend.captures else nullcontext():
+            model(input_ids=ids, position_ids=ids, use_cache=False, **attention.varlen_kwargs(starts, 64))
 
 
 EXPERTS = {

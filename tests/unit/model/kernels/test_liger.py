@@ -30,6 +30,6 @@ def test_a_step_with_liger_is_that_of_transformers_modules() -> None:
     steps = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(steps) == 4  # two architectures, with activation checkpointing and without
     for step in steps:
-        assert step["used"] == "liger"
+        assert step["fused"] >= 4, "norms and activations of two layers"
         assert step["loss"] == pytest.approx(step["own_loss"], rel=1e-6)
         assert step["difference"] < 1e-5

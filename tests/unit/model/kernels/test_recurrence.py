@@ -18,11 +18,11 @@ from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.inference.generate import generate
 from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.inference.request import Request
-from expert_cli.model import isolation
+from expert_cli.model import isolation, recurrence
 from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter, linear_names
 from expert_cli.model.flops import attention_layers, flops, head_widths
-from expert_cli.model.kernels import attention, recurrence
+from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.select import KernelPlan, apply_kernels, kernel_plan

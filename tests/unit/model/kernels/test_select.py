@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import MethodType, ModuleType
+from types import ModuleType
 from typing import Any, get_args
 
 import pytest
@@ -133,40 +133,26 @@ def test_plain_lora_is_fused(change: dict[str, Any], kind: Any, used: str) -> No
     assert plan.lines["fused"].used == used
 
 
-def test_liger_is_told_as_used_where_it_is_on_the_model() -> None:
-    """Liger leaves a model that it does not know as it is, without a word: installed is not used."""
-    model, plan = tiny.tiny_model(), replace(kernel_plan(CPU, MODEL, HERE), fused=True)
-    untouched = select.with_liger(plan, model, GPU)
-    assert (untouched.fused, untouched.lines["fused"].used) == (False, "off")
-    assert "no kernels for llama" in untouched.lines["fused"].reason
-
-    def forward(_: Any, x: Any) -> Any:
-        return x
-
-    forward.__module__ = "liger_kernel.transformers.rms_norm"
-    for layer in model.model.layers:
-        layer.input_layernorm.forward = MethodType(forward, layer.input_layernorm)
-    used = select.with_liger(plan, model, GPU)
-    assert (used.fused, used.lines["fused"].used) == (True, "liger")
-    assert used.lines["fused"].reason.startswith("Liger's kernels in 2 norms")
-
-
-def liger_of(monkeypatch: pytest.MonkeyPatch, *architectures: str) -> None:
-    """Install a Liger that has kernels for these."""
+def liger_of(monkeypatch: pytest.MonkeyPatch, *architectures: str) -> list[Any]:
+    """Install a Liger that has kernels for these; return what it will have been given."""
+    taken: list[Any] = []
     package, inside = ModuleType("liger_kernel.transformers"), ModuleType("liger_kernel.transformers.monkey_patch")
+    package._apply_liger_kernel_to_instance = lambda model, **_: taken.append(model)  # type: ignore[attr-defined]
     inside.MODEL_TYPE_TO_APPLY_LIGER_FN = dict.fromkeys(architectures)  # type: ignore[attr-defined]
     for name, module in (("liger_kernel", package), (package.__name__, package), (inside.__name__, inside)):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(select, "has_package", lambda name: name == "liger_kernel")
+    return taken
 
 
 @pytest.mark.parametrize(
     ("architectures", "used"), [(("llama",), "liger, lora"), (("gemma",), "lora")], ids=["known", "not"]
 )
-def test_a_forecast_counts_on_liger_for_what_it_knows(
+def test_liger_is_used_and_counted_on_for_what_it_knows(
     monkeypatch: pytest.MonkeyPatch, architectures: tuple[str, ...], used: str
 ) -> None:
-    liger_of(monkeypatch, *architectures)
+    """It leaves a model that it does not know as it is, without a word."""
+    taken = liger_of(monkeypatch, *architectures)
     model = add_adapter(tiny.tiny_model(), run_blocks.ADAPTER)
     plan = kernel_plan(GPU, MODEL, H200)
     assert plan.lines["fused"].used == "liger"
@@ -174,6 +160,9 @@ def test_a_forecast_counts_on_liger_for_what_it_knows(
     assert (found.fused, found.lines["fused"].used) == ("liger" in used, used)
     if not found.fused:
         assert "no kernels for llama" in found.lines["fused"].reason
+    monkeypatch.setattr(select, "free_bytes", lambda _: 0)
+    base = model.get_base_model()
+    assert apply_kernels(plan, base, GPU, H200).fused == found.fused == (taken == [base])
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))

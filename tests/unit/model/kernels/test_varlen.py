@@ -18,7 +18,7 @@ from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from tests import run_blocks, tiny
-from tests.unit.model.kernels.test_attention_backends import LENGTHS, MODELS
+from tests.unit.model.kernels.test_attention_backends import LENGTHS, MODELS, borders
 from tests.varlen_kernel import varlen_on_cpu
 
 HEADS, D = 4, 16
@@ -51,9 +51,8 @@ def parts(key_heads: int) -> tuple[torch.Tensor, ...]:
 
 
 def read(function: Any, inputs: tuple[torch.Tensor, ...], window: int | None, scaling: float | None) -> tuple[Any, ...]:
-    starts = torch.tensor([0, *LENGTHS]).cumsum(0).int()
-    borders = attention.varlen_kwargs(starts, max(LENGTHS))
-    out, _ = function(torch.nn.Module(), *inputs, None, scaling=scaling, sliding_window=window, **borders)
+    starts = attention.varlen_kwargs(borders(len(LENGTHS) + 2), max(LENGTHS))
+    out, _ = function(torch.nn.Module(), *inputs, None, scaling=scaling, sliding_window=window, **starts)
     weight = torch.arange(out.numel(), dtype=torch.float64).view_as(out).cos()
     return out, *torch.autograd.grad((out * weight).sum(), inputs)
 
@@ -116,8 +115,8 @@ def test_gradients_are_not_written_into_zeros() -> None:
 
 
 def read_graph(inputs: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
-    starts = torch.tensor([0, *LENGTHS]).cumsum(0).int()
-    return attention.varlen_attention(torch.nn.Module(), *inputs, None, **attention.varlen_kwargs(starts, max(LENGTHS)))
+    starts = attention.varlen_kwargs(borders(), max(LENGTHS))
+    return attention.varlen_attention(torch.nn.Module(), *inputs, None, **starts)
 
 
 @on_cpu
@@ -135,9 +134,8 @@ def test_documents_are_alone(make: Any) -> None:
 def test_rows_beyond_the_bound_are_not_written() -> None:
     """The contract of the real kernel, which the tests of padding rest on."""
     inputs = parts(2)
-    starts = torch.tensor([0, *LENGTHS]).cumsum(0).int()
-    borders = attention.varlen_kwargs(starts, max(LENGTHS) - 1)
-    out, _ = attention.varlen_attention(torch.nn.Module(), *inputs, None, **borders)
+    starts = attention.varlen_kwargs(borders(), max(LENGTHS) - 1)
+    out, _ = attention.varlen_attention(torch.nn.Module(), *inputs, None, **starts)
     last = sum(LENGTHS[:3]) - 1
     assert out.isnan().flatten(2).any(2)[0].nonzero().flatten().tolist() == [last]
 
