@@ -65,7 +65,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def losses(output: Path) -> list[float]:
     found = checkpoint.latest_valid(RunPaths(output).checkpoints).path
     assert found is not None
-    return checkpoint.read(found).losses.tolist()  # type: ignore[no-any-return]
+    return checkpoint.read(found).tensors["losses"].tolist()  # type: ignore[no-any-return]
 
 
 def metrics(output: Path) -> list[tuple[Any, ...]]:
@@ -264,7 +264,7 @@ def test_the_command_after_a_lack_of_memory_trains_with_less_and_says_so(tmp_pat
     assert (optim["batch_size"], optim["gradient_accumulation_steps"]) == (4, 2)
     last = checkpoint.latest_valid(RunPaths(tmp_path / "b").checkpoints).path
     assert last is not None
-    assert checkpoint.read(last).trainer["batch"] == [4, 2]
+    assert checkpoint.read(last).state["batch_size"] == 4
     assert losses(tmp_path / "b") == pytest.approx(losses(tmp_path / "a"), rel=1e-4)
     assert straight.document["steps"] == 6
 

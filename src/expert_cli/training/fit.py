@@ -251,6 +251,7 @@ def _train(
             raise out_of_memory(trainer, paths.checkpoints, resume_context.status.go_on) from error
         finally:
             resume_context.status.step = trainer.state.global_step
+            trainer.callback_handler.train_dataloader = None  # ends its workers
     stop.asked(at_once=True)  # the last step may have been too short for a look
     stop.agree()
     step = trainer.state.global_step

@@ -155,10 +155,12 @@ class ExpertTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader[Batch]:
         """Return the batches of an epoch, which its `set_epoch` says."""
-        return self.loader(self.train_dataset, self.batches, self.data_collator)
+        return self.loader(self.train_dataset, self.batches, self.data_collator, stays=True)
 
-    def loader(self, dataset: Dataset[Any], batches: PackedBatchSampler, collate: Collator) -> DataLoader[Batch]:
-        """Return a loader with the manifest's settings."""
+    def loader(
+        self, dataset: Dataset[Any], batches: PackedBatchSampler, collate: Collator, *, stays: bool = False
+    ) -> DataLoader[Batch]:
+        """Return a loader with the manifest's settings. stays: its workers go on from epoch to epoch, as long as it lives."""
         workers = self.args.dataloader_num_workers
         return EpochLoader(
             dataset,
@@ -167,7 +169,7 @@ class ExpertTrainer(Trainer):
             num_workers=workers,
             pin_memory=self.args.dataloader_pin_memory and self.timer.on_gpu,
             prefetch_factor=self.args.dataloader_prefetch_factor if workers else None,
-            persistent_workers=bool(workers),
+            persistent_workers=stays and workers > 0,
             worker_init_fn=leave_signals,
         )
 
@@ -265,6 +267,13 @@ class ExpertTrainer(Trainer):
 
     # optimizer and schedule
 
+    def _init_training_state(
+        self, max_steps: int, steps_per_epoch: int, epochs: int, *settings: Any
+    ) -> tuple[int, int]:
+        """Return the epochs and micro-steps that are done; all, where no step is left: the Trainer would do one more."""
+        done: tuple[int, int] = super()._init_training_state(max_steps, steps_per_epoch, epochs, *settings)
+        return (epochs, 0) if self.state.global_step >= max_steps else done
+
     def _prepare_for_training(self, *settings: Any) -> tuple[Any, Any]:
         """Hand callbacks the model that people know, not the one that returns its loss alone."""
         self._clip = Recorded(partial(self.flat.clip, self.args.max_grad_norm), self.graphs)
@@ -350,6 +359,8 @@ class ExpertTrainer(Trainer):
         name = self.args.metric_for_best_model or ""
         is_there = name in metrics or f"eval_{name}" in metrics
         is_better = is_there and super()._determine_best_metric(metrics, trial)
+        if is_better:
+            self.state.best_global_step = self.state.global_step  # whatever the save_strategy
         self.control.should_save = asked or (is_better and self.args.load_best_model_at_end)
         return self.control.should_save  # which save_strategy "best" takes for an answer
 
