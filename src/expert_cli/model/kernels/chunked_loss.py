@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from expert_cli.model.fsdp import whole_head
 from expert_cli.model.kernels.attention import varlen_kwargs
-from expert_cli.model.kernels.token_rows import TokenRows, active_rows, base_layer
+from expert_cli.model.token_rows import TokenRows, active_rows, base_layer
 
 CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 384 << 20}
 """fp32 logits of a chunk. On a CPU: what its caches hold, and what the allocator gives again without asking the system for
@@ -59,8 +59,7 @@ class CausalLoss(torch.nn.Module):
 
     def get_input_embeddings(self) -> torch.nn.Module:
         """Return the embeddings, where NEFTune looks for them."""
-        embeddings: torch.nn.Module = self.base.get_input_embeddings()
-        return embeddings
+        return self.base.get_input_embeddings()  # type: ignore[no-any-return]
 
     def forward(
         self,
@@ -135,7 +134,7 @@ class _HeadLoss(torch.autograd.Function):
         ctx: Any,
         hidden: torch.Tensor,
         values: torch.Tensor | None,
-        ids: torch.Tensor | None,
+        ids: Any,
         head: torch.nn.Linear,
         targets: torch.Tensor,
         chunk: int,
@@ -143,9 +142,7 @@ class _HeadLoss(torch.autograd.Function):
         """Values [k, H]: the rows `ids` int64 [k] of the head, trained; None: none is."""
         total = hidden.new_zeros((), dtype=torch.float32)
         of_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-        rows = None
-        if values is not None and ids is not None:
-            rows = ids, values.to(head.weight.dtype), torch.zeros_like(values)
+        rows = None if values is None else (ids, values.to(head.weight.dtype), torch.zeros_like(values))
         for first in range(0, len(targets), chunk):
             part = slice(first, first + chunk)
             slopes = None if of_hidden is None else of_hidden[part]
