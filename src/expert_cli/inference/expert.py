@@ -24,9 +24,9 @@ from expert_cli.errors import InputError, IntegrityError
 from expert_cli.inference.base_model import load_base_of, locate_base, prompt_template
 from expert_cli.inference.grammar.vocabulary import Vocabulary
 from expert_cli.model.kernels.dequantize import dequantize_linears
-from expert_cli.model.kernels.token_rows import spare_copies
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
+from expert_cli.model.token_rows import spare_copies
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line

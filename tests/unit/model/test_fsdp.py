@@ -24,7 +24,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from expert_cli.model.fsdp import shard_base, sharded
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.fused_lora import fuse
-from expert_cli.model.kernels.token_rows import spare_copies
+from expert_cli.model.token_rows import spare_copies
 from expert_cli.utils.distributed import leave
 
 SHAPE = dict(vocab_size=96, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)

@@ -41,14 +41,12 @@ def use(model: PreTrainedModel, name: str) -> None:
 def plain_attention(model: PreTrainedModel) -> Iterator[None]:
     """Let the model attend in transformers' own way meanwhile: for generation, which has a cache and padded rows."""
     before = attention_name(model.config)
-    changes = any(backend.function and backend.registered == before for backend in BACKENDS)
-    if changes:
-        model.set_attn_implementation("sdpa")
+    is_ours = any(backend.function and backend.registered == before for backend in BACKENDS)
+    model.set_attn_implementation("sdpa" if is_ours else before)
     try:
         yield
     finally:
-        if changes:
-            model.set_attn_implementation(before)
+        model.set_attn_implementation(before)
 
 
 # Compiled, it would be made anew for every batch: the lengths are its control flow.

@@ -64,8 +64,9 @@ def _varlen_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:
         return "varlen has no fp32"
     if not machine.gpus[0].is_ampere:
         return "this GPU is older than Ampere"
-    takes = {"scale", "window_size"} <= varlen_settings()
-    return "" if takes else "this torch has no varlen_attn that takes a scale and a window; torch 2.11 has"
+    if not {"scale", "window_size"} <= varlen_settings():
+        return "this torch has no varlen_attn that takes a scale and a window; torch 2.11 has"
+    return ""
 
 
 def _varlen_refuses(model: Any) -> str:
@@ -90,8 +91,7 @@ def _sinks(model: Any) -> str:
 
 
 def _dropout(model: Any) -> str:
-    config = model.config.get_text_config()
-    there = any(getattr(config, name, None) for name in DROPOUTS)
+    there = any(getattr(model.config.get_text_config(), name, None) for name in DROPOUTS)
     return "this model's attention has dropout" if there else ""
 
 

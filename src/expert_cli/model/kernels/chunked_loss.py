@@ -4,7 +4,8 @@
 
 With a vocabulary of 150,000 the logits of 8,000 tokens take 5 GB in fp32, twice over with their gradient. Here they exist
 a chunk at a time: each chunk's gradient with respect to the hidden states is made in the forward pass (as in Liger's fused
-linear cross-entropy, arXiv:2410.10989), which needs the head to be frozen but for single rows of tokens (`token_rows.py`).
+linear cross-entropy, arXiv:2410.10989), which needs the head to be frozen but for single rows of tokens
+(`model/token_rows.py`).
 torch's own F.linear_cross_entropy sums in bf16: 9.875 for 10.430.
 """
 
@@ -20,7 +21,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from expert_cli.model.fsdp import whole_head
 from expert_cli.model.kernels.attention import varlen_kwargs
-from expert_cli.model.kernels.token_rows import TokenRows, active_rows, base_layer
+from expert_cli.model.token_rows import TokenRows, active_rows, base_layer
 
 CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 384 << 20}
 """fp32 logits of a chunk. On a CPU: what its caches hold, and what the allocator gives again without asking the system for
@@ -67,8 +68,7 @@ class CausalLoss(torch.nn.Module):
 
     def get_input_embeddings(self) -> torch.nn.Module:
         """Return the embeddings, where NEFTune looks for them."""
-        embeddings: torch.nn.Module = self.base.get_input_embeddings()
-        return embeddings
+        return self.base.get_input_embeddings()  # type: ignore[no-any-return]
 
     def forward(
         self,
@@ -143,7 +143,7 @@ class _HeadLoss(torch.autograd.Function):
         ctx: Any,
         hidden: torch.Tensor,
         values: torch.Tensor | None,
-        ids: torch.Tensor | None,
+        ids: Any,
         head: torch.nn.Linear,
         targets: torch.Tensor,
         chunk: int,
@@ -151,9 +151,7 @@ class _HeadLoss(torch.autograd.Function):
         """Values [k, H]: the rows `ids` int64 [k] of the head, trained; None: none is."""
         total = hidden.new_zeros((), dtype=torch.float32)
         of_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-        rows = None
-        if values is not None and ids is not None:
-            rows = ids, values.to(head.weight.dtype), torch.zeros_like(values)
+        rows = None if values is None else (ids, values.to(head.weight.dtype), torch.zeros_like(values))
         for first in range(0, len(targets), chunk):
             part = slice(first, first + chunk)
             slopes = None if of_hidden is None else of_hidden[part]

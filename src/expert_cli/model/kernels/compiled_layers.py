@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -16,12 +16,10 @@ from expert_cli.model.activation_checkpointing import decoder_layers
 
 def require_compiler(compute: ComputeConfig) -> None:
     """Raise InputError if a back end is asked for that torch.compile does not have here."""
-    known = torch.compiler.list_backends(exclude_tags=()) if compute.torch_compile else []
-    if compute.torch_compile and compute.compile_backend not in known:
+    asked = compute.compile_backend
+    if compute.torch_compile and asked not in torch.compiler.list_backends(exclude_tags=()):
         usual = ", ".join(torch.compiler.list_backends())
-        raise InputError(
-            f'torch_compile_backend: torch has no back end "{compute.compile_backend}"', f"take one of {usual}"
-        )
+        raise InputError(f'torch_compile_backend: torch has no back end "{asked}"', f"take one of {usual}")
 
 
 def compile_layers(model: Any, compute: ComputeConfig) -> None:
@@ -47,10 +45,7 @@ def uncompiled(model: torch.nn.Module) -> Iterator[None]:
     It calls them with a cache, for which each layer would be compiled by itself and for every length anew, until nothing
     may be compiled any more, training's batches neither.
     """
-    if not _has_compiled(model):
-        yield
-        return
-    with torch.compiler.set_stance("force_eager"):
+    with torch.compiler.set_stance("force_eager") if _has_compiled(model) else nullcontext():
         yield
 
 

@@ -87,7 +87,6 @@ def _unpacked(layer: Any, dtype: torch.dtype, *, keep_packed: bool) -> Dequantiz
     plain.train(layer.training)
     if keep_packed:
         layer.weight = layer.weight.to("cpu")
-        object.__setattr__(
-            plain, "packed", layer
-        )  # beside the model: neither moved with it nor counted among its layers
+        # beside the model: neither moved with it nor counted among its layers
+        object.__setattr__(plain, "packed", layer)
     return plain

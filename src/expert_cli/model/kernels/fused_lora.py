@@ -87,7 +87,8 @@ class _Group:
 
     def forward(self, layer: Any, x: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
         """Return a layer's output; by its own way wherever it is asked for more than the product."""
-        if args or settings or not self._takes(x):
+        is_on = all(map(self._is_on, self.layers))
+        if args or settings or x.dtype != self.dtype or not is_on:
             return type(layer).forward(layer, x, *args, **settings)  # type: ignore[no-any-return]
         if x is not self.input or layer not in self.outputs:
             self.input, self.outputs = x, dict(zip(self.layers, self._outputs(x), strict=True))
@@ -99,9 +100,6 @@ class _Group:
     def forget(self) -> None:
         """Let go of what was kept of a pass: an output that nobody took would hold all before it in memory."""
         self.factors, self.input, self.outputs = [], None, {}
-
-    def _takes(self, x: torch.Tensor) -> bool:
-        return x.dtype == self.dtype and all(map(self._is_on, self.layers))
 
     def _is_on(self, layer: Any) -> bool:
         return layer.active_adapters == [self.name] and not (layer.disable_adapters or layer.merged)

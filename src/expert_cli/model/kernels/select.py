@@ -20,8 +20,8 @@ from expert_cli.model.kernels.compiled_layers import require_compiler
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
 from expert_cli.model.kernels.dora import patch_dora
 from expert_cli.model.kernels.fused_lora import fuse
-from expert_cli.model.kernels.token_rows import spare_copies
 from expert_cli.model.loading.quantize import DTYPES
+from expert_cli.model.token_rows import spare_copies
 from expert_cli.utils.text import plural
 
 SPARE = 3
@@ -162,9 +162,9 @@ def _fused(compute: ComputeConfig, instead: str = "") -> Kernel:
     if not instead and has_package("liger_kernel"):
         return Kernel(LIGER, "Liger's norms, rotary embeddings and activations")
     instead = instead or 'liger-kernel is not installed (pip install "expert-cli[kernels]")'
-    if compute.torch_compile:
-        return Kernel("off", f"{instead}; torch.compile takes whole layers")
-    return Kernel("off", f"{instead}: {NOT_FUSED}")
+    return Kernel(
+        "off", f"{instead}; torch.compile takes whole layers" if compute.torch_compile else f"{instead}: {NOT_FUSED}"
+    )
 
 
 def _with_attention(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:

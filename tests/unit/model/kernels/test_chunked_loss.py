@@ -16,7 +16,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM
 from expert_cli.data.packing.batches import Collator
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss, can_skip_logits, head_loss
-from expert_cli.model.kernels.token_rows import TokenRows
+from expert_cli.model.token_rows import TokenRows
 from tests import tiny
 
 VOCABULARY, HIDDEN, ROWS = 97, 16, 23

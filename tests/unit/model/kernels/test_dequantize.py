@@ -15,13 +15,14 @@ from expert_cli.manifest.types import AdapterType, Quantization
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears, frozen_weight
+from expert_cli.model.kernels.dora import patch_dora
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import load_base
 from tests import run_blocks, tiny
 
 
 def loss_and_gradients(
-    folder: Path, adapter: AdapterType, dtype: torch.dtype, *, copy: bool, fused: bool
+    folder: Path, adapter: AdapterType, dtype: torch.dtype, *, copy: bool, change: Any
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
     base = load_base(folder, quantization="int4", dtype=dtype, device="cpu", attention="sdpa", rope_scaling={})
     packed = [m for m in base.modules() if isinstance(m, Linear4bit)]
@@ -30,10 +31,9 @@ def loss_and_gradients(
         assert dequantize_linears(base, dtype) == len(packed) == 14
         assert not any(isinstance(m, Linear4bit) for m in base.modules())
     torch.manual_seed(0)
-    config = replace(run_blocks.ADAPTER, type=adapter)
-    model = add_adapter(base, config)
-    if fused:
-        fuse(model)
+    model = add_adapter(base, replace(run_blocks.ADAPTER, type=adapter))
+    if change:
+        change(model)
     ids = torch.arange(5, 25)
     batch = Collator(0, "padded")([{"input_ids": ids, "labels": ids, "position_ids": torch.arange(20)}])
     batch.pop("real_tokens")
@@ -45,14 +45,14 @@ def loss_and_gradients(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(
-    ("adapter", "fused"), [("lora", False), ("lora", True), ("dora", False)], ids=["lora", "lora, fused", "dora"]
+    ("adapter", "change"), [("lora", None), ("lora", fuse), ("dora", patch_dora)], ids=["lora", "lora, fused", "dora"]
 )
 def test_loss_and_gradients_are_bitwise_the_same(
-    tmp_path: Path, adapter: AdapterType, dtype: torch.dtype, *, fused: bool
+    tmp_path: Path, adapter: AdapterType, dtype: torch.dtype, change: Any
 ) -> None:
     folder = tiny.tiny_model_folder(tmp_path, dtype=torch.bfloat16)
-    packed_loss, packed = loss_and_gradients(folder, adapter, dtype, copy=False, fused=fused)
-    copied_loss, copied = loss_and_gradients(folder, adapter, dtype, copy=True, fused=fused)
+    packed_loss, packed = loss_and_gradients(folder, adapter, dtype, copy=False, change=change)
+    copied_loss, copied = loss_and_gradients(folder, adapter, dtype, copy=True, change=change)
     assert torch.equal(packed_loss, copied_loss)
     assert all(torch.equal(a, b) for a, b in zip(packed, copied, strict=True))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 from peft import PeftModel
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from expert_cli.manifest.types import AdapterType, Quantization
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
@@ -21,6 +19,7 @@ from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels.fused_lora import _Products, fuse
 from expert_cli.model.loading.quantize import load_base
 from tests import run_blocks, tiny
+from tests.kernel_counts import KernelCounter
 
 IDS = torch.arange(5, 45)[None]
 LAYERS = 14
@@ -161,31 +160,19 @@ def test_the_gradients_are_exact(taken: tuple[bool, bool], *, dropped: bool) -> 
         )
 
 
-class Counted(TorchDispatchMode):
-    """Counts what runs, by its name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.calls[func._schema.name.split("::")[1]] += 1
-        return func(*args, **(kwargs or {}))
-
-
 def test_layers_that_read_one_input_share_the_product_and_its_gradient() -> None:
     """q, k, v; o; gate, up; down. No gradient of an input is added up outside the products but where a block begins."""
     made, groups = fused(model(base=tiny.tiny_model(num_hidden_layers=1).to(torch.bfloat16))), (3, 1, 2, 1)
-    with Counted() as forward, torch.autocast("cpu", dtype=torch.bfloat16):
+    with KernelCounter() as forward, torch.autocast("cpu", dtype=torch.bfloat16):
         loss = made(input_ids=IDS, labels=IDS, use_cache=False).loss
-    with Counted() as backward:
+    with KernelCounter() as backward:
         loss.backward()
     of_head, first_input = 1, groups[0] + 1  # nothing trained comes before the first layer
-    products = forward.calls["mm"] + forward.calls["addmm_"]
+    products = forward.names["mm"] + forward.names["addmm_"]
     assert products == of_head + sum(2 * layers + 1 for layers in groups)
-    products = backward.calls["mm"] + backward.calls["addmm_"]
+    products = backward.names["mm"] + backward.names["addmm_"]
     assert products == of_head + sum(3 * layers + 2 for layers in groups) - first_input
-    assert forward.calls["_to_copy"] < 2 * sum(groups), "the factors are narrowed at once, not one by one"
+    assert forward.names["_to_copy"] < 2 * sum(groups), "the factors are narrowed at once, not one by one"
 
 
 def test_what_was_stepped_is_what_is_read() -> None:

@@ -17,7 +17,7 @@ from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.dora import patch_dora
 from expert_cli.model.kernels.fused_lora import fuse
-from expert_cli.model.kernels.token_rows import spare_copies
+from expert_cli.model.token_rows import spare_copies
 from tests import run_blocks, tiny
 from tests.unit.model.kernels.test_varlen import pack
 

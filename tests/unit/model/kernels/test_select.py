@@ -121,16 +121,18 @@ def test_norms_and_activations_are_fused_by_what_is_there(
     [
         ({}, "lora", "lora"),
         ({}, "dora", "off"),
+        ({"fsdp": True}, "dora", "off"),
         ({"fused_kernels": "off"}, "lora", "off"),
         ({"dtype": "fp32"}, "lora", "lora"),
         ({"torch_compile": True}, "lora", "off"),
     ],
 )
-def test_plain_lora_is_fused(change: dict[str, Any], kind: Any, used: str) -> None:
+def test_plain_lora_is_fused_and_dora_is_ours(change: dict[str, Any], kind: Any, used: str) -> None:
     model = add_adapter(tiny.tiny_model(), replace(run_blocks.ADAPTER, type=kind))
     compute = replace(CPU, **change)
     plan = apply_adapter_kernels(kernel_plan(compute, MODEL, HERE), model, compute)
     assert plan.lines["fused"].used == used
+    assert bool(getattr(model, "dora_layers", ())) == (kind == "dora" and not compute.fsdp)
 
 
 def liger_of(monkeypatch: pytest.MonkeyPatch, *architectures: str) -> list[Any]:

@@ -15,7 +15,7 @@ from expert_cli.data.packing.batches import Collator
 from expert_cli.model.flops import frozen_linears
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss, can_skip_logits, head_loss
-from expert_cli.model.kernels.token_rows import active_rows, base_layer, spare_copies
+from expert_cli.model.token_rows import active_rows, base_layer, spare_copies
 from tests import tiny
 from tests.unit.model.kernels.test_chunked_loss import packs
 
