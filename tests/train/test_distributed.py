@@ -168,9 +168,10 @@ def test_counts_flags_and_decisions_go_over_cpus(tmp_path: Path) -> None:
 OUT_OF_MEMORY = """
 import hashlib, json, sys
 from pathlib import Path
+from types import SimpleNamespace
 import torch
 from accelerate import PartialState
-from expert_cli.training.oom import fit_memory
+from expert_cli.training.memory import fit_memory
 from expert_cli.utils.distributed import leave
 from expert_cli.utils.reporter import NullReporter
 from tests.small_trainer import IMPOSSIBLE, small_trainer
@@ -185,11 +186,10 @@ def once(gradient):
 
 def trained(name, batch, accumulation):
     made = small_trainer(folder / f"{name}{rank}", batch=batch, accumulation=accumulation)
-    made.gradients.parameters[2].register_hook(once)  # in the middle of a backward pass
-    fit_memory(made, lambda: False, NullReporter(), may_adjust=True)
+    made.flat.parameters[2].register_hook(once)  # in the middle of a backward pass
+    fit_memory(made, SimpleNamespace(compute=SimpleNamespace(on_oom="fit", checkpointing="off")), NullReporter())
     made.train()
-    numbers = torch.cat([parameter.detach().flatten() for parameter in made.gradients.parameters])
-    return made.adjusted, made.progress.losses, hashlib.sha256(numbers.numpy().tobytes()).hexdigest()
+    return made.adjusted, made.progress.losses, hashlib.sha256(made.flat.flat.detach().numpy().tobytes()).hexdigest()
 
 found = trained("shrunk", 6, 1), trained("asked", 3, 2)
 (folder / str(rank)).write_text(json.dumps(found))
@@ -204,34 +204,3 @@ def test_where_one_process_runs_out_of_memory_all_shrink_and_go_on(tmp_path: Pat
     assert (adjusted, unadjusted) == (["micro-batch 6 x 1 -> 3 x 2"], [])
     assert shrunk == asked
     assert len(shrunk[0]) == 1
-
-
-TRIED = """
-import json, sys
-from pathlib import Path
-from accelerate import PartialState
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from expert_cli.training.oom import largest_batch_fits
-from expert_cli.utils.distributed import leave
-from tests.small_trainer import small_trainer
-
-rank, folder = PartialState(cpu=True).process_index, Path(sys.argv[1])
-made = small_trainer(folder / f"made{rank}", batch=3, accumulation=2)
-exchanged = []
-
-def exchange(group, bucket):
-    exchanged.append(made.progress.step)
-    return allreduce_hook(group, bucket)
-
-made._prepared.register_comm_hook(None, exchange)
-fits = largest_batch_fits(made)
-tried = len(exchanged)
-made.train()
-(folder / str(rank)).write_text(json.dumps([fits, tried, len(exchanged) - tried]))
-leave()
-"""
-
-
-def test_a_step_that_is_tried_exchanges_no_gradients(tmp_path: Path) -> None:
-    """Else one process waits for another whose memory ran out. Of two micro-steps that train the last one exchanges them."""
-    assert together(tmp_path, TRIED) == [[True, 0, 1]] * 2

@@ -311,8 +311,7 @@ def _stop_reason(trainer: ExpertTrainer) -> str:
     )
     if step == steps:
         return f"all {steps} steps of the schedule are done"
-    stale = [one for one in trainer.callback_handler.callbacks if isinstance(one, EarlyStoppingCallback)]
-    if stale and stale[0].early_stopping_patience_counter >= patience:
+    if trainer.stopped_early:
         return (
             f"early stopping after step {step} of {steps}: {trainer.watch.metric_for_best_model} was best at step "
             f"{trainer.state.best_global_step} ({trainer.state.best_metric:.4g}), and early_stopping_patience is {patience}"

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 from torch.utils.data import DataLoader, Dataset
-from transformers import Trainer, TrainerCallback
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback
 from transformers.integrations.neftune import activate_neftune
 
 from expert_cli.data.packing.batches import Batch, Collator, PackedBatchSampler, once_in_turn
@@ -270,9 +270,15 @@ class ExpertTrainer(Trainer):
     def _init_training_state(
         self, max_steps: int, steps_per_epoch: int, epochs: int, *settings: Any
     ) -> tuple[int, int]:
-        """Return the epochs and micro-steps that are done; all, where no step is left: the Trainer would do one more."""
+        """Return the epochs and micro-steps that are done; all, where the run has ended: the Trainer would do one more step."""
         done: tuple[int, int] = super()._init_training_state(max_steps, steps_per_epoch, epochs, *settings)
-        return (epochs, 0) if self.state.global_step >= max_steps else done
+        return (epochs, 0) if self.state.global_step >= max_steps or self.stopped_early else done
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether evaluations were no better so many times in a row that early stopping ended the run."""
+        watching = [one for one in self.callback_handler.callbacks if isinstance(one, EarlyStoppingCallback)]
+        return any(one.early_stopping_patience_counter >= one.early_stopping_patience for one in watching)
 
     def _prepare_for_training(self, *settings: Any) -> tuple[Any, Any]:
         """Hand callbacks the model that people know, not the one that returns its loss alone."""
