@@ -31,6 +31,7 @@ from expert_cli.pipeline.training_data import training_data
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.captured_step import with_capture
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
+from expert_cli.training.signals import StopRequest
 from expert_cli.utils.reporter import NullReporter
 
 CONFIG: dict[str, Any] = {
@@ -117,6 +118,7 @@ def own_step(
         kernels=kernels,
         resume_context=ResumeContext({"processes": 1}, None, RunStatus()),
         report=NullReporter(),
+        stop=StopRequest(run.output),
         callbacks=callbacks,
     )
     kernels = kernels.with_line("capture", done.capture.used, done.capture.reason)

@@ -126,7 +126,7 @@ def _forget_rebuilt_state(module: Any) -> None:
 def attention_name(config: Any) -> str:
     """Return the name of the attention that a model uses.
 
-    transformers 5.17 to 5.23 (configuration_utils.py): `set_attn_implementation` sets it, and nothing public reads it.
+    transformers 5.23 (configuration_utils.py): `set_attn_implementation` sets it, and nothing public reads it.
     Remove when something does.
     """
     name: str = config._attn_implementation
@@ -136,7 +136,7 @@ def attention_name(config: Any) -> str:
 def takes_attention(model: Any) -> bool:
     """Whether a model's attention can be one of AttentionInterface.
 
-    transformers 5.17 to 5.23 (modeling_utils.py): its own `set_attn_implementation` asks this. Remove when that is public.
+    transformers 5.23 (modeling_utils.py): its own `set_attn_implementation` asks this. Remove when that is public.
     """
     return bool(getattr(model, "_supports_attention_backend", False))
 
@@ -144,7 +144,7 @@ def takes_attention(model: Any) -> bool:
 def takes_flash_attention(model: Any) -> bool:
     """Whether transformers lets a model attend through "flash_attention_2".
 
-    transformers 5.17 to 5.23 (modeling_utils.py): asked again when it is set, where it raises, or takes another kernel from
+    transformers 5.23 (modeling_utils.py): asked again when it is set, where it raises, or takes another kernel from
     the hub instead. Remove when that is public.
     """
     listed = getattr(model, "_compatible_flash_implementations", None)
@@ -154,8 +154,8 @@ def takes_flash_attention(model: Any) -> bool:
 def checkpoint_layer(layer: Any, function: Callable[..., Any]) -> None:
     """Let a decoder layer recompute its activations through `function`.
 
-    transformers 5.17 to 5.23 (modeling_layers.py): GradientCheckpointingLayer reads both; its public switch takes every
-    n-th layer of all (5.23) or all (5.17). Remove when the oldest transformers takes every n-th.
+    transformers 5.23 (modeling_layers.py): GradientCheckpointingLayer reads both; its public switch makes the embeddings ask
+    for gradients besides, which are frozen. Remove when it does not.
     """
     layer.gradient_checkpointing = True
     layer._gradient_checkpointing_func = function

@@ -8,10 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from transformers import TrainerCallback
 
+import expert_cli
 from tests import tiny
 from tests.forked_cli import Forked
 from tests.train.projects import project
@@ -60,3 +63,18 @@ def test_a_signal_to_its_data_workers_too_stops_a_run_that_saves(tmp_path: Path,
     assert list((tmp_path / "run" / "checkpoints").glob("checkpoint-*"))
     _, alive = psutil.wait_procs(workers, timeout=30)
     assert alive == []
+
+
+class TerminatedAtTheEnd(TrainerCallback):
+    """Is sent SIGTERM when all steps are done, while the run still has its answers to give and its adapter to write."""
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_after_the_last_step_keeps_the_result(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, max_steps=2)
+    done = expert_cli.train(manifest, output=tmp_path / "run", callbacks=[TerminatedAtTheEnd()])
+    assert (done.document["steps"], done.document["samples"]) == (2, [])
+    assert (tmp_path / "run" / "COMPLETE").is_file()
+    assert done.document["stop_reason"] == "all 2 steps of the schedule are done"

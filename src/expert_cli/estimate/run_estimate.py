@@ -12,7 +12,10 @@ import psutil
 from expert_cli.config.effects import Effect
 from expert_cli.config.plan import Plan
 from expert_cli.config.resolve import Overrides
+from expert_cli.config.run_config import RunConfig
 from expert_cli.config.validate import FOR_EVERY_BASE
+from expert_cli.data.packing.batches import orders_of
+from expert_cli.data.packing.fixed_shape import fixed_shape
 from expert_cli.data.packing.step_schedule import few_steps
 from expert_cli.errors import InputError
 from expert_cli.estimate.memory import (
@@ -27,17 +30,19 @@ from expert_cli.estimate.model_shape import Shape, meta_adapter, shape_of
 from expert_cli.estimate.prices import Price
 from expert_cli.estimate.probe import ProbeResult, probe
 from expert_cli.estimate.throughput import Figure, by_formula, earlier_runs
-from expert_cli.estimate.workload import work_of
+from expert_cli.estimate.workload import Workload, work_of
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
+from expert_cli.model.flops import flops
 from expert_cli.model.kernels.attention_backends import loaded_with
-from expert_cli.model.kernels.select import Kernel, free_bytes
+from expert_cli.model.kernels.select import Kernel, KernelPlan, free_bytes
 from expert_cli.model.loading.meta import meta_base
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 from expert_cli.model.untrained_rows import stored_weights
 from expert_cli.pipeline.pretokenize import store_for, training_inputs
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import laid_out
+from expert_cli.training.captured_step import with_capture
 from expert_cli.utils.reporter import Reporter
 
 MEMORY_ERROR_PCT = {"cpu": 30, "gpu": 25}
@@ -143,8 +148,18 @@ def estimate_run(
         price=price,
         advice=[*int4, *filter(None, [rows.missing, rows.line, few_steps(work.schedule)])],
         effects=plan.effects,
-        kernels=setting.kernels.lines,
+        kernels=_with_shape(with_capture(setting.kernels, run), run, work, model).lines,
     )
+
+
+def _with_shape(kernels: KernelPlan, run: RunConfig, work: Workload, model: Any) -> KernelPlan:
+    """Return the plan with the shape that a step is recorded at, and what its padding costs."""
+    if kernels.lines["capture"].used == "off":
+        return kernels
+    cost = flops(model.get_base_model(), work.packs.packs.document_lengths, recomputed=False)
+    order_of = orders_of(run, work.packs)
+    shape = fixed_shape(work.packs, work.schedule, order_of, run.data.max_seq_length, cost.of(0, 1) / cost.of(1, 0))
+    return kernels.with_line("capture", kernels.lines["capture"].used, str(shape))
 
 
 def needless_int4(shape: Shape, setting: StepSettings, process: int, gpu_bytes: int) -> tuple[str, ...]:

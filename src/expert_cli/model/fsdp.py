@@ -13,6 +13,7 @@ bitsandbytes' 4-bit weights are sharded as the bytes they are packed in; their s
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -33,7 +34,16 @@ from expert_cli.utils.distributed import world_size
 
 
 def require_processes(compute: ComputeConfig, count: int) -> None:
-    """Raise InputError where a share of the base model is asked for and a single process trains."""
+    """Raise InputError where a share of the base model is asked for and a single process trains, or accelerate is to share.
+
+    accelerate's FSDP and DeepSpeed share out what is trained as well, which checkpoints and flat parameters do not know.
+    """
+    for variable, name in (("ACCELERATE_USE_FSDP", "FSDP"), ("ACCELERATE_USE_DEEPSPEED", "DeepSpeed")):
+        if os.environ.get(variable, "").lower() == "true":
+            raise InputError(
+                f"accelerate's {name} does not work with expert-cli",
+                'choose multi-GPU in accelerate config; "fsdp": true in the manifest shares out the frozen base model',
+            )
     if compute.fsdp and count == 1:
         raise InputError(
             "fsdp: a single process trains, which has nobody to share the base model's weights with",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ def write_run_json(
     """Write what the run is; one that goes on keeps its start and adds where it went on."""
     resumed = resume_context.resumed
     files = [str(path) for path in inputs.located.files()]
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     earlier = read_json(paths.run_json) if resumed else {}
     resumes = [*items(earlier, "resumes"), {"time": now, "from": str(resumed.path)}] if resumed is not None else []
     write_json(

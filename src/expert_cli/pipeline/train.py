@@ -59,6 +59,7 @@ from expert_cli.training.captured_step import with_capture
 from expert_cli.training.checkpointing.resume import Resumed, find_checkpoint
 from expert_cli.training.checkpointing.resume_compatibility import begun_as, identity, require_same
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
+from expert_cli.training.signals import StopRequest
 from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, naming_lost_processes, rank0_first
 from expert_cli.utils.reporter import NullReporter, Reporter
 
@@ -154,27 +155,32 @@ def _train(
     before = ask(model, questions, renderer, plan, report)
     barrier()
     set_seed(run.seed)
-    done = fit(
-        model,
-        replace(data, run_answers=run_answers and partial(run_answers, model)),
-        run=run,
-        kernels=kernels,
-        resume_context=resume_context,
-        report=report,
-        callbacks=options.callbacks,
-    )
-    if not job.is_main_process:
-        return RunResult(run.output, {}, unserved=done.unserved)
-    kernels = with_graphs(kernels, graphs_made()[0]).with_line("capture", done.capture.used, done.capture.reason)
-    asked = samples(questions, before, ask(model, questions, renderer, plan, report))
-    sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths)
-    forgot = measure(model, inputs.tokenizer, texts, paths, report)
-    seconds = time.monotonic() - started
-    origin = resume_context.resumed.path if resume_context.resumed else None
-    measured = describe(run, store, data.train.documents).as_json()
-    found = document(run.output, done, measured, kernels, sha256, origin, asked, seconds)
-    found |= {"forgetting": forgot.as_json()} if forgot else {}
-    return replace(finish(paths, found, sha256, done.stop_reason, options.max_forget, status), unserved=done.unserved)
+    with StopRequest(run.output) as stop:  # until all is written: what is trained is kept
+        done = fit(
+            model,
+            replace(data, run_answers=run_answers and partial(run_answers, model)),
+            run=run,
+            kernels=kernels,
+            resume_context=resume_context,
+            report=report,
+            stop=stop,
+            callbacks=options.callbacks,
+        )
+        if not job.is_main_process:
+            return RunResult(run.output, {}, unserved=stop if stop.exit_code else None)
+        kernels = with_graphs(kernels, graphs_made()[0]).with_line("capture", done.capture.used, done.capture.reason)
+        sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths)
+        if stop.asked():
+            before, questions, texts = [], [], ()
+        asked = samples(questions, before, ask(model, questions, renderer, plan, report))
+        forgot = measure(model, inputs.tokenizer, texts, paths, report)
+        seconds = time.monotonic() - started
+        origin = resume_context.resumed.path if resume_context.resumed else None
+        measured = describe(run, store, data.train.documents).as_json()
+        found = document(run.output, done, measured, kernels, sha256, origin, asked, seconds)
+        found |= {"forgetting": forgot.as_json()} if forgot else {}
+        ended = finish(paths, found, sha256, done.stop_reason, options.max_forget, status)
+    return replace(ended, unserved=stop if stop.exit_code else None)
 
 
 def _resume_context(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from expert_cli.utils.reporter import Bar, PlainBar, Reporter
@@ -26,7 +26,7 @@ class RunLog:
 
     def write(self, text: str) -> None:
         """Take a text of one or more lines."""
-        time = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        time = datetime.now(UTC).isoformat(timespec="seconds")
         lines = [f"{time} {line}".rstrip() + "\n" for line in clean(text).splitlines()]
         if self._file is None:
             self._kept += lines

@@ -15,7 +15,7 @@ import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from expert_cli.errors import ExpertError, Interrupted
@@ -159,4 +159,4 @@ def _how_far(step: float | None, steps: float | None, stage: str) -> str:
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -80,17 +80,17 @@ def fit(
     kernels: KernelPlan,
     resume_context: ResumeContext,
     report: Reporter,
+    stop: StopRequest,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> FitResult:
     """Train the adapter in place.
 
-    callbacks: people's own, called behind the tool's.
+    stop: what asks the run to stop, entered. callbacks: people's own, called behind the tool's.
 
     Raises TrainingFailed: loss not finite, out of memory, a DoRA magnitude that stands still. Interrupted: asked to stop,
     after a checkpoint was written.
     """
     paths = RunPaths(run.output)
-    stop = StopRequest(paths.output)
     begun_with = resume_context.identity["processes"]
     cost = flops(
         model.get_base_model(), data.train.packs.document_lengths, recomputed=run.compute.checkpointing == "all"
@@ -127,7 +127,7 @@ def fit(
     )
     if trainer.state.global_step > trainer.args.get_warmup_steps(schedule.steps) + 1:
         _require_moved(model, before)
-    return _result(trainer, metrics, cost, peak, capture, stop)
+    return _result(trainer, metrics, cost, peak, capture)
 
 
 def _trainer(
@@ -211,13 +211,7 @@ def _capture_line(trainer: ExpertTrainer, planned: Kernel) -> Kernel:
         return planned
     if trainer.captured is None:
         return Kernel("off", f"the recorded step failed its proof, every step is eager: {trainer.not_captured}")
-    shape: Any = trainer.data_collator.shape
-    sizes = " or ".join(f"{size:,}" for size in shape.targets)
-    return Kernel(
-        planned.used,
-        f"{shape.tokens:,} tokens, {shape.borders - 2:,} documents and {sizes} trained tokens a micro-batch, "
-        f"{shape.padding:.1%} of it padding; proven on the first one",
-    )
+    return Kernel(planned.used, f"{trainer.data_collator.shape}; proven on the first one")
 
 
 def run_callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
@@ -242,7 +236,7 @@ def _train(
     steps, resumed = trainer.batches.schedule.steps, resume_context.resumed
     for callback in callbacks:
         trainer.add_callback(callback)
-    with stop, report.progress("training", steps, "steps") as metrics.bar:
+    with report.progress("training", steps, "steps") as metrics.bar:
         try:
             trainer.train(resume_from_checkpoint=str(resumed.path) if resumed else None)
         except RuntimeError as error:
@@ -275,7 +269,6 @@ def _result(
     cost: Flops,
     peak: tuple[float, str] | None,
     capture: Kernel,
-    stop: StopRequest,
 ) -> FitResult:
     trainer.health.flush()
     progress, here, step = trainer.progress, metrics.done_here(), trainer.state.global_step
@@ -298,7 +291,6 @@ def _result(
         capture=capture,
         adjusted=tuple(trainer.adjusted),
         stop_reason=_stop_reason(trainer),
-        unserved=stop if stop.exit_code else None,
     )
 
 

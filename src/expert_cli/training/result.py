@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from expert_cli.model.kernels.select import Kernel
-    from expert_cli.training.signals import StopRequest
 
 
 def mean_span(steps: int) -> int:
@@ -39,7 +38,6 @@ class FitResult:
     hardware's peak that `peak` names; None where no peak is known), step_time_shares, which sum to 1, capture: whether the
     step was recorded.
     adjusted: what had to be changed to fit the GPU's memory. stop_reason: why training ended where it did.
-    unserved: what asked to stop when there was no step left.
     """
 
     steps: int
@@ -58,7 +56,6 @@ class FitResult:
     capture: Kernel
     adjusted: tuple[str, ...]
     stop_reason: str
-    unserved: StopRequest | None = None
 
     @property
     def first_loss(self) -> float:

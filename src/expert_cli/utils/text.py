@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from expert_cli.utils.redaction import redact
 
@@ -115,7 +115,7 @@ def duration(seconds: float) -> str:
 def utc_time(seconds: float | None) -> datetime | None:
     """Return a time given in seconds since 1970; None for none, and for one that no calendar has (after the year 9999)."""
     try:
-        return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -123,7 +123,7 @@ def utc_time(seconds: float | None) -> datetime | None:
 def moment(iso: str) -> str:
     """Return an ISO time for people; a text that is none as it is."""
     try:
-        return datetime.fromisoformat(iso).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+        return datetime.fromisoformat(iso).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     except ValueError:
         return iso
 

@@ -15,7 +15,7 @@ from expert_cli.hardware.machine import installed
 
 NEEDS = [
     Requirement(line)
-    for line in ("torch>=2.6", "transformers<6,>=5.17", 'pytest>=8.3; extra == "test"', 'x>1; sys_platform == "none"')
+    for line in ("torch>=2.6", "transformers<6,>=5.23", 'pytest>=8.3; extra == "test"', 'x>1; sys_platform == "none"')
 ]
 COMPILER = Path("typescript")
 PINS = {"torch": "2.13.0", "transformers": "5.23.0"}
@@ -27,9 +27,9 @@ PINS = {"torch": "2.13.0", "transformers": "5.23.0"}
         ("5.23.0", "ok", "torch 2.13.0, transformers 5.23.0", ""),
         ("5.30.1", "ok", "torch 2.13.0, transformers 5.30.1 (tested: 5.23.0)", ""),
         ("5.24.0.dev0", "ok", "torch 2.13.0, transformers 5.24.0.dev0 (tested: 5.23.0)", ""),
-        ("5.16.9", "fail", "5.16.9 is older than <6,>=5.17", 'pip install "transformers==5.23.0"'),
-        ("6.0.0", "warn", "6.0.0 is newer than <6,>=5.17, and was never tried", 'pip install "transformers==5.23.0"'),
-        (None, "fail", "not installed; needed: <6,>=5.17", 'pip install "transformers==5.23.0"'),
+        ("5.22.9", "fail", "5.22.9 is older than <6,>=5.23", 'pip install "transformers==5.23.0"'),
+        ("6.0.0", "warn", "6.0.0 is newer than <6,>=5.23, and was never tried", 'pip install "transformers==5.23.0"'),
+        (None, "fail", "not installed; needed: <6,>=5.23", 'pip install "transformers==5.23.0"'),
     ],
     ids=["as tested", "newer", "development", "too old", "too new", "missing"],
 )

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import psutil
 import pytest
 import torch
+from expert_cli.training.checkpointing.serialization import capture_rng, restore_rng
 from transformers import AutoModelForCausalLM
 
 import expert_cli
@@ -23,7 +24,6 @@ from expert_cli.manifest.reader import load_manifest
 from expert_cli.model.kernels.select import kernel_plan
 from expert_cli.model.loading.quantize import load_base
 from expert_cli.training.arguments import training_arguments
-from expert_cli.training.checkpointing.serialization import capture_rng, restore_rng
 from expert_cli.training.gradients import Gradients
 from expert_cli.training.health import TrainingHealth
 from expert_cli.training.state import TrainingState

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from expert_cli.training.flow_callback import SaveSchedule
 
 

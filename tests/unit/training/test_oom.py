@@ -12,6 +12,15 @@ from typing import Any
 import pytest
 import torch
 from bitsandbytes.nn import Linear4bit
+from expert_cli.training.micro_batch import merged
+from expert_cli.training.oom import (
+    MARGIN,
+    adjust_to_memory,
+    fit_memory,
+    largest_batch_fits,
+    out_of_memory,
+    recompute_all,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -27,15 +36,6 @@ from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import load_base
 from expert_cli.training.checkpointing import checkpoint, resume
 from expert_cli.training.checkpointing.resume_compatibility import MICRO_BATCH
-from expert_cli.training.micro_batch import merged
-from expert_cli.training.oom import (
-    MARGIN,
-    adjust_to_memory,
-    fit_memory,
-    largest_batch_fits,
-    out_of_memory,
-    recompute_all,
-)
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny

@@ -30,6 +30,14 @@ class FixedShape:
     targets: tuple[int, ...]
     padding: float
 
+    def __str__(self) -> str:
+        """Return it in words."""
+        sizes = " or ".join(f"{size:,}" for size in self.targets)
+        return (
+            f"{self.tokens:,} tokens, {self.borders - 2:,} documents and {sizes} trained tokens a micro-batch, "
+            f"{self.padding:.1%} of the work is padding"
+        )
+
     def targets_for(self, count: int) -> int:
         """Return the smallest size with room for `count` trained tokens."""
         return next(size for size in self.targets if size >= count)

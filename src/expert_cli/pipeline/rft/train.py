@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,7 +169,7 @@ def _write_run_json(work: Work, inputs: DataInputs, what: Mapping[str, Any]) -> 
     """Write what the run is; one that goes on keeps its start."""
     paths = RunPaths(work.run.output)
     earlier = read_json(paths.run_json)
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     files = [str(path) for path in inputs.located.files()]
     write_json(
         paths.run_json,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -84,7 +84,7 @@ def resumed_at(time: Any) -> dict[str, Any]:
 )
 def test_the_runs_shares_begin_where_it_went_on(run: dict[str, Any], evaluating: float | None) -> None:
     """Seconds go on after a resume, as those of a run that never stopped."""
-    ends = datetime(2026, 1, 2, 3, 4, 6, tzinfo=timezone.utc).timestamp()
+    ends = datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC).timestamp()
     lines = [
         {
             "seconds": 10.0 * step,

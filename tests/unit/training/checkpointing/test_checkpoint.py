@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from expert_cli.training.checkpointing.serialization import capture_rng
 
 from expert_cli.errors import EnvironmentProblem, IntegrityError
 from expert_cli.training.checkpointing import checkpoint
@@ -28,7 +29,6 @@ from expert_cli.training.checkpointing.checkpoint import (
     rotate,
     write,
 )
-from expert_cli.training.checkpointing.serialization import capture_rng
 from expert_cli.training.state import Position
 
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks its writers")

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
 from expert_cli.training.checkpointing.serialization import capture_rng, deserialize, own_memory, restore_rng, serialize
 
 DTYPES = (
