@@ -184,22 +184,25 @@ def _require_alike(what: str, eager: float, replayed: float, tolerance: float) -
 
 
 class Recorded:
-    """Work that is run eagerly the first time, and recorded and replayed from then on; with no graphs always eager."""
+    """Work that is done eagerly the first time, and recorded and replayed from then on, where that can be."""
 
-    def __init__(self, work: Work, graphs: CudaGraphs | None) -> None:
+    def __init__(self, work: Work, graphs: Any) -> None:
         """graphs: None where nothing is recorded."""
         self._work, self._graphs = work, graphs
         self._replay: Work | None = None
 
     def __call__(self) -> Any:
         """Do the work."""
+        if self._replay is not None:
+            return self._replay()
         if self._graphs is None:
             return self._work()
-        if self._replay is None:
-            done = self._graphs.warm_up(self._work)
+        done = self._graphs.warm_up(self._work)
+        try:
             self._replay = self._graphs(self._work)  # recording does nothing
-            return done
-        return self._replay()
+        except Exception:  # noqa: BLE001  whatever a driver says: no run ends because of it
+            self._graphs = None
+        return done
 
 
 class CapturedAdamW(torch.optim.AdamW):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -90,74 +91,70 @@ def fit(
     Raises TrainingFailed: loss not finite, out of memory, a DoRA magnitude that stands still. Interrupted: asked to stop,
     after a checkpoint was written.
     """
-    paths = RunPaths(run.output)
+    paths, resumed, status = RunPaths(run.output), resume_context.resumed, resume_context.status
     begun_with = resume_context.identity["processes"]
-    cost = flops(
-        model.get_base_model(), data.train.packs.document_lengths, recomputed=run.compute.checkpointing == "all"
-    )
-    trainer = _trainer(
-        model,
-        data,
-        run,
-        kernels,
-        paths,
-        cost,
-        begun_with=begun_with,
-        checkpoints=Checkpoints(model, paths.checkpoints, **vars(resume_context)),
-    )
-    schedule = trainer.batches.schedule
+    checkpoints = Checkpoints(model, paths.checkpoints, **vars(resume_context))
+    cost = partial(flops, model.get_base_model(), data.train.packs.document_lengths)
+    trainer = _trainer(data, run, kernels, checkpoints, cost(recomputed=False))
+    schedule, device = trainer.batches.schedule, trainer.timer.device
     if told := few_steps(replace(schedule, processes=begun_with)):
         report.warning(told)
     if told := shared_out(schedule, begun_with):
         report.info(told)
     before = magnitudes(model)
-    _make_ready(trainer, model, run, paths, resume_context, report)
-    cards = trainer.batches.schedule.processes
-    peak = peak_flops(trainer.timer.device.card_name(), cards) if trainer.timer.on_gpu else None
-    if trainer.recomputes:
-        cost = flops(model.get_base_model(), data.train.packs.document_lengths, recomputed=True)
-    metrics = MetricsCallback(
-        trainer.progress, trainer.timer, paths.metrics, flops=cost, peak_flops=peak and peak[0], warning=report.warning
-    )
-    capture = _capture_line(trainer, kernels.lines["capture"])
-    report.info(f"capture   {capture.used}: {capture.reason}")
+    capture = _make_ready(trainer, run, kernels, resumed, report)
+    done = resumed.parts.trainer_state["global_step"] if resumed else 0
+    if trainer.args.process_index == 0:
+        truncate_metrics(paths, done)
+        check_disk_space(model, paths.checkpoints, run, schedule.steps)
+    status.reached(done, schedule.steps)
+    peak = peak_flops(device.card_name(), schedule.processes) if device.is_gpu else None
+    costs = cost(recomputed=run.compute.checkpointing == "all" or trainer.recomputes)
+    metrics = MetricsCallback(trainer.progress, trainer.timer, paths.metrics, costs, peak, report.warning)
     steps = StepCallback(run.watch, schedule.steps_per_epoch, stop.asked)
-    _train(
-        trainer, [metrics, steps, *run_callbacks(run, paths), *callbacks], metrics, stop, paths, resume_context, report
-    )
-    if trainer.state.global_step > trainer.args.get_warmup_steps(schedule.steps) + 1:
+    for callback in (metrics, steps, *_reporting(run, paths), *callbacks):
+        trainer.add_callback(callback)
+    with report.progress("training", schedule.steps, "steps") as metrics.bar:
+        try:
+            trainer.train(resume_from_checkpoint=str(resumed.path) if resumed else None)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            raise out_of_memory(trainer, paths.checkpoints, status.go_on) from error
+        finally:
+            status.step = done = trainer.state.global_step
+            trainer.callback_handler.train_dataloader = None  # ends its workers
+    stop.asked(at_once=True)  # the last step may have been too short for a look
+    stop.agree()
+    if stop.exit_code and done < schedule.steps:
+        words = f"stopped by {stop.reason} after step {done} of {schedule.steps}; checkpoint-{done} is written"
+        raise Interrupted(words, f"go on: {status.go_on}", stop.exit_code, by_signal=stop.by_signal)
+    trainer.health.flush()
+    if done > trainer.args.get_warmup_steps(schedule.steps) + 1:
         _require_moved(model, before)
-    return _result(trainer, metrics, cost, peak, capture)
+    return _result(trainer, metrics, capture)
 
 
 def _trainer(
-    model: PeftModel,
-    data: TrainingData,
-    run: RunConfig,
-    kernels: KernelPlan,
-    paths: RunPaths,
-    cost: Flops,
-    *,
-    begun_with: int,
-    checkpoints: Checkpoints,
+    data: TrainingData, run: RunConfig, kernels: KernelPlan, checkpoints: Checkpoints, cost: Flops
 ) -> ExpertTrainer:
-    """Return a trainer. begun_with: the processes that began the run."""
-    arguments = training_arguments(run, paths.checkpoints)
+    arguments = training_arguments(run, checkpoints.folder)
     train_on_one_card(arguments)
-    schedule = schedule_of(run, data.train, arguments.world_size, begun_with)
+    schedule = schedule_of(run, data.train, arguments.world_size, checkpoints.identity["processes"])
     order_of = orders_of(run, data.train)
     capturing = kernels.lines["capture"].used != "off"
-    target_cost = cost.per_trained_token / cost.per_token
 
     def shape_of(schedule: Schedule) -> FixedShape | None:
-        fixed = capturing or kernels.fixed_shape
-        return fixed_shape(data.train, schedule, order_of, run.data.max_seq_length, target_cost) if fixed else None
+        if not (capturing or kernels.fixed_shape):
+            return None
+        target_cost = cost.per_trained_token / cost.per_token
+        return fixed_shape(data.train, schedule, order_of, run.data.max_seq_length, target_cost)
 
     trainer = ExpertTrainer(
         optim_config=run.optim,
         watch=run.watch,
         batches=PackedBatchSampler(schedule, order_of, rank=arguments.process_index),
-        model=CausalLoss(model, full_logits=kernels.full_logits, autocast=autocast_of(run.compute.dtype)),
+        model=CausalLoss(checkpoints.model, full_logits=kernels.full_logits, autocast=autocast_of(run.compute.dtype)),
         args=arguments,
         train_dataset=data.train,
         eval_dataset=dict(data.validation),
@@ -174,48 +171,32 @@ def _trainer(
 
 
 def _make_ready(
-    trainer: ExpertTrainer,
-    model: PeftModel,
-    run: RunConfig,
-    paths: RunPaths,
-    resume_context: ResumeContext,
-    report: Reporter,
-) -> None:
-    """Fit the step to the device's memory, record it, and see that the disk can hold the checkpoints."""
-    if run.compute.torch_compile:
+    trainer: ExpertTrainer, run: RunConfig, kernels: KernelPlan, resumed: Resumed | None, report: Reporter
+) -> Kernel:
+    """Fit the step to the device's memory and record it; return what became of recording it."""
+    compiles = run.compute.torch_compile
+    if compiles:
         forget_graphs()  # layers of one class share how often they may be compiled anew, with those of other runs too
-    resumed = resume_context.resumed
     if resumed is not None:
         adjust_as_before(trainer, resumed.parts, run)
     if trainer.timer.on_gpu and not run.compute.fsdp:
         fit_memory(trainer, run, report)
-    elif run.compute.torch_compile:
+    elif compiles:
         trainer.try_step()
         trainer.flat.gradient.zero_()
-    if run.compute.torch_compile:
+    if compiles:
         graphs, seconds = graphs_made()
         report.info(f"compile   {plural(graphs, 'graph')} in {seconds:.1f} s")
-    step = resumed.parts.trainer_state["global_step"] if resumed else 0
-    schedule = trainer.batches.schedule
-    if trainer.args.process_index == 0:
-        truncate_metrics(paths, step)
-        saves = schedule.steps // run.watch.save_steps + 1 if run.watch.save_strategy == "steps" else 2
-        paths.checkpoints.mkdir(exist_ok=True)
-        check_disk_space(model, paths.checkpoints, run.optim.optim, run.watch.save_total_limit, saves)
-    resume_context.status.reached(step, schedule.steps)
+    capture = kernels.lines["capture"]
+    if trainer.captured is not None:
+        capture = Kernel(capture.used, f"{trainer.data_collator.shape}; proven on the first one")
+    elif capture.used != "off":
+        capture = Kernel("off", f"the recorded step failed its proof, every step is eager: {trainer.not_captured}")
+    report.info(f"capture   {capture.used}: {capture.reason}")
+    return capture
 
 
-def _capture_line(trainer: ExpertTrainer, planned: Kernel) -> Kernel:
-    """Return what became of recording the step."""
-    if planned.used == "off":
-        return planned
-    if trainer.captured is None:
-        return Kernel("off", f"the recorded step failed its proof, every step is eager: {trainer.not_captured}")
-    return Kernel(planned.used, f"{trainer.data_collator.shape}; proven on the first one")
-
-
-def run_callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
-    """Return the callbacks that every run has, whoever trains."""
+def _reporting(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
     if "tensorboard" not in run.watch.report_to:
         return []
     from torch.utils.tensorboard import SummaryWriter
@@ -223,57 +204,17 @@ def run_callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
     return [TensorBoardCallback(SummaryWriter(log_dir=str(paths.tensorboard)))]
 
 
-def _train(
-    trainer: ExpertTrainer,
-    callbacks: Sequence[TrainerCallback],
-    metrics: MetricsCallback,
-    stop: StopRequest,
-    paths: RunPaths,
-    resume_context: ResumeContext,
-    report: Reporter,
-) -> None:
-    """Train behind a bar. Raises Interrupted: asked to stop, after a checkpoint was written; TrainingFailed: out of memory."""
-    steps, resumed = trainer.batches.schedule.steps, resume_context.resumed
-    for callback in callbacks:
-        trainer.add_callback(callback)
-    with report.progress("training", steps, "steps") as metrics.bar:
-        try:
-            trainer.train(resume_from_checkpoint=str(resumed.path) if resumed else None)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            raise out_of_memory(trainer, paths.checkpoints, resume_context.status.go_on) from error
-        finally:
-            resume_context.status.step = trainer.state.global_step
-            trainer.callback_handler.train_dataloader = None  # ends its workers
-    stop.asked(at_once=True)  # the last step may have been too short for a look
-    stop.agree()
-    step = trainer.state.global_step
-    if stop.exit_code and step < steps:
-        done = f"stopped by {stop.reason} after step {step} of {steps}; checkpoint-{step} is written"
-        raise Interrupted(done, f"go on: {resume_context.status.go_on}", stop.exit_code, by_signal=stop.by_signal)
-
-
 def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
     """DoRA's magnitudes must have moved; in bf16 they would not, and nothing else would tell."""
-    after: dict[str, Any] = magnitudes(model)
-    still = [name for name, old in before.items() if torch.equal(old, after[name])]
-    if before and len(still) == len(before):
+    after = magnitudes(model)
+    if before and all(torch.equal(old, after[name]) for name, old in before.items()):
         message = f"none of the {len(before)} DoRA magnitude vectors moved"
         raise TrainingFailed(message, "raise learning_rate, or train longer than the warm-up")
 
 
-def _result(
-    trainer: ExpertTrainer,
-    metrics: MetricsCallback,
-    cost: Flops,
-    peak: tuple[float, str] | None,
-    capture: Kernel,
-) -> FitResult:
-    trainer.health.flush()
-    progress, here, step = trainer.progress, metrics.done_here(), trainer.state.global_step
-    evaluated = [logs for logs in trainer.state.log_history if EVAL_LOSS in logs]
-    last = evaluated[-1] if evaluated else {}
+def _result(trainer: ExpertTrainer, metrics: MetricsCallback, capture: Kernel) -> FitResult:
+    progress, step = trainer.progress, trainer.state.global_step
+    last = next((logs for logs in reversed(trainer.state.log_history) if EVAL_LOSS in logs), {})
     return FitResult(
         steps=step,
         epochs=step / trainer.batches.schedule.steps_per_epoch,
@@ -283,10 +224,10 @@ def _result(
         real_tokens=progress.real,
         trained_tokens=progress.trained,
         padded_tokens=progress.padded,
-        here=here,
+        here=metrics.done_here(),
         peak_memory_mb=metrics.peak_memory_mb,
-        mfu=cost.of(here.real, here.trained) / max(1e-9, here.seconds) / peak[0] if peak else None,
-        peak=peak[1] if peak else "",
+        mfu=metrics.mfu(),
+        peak=metrics.peak[1] if metrics.peak else "",
         step_time_shares=trainer.timer.shares(),
         capture=capture,
         adjusted=tuple(trainer.adjusted),
@@ -296,16 +237,13 @@ def _result(
 
 def _stop_reason(trainer: ExpertTrainer) -> str:
     """Return why training ended where it did, in words."""
-    step, steps, patience = (
-        trainer.state.global_step,
-        trainer.batches.schedule.steps,
-        trainer.watch.early_stopping_patience,
-    )
-    if step == steps:
+    state, watch, steps = trainer.state, trainer.watch, trainer.batches.schedule.steps
+    if state.global_step == steps:
         return f"all {steps} steps of the schedule are done"
     if trainer.stopped_early:
         return (
-            f"early stopping after step {step} of {steps}: {trainer.watch.metric_for_best_model} was best at step "
-            f"{trainer.state.best_global_step} ({trainer.state.best_metric:.4g}), and early_stopping_patience is {patience}"
+            f"early stopping after step {state.global_step} of {steps}: {watch.metric_for_best_model} was best at "
+            f"step {state.best_global_step} ({state.best_metric:.4g}), and early_stopping_patience is "
+            f"{watch.early_stopping_patience}"
         )
-    return f"a callback stopped training after step {step} of {steps}"
+    return f"a callback stopped training after step {state.global_step} of {steps}"

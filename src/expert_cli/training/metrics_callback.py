@@ -27,45 +27,37 @@ class MetricsCallback(TrainerCallback):
     Callbacks that come after it find in `logs` the tokens, the memory, and where the time went.
     """
 
+    bar: Bar
+
     def __init__(
         self,
         progress: TrainingState,
         timer: StepTimer,
         metrics: Path,
-        *,
         flops: Flops,
-        peak_flops: float | None,
+        peak: tuple[float, str] | None,
         warning: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Take what the trainer counts, and the file to append to. `bar` is set before training.
+        """Take what the trainer counts, and the file to append to; `bar` is set before training.
 
-        flops and peak_flops (of all processes' GPUs; None: not known) give the share of the peak that a run reaches.
+        flops, peak: what a token costs, and the most that all processes' GPUs do in a second, with its source; None: not known.
         warning: is told, once, of GPU memory that lies in the host's.
         """
-        self.progress = progress
-        self.timer = timer
-        self.metrics = metrics
-        self.bar: Bar
-        self.flops = flops
-        self.peak_flops = peak_flops
-        self.warning = warning
-        self.started = time.monotonic()
-        self._peak_mb = 0.0
-        self._before = self._first = (0, 0)
-        self._seconds_before = 0.0
-        self._learning_rate = 0.0
+        self.progress, self.timer, self.metrics = progress, timer, metrics
+        self.flops, self.peak, self.warning = flops, peak, warning
+        self._started, self._peak_mb, self._learning_rate, self._told = time.monotonic(), 0.0, 0.0, False
+        self._first = self._before = Done(0, 0, 0.0)
         self._measured: dict[str, Any] = {}
-        self._told = False
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of training, those before a resume included."""
-        return self._seconds_before + time.monotonic() - self.started
 
     def done_here(self) -> Done:
         """Return what this process did: after a resume, not what the checkpoint says that others did before."""
-        progress, (real, trained) = self.progress, self._first
-        return Done(progress.real - real, progress.trained - trained, progress.seconds - self._seconds_before)
+        progress, first = self.progress, self._first
+        return Done(progress.real - first.real, progress.trained - first.trained, progress.seconds - first.seconds)
+
+    def mfu(self) -> float | None:
+        """Return the share of the peak that training here reached; None where no peak is known."""
+        here = self.done_here()
+        return self.flops.of(here.real, here.trained) / max(1e-9, here.seconds) / self.peak[0] if self.peak else None
 
     @property
     def peak_memory_mb(self) -> float:
@@ -80,22 +72,22 @@ class MetricsCallback(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Start the clock, and the peak of memory: what came before, batches that did not fit among it, is not training."""
-        self._before = self._first = (self.progress.real, self.progress.trained)
-        self._seconds_before = self.progress.seconds
-        self.started = time.monotonic()
+        progress = self.progress
+        self._first = self._before = Done(progress.real, progress.trained, progress.seconds)
+        self._started = time.monotonic()
         self.timer.device.reset_peak()
         self.timer.lap()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Move the bar."""
-        self.progress.seconds = self.seconds
+        self._count_seconds()
         now = self.memory_mb
         self._peak_mb = max(self._peak_mb, now)
         self.bar.update(state.global_step, self._note(now))
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Stop both clocks at once: the last step's evaluation and checkpoint are in the seconds as in the shares."""
-        self.progress.seconds = self.seconds
+        self._count_seconds()
         self.timer.lap()
 
     def on_log(
@@ -107,36 +99,35 @@ class MetricsCallback(TrainerCallback):
         **_: Any,
     ) -> None:
         """Append a line to metrics.jsonl. What was evaluated by now is in the seconds of a checkpoint that follows."""
-        self.progress.seconds = self.seconds
+        self._count_seconds()
         logs = {} if logs is None else logs
-        named = {
-            name.removeprefix("eval_") if name == f"eval_{EXECUTION_ACCURACY}" else name: logs[name] for name in logs
-        }
+        answers = f"eval_{EXECUTION_ACCURACY}"
+        named = {EXECUTION_ACCURACY if name == answers else name: value for name, value in logs.items()}
         logged = {name: value for name, value in named.items() if name in LOGGED or is_eval_loss(name)}
         if "loss" in logged:
             self._measured = self._measure()
-            logs |= _flat(self._measured)
-        if not {"loss", EVAL_LOSS, EXECUTION_ACCURACY} & set(logged) or not state.is_world_process_zero:
-            return
-        line: dict[str, Any] = {
-            "step": state.global_step,
-            "time": round(time.time(), 3),
-            "seconds": round(self.seconds, 3),
-        }
-        line |= logged
-        if "loss" in logged:
-            line |= self._measured
             self._learning_rate = logged["learning_rate"]
-            self.bar.update(state.global_step, self._note(line["memory_mb"]))
-        with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
-            file.write(json.dumps(line) + "\n")
+            logs |= _flat(self._measured)
+            logged |= self._measured
+            self.bar.update(state.global_step, self._note(self._measured["memory_mb"]))
+        if {"loss", EVAL_LOSS, EXECUTION_ACCURACY} & set(logged) and state.is_world_process_zero:
+            line = {
+                "step": state.global_step,
+                "time": round(time.time(), 3),
+                "seconds": round(self.progress.seconds, 3),
+            }
+            with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
+                file.write(json.dumps(line | logged) + "\n")
+
+    def _count_seconds(self) -> None:
+        self.progress.seconds = self._first.seconds + time.monotonic() - self._started
 
     def _measure(self) -> dict[str, Any]:
         """Return what happened since the last time."""
         wall, shares = self.timer.lap()
-        progress = self.progress
-        real, trained = progress.real - self._before[0], progress.trained - self._before[1]
-        self._before = (progress.real, progress.trained)
+        progress, before = self.progress, self._before
+        real, trained = progress.real - before.real, progress.trained - before.trained
+        self._before = Done(progress.real, progress.trained, progress.seconds)
         spilled = self.timer.device.spilled() / MB
         if spilled and not self._told:
             self._told = True
@@ -151,7 +142,7 @@ class MetricsCallback(TrainerCallback):
             "tokens_padded": progress.padded,
             "memory_mb": round(self.memory_mb, 1),
             "spilled_mb": round(spilled, 1),
-            "mfu": round(self.flops.of(real, trained) / wall / self.peak_flops, 4) if self.peak_flops else None,
+            "mfu": round(self.flops.of(real, trained) / wall / self.peak[0], 4) if self.peak else None,
             "step_time_shares": {name: round(share, 4) for name, share in shares.items()},
             "gpu": self.timer.device.sample(),
         }

@@ -34,7 +34,7 @@ from expert_cli.hardware.devices import device_of
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, eval_loss_of
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.model.activation_checkpointing import set_checkpointing
-from expert_cli.model.kernels.dora import refresh_norms
+from expert_cli.model.kernels.dora import has_norms, refresh_norms
 from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, Recorded
 from expert_cli.training.gradients import FlatParameters
 from expert_cli.training.health import TrainingHealth
@@ -220,13 +220,7 @@ class ExpertTrainer(Trainer):
         self._step_loss += loss
         return loss
 
-    def compute_loss(
-        self,
-        model: Any,
-        inputs: Batch,
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
-    ) -> torch.Tensor:
+    def compute_loss(self, model: Any, inputs: Batch, num_items_in_batch: Any = None, **_: Any) -> torch.Tensor:  # type: ignore[override]
         """Return the loss per trained token of a step, as far as a micro-batch has part in it; processes average it."""
         loss: torch.Tensor = model(**inputs) * (self.batches.schedule.processes / num_items_in_batch)
         return loss
@@ -283,7 +277,8 @@ class ExpertTrainer(Trainer):
     def _prepare_for_training(self, *settings: Any) -> tuple[Any, Any]:
         """Hand callbacks the model that people know, not the one that returns its loss alone."""
         self._clip = Recorded(partial(self.flat.clip, self.args.max_grad_norm), self.graphs)
-        self._refresh = Recorded(partial(refresh_norms, self.model.model), self.graphs)
+        norms = partial(refresh_norms, self.model.model)
+        self._refresh = Recorded(norms, self.graphs if has_norms(self.model.model) else None)
         prepared: tuple[Any, Any] = super()._prepare_for_training(*settings)  # type: ignore[no-untyped-call]
         self.callback_handler.model = self.model.model
         return prepared
@@ -352,8 +347,8 @@ class ExpertTrainer(Trainer):
         sums = torch.zeros(2, device=self.args.device, dtype=torch.float64)
         with torch.no_grad():
             for batch in loader:
-                loss = self.model(**self.on_device(batch)).double()
-                sums += torch.stack([loss, sums.new_tensor(batch["trained_tokens"])])
+                sums[0] += self.model(**self.on_device(batch))
+                sums[1] += batch["trained_tokens"]
                 self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
         if schedule.processes > 1:
             torch.distributed.all_reduce(sums)

@@ -40,11 +40,20 @@ def refresh_norms(model: Any) -> None:
     Of another model nothing is. Nothing asks the host, so it can be recorded in a CUDA graph. A layer at a time: W is
     unpacked in fp32.
     """
-    for layer in getattr(model, "dora_layers", ()):
+    for layer in _layers(model):
         (name,) = layer.lora_A
         a, b = layer.lora_A[name].weight, layer.lora_B[name].weight
         weight = frozen_weight(layer.base_layer, a.dtype)
         torch.linalg.vector_norm(torch.addmm(weight, b, a, alpha=layer.scaling[name]), dim=1, out=layer.norm)
+
+
+def has_norms(model: Any) -> bool:
+    """Whether a model has DoRA layers that compute so."""
+    return bool(_layers(model))
+
+
+def _layers(model: Any) -> list[Any]:
+    return getattr(model, "dora_layers", [])
 
 
 def _is_dora(layer: Any) -> bool:

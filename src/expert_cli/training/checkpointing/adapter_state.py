@@ -12,8 +12,6 @@ from expert_cli.training.checkpointing.optimizer_state import Tensors
 
 _MOMENTS = {"adamw": 2, "ademamix": 3, "lion": 1, "rmsprop": 1, "adagrad": 1, "sgd": 0}
 """Tensors as large as the parameter that an optimizer keeps of it; Adafactor keeps a row and a column."""
-_SMALLEST_8BIT = 4096
-"""bitsandbytes keeps the state of a smaller parameter in fp32."""
 _HEADER_BYTES = 600
 """Names, shapes and places of one parameter in all files, about."""
 _REST_BYTES = 16 * 1024
@@ -52,7 +50,7 @@ def optimizer_bytes(parameter: torch.Tensor, optimizer: str) -> int:
         rows_and_columns = sum(parameter.numel() // size for size in parameter.shape[-2:])
         return (rows_and_columns if parameter.dim() > 1 else parameter.numel()) * parameter.element_size()
     moments = next(count for name, count in _MOMENTS.items() if name in optimizer)
-    if "8bit" in optimizer and parameter.numel() >= _SMALLEST_8BIT:
+    if "8bit" in optimizer:
         return moments * (parameter.numel() + 4 * parameter.numel() // 256)
     is_bitsandbytes = any(word in optimizer for word in ("bit", "paged", "bnb", "lion", "ademamix"))
     return moments * parameter.numel() * (4 if is_bitsandbytes else parameter.element_size())

@@ -10,7 +10,6 @@ checkpoints/
         trainer_state.json           the Trainer's own
     .writing-50/                     a writer was killed, or is under way: no reader looks at it
     .removed-20/                     on its way out
-    .replaced-40/                    stands for checkpoint-40 while that is written again
 
 A folder is written under its hidden name, synced and renamed. `serial` counts the checkpoints ever written here: the newest
 is the one written last, which after going on from an older one is not the one with the most steps.
@@ -47,7 +46,7 @@ ADAPTER_CONFIG = "adapter_config.json"
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 _FILES = {ADAPTER, ADAPTER_CONFIG, OPTIMIZER, STATE, TRAINER_STATE_NAME}
-_NAME = re.compile(r"(?:checkpoint|\.replaced)-[0-9]+")
+_NAME = re.compile(r"checkpoint-[0-9]+")
 _LEFT = re.compile(r"\.(?:writing|removed)-[0-9]+")
 
 
@@ -68,15 +67,6 @@ class CheckpointState:
 
 
 @dataclass(frozen=True)
-class CheckpointInfo:
-    """A checkpoint that is on disk."""
-
-    path: Path
-    step: int
-    bytes: int
-
-
-@dataclass(frozen=True)
 class Search:
     """The newest good checkpoint, or None, and a line for each damaged one that was met on the way."""
 
@@ -84,24 +74,29 @@ class Search:
     damaged: tuple[str, ...]
 
 
-def write(folder: Path, step: int, parts: CheckpointState) -> CheckpointInfo:
+def write(folder: Path, step: int, parts: CheckpointState) -> None:
     """Write checkpoint-`step` into `folder`, in place of one that is there, and clean up after killed writers.
 
     Raises EnvironmentProblem if the disk is full or cannot be written: nothing of this checkpoint is left then.
     """
-    home, beside = folder / f"checkpoint-{step}", folder / f".writing-{step}"
+    home, beside, before = (folder / name for name in (f"checkpoint-{step}", f".writing-{step}", f".removed-{step}"))
     elsewhere = "give another folder with --output; the checkpoints before are intact"
     with disk_errors(f"cannot write a checkpoint in {folder}", elsewhere):
         folder.mkdir(parents=True, exist_ok=True)
-        _tidy(folder)
+        for path in folder.iterdir():
+            if _LEFT.fullmatch(path.name):
+                remove(path)
         try:
             beside.mkdir()
             last = max((_serial(path) or 0 for path in _newest_first(folder)), default=0)
-            size = _fill(beside, step, last + 1, parts)
-            _rename(beside, home)
+            _fill(beside, step, last + 1, parts)
+            if home.exists():
+                home.rename(before)
+            beside.rename(home)
+            sync_names(folder)
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
-    return CheckpointInfo(home, step, size)
+            for path in (beside, before):
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def read(path: Path) -> CheckpointState:
@@ -148,8 +143,8 @@ def rotate(folder: Path, keep: int | None, protect: set[int]) -> list[Path]:
     return removed
 
 
-def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> int:
-    """Write and sync all files of a checkpoint, its manifest last; return their bytes."""
+def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> None:
+    """Write and sync all files of a checkpoint, its manifest last."""
     write_json(beside / STATE, parts.state)
     write_json(beside / ADAPTER_CONFIG, parts.adapter_config)
     write_json(beside / TRAINER_STATE_NAME, parts.trainer_state)
@@ -158,36 +153,12 @@ def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> int:
     files = VerifiedFolder.measured(beside).files
     write_sealed(beside / MANIFEST, {"rule": CHECKPOINT_RULE, "step": step, "serial": serial, "files": files})
     sync_names(beside)
-    return sum(path.stat().st_size for path in beside.iterdir())
-
-
-def _rename(beside: Path, home: Path) -> None:
-    """Put a written folder in its place. At every instant one of the three names holds a complete checkpoint."""
-    replaced = home.with_name(f".replaced-{_step(home)}")
-    if home.exists():
-        home.rename(replaced)
-    beside.rename(home)
-    sync_names(home.parent)
-    shutil.rmtree(replaced, ignore_errors=True)
-
-
-def _tidy(folder: Path) -> None:
-    """Remove what killed writers left; a checkpoint that one was about to replace gets its name back."""
-    for path in list(folder.iterdir()):
-        home = folder / f"checkpoint-{_step(path)}"
-        is_replaced = path.name.startswith(".") and _NAME.fullmatch(path.name)
-        if _LEFT.fullmatch(path.name) or (is_replaced and home.exists()):
-            with suppress(OSError):
-                remove(path)
-        elif is_replaced:
-            path.rename(home)
 
 
 def _newest_first(folder: Path) -> list[Path]:
     """Return the checkpoints by serial; those whose manifest does not tell it come first, to be named as damaged."""
-    # By name: what is ".replaced-" comes first, and gives way to the checkpoint itself.
-    found = {_step(path): path for path in sorted(folder.glob("*")) if _NAME.fullmatch(path.name)}
-    return sorted(found.values(), key=lambda path: (_serial(path) or sys.maxsize, _step(path)), reverse=True)
+    found = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: (_serial(path) or sys.maxsize, _step(path)), reverse=True)
 
 
 def _step(path: Path) -> int:

@@ -14,7 +14,7 @@ from peft import PeftModel
 from transformers import TrainerState
 from transformers.trainer_callback import ExportableState
 
-from expert_cli.config.run_config import AUTO
+from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
@@ -158,11 +158,13 @@ def truncate_metrics(paths: RunPaths, step: int) -> None:
     write_bytes(paths.metrics, b"".join(kept))
 
 
-def check_disk_space(model: PeftModel, folder: Path, optimizer: str, limit: int | None, saves: int) -> None:
+def check_disk_space(model: PeftModel, folder: Path, run: RunConfig, steps: int) -> None:
     """Raise EnvironmentProblem if the disk cannot hold the checkpoints that the run will keep, and one being written."""
-    one = estimate_bytes(model, optimizer)
-    kept = min(saves, max(checkpoint.LEAST, limit) if limit is not None else saves) + 1
-    free = shutil.disk_usage(folder).free
+    watch = run.watch
+    folder.mkdir(exist_ok=True)
+    saves = steps // watch.save_steps + 1 if watch.save_strategy == "steps" else checkpoint.LEAST
+    kept = 1 + (min(saves, max(checkpoint.LEAST, watch.save_total_limit)) if watch.save_total_limit else saves)
+    one, free = estimate_bytes(model, run.optim.optim), shutil.disk_usage(folder).free
     if free < one * kept:
         raise EnvironmentProblem(
             f"{folder}: {free / 1e9:.2f} GB are free, {kept} checkpoints of {one / 1e9:.2f} GB need {one * kept / 1e9:.2f} GB",
