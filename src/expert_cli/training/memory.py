@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -60,7 +61,7 @@ def fit_memory(trainer: ExpertTrainer, run: RunConfig, report: Reporter) -> None
         trainer.adjusted.append(what)
         report.warning(f"a full step does not fit the GPU's memory: {what}")
     drop_packed(trainer.model)
-    if trainer.captured is not None and run.compute.on_oom == "fit":
+    if run.compute.on_oom == "fit" and not all_reduce_any(trainer.captured is None)[0]:
         _merge(trainer, report)
 
 
@@ -156,15 +157,15 @@ def _merge(trainer: ExpertTrainer, report: Reporter) -> None:
     All processes decide alike.
     """
     device, asked = trainer.timer.device, trainer.batches.schedule
-    while trainer.captured is not None and (schedule := trainer.batches.schedule).accumulation % 2 == 0:
+    while (schedule := trainer.batches.schedule).accumulation % 2 == 0:
         free, total = device.memory()
-        before = trainer.captured
+        before: Any = trainer.captured
         if all_reduce_any(free < ROOMY * total)[0]:
             break
         seconds = before.seconds(device)
         _take(trainer, replace(schedule, batch_size=2 * schedule.batch_size))
-        fits = _fits(trainer) and trainer.captured is not None
-        if all_reduce_any(not fits or trainer.captured.seconds(device) > GAIN * 2 * seconds)[0]:
+        after = trainer.captured if _fits(trainer) else None
+        if all_reduce_any(after is None or after.seconds(device) > GAIN * 2 * seconds)[0]:
             _take(trainer, schedule)
             trainer.captured = before
             break

@@ -124,7 +124,7 @@ class ExpertTrainer(Trainer):
 
     def _capture(self) -> bool:
         """Record the step and prove it; where that fails every step is eager, and `not_captured` says why."""
-        shape = self.data_collator.shape
+        self.captured, shape = None, self.data_collator.shape
         assert shape is not None  # noqa: S101  graphs need one
         largest = replace(self.data_collator, shape=replace(shape, targets=shape.targets[-1:]))
         batch = self.on_device(largest([self.train_dataset[place] for place in next(iter(self.batches))]))

@@ -51,12 +51,14 @@ def fixed_shape(
     target_cost: the work of a trained token's head and loss, by that of a token in the layers.
     """
     of_documents = data.documents.trained_lengths()
+    places = np.arange(schedule.packs)
+    begins = np.flatnonzero(places % schedule.packs_per_step % schedule.batch_size == 0)  # of micro-batches
     counts = []
     for epoch in range(schedule.epochs_begun):
         plan, order = data.packs.plan(epoch), order_of(epoch)
         total = np.concatenate([[0], np.cumsum(np.minimum(of_documents[plan.documents], plan.stops - plan.starts))])
         of_packs = np.stack([plan.lengths, np.diff(plan.offsets), np.diff(total[plan.offsets])])
-        counts.append(np.add.reduceat(of_packs[:, order], np.arange(0, len(order), schedule.batch_size), axis=1))
+        counts.append(np.add.reduceat(of_packs[:, order], begins, axis=1))
     tokens, documents, trained = np.concatenate(counts, axis=1)
     full = schedule.batch_size * capacity
     # a process that nothing is left for trains padding alone

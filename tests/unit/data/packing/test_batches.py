@@ -1,29 +1,29 @@
-"""Batches: the same packs for any number of processes, from any step on; borders and targets counted on the CPU."""
+"""Batches: the same packs for any number of processes, from any step of an epoch on; borders and targets counted on the CPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from accelerate.data_loader import skip_first_batches
 from torch.utils.data import DataLoader
 
 from expert_cli.data.packing.batches import Batch, Collator, PackedBatchSampler, once_in_turn
 from expert_cli.data.packing.dataset import FILLER, PackedDataset
-from expert_cli.data.packing.epoch_packs import EpochPacks
 from expert_cli.data.packing.order import epoch_order, grouped_order
 from expert_cli.data.packing.step_schedule import Schedule
-from tests.packs import END, Lengths, packed
+from expert_cli.training.trainer import EpochLoader
+from tests.packs import END, packed
 
 
-def batches(schedule: Schedule, *, rank: int = 0, first_step: int = 0) -> PackedBatchSampler:
-    return PackedBatchSampler(
-        schedule, lambda epoch: epoch_order(schedule.packs(epoch), 7, epoch), rank=rank, first_step=first_step
-    )
+def batches(schedule: Schedule, epoch: int = 0, *, rank: int = 0) -> PackedBatchSampler:
+    made = PackedBatchSampler(schedule, lambda epoch: epoch_order(schedule.packs, 7, epoch), rank=rank)
+    made.set_epoch(epoch)
+    return made
 
 
 def test_packed_batches_hold_no_padding(tmp_path: Path) -> None:
@@ -46,36 +46,6 @@ def test_padding_is_a_document_that_trains_nothing(tmp_path: Path) -> None:
     assert batch["real_tokens"] == 6
 
 
-def test_a_fixed_shape_is_filled_with_one_more_document(tmp_path: Path) -> None:
-    dataset = packed(tmp_path, (2, 2))
-    batch = Collator(pad_id=END, fixed_tokens=7)([dataset[0, 0]])
-    assert batch["position_ids"].tolist() == [[0, 1, 2, 3, 0, 1, 2]]
-    assert batch["cu_seqlens"].tolist() == [0, 4, 7]
-    assert batch["targets"].tolist() == [200, END]
-    assert batch["real_tokens"] == 4
-
-
-@pytest.mark.parametrize("longest", [4, 6])
-@pytest.mark.parametrize("tokens", [4, 5, 8, 9, 12, 64])
-def test_no_document_of_a_fixed_shape_is_longer_than_is_told(tmp_path: Path, tokens: int, longest: int) -> None:
-    """And the same is told of every batch, however long its documents are: another number would be compiled anew."""
-    dataset = packed(tmp_path, (2, 2))
-    for place in (dataset[0, 0], dataset[FILLER]):
-        batch = Collator(pad_id=END, fixed_tokens=tokens, longest=longest)([place])
-        assert batch["input_ids"].shape == (1, tokens)
-        assert batch["max_seqlen"] == longest
-        assert 0 < int(batch["cu_seqlens"].diff().min()) <= int(batch["cu_seqlens"].diff().max()) <= longest
-        assert batch["cu_seqlens"][-1] == tokens
-
-
-@pytest.mark.parametrize(("longest", "places"), [(0, 4), (8, 24)], ids=["any shape", "one shape"])
-def test_a_fixed_shape_has_room_for_every_pack_of_a_micro_batch(tmp_path: Path, longest: int, places: int) -> None:
-    dataset = packed(tmp_path, (2, 2))
-    batch = Collator(pad_id=END, longest=longest).for_batches(3)([dataset[0, 0]])
-    assert batch["input_ids"].numel() == places
-    assert batch["max_seqlen"] == (longest or 4)
-
-
 @pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_a_batch_of_nothing_is_one_place_of_padding(tmp_path: Path, layout: str) -> None:
     batch = Collator(pad_id=END, layout=layout)([packed(tmp_path, (2, 2))[FILLER]])  # type: ignore[arg-type]
@@ -83,64 +53,73 @@ def test_a_batch_of_nothing_is_one_place_of_padding(tmp_path: Path, layout: str)
     assert (len(batch["targets"]), batch["real_tokens"]) == (0, 0)
 
 
-def always(packs: int) -> Callable[[int], int]:
-    return lambda _: packs
-
-
 SCHEDULES = {
-    "even": Schedule(packs=always(12), packs_per_step=4, batch_size=2, processes=1, epochs=2.0, max_steps=-1),
-    "uneven": Schedule(packs=always(13), packs_per_step=4, batch_size=2, processes=1, epochs=2.0, max_steps=-1),
-    "fewer packs than a step": Schedule(
-        packs=always(3), packs_per_step=8, batch_size=4, processes=1, epochs=3.0, max_steps=-1
-    ),
-    "part of an epoch": Schedule(
-        packs=always(20), packs_per_step=2, batch_size=2, processes=1, epochs=1.5, max_steps=-1
-    ),
-    "other packs in every epoch": Schedule([9, 8, 13, 8, 8].__getitem__, 4, 2, 1, 2.5, -1),
-    "by steps": Schedule(packs=always(5), packs_per_step=2, batch_size=2, processes=1, epochs=1.0, max_steps=7),
+    "even": Schedule(packs=12, packs_per_step=4, batch_size=2, processes=1, epochs=2.0, max_steps=-1),
+    "uneven": Schedule(packs=13, packs_per_step=4, batch_size=2, processes=1, epochs=2.0, max_steps=-1),
+    "fewer packs than a step": Schedule(3, packs_per_step=8, batch_size=4, processes=1, epochs=3.0, max_steps=-1),
+    "a step that is cut short": Schedule(20, packs_per_step=6, batch_size=4, processes=1, epochs=2.0, max_steps=-1),
 }
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES.keys())
 def test_every_step_takes_the_next_packs_of_its_epoch(schedule: Schedule) -> None:
-    micro = iter(batches(schedule))
-    for step in range(schedule.steps):
-        taken = [pack for _ in range(schedule.micro_steps(step)) for pack in next(micro)]
-        epoch = sum(step >= end for end in accumulate(map(schedule.steps_of, range(4))))
-        order = [(epoch, pack) for pack in epoch_order(schedule.packs(epoch), 7, epoch).tolist()]
-        first = (step - sum(map(schedule.steps_of, range(epoch)))) * schedule.packs_per_step
-        assert taken == order[first : first + schedule.packs_per_step]
-    assert next(micro, None) is None
+    for epoch in range(3):
+        sampler = batches(schedule, epoch)
+        micro, order = iter(sampler), [(epoch, pack) for pack in epoch_order(schedule.packs, 7, epoch).tolist()]
+        for within in range(schedule.steps_per_epoch):
+            step = epoch * schedule.steps_per_epoch + within
+            taken = [pack for _ in range(schedule.micro_steps(step)) for pack in next(micro)]
+            assert taken == order[within * schedule.packs_per_step :][: schedule.packs_per_step]
+            assert sampler.packs_of(step)[1].tolist() == [pack for _, pack in taken]
+        assert next(micro, None) is None
+        assert len(sampler) == len(list(sampler))
+        # all steps but the last have as many, as the Trainer counts on
+        full = (schedule.steps_per_epoch - 1) * schedule.accumulation
+        assert full < len(sampler) <= full + schedule.accumulation
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES.keys())
-def test_going_on_at_a_step_gives_the_rest_of_the_batches(schedule: Schedule) -> None:
-    everything = list(batches(schedule))
-    for first in range(schedule.steps):
-        skipped = sum(schedule.micro_steps(step) for step in range(first))
-        assert list(batches(schedule, first_step=first)) == everything[skipped:]
+@pytest.mark.parametrize(
+    ("epochs", "max_steps", "steps", "begun"),
+    [(2.0, -1, 10, 2), (1.5, -1, 8, 2), (0.1, -1, 1, 1), (1.2, -1, 6, 2), (1.0, 11, 11, 3), (9.0, 5, 5, 1)],
+)
+def test_epochs_and_steps_that_are_asked_for(epochs: float, max_steps: int, steps: int, begun: int) -> None:
+    made = Schedule(packs=20, packs_per_step=4, batch_size=2, processes=1, epochs=epochs, max_steps=max_steps)
+    assert (made.steps, made.epochs_begun) == (steps, begun)
 
 
-@pytest.mark.parametrize("processes", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("processes", range(1, 8))
 @pytest.mark.parametrize("packs", [1, 5, 8, 9, 16])
 def test_any_number_of_processes_shares_out_the_packs_of_the_same_steps(packs: int, processes: int) -> None:
-    one = Schedule(packs=always(packs), packs_per_step=4, batch_size=2, processes=1, epochs=1.0, max_steps=-1)
+    one = Schedule(packs=packs, packs_per_step=4, batch_size=2, processes=1, epochs=1.0, max_steps=-1)
     many = replace(one, processes=processes)
     assert one.steps == many.steps
     shares = [iter(batches(many, rank=rank)) for rank in range(processes)]
     for step in range(one.steps):
         taken = [pack for share in shares for _ in range(many.micro_steps(step)) for pack in next(share)]
-        epoch, packs_of_step = PackedBatchSampler(one, lambda epoch: epoch_order(packs, 7, epoch)).packs_of(step)
+        epoch, packs_of_step = batches(one).packs_of(step)
         assert sorted(pack for pack in taken if pack != FILLER) == sorted((epoch, int(pack)) for pack in packs_of_step)
     assert [next(share, None) for share in shares] == [None] * processes
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES.keys())
+def test_what_transformers_skips_leaves_the_rest_of_the_epoch(tmp_path: Path, schedule: Schedule) -> None:
+    data = packed(tmp_path, *((n + 1, 1) for n in range(schedule.packs)), packing="off")
+    sampler, wanted = batches(schedule), list(batches(schedule, 1))
+    loader = EpochLoader(data, batch_sampler=sampler, collate_fn=Collator(0))
+    for steps in range(schedule.steps_per_epoch):
+        skipped: Any = skip_first_batches(loader, steps * schedule.accumulation)
+        skipped.batch_sampler.batch_sampler.set_epoch(1)  # as the Trainer reaches it
+        rest = [Collator(0)([data[place] for place in places]) for places in wanted[steps * schedule.accumulation :]]
+        assert [batch["cu_seqlens"].tolist() for batch in skipped] == [batch["cu_seqlens"].tolist() for batch in rest]
+    loader.set_epoch(0)
+    assert list(sampler) == list(batches(schedule, 0))
+
+
 def test_evaluation_sees_every_pack_once() -> None:
-    training = Schedule(packs=always(9), packs_per_step=6, batch_size=2, processes=1, epochs=2.5, max_steps=7)
-    five = EpochPacks(Lengths(np.ones(5, np.int64)), 1, "off", "truncate", 0)
-    assert list(once_in_turn(training, five, 0)) == [[(0, 0), (0, 1)], [(0, 2), (0, 3)], [(0, 4)]]
-    assert len(once_in_turn(training, five, 0)) == 3
-    shares = [list(once_in_turn(replace(training, processes=2), five, rank)) for rank in range(2)]
+    training = Schedule(packs=9, packs_per_step=6, batch_size=2, processes=1, epochs=2.5, max_steps=7)
+    assert list(once_in_turn(training, 5, 0)) == [[(0, 0), (0, 1)], [(0, 2), (0, 3)], [(0, 4)]]
+    assert len(once_in_turn(training, 5, 0)) == 3
+    shares = [list(once_in_turn(replace(training, processes=2), 5, rank)) for rank in range(2)]
     assert shares == [[[(0, 0), (0, 1)], [(0, 4)]], [[(0, 2), (0, 3)], [FILLER]]]
 
 
@@ -152,7 +131,7 @@ def loaded(dataset: PackedDataset, schedule: Schedule, **settings: object) -> li
 
 def test_a_spawned_worker_gives_the_same_batches(tmp_path: Path) -> None:
     dataset = packed(tmp_path, *((n % 5, n % 3 + 1) for n in range(24)), capacity=12)
-    schedule = Schedule(dataset.packs.count, packs_per_step=2, batch_size=2, processes=1, epochs=2.0, max_steps=-1)
+    schedule = Schedule(len(dataset), packs_per_step=2, batch_size=2, processes=1, epochs=2.0, max_steps=-1)
     alone = loaded(dataset, schedule)
     spawned = loaded(dataset, schedule, num_workers=1, multiprocessing_context="spawn")
     assert len(alone) > 1

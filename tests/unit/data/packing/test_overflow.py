@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from expert_cli.data.packing.dataset import truncate_middle
 from expert_cli.data.packing.overflow import apply_overflow, left_out, pieces_of
-from expert_cli.data.packing.plan import concat, pack
+from expert_cli.data.packing.plan import pack
 from expert_cli.data.packing.right_size import answer_cut
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.errors import InputError
@@ -95,12 +95,3 @@ def test_packs_of_pieces_name_the_documents() -> None:
     packs = pack(fitted.lengths, 8).within(fitted)
     assert contents(packs) == [[(0, 0, 3), (2, 0, 5)], [(1, 0, 8)], [(1, 8, 16)], [(1, 16, 20)]]
     assert (packs.capacity, packs.fill()) == (8, 28 / 32)
-
-
-def test_cut_pieces_keep_their_place_in_the_document() -> None:
-    fitted = apply_overflow(numbers(20, 5), numbers(12, 1), 8, "split")
-    assert contents(concat(fitted.lengths, 6).within(fitted)) == [
-        [(0, 8, 14)],
-        [(0, 14, 16), (0, 16, 20)],
-        [(1, 0, 5)],
-    ]

@@ -8,7 +8,7 @@ from expert_cli.data.packing.step_schedule import FEW_STEPS, Schedule, few_steps
 
 
 def schedule(packs: int, batch: int, accumulation: int, *, epochs: float = 2.0, max_steps: int = -1) -> Schedule:
-    return Schedule(lambda _: packs, batch * accumulation, batch, 1, epochs, max_steps)
+    return Schedule(packs, batch * accumulation, batch, 1, epochs, max_steps)
 
 
 FEW = {
@@ -26,7 +26,7 @@ def test_what_makes_more_steps_is_named_and_really_does(
     said = few_steps(made)
     assert told in said
     assert f"batch_size {size} and gradient_accumulation_steps {count} make {steps}" in said
-    assert schedule(made.packs(0), size, count, epochs=made.epochs).steps == steps
+    assert schedule(made.packs, size, count, epochs=made.epochs).steps == steps
 
 
 def test_one_pack_a_step_leaves_epochs_and_rows() -> None:

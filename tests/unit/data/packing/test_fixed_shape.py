@@ -1,0 +1,112 @@
+"""One shape fits every micro-batch of a run, and changes nothing of what is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from expert_cli.data.packing.batches import Batch, Collator, PackedBatchSampler
+from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, PackedDataset
+from expert_cli.data.packing.fixed_shape import FixedShape, fixed_shape
+from expert_cli.data.packing.order import epoch_order
+from expert_cli.data.packing.step_schedule import Schedule
+from expert_cli.manifest.keys.loader import Overflow, Packing
+from tests.packs import END, packed
+
+CAPACITY = 24
+
+
+def drawn(folder: Path, packing: Packing = "random", overflow: Overflow = "truncate") -> PackedDataset:
+    """60 documents of 2 to 32 tokens; of two in three one token is trained."""
+    random = np.random.default_rng(5)
+    lengths = [(int(p), int(a) if n % 3 == 0 else 1) for n, (p, a) in enumerate(random.integers(1, 17, (60, 2)))]
+    return packed(folder, *lengths, capacity=CAPACITY, packing=packing, overflow=overflow)
+
+
+def order_of(schedule: Schedule, epoch: int) -> np.ndarray:
+    return epoch_order(schedule.packs, 3, epoch)
+
+
+def pairs(data: PackedDataset, schedule: Schedule, shape: FixedShape) -> Iterator[tuple[Batch, Batch]]:
+    """Yield every batch of two epochs, of every process, as it is and in the shape."""
+    for epoch in range(2):
+        for rank in range(schedule.processes):
+            sampler = PackedBatchSampler(schedule, lambda epoch: order_of(schedule, epoch), rank=rank)
+            sampler.set_epoch(epoch)
+            for places in sampler:
+                packs = [data[place] for place in places]
+                yield Collator(END)(packs), Collator(END, shape=shape)(packs)
+
+
+ASKED: dict[str, tuple[Packing, Overflow, int, int, int]] = {
+    "one pack": ("random", "truncate", 1, 1, 1),
+    "several": ("random", "truncate", 3, 6, 1),
+    "pieces": ("best_fit", "split", 2, 4, 1),
+    "cut anywhere": ("concat", "truncate", 2, 4, 1),
+    "not packed": ("off", "truncate", 4, 8, 1),
+    "processes with nothing left": ("random", "truncate", 2, 10, 4),
+    "micro-batches that end with their step": ("random", "truncate", 4, 6, 2),
+}
+
+
+@pytest.mark.parametrize("cost", [0.01, 1.0], ids=["cheap targets", "dear targets"])
+@pytest.mark.parametrize(("packing", "overflow", "batch", "together", "processes"), ASKED.values(), ids=ASKED.keys())
+def test_every_batch_of_a_run_has_the_shape_and_trains_what_it_would_without(
+    tmp_path: Path, packing: Packing, overflow: Overflow, batch: int, together: int, processes: int, cost: float
+) -> None:
+    data = drawn(tmp_path, packing, overflow)
+    schedule = Schedule(data.packs.even_out(lambda _: 2), together, batch, processes, 2.0, -1)
+    shape = fixed_shape(data, schedule, lambda epoch: order_of(schedule, epoch), CAPACITY, cost)
+    assert (shape.tokens, shape.longest) == (batch * CAPACITY, CAPACITY)
+    kinds, documents, sizes, work, done = set(), [], set(), 0.0, 0.0
+    for plain, batch_of in pairs(data, schedule, shape):
+        fixed = dict(batch_of)
+        places, targets, borders = (fixed.pop(name) for name in ("target_positions", "targets", "cu_seqlens"))
+        real, trained = fixed.pop("real_tokens"), fixed.pop("trained_tokens")
+        assert (real, trained) == (plain["real_tokens"], plain["trained_tokens"])
+        kinds.add((fixed.pop("max_seqlen"), tuple((n, t.shape, t.dtype) for n, t in fixed.items()), borders.shape))
+        assert (borders.dtype, targets.dtype, places.dtype) == (torch.int32, torch.int64, torch.int64)
+        assert len(places) == len(targets) == shape.targets_for(trained)
+        assert torch.equal(places[:trained], plain["target_positions"])
+        assert torch.equal(targets[:trained], plain["targets"])
+        assert set(targets[trained:].tolist()) <= {IGNORE_INDEX}
+        assert fixed["input_ids"][0, :real].tolist() == plain["input_ids"][0, :real].tolist()
+        assert set(fixed["input_ids"][0, real:].tolist()) <= {END}
+        lengths = borders.diff()
+        assert int(lengths.max()) <= CAPACITY
+        assert (int(lengths[-1]), int(borders[-1])) == (0, shape.tokens)
+        begins = [start for start, end in zip(borders.tolist(), borders.tolist()[1:], strict=False) if end > start]
+        assert begins == (fixed["position_ids"][0] == 0).nonzero().flatten().tolist()
+        documents.append(len(begins))
+        sizes.add(len(targets))
+        work, done = work + shape.tokens + cost * len(targets), done + real + cost * trained
+    assert len(kinds) == 1
+    assert sizes == set(shape.targets)
+    assert shape.borders == max(*documents, batch) + 2
+    if processes == 1 and packing in ("random", "off"):  # of a piece only the most that may be trained is known
+        assert shape.padding == pytest.approx(1 - done / work)
+
+
+def test_a_process_that_nothing_is_left_for_trains_padding_of_that_shape(tmp_path: Path) -> None:
+    data = packed(tmp_path, (2, 2), capacity=4)
+    shape = FixedShape(tokens=12, longest=4, borders=6, targets=(1, 5), padding=0.0)
+    batch = Collator(END, shape=shape)([data[FILLER]])
+    assert batch["position_ids"].tolist() == [[0, 1, 2, 3] * 3]
+    assert batch["cu_seqlens"].tolist() == [0, 4, 8, 12, 12, 12]
+    assert (batch["target_positions"].tolist(), batch["targets"].tolist()) == ([0], [IGNORE_INDEX])
+    assert (batch["real_tokens"], batch["trained_tokens"], batch["max_seqlen"]) == (0, 0, 4)
+
+
+@pytest.mark.parametrize(("cost", "sizes"), [(0.0, (7,)), (0.04, (7,)), (0.05, (1, 7)), (1.0, (1, 7))])
+def test_targets_have_several_sizes_where_their_padding_is_more_than_3_percent_of_the_work(
+    tmp_path: Path, cost: float, sizes: tuple[int, ...]
+) -> None:
+    """Of ten packs of 8 tokens one trains 7, the others 1: on average 5.4 would be padding, and 1.6 are trained."""
+    data = packed(tmp_path, (1, 7), *[(7, 1)] * 9, capacity=8, packing="off")
+    shape = fixed_shape(data, Schedule(10, 1, 1, 1, 1.0, -1), lambda _: np.arange(10), 8, cost)
+    assert shape.targets == sizes
+    assert (cost * 5.4 > 0.03 * (8 + cost * 1.6)) == (len(sizes) > 1)
