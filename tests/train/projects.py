@@ -133,3 +133,9 @@ def train(
     facts = here()
     plan = make_plan(manifest, facts, Overrides(**overrides))
     return run_training(plan, facts, report, options)
+
+
+def logged(result: RunResult, figure: str) -> dict[int, Any]:
+    """Return a figure of metrics.jsonl by step, where it was logged."""
+    rows = map(json.loads, (result.output / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    return {row["step"]: row[figure] for row in rows if figure in row}

@@ -15,44 +15,28 @@ import torch
 from transformers import Trainer
 
 from expert_cli.benchmark.experiment import baseline_main
-from expert_cli.benchmark.experiment.baseline import COLLATORS, stock_run
-from expert_cli.benchmark.experiment.subprocess_run import PRESETS
-from expert_cli.cli import command
+from expert_cli.benchmark.experiment.baseline import stock_run
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
-from expert_cli.pipeline.train import train
 from expert_cli.pipeline.train_subprocess import QUIET_SETTINGS
 from expert_cli.utils.reporter import NullReporter
-from tests import manifests, tiny
+from tests import tiny
 from tests.measurements import valid
 from tests.small_trainer import IMPOSSIBLE
+from tests.train.projects import project, train
 
 ROOT = Path(__file__).parents[2]
-ROWS = [
-    {"instruction": f"Add {a} and {b}.", "input": "", "output": str(a + b)} for a in range(1, 9) for b in range(1, 9)
-]
-CONFIG: dict[str, Any] = {
-    "batch_size": 2,
-    "gradient_accumulation_steps": 4,
-    "learning_rate": 0.02,
-    "max_seq_length": 128,
-    "bf16": False,
-    "fp16": False,
-}
+CONFIG: dict[str, Any] = {"batch_size": 2, "gradient_accumulation_steps": 4, "max_seq_length": 128, "max_steps": 3}
 Steps = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
-    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
-    manifest = manifests.small(**CONFIG)
-    manifest["base_models"][0]["name"] = str(tiny.tiny_model_folder(folder / "tiny-llama"))
-    manifest["training"]["dataset"] = {"path": "train.jsonl"}
-    return manifests.write(folder, manifest)
+    return project(folder, tiny.tiny_model_folder(folder / "tiny-llama"), **CONFIG)
 
 
 UNPACKED = "training.config.packing=false"
@@ -61,10 +45,7 @@ UNPACKED = "training.config.packing=false"
 @pytest.fixture(scope="module")
 def ours(manifest: Path) -> Steps:
     """The steps of this tool's own run, a document a row."""
-    overrides = Overrides(max_steps=3, settings=(*QUIET_SETTINGS, UNPACKED), output=manifest.parent / "run")
-    facts = inspect()
-    train(make_plan(manifest, facts, overrides), facts, NullReporter())
-    return steps_in(manifest.parent / "run")
+    return steps_in(train(manifest, settings=(*QUIET_SETTINGS, UNPACKED), output=manifest.parent / "run").output)
 
 
 def steps_in(run: Path) -> Steps:
@@ -130,6 +111,7 @@ def test_a_step_takes_as_many_rows_as_the_packs_hold(preset: str, sizes: tuple[i
     ]
 
 
+@pytest.mark.slow
 def test_both_sides_in_processes_of_their_own(manifest: Path) -> None:
     words = f"benchmark -m {manifest} --against padded --steps 3 --warmup 1 --repeats 1 --gate 1000 --json"
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUDA_VISIBLE_DEVICES": "", "PYTHONIOENCODING": "utf-8"}
@@ -158,21 +140,7 @@ def test_memory_that_runs_out_is_told_with_its_bytes(
     assert f"you tried to allocate {IMPOSSIBLE} bytes" in told
 
 
-def test_a_loss_that_is_not_finite_is_logged_as_it_is(
-    baseline: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(Trainer, "compute_loss", lambda *_, **__: torch.tensor(float("nan"), requires_grad=True))
-    assert baseline("padded") == 0
-    assert [str(line["loss"]) for line in steps_in(tmp_path / "run")] == ["nan"] * 3
-
-
 def test_a_scheduler_that_the_stock_trainer_lacks_is_told(baseline: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert baseline("unoptimized", "training.config.lr_scheduler=one_cycle") == 2
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["exit_code"], error["message"]) == (2, "lr_scheduler one_cycle: the stock Trainer has none")
-
-
-def test_what_the_options_name_is_there() -> None:
-    assert tuple(COLLATORS) == PRESETS
-    (option,) = (option for option in command("benchmark").params if option.name == "against")
-    assert option.metavar == "|".join((*PRESETS, "MANIFEST"))

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from transformers import AutoTokenizer
 
 from expert_cli.config.plan import trained_adapter
 from expert_cli.data.store.documents import Documents
-from expert_cli.errors import ManifestError
 from expert_cli.inference.expert import base_renderer, open_expert
 from expert_cli.inference.expert_config import read_expert_config
 from expert_cli.utils.reporter import NullReporter
-from tests import manifests, tiny
+from tests import tiny
 from tests.train.projects import Told, project, train
 
 ROWS = [{"instruction": f"Count to {n}.", "output": "7"} for n in range(4)]
@@ -28,17 +25,17 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
-def written(folder: Path, model: Path, jinja: str = POLITE, **config: Any) -> Path:
-    manifest = project(folder, model, ROWS, **{"max_steps": 2, "save_steps": 1, "logging_steps": 1, **config})
-    (manifest.parent / "own.jinja").write_text(jinja, encoding="utf-8")
+def written(folder: Path, model: Path) -> Path:
+    manifest = project(folder, model, ROWS, max_steps=2, chat_template_path="own.jinja", chat_template_kwargs=GIVEN)
+    (folder / "own.jinja").write_text(POLITE, encoding="utf-8")
     return manifest
 
 
-OWN: dict[str, Any] = {"chat_template_path": "own.jinja", "chat_template_kwargs": GIVEN}
-
-
-def test_an_expert_is_asked_as_it_was_trained_here_and_elsewhere(tmp_path: Path, model: Path) -> None:
-    done = train(written(tmp_path, model, **OWN))
+def test_an_expert_is_asked_as_it_was_trained_here_and_elsewhere_whatever_the_manifest_says_now(
+    tmp_path: Path, model: Path
+) -> None:
+    manifest = written(tmp_path, model)
+    done = train(manifest)
     tokenizer = AutoTokenizer.from_pretrained(done.output / "adapter")
     documents = Documents(Path(done.document["store"]["path"]) / "train")
     trained = trained_adapter(done.output, None, None, offline=True)
@@ -53,11 +50,6 @@ def test_an_expert_is_asked_as_it_was_trained_here_and_elsewhere(tmp_path: Path,
     assert list(config.example.ids) == renderer.encode_prompt(config.example.prompt, config.example.input)
     base = base_renderer(trained.plan.run, trained.origin, renderer.tokenizer)
     assert base.decode(base.encode_prompt("q")) == "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
-
-
-def test_whatever_the_manifest_says_now_the_adapters_own_template_is_used(tmp_path: Path, model: Path) -> None:
-    manifest = written(tmp_path, model, **OWN)
-    done = train(manifest)
     project(tmp_path, model, ROWS)  # the manifest without both keys
     report = Told()
     trained = trained_adapter(done.output, manifest, None, offline=True)
@@ -68,25 +60,3 @@ def test_whatever_the_manifest_says_now_the_adapters_own_template_is_used(tmp_pa
     trained = trained_adapter(done.output, manifest, None, offline=True)
     renderer = open_expert(trained.plan.run, trained.origin, Told()).renderer
     assert renderer.decode(renderer.encode_prompt("q")).startswith("Please, ")
-
-
-FAULTS = {
-    "no file": ("missing.jinja", {}, "missing.jinja cannot be read"),
-    "an empty file": ("empty.jinja", {}, "is empty"),
-    "two templates": ("own.jinja", {"prompt_template": "alpaca"}, "does not go with prompt_template alpaca"),
-}
-
-
-@pytest.mark.parametrize(("path", "base", "message"), FAULTS.values(), ids=FAULTS)
-def test_a_template_that_cannot_be_is_told_where_it_is_written(
-    tmp_path: Path, model: Path, path: str, base: dict[str, Any], message: str
-) -> None:
-    manifest = written(tmp_path, model, chat_template_path=path)
-    (manifest.parent / "empty.jinja").write_text("\n", encoding="utf-8")
-    text = json.loads(manifest.read_text(encoding="utf-8"))
-    text["base_models"][0] |= base
-    with pytest.raises(ManifestError) as caught:
-        train(manifests.write(tmp_path, text))
-    (fault,) = caught.value.faults
-    assert fault.key == "training.config.chat_template_path"
-    assert message in fault.message

@@ -12,10 +12,9 @@ from torch._dynamo.utils import counters
 from transformers import TrainerCallback
 
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.runs.paths import RunPaths
-from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
-from tests.train.projects import SEVEN, case, project, train
+from tests.dataset_world import Words
+from tests.train.projects import SEVEN, case, logged, project, train
 
 COMPILED: dict[str, Any] = {"torch_compile": True, "torch_compile_backend": "eager"}
 
@@ -28,16 +27,6 @@ class Graphs(TrainerCallback):
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         self.after.append(counters["stats"]["unique_graphs"])
-
-
-class Told(NullReporter):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def warning(self, text: str) -> None:
-        self.lines.append(text)
-
-    info = warning
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +48,10 @@ def four_bit(folder: Path, model: Path, **config: Any) -> Path:
 
 
 def test_four_bit_layers_train_the_same_and_answers_leave_the_compiler_to_training(tmp_path: Path, model: Path) -> None:
-    made, report = Graphs(), Told()
+    made, report = Graphs(), Words()
     plain = train(four_bit(tmp_path / "a", model))
     done = train(four_bit(tmp_path / "b", model, **COMPILED), RunOptions(callbacks=(made,)), report)
-    losses = [
-        [
-            json.loads(line)["loss"]
-            for line in RunPaths(one.output).metrics.read_text("utf-8").splitlines()
-            if '"loss"' in line
-        ]
-        for one in (plain, done)
-    ]
+    losses = [list(logged(one, "loss").values()) for one in (plain, done)]
     assert losses[1] == pytest.approx(losses[0], rel=2e-2)
     graphs = made.after[0]
     assert made.after == [graphs] * 4, "what the first step compiled serves all"

@@ -118,16 +118,22 @@ class ExpertTrainer(Trainer):
         """
         if self.graphs is not None and self._capture():
             return
-        packs = self.train_dataset.packs.longest(self.batches.schedule.batch_size)
-        batch = self.data_collator([self.train_dataset[0, number] for number in packs])
-        self.accelerator.backward(self.model(**self.on_device(batch)))
+        self.accelerator.backward(self.model(**self._largest_batch()))
+
+    def _largest_batch(self) -> Batch:
+        """Return a micro-batch on the device that takes as much memory as any; of a fixed shape, all are alike."""
+        shape = self.data_collator.shape
+        if shape is None:
+            packs = self.train_dataset.packs.longest(self.batches.schedule.batch_size)
+            return self.on_device(self.data_collator([self.train_dataset[0, number] for number in packs]))
+        largest = replace(self.data_collator, shape=replace(shape, targets=shape.targets[-1:]))
+        return self.on_device(largest([self.train_dataset[place] for place in next(iter(self.batches))]))
 
     def _capture(self) -> bool:
         """Record the step and prove it; where that fails every step is eager, and `not_captured` says why."""
         self.captured, shape = None, self.data_collator.shape
         assert shape is not None  # noqa: S101  graphs need one
-        largest = replace(self.data_collator, shape=replace(shape, targets=shape.targets[-1:]))
-        batch = self.on_device(largest([self.train_dataset[place] for place in next(iter(self.batches))]))
+        batch = self._largest_batch()
         self.model.train()
         # Recomputed layers with dropout read the random state, which a recording forbids (pytorch issue 162504).
         drops = any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in self.model.modules())

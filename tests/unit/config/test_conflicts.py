@@ -55,6 +55,12 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
         "true would choose the worst by metric_for_best_model eval_loss",
         {"config": {**BEST, "greater_is_better": True}},
     ),
+    ("config.chat_template_path", "missing.jinja cannot be read", {"config": {"chat_template_path": "missing.jinja"}}),
+    (
+        "config.chat_template_path",
+        "does not go with prompt_template alpaca",
+        {"config": {"chat_template_path": "manifest.json"}, "base": {"prompt_template": "alpaca"}},  # any file
+    ),
     ("config.fsdp", "quantization int8", {"config": {"fsdp": True}, "base": {"quantization": "int8"}}),
     ("config.fsdp", "has no whole model", {"config": {"fsdp": "full_shard"}, "evaluation": {"every_steps": 5}}),
     ("config.fsdp", "does not go with method rft", {"config": {"fsdp": True, "method": "rft"}, "rft": PROMPTS}),
