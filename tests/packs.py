@@ -1,4 +1,4 @@
-"""Tiny packed data sets over a real token store."""
+"""Tiny packed data sets over a real token store, and packs without one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import torch
 
+from expert_cli.data.packing.batches import Batch, Collator
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.plan import Ints
 from expert_cli.data.store.documents import Documents
@@ -68,3 +70,16 @@ def packed(
         NullReporter(),
     )
     return PackedDataset(Documents(home / "train"), capacity, packing, overflow, seed)
+
+
+def pack(*lengths: int) -> dict[str, torch.Tensor]:
+    """Return documents of these lengths end to end, their tokens drawn at random, each trained but a document's first."""
+    positions = torch.cat([torch.arange(length) for length in lengths] or [torch.arange(0)])
+    ids = torch.randint(3, 384, (sum(lengths),), generator=torch.Generator().manual_seed(sum(lengths)))
+    return {"input_ids": ids, "labels": torch.where(positions > 0, ids, -100), "position_ids": positions}
+
+
+def model_inputs(collate: Collator, *packs: dict[str, torch.Tensor]) -> Batch:
+    """Return what a model is given of a batch: all but what is counted for the Trainer."""
+    batch = collate(packs)
+    return {name: value for name, value in batch.items() if name not in ("real_tokens", "trained_tokens")}

@@ -11,6 +11,7 @@ import torch
 from transformers import Trainer, TrainingArguments
 
 from expert_cli.data.packing.batches import Collator
+from expert_cli.data.packing.fixed_shape import FixedShape
 from expert_cli.manifest.key import declared
 from expert_cli.manifest.keys.optim import OPTIMIZERS
 from expert_cli.manifest.training_config import TrainingConfig
@@ -19,12 +20,13 @@ from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.dora import refresh_norms
 from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.model.loading.quantize import DTYPES
-from expert_cli.training.gradients import Gradients
+from expert_cli.training.gradients import FlatParameters
 from tests import tiny
 from tests.fake_cuda import FakeCuda, fake_cuda
 from tests.fake_step import Asked, planned_base, planned_model
 from tests.kernel_counts import TO_HOST, KernelCounter
 from tests.machines import H200
+from tests.packs import model_inputs, pack
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "as it is": {},
@@ -47,46 +49,46 @@ CASES = [
 ]
 
 
+SHAPE = FixedShape(tokens=64, longest=32, borders=8, targets=(30,), padding=0.0)
+
+
 @dataclass
 class Step:
     """What a step left, and how the card was asked. names: the kernels'."""
 
     plan: KernelPlan
     loss: torch.Tensor
-    parameters: list[torch.nn.Parameter]
+    flat: FlatParameters
     names: Counter[str]
     waits: list[str]
 
 
-def pack(*lengths: int) -> dict[str, torch.Tensor]:
-    positions = torch.cat([torch.arange(n) for n in lengths])
-    ids = positions + 3
-    return {"input_ids": ids, "labels": torch.where(positions < 2, -100, ids), "position_ids": positions}
-
-
-def step(architecture: str, quantization: str, shape: dict[str, Any] = tiny.SHAPE, **config: Any) -> Step:
-    asked = Asked({**shape, "model_type": architecture}, quantization, config, H200.gpus[0])
+def step(architecture: str, quantization: str, **config: Any) -> Step:
+    """Do what a captured step does, of two micro-batches."""
+    asked = Asked({**tiny.SHAPE, "model_type": architecture}, quantization, config, H200.gpus[0])
     compute = asked.compute
     counter = KernelCounter()
     with fake_cuda() as cuda:
         base, plan = planned_base(asked, cuda)
         model, plan = planned_model(asked, base, plan)
         enable_activation_checkpointing(base, compute.checkpointing, reentrant=compute.reentrant)
-        module = CausalLoss(model, full_logits=plan.full_logits).train()
-        gradients = Gradients(module.named_parameters())
-        optimizer = optimizer_of(cuda, "adamw_torch_fused", gradients.parameters)
+        dtype = DTYPES[compute.dtype]
+        module = CausalLoss(model, full_logits=plan.full_logits, autocast=dtype).train()
+        flat = FlatParameters(module.named_parameters())
+        optimizer = optimizer_of(cuda, "adamw_torch_fused", [flat.flat])
+        collate = Collator(0, plan.layout, SHAPE)
         with cuda.real():
-            batch = Collator(0, plan.layout)([pack(5, 9, 2), pack(7, 8)])
-            del batch["real_tokens"]
-        inputs = cuda.place(batch)
+            batches = [model_inputs(collate, pack(5, 9, 2), pack(7, 8)), model_inputs(collate, pack(20))]
+        placed = [cuda.place(batch) for batch in batches]
         with counter:
-            with torch.autocast("cuda", dtype=DTYPES[compute.dtype]):
-                loss = module(**inputs) * (1 / 3)
-            loss.backward()
-            gradients.clip(1.0)
+            for batch in placed:
+                loss = module(**batch) * (1 / 3)
+                loss.backward()
+            flat.clip(1.0)
             optimizer.step()
             refresh_norms(model)
-    return Step(plan, loss, gradients.parameters, counter.names, cuda.waits)
+            flat.gradient.zero_()
+    return Step(plan, loss, flat, counter.names, cuda.waits)
 
 
 def optimizer_of(cuda: FakeCuda, name: str, parameters: list[torch.nn.Parameter]) -> Any:
@@ -103,13 +105,12 @@ def test_a_step_runs_on_the_card_alone(architecture: str, weights: str, setting:
     found = step(architecture, quantization, **more, **SETTINGS[setting])
     assert (found.plan.attention, found.plan.dequantized) == ("varlen", weights == "NF4 with copy")
     assert (found.loss.device.type, found.loss.dtype, found.loss.shape) == ("cuda", torch.float32, ())
-    assert {(p.grad.device.type, p.grad.dtype) for p in found.parameters if p.grad is not None} == {
-        ("cuda", torch.float32)
-    }
-    assert all(p.grad is not None for p in found.parameters)
-    layers = tiny.SHAPE["num_hidden_layers"]
-    assert found.names["_varlen_attn"] == layers * (2 if "recomputed" in setting else 1)
-    assert found.names["_varlen_attn_backward"] == layers
+    gradient = found.flat.gradient
+    assert (gradient.device.type, gradient.dtype) == ("cuda", torch.float32)
+    assert gradient.numel() == sum(parameter.numel() for parameter in found.flat.parameters)
+    passes = 2 * tiny.SHAPE["num_hidden_layers"]
+    assert found.names["_varlen_attn"] == passes * (2 if "recomputed" in setting else 1)
+    assert found.names["_varlen_attn_backward"] == passes
     assert (found.names["dequantize_4bit"] > 0) is (weights == "NF4")
     assert found.waits == []
     assert [name for name in found.names if name.endswith(TO_HOST)] == []
@@ -117,12 +118,13 @@ def test_a_step_runs_on_the_card_alone(architecture: str, weights: str, setting:
 
 @pytest.mark.parametrize("optim", [name for name in OPTIMIZERS if name != "adagrad"])
 def test_an_optimizer_waits_for_the_card_as_its_effect_says(optim: str) -> None:
-    """torch's Adagrad cannot be asked: it reads its number of steps, which lies on the CPU, and a fake one has no value."""
+    """A paged one asks twice in a row: the second time there is nothing left to wait for.
+
+    torch's Adagrad cannot be asked: it reads its number of steps, which lies on the CPU, and a fake one has no value.
+    """
     with fake_cuda() as cuda:
-        parameters = [torch.nn.Parameter(torch.empty(64, 128)) for _ in range(3)]
-        for parameter in parameters:
-            parameter.grad = torch.empty_like(parameter)
+        flat = FlatParameters((f"layer{n}.lora_A", torch.nn.Parameter(torch.empty(64, 128))) for n in range(3))
+        parameters = flat.parameters if optim == "adafactor" else [flat.flat]
         optimizer_of(cuda, optim, parameters).step()
-    told = "waits" in declared(TrainingConfig, "optim").effect_of(optim, {})
-    assert told is (len(cuda.waits) >= len(parameters))
-    assert told or not cuda.waits
+    told = "waits for the GPU once" in declared(TrainingConfig, "optim").effect_of(optim, {})
+    assert len(cuda.waits) == told * (2 if "paged" in optim else 1)

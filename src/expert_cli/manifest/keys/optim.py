@@ -48,12 +48,13 @@ OPTIMIZERS = (
     *("rmsprop", "rmsprop_bnb", "rmsprop_bnb_8bit", "sgd", "adagrad"),
 )
 WITHOUT_WAITS = frozenset({"adamw_torch", "adamw_torch_fused", "adafactor", "rmsprop", "sgd", "adagrad"})
-"""The others are bitsandbytes', whose step waits for the GPU after every tensor (0.50.2: Optimizer8bit.step)."""
+"""The others are bitsandbytes', whose step waits for the GPU after every parameter (0.50.2: Optimizer8bit.step): the adapter is
+one."""
 _ROWS = "{keys[batch_size]} x {keys[gradient_accumulation_steps]} rows an optimizer step"
 
 
 def _optimizer(name: str) -> str:
-    waits = "" if name in WITHOUT_WAITS else "; its step waits for a GPU after every tensor of the adapter"
+    waits = "" if name in WITHOUT_WAITS else "; its step waits for the GPU once"
     return f"optimizer {name}{waits}"
 
 
