@@ -294,3 +294,19 @@ def test_a_disk_that_cannot_hold_the_checkpoints_is_found_before_training(
     monkeypatch.setattr("expert_cli.training.checkpointing.resume.shutil.disk_usage", lambda _: full)
     with pytest.raises(EnvironmentProblem, match=r"checkpoints of .* GB need"):
         train(project(tmp_path, model, save_steps=2))
+
+
+def test_packs_that_differ_from_epoch_to_epoch_are_resumed_within_a_later_one(tmp_path: Path, model: Path) -> None:
+    rows = [{"instruction": "Count.", "output": " ".join(map(str, range(n * 7 % 11 + 1)))} for n in range(900)]
+    config = {"max_steps": None, "epochs": 3, "batch_size": 4, "gradient_accumulation_steps": 4, "save_steps": 5}
+    manifest = project(tmp_path, model, rows, max_seq_length=128, logging_steps=50, **config)
+    straight = train(manifest, output=tmp_path / "a").document
+    steps = straight["steps"]
+    assert straight["epochs"] == 3
+    assert straight["tokens"]["real"] % 3 == 0
+    with pytest.raises(Crash):
+        train(manifest, RESUME, CrashingAt(steps - 3), output=tmp_path / "b")
+    resumed = train(manifest, RESUME, output=tmp_path / "b").document
+    assert int(resumed["resumed_from"].rpartition("-")[2]) > steps * 2 / 3
+    for key in ("adapter_sha256", "steps", "loss", "tokens"):
+        assert resumed[key] == straight[key], key
