@@ -28,10 +28,10 @@ from expert_cli.model.loading.quantize import autocast_of
 from expert_cli.pipeline.pretokenize import DataInputs, store_for, training_inputs
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import training_data
+from expert_cli.runs.signals import StopRequest
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.captured_step import with_capture
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
-from expert_cli.training.signals import StopRequest
 from expert_cli.utils.reporter import NullReporter
 
 CONFIG: dict[str, Any] = {
@@ -121,7 +121,7 @@ def own_step(
         stop=StopRequest(run.output),
         callbacks=callbacks,
     )
-    kernels = kernels.with_line("capture", done.capture.used, done.capture.reason)
+    kernels = kernels.with_line("capture", *done.capture)
     lines = {name: f"{line.used}: {line.reason}" for name, line in kernels.lines.items()}
     lines |= {"adjusted": "; ".join(done.adjusted)} if done.adjusted else {}
     cost = flops(model.get_base_model(), data.train.packs.document_lengths, recomputed=False)

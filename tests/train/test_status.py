@@ -18,7 +18,7 @@ from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.signals import STOP_FILE
+from expert_cli.runs.signals import STOP_FILE
 from tests import tiny
 from tests.train.projects import project, sick_project, train
 from tests.train.test_stop import STEPS, started, wait_for_steps

@@ -18,9 +18,9 @@ from expert_cli.config.plan import Plan
 from expert_cli.inference.expert import PromptRenderer
 from expert_cli.inference.expert_config import decoding_of, expert_config
 from expert_cli.model.loading.sources import LocalModel
+from expert_cli.runs.fit_result import FitResult
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.result import FitResult
 from expert_cli.utils.files import json_text, remove, sha256_of, sync_folder, write_text
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import RunConfig
 from expert_cli.inference.expert_config import ExpertConfig
 from expert_cli.manifest.key import CARD
-from expert_cli.training.result import FitResult
+from expert_cli.runs.fit_result import FitResult
 from expert_cli.utils.files import write_text
 from expert_cli.utils.paths import shown
 

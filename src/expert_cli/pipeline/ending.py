@@ -13,8 +13,8 @@ from expert_cli.pipeline.forgetting import missed
 from expert_cli.pipeline.result import RunResult
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.signals import Terminated, raising_sigterm
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.signals import Terminated, raising_sigterm
 from expert_cli.utils.disk_errors import known
 from expert_cli.utils.files import write_json, write_text
 from expert_cli.utils.text import failure_lines

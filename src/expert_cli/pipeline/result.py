@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.run_config import RunConfig
+from expert_cli.config.run_identity import PROGRAMS, STORE, identity, require_goes_on
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.places import DataFile, size_of
 from expert_cli.data.sources.data_rows import locate_data
@@ -15,17 +16,16 @@ from expert_cli.data.store.files import FileHashCache, file_hashes
 from expert_cli.data.store.key import store_key
 from expert_cli.errors import ExpertError, IntegrityError
 from expert_cli.model.kernels.select import KernelPlan
+from expert_cli.runs.fit_result import FitResult, mean_span
 from expert_cli.runs.metrics import forgotten_in_words, items, part, read_json
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.checkpointing.resume_compatibility import PROGRAMS, STORE, identity, require_goes_on
-from expert_cli.training.result import FitResult, mean_span
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import duration, shortened
 
 if TYPE_CHECKING:
-    from expert_cli.training.signals import StopRequest
+    from expert_cli.runs.signals import StopRequest
 
 LONGEST_ANSWER = 220
 """Characters of a text that the summary of a run shows."""

@@ -18,6 +18,7 @@ from expert_cli._compat import graphs_made
 from expert_cli.artifacts.adapter import save_adapter
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
+from expert_cli.config.run_identity import begun_as, identity, require_same
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError
@@ -54,12 +55,11 @@ from expert_cli.runs.lock import run_lock
 from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.signals import StopRequest
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.captured_step import with_capture
 from expert_cli.training.checkpointing.resume import Resumed, find_checkpoint
-from expert_cli.training.checkpointing.resume_compatibility import begun_as, identity, require_same
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
-from expert_cli.training.signals import StopRequest
 from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, naming_lost_processes, rank0_first
 from expert_cli.utils.reporter import NullReporter, Reporter
 
@@ -168,7 +168,7 @@ def _train(
         )
         if not job.is_main_process:
             return RunResult(run.output, {}, unserved=stop if stop.exit_code else None)
-        kernels = with_graphs(kernels, graphs_made()[0]).with_line("capture", done.capture.used, done.capture.reason)
+        kernels = with_graphs(kernels, graphs_made()[0]).with_line("capture", *done.capture)
         sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths)
         if stop.asked():
             before, questions, texts = [], [], ()

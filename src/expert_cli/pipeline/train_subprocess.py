@@ -25,7 +25,7 @@ from expert_cli.errors import (
 from expert_cli.pipeline.options import train_words
 from expert_cli.runs.metrics import MetricsTail
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.signals import Terminated
+from expert_cli.runs.signals import Terminated
 from expert_cli.utils.subprocesses import end_family, how_it_ended, last_words
 
 Lines = list[dict[str, Any]]

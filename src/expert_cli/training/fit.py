@@ -25,7 +25,9 @@ from expert_cli.model.flops import Flops, flops, peak_flops
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.select import Kernel, KernelPlan
 from expert_cli.model.loading.quantize import autocast_of
+from expert_cli.runs.fit_result import FitResult
 from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.signals import StopRequest
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.callbacks import StepCallback
@@ -38,8 +40,6 @@ from expert_cli.training.checkpointing.resume import (
 )
 from expert_cli.training.memory import adjust_as_before, fit_memory, out_of_memory
 from expert_cli.training.metrics_callback import MetricsCallback
-from expert_cli.training.result import FitResult
-from expert_cli.training.signals import StopRequest
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.reporter import Reporter
@@ -229,7 +229,7 @@ def _result(trainer: ExpertTrainer, metrics: MetricsCallback, capture: Kernel) -
         mfu=metrics.mfu(),
         peak=metrics.peak[1] if metrics.peak else "",
         step_time_shares=trainer.timer.shares(),
-        capture=capture,
+        capture=(capture.used, capture.reason),
         adjusted=tuple(trainer.adjusted),
         stop_reason=_stop_reason(trainer),
     )

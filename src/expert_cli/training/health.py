@@ -10,7 +10,7 @@ import torch
 
 from expert_cli.errors import TrainingFailed
 from expert_cli.hardware.devices import device_of
-from expert_cli.training.gradients import FlatParameters
+from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.training.state import TrainingState
 
 

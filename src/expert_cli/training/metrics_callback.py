@@ -10,11 +10,11 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from expert_cli.hardware.step_timer import StepTimer
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, is_eval_loss
 from expert_cli.model.flops import Flops
-from expert_cli.training.result import Done
+from expert_cli.runs.fit_result import Done
 from expert_cli.training.state import TrainingState
-from expert_cli.training.step_timer import StepTimer
 from expert_cli.utils.reporter import Bar
 
 MB = 2**20

@@ -19,15 +19,15 @@ from expert_cli.config.resolve import Overrides, decide, resolve
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware import devices as device_module
 from expert_cli.hardware.devices import DEVICES, Device, device_of
+from expert_cli.hardware.step_timer import StepTimer
 from expert_cli.manifest.keys.compute import DeviceChoice, DeviceName
 from expert_cli.manifest.reader import load_manifest
+from expert_cli.model.flat_parameters import Gradients
 from expert_cli.model.kernels.select import kernel_plan
 from expert_cli.model.loading.quantize import load_base
 from expert_cli.training.arguments import training_arguments
-from expert_cli.training.gradients import Gradients
 from expert_cli.training.health import TrainingHealth
 from expert_cli.training.state import TrainingState
-from expert_cli.training.step_timer import StepTimer
 from tests import manifests, tiny
 from tests.fake_torch import MB, FakeEvent, as_if
 from tests.machines import H200, MI300X, OF_DEVICES

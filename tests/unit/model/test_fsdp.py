@@ -106,5 +106,5 @@ def test_a_single_process_has_nobody_to_share_with() -> None:
 @pytest.mark.parametrize("variable", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])
 def test_what_accelerate_would_share_out_is_refused(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     monkeypatch.setenv(variable, "true")
-    with pytest.raises(InputError, match="accelerate's .* does not work with expert-cli"):
+    with pytest.raises(InputError, match=r"accelerate's .* does not work with expert-cli"):
         require_processes(run_blocks.COMPUTE, 2)

@@ -14,11 +14,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from expert_cli.errors import TrainingFailed
 from expert_cli.hardware.devices import DEVICES
+from expert_cli.hardware.step_timer import PHASES, StepTimer
+from expert_cli.model.flat_parameters import Gradients
 from expert_cli.model.flops import flops, peak_flops
-from expert_cli.training.gradients import Gradients
 from expert_cli.training.health import TrainingHealth
 from expert_cli.training.state import TrainingState
-from expert_cli.training.step_timer import PHASES, StepTimer
 from expert_cli.utils.length_histogram import LengthHistogram
 from tests import tiny
 

@@ -334,7 +334,10 @@ def test_a_micro_batch_that_is_now_asked_for_otherwise_is_taken(tmp_path: Path) 
 
 HINTS = {
     "a smaller micro-batch": ({"batch": 6}, "batch_size=3 --set training.config.gradient_accumulation_steps=2"),
-    "as the manifest counts": ({"batch": 4, "accumulation": 2}, "batch_size=2 --set training.config.gradient_accumulation_steps=4"),
+    "as the manifest counts": (
+        {"batch": 4, "accumulation": 2},
+        "batch_size=2 --set training.config.gradient_accumulation_steps=4",
+    ),
     "recomputation": ({"batch": 1}, "gradient_checkpointing=true"),
 }
 

@@ -14,11 +14,11 @@ import torch
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.hardware.devices import DEVICES
+from expert_cli.hardware.step_timer import StepTimer
 from expert_cli.model.flops import Flops
+from expert_cli.runs.fit_result import Done
 from expert_cli.training.metrics_callback import MetricsCallback
-from expert_cli.training.result import Done
 from expert_cli.training.state import TrainingState
-from expert_cli.training.step_timer import StepTimer
 from expert_cli.utils.reporter import NullBar
 from tests.fake_nvml import FakeNvml
 

@@ -11,10 +11,10 @@ from typing import Any
 from expert_cli.benchmark.experiment.parity import Curve
 from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu, values_of
 from expert_cli.benchmark.monitor.sampler import MonitorSample
+from expert_cli.config.run_identity import SETTINGS
 from expert_cli.errors import ExpertError
 from expert_cli.runs.metrics import SHARES, mean_shares, number, padding_share, part, read_json
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.checkpointing.resume_compatibility import SETTINGS
 from expert_cli.utils.statistics import mean_of
 
 BUSY_PERCENT = 10.0

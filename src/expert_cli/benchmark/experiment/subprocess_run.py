@@ -24,7 +24,7 @@ from expert_cli.pipeline.train_subprocess import (
 )
 from expert_cli.runs.metrics import numbers
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.signals import Terminated, raising_sigterm
+from expert_cli.runs.signals import Terminated, raising_sigterm
 from expert_cli.utils.files import write_json
 from expert_cli.utils.reporter import Reporter
 

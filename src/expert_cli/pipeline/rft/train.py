@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.artifacts.model_card import put_section
 from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
 from expert_cli.config.plan import Plan
+from expert_cli.config.run_identity import (
+    begun_as,
+    identity,
+    require_goes_on,
+    require_same,
+)
 from expert_cli.data.rows.asked import asked_by
 from expert_cli.data.rows.columns import Columns
 from expert_cli.data.rows.overlap import HeldOut
@@ -38,12 +44,6 @@ from expert_cli.runs.log import RunLog
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.checkpointing.resume_compatibility import (
-    begun_as,
-    identity,
-    require_goes_on,
-    require_same,
-)
 from expert_cli.utils.distributed import barrier, broadcast_rank0
 from expert_cli.utils.files import remove, sha256_of, sync_folder, write_bytes, write_json
 from expert_cli.utils.reporter import NullReporter, Reporter

@@ -31,8 +31,8 @@ from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.rft.prompts import files_of
 from expert_cli.runs.log import RunLog
+from expert_cli.runs.signals import StopRequest
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.signals import StopRequest
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Work:
         Raises Interrupted where it was asked to stop, also where that run has no step left.
         """
         from expert_cli.pipeline.train import train_here
-        from expert_cli.training.stop_callback import HandStopDown
+        from expert_cli.training.callbacks import HandStopDown
 
         drift = tuple(key for key in self.options.drift if not key.startswith("rft."))
         trusting = is_first and self.options.trust_store

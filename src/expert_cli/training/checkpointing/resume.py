@@ -15,6 +15,7 @@ from transformers import TrainerState
 from transformers.trainer_callback import ExportableState
 
 from expert_cli.config.run_config import AUTO, RunConfig
+from expert_cli.config.run_identity import require_goes_on, require_keys
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
@@ -22,7 +23,6 @@ from expert_cli.training.checkpointing import checkpoint
 from expert_cli.training.checkpointing.adapter_state import adapter_parts, estimate_bytes, load_adapter
 from expert_cli.training.checkpointing.checkpoint import CheckpointState
 from expert_cli.training.checkpointing.optimizer_state import load_optimizer, optimizer_parts
-from expert_cli.training.checkpointing.resume_compatibility import require_goes_on, require_keys
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.files import parse_json, write_bytes
 from expert_cli.utils.object_storage import require_folder

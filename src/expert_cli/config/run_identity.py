@@ -100,7 +100,7 @@ def _best_model(watch: LogSaveEvalConfig) -> dict[str, Any] | None:
 def code_sha256() -> str:
     """Return one hash over the package's own source files."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[2].rglob("*.py")):
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from expert_cli.model.kernels.select import Kernel
 
 
 def mean_span(steps: int) -> int:
@@ -35,8 +31,8 @@ class FitResult:
 
     eval_losses: the last evaluation by named set, where there are several.
     Of the process that ended it, which may have gone on from a checkpoint: `here`, peak_memory_mb, mfu (share of the
-    hardware's peak that `peak` names; None where no peak is known), step_time_shares, which sum to 1, capture: whether the
-    step was recorded.
+    hardware's peak that `peak` names; None where no peak is known), step_time_shares, which sum to 1, capture: how the
+    step was recorded, and the reason, as the kernel plan says it.
     adjusted: what had to be changed to fit the GPU's memory. stop_reason: why training ended where it did.
     """
 
@@ -53,7 +49,7 @@ class FitResult:
     mfu: float | None
     peak: str
     step_time_shares: Mapping[str, float]
-    capture: Kernel
+    capture: tuple[str, str]
     adjusted: tuple[str, ...]
     stop_reason: str
 
