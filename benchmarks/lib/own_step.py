@@ -15,23 +15,24 @@ from expert_cli.benchmark.experiment.baseline import stock_run
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
+from expert_cli.data.packing.dataset import TrainingData
 from expert_cli.hardware import machine
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.base_model import load_base_of
 from expert_cli.model import isolation
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
+from expert_cli.model.compiled_layers import compile_layers
 from expert_cli.model.flops import Flops, flops
-from expert_cli.model.kernels.compiled_layers import compile_layers
-from expert_cli.model.kernels.select import KernelPlan, apply_adapter_kernels, apply_kernels, kernel_plan
+from expert_cli.model.kernels.select import KernelPlan, apply_adapter_kernels, apply_kernels, kernel_plan, with_capture
 from expert_cli.model.loading.quantize import autocast_of
 from expert_cli.pipeline.pretokenize import DataInputs, store_for, training_inputs
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import training_data
 from expert_cli.runs.signals import StopRequest
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.captured_step import with_capture
-from expert_cli.training.fit import ResumeContext, TrainingData, fit
+from expert_cli.training.checkpointing.resume import Checkpoints
+from expert_cli.training.fit import fit
 from expert_cli.utils.reporter import NullReporter
 
 CONFIG: dict[str, Any] = {
@@ -116,7 +117,7 @@ def own_step(
         data,
         run=run,
         kernels=kernels,
-        resume_context=ResumeContext({"processes": 1}, None, RunStatus()),
+        checkpoints=Checkpoints(run.output / "checkpoints", {"processes": 1}, None, RunStatus()),
         report=NullReporter(),
         stop=StopRequest(run.output),
         callbacks=callbacks,

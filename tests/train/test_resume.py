@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from typer.testing import CliRunner
 
 import expert_cli
 from expert_cli.cli import app
-from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError, TrainingFailed
+from expert_cli.errors import InputError, IntegrityError, TrainingFailed
 from expert_cli.pipeline import result
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
@@ -285,15 +284,6 @@ def test_a_finished_run_that_goes_on_is_not_complete_until_it_ends_again(tmp_pat
         assert resumed.document["adapter_sha256"] == done.document["adapter_sha256"]
         assert resumed.document["steps"] == 6
         assert paths.complete.read_text(encoding="utf-8").startswith(done.document["adapter_sha256"])
-
-
-def test_a_disk_that_cannot_hold_the_checkpoints_is_found_before_training(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    full = shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr("expert_cli.training.checkpointing.resume.shutil.disk_usage", lambda _: full)
-    with pytest.raises(EnvironmentProblem, match=r"checkpoints of .* GB need"):
-        train(project(tmp_path, model, save_steps=2))
 
 
 def test_packs_that_differ_from_epoch_to_epoch_are_resumed_within_a_later_one(tmp_path: Path, model: Path) -> None:

@@ -23,11 +23,11 @@ from expert_cli.config.run_config import QUANTIZED, RunConfig
 from expert_cli.estimate.model_shape import NF4_BLOCK, BlockShape, Shape, linear_weights, stored_bytes
 from expert_cli.estimate.workload import Workload
 from expert_cli.hardware.machine import Machine
+from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES, chunk_rows
 from expert_cli.model.kernels.select import LORA, KernelPlan, kernel_plan, predict_kernels
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
-from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 
 CONTEXT_BYTES = 500 << 20
 """What CUDA itself takes of a card, where none is here to measure it on: an assumption, cards differ by 300 MB."""

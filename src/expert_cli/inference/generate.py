@@ -15,8 +15,8 @@ from expert_cli.inference.answer import Answer, Ends
 from expert_cli.inference.batch import Batch
 from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.inference.request import Completion, Request
+from expert_cli.model.compiled_layers import uncompiled
 from expert_cli.model.kernels.attention import plain_attention
-from expert_cli.model.kernels.compiled_layers import uncompiled
 from expert_cli.utils.out_of_memory import is_out_of_memory
 
 REFILL = 8

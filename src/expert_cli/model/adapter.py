@@ -50,22 +50,38 @@ def add_adapter(
     return adapted
 
 
+def adapter_parts(model: PeftModel) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Return the adapter's tensors, by the names PEFT saves them under, and its config as adapter_config.json has it."""
+    # "auto" would ask the hub whether the base model's vocabulary has grown.
+    tensors: dict[str, torch.Tensor] = get_peft_model_state_dict(model, save_embedding_layers=False)
+    config = {**model.peft_config[model.active_adapter].to_dict(), "inference_mode": True}
+    return tensors, {name: sorted(value) if isinstance(value, set) else value for name, value in config.items()}
+
+
+def load_adapter(model: PeftModel, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Put tensors into the adapter. Raises ValueError where a name or a shape differs."""
+    wanted, found = (
+        {name: tuple(one.shape) for name, one in some.items()} for some in (adapter_parts(model)[0], tensors)
+    )
+    if other := sorted(name for name in {**wanted, **found} if wanted.get(name) != found.get(name)):
+        shapes = change(*(str(some.get(other[0], "not there")) for some in (found, wanted)))
+        raise ValueError(f"{len(other)} tensors differ, the first is {other[0]} ({shapes})")
+    set_peft_model_state_dict(model, dict(tensors))
+
+
 def _take_tensors(model: PeftModel, folder: Path) -> None:
     """Put the tensors of an adapter's folder into the model's. Raises InputError where a name or a shape differs."""
     try:
         tensors = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
         raise IntegrityError(f"{folder} cannot be read: {error}", "give another adapter: --from") from error
-    # "auto" would ask the hub whether the base model's vocabulary has grown.
-    own = get_peft_model_state_dict(model, save_embedding_layers=False)
-    wanted, found = ({name: tuple(one.shape) for name, one in some.items()} for some in (own, tensors))
-    if other := sorted(name for name in {**wanted, **found} if wanted.get(name) != found.get(name)):
-        shapes = change(*(str(some.get(other[0], "not there")) for some in (found, wanted)))
+    try:
+        load_adapter(model, tensors)
+    except ValueError as error:
         raise InputError(
-            f"{folder} does not fit the adapter of this run: {len(other)} tensors differ, the first is {other[0]} ({shapes})",
+            f"{folder} does not fit the adapter of this run: {error}",
             "set adapter_type, rank and target_modules as they were",
-        )
-    set_peft_model_state_dict(model, tensors)
+        ) from error
 
 
 def trained_in_fp32(model: PeftModel) -> PeftModel:

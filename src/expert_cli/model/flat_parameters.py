@@ -10,6 +10,8 @@ import torch
 from expert_cli._compat import norms
 
 WATCHED_STEPS = 3
+_MOMENTS = {"adamw": 2, "ademamix": 3, "lion": 1, "rmsprop": 1, "adagrad": 1, "sgd": 0}
+"""Tensors as large as the parameter that an optimizer keeps of it; Adafactor keeps a row and a column."""
 
 
 class FlatParameters:
@@ -76,3 +78,15 @@ class FlatParameters:
         """Take back what `state` gave."""
         self._moved = None if state["moved"] is None else torch.tensor(state["moved"])
         self._steps = int(state["steps"])
+
+
+def optimizer_bytes(parameter: torch.Tensor, optimizer: str) -> int:
+    """Return the bytes of the state that an optimizer, by its name, keeps of a parameter."""
+    if optimizer == "adafactor":
+        rows_and_columns = sum(parameter.numel() // size for size in parameter.shape[-2:])
+        return (rows_and_columns if parameter.dim() > 1 else parameter.numel()) * parameter.element_size()
+    moments = next(count for name, count in _MOMENTS.items() if name in optimizer)
+    if "8bit" in optimizer:
+        return moments * (parameter.numel() + 4 * parameter.numel() // 256)
+    is_bitsandbytes = any(word in optimizer for word in ("bit", "paged", "bnb", "lion", "ademamix"))
+    return moments * parameter.numel() * (4 if is_bitsandbytes else parameter.element_size())

@@ -17,7 +17,7 @@ from expert_cli.model.loading.sources import LocalModel
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.runs.metrics import items, read_json
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.fit import ResumeContext
+from expert_cli.training.checkpointing.resume import Checkpoints
 from expert_cli.utils.files import write_json
 
 
@@ -28,10 +28,10 @@ def write_run_json(
     inputs: DataInputs,
     store: TokenStore,
     kernels: KernelPlan,
-    resume_context: ResumeContext,
+    checkpoints: Checkpoints,
 ) -> None:
     """Write what the run is; one that goes on keeps its start and adds where it went on."""
-    resumed = resume_context.resumed
+    resumed = checkpoints.resumed
     files = [str(path) for path in inputs.located.files()]
     now = datetime.now(UTC).isoformat(timespec="seconds")
     earlier = read_json(paths.run_json) if resumed else {}
@@ -39,13 +39,13 @@ def write_run_json(
     write_json(
         paths.run_json,
         {
-            **run_facts(plan, machine, inputs.source, resume_context.status.command),
+            **run_facts(plan, machine, inputs.source, checkpoints.status.command),
             "started": earlier.get("started", now),
             "resumes": resumes,
-            "identity": dict(resume_context.identity),
+            "identity": dict(checkpoints.identity),
             "kernels": kernels.as_json(),
             "template": inputs.template.name,
-            "data": {"files": dict(zip(files, resume_context.identity["data"], strict=True)), **store.stats},
+            "data": {"files": dict(zip(files, checkpoints.identity["data"], strict=True)), **store.stats},
             "store": {"path": store.place, "key": store.key.sha256, "parts": dict(store.key.parts)},
             "torch_threads": torch.get_num_threads(),
         },

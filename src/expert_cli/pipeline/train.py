@@ -19,6 +19,7 @@ from expert_cli.artifacts.adapter import save_adapter
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.config.run_identity import begun_as, identity, require_same
+from expert_cli.data.packing.dataset import TrainingData
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError
@@ -30,13 +31,14 @@ from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model import isolation
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
+from expert_cli.model.compiled_layers import compile_layers
 from expert_cli.model.fsdp import require_processes, shard_base
-from expert_cli.model.kernels.compiled_layers import compile_layers
 from expert_cli.model.kernels.select import (
     KernelPlan,
     apply_adapter_kernels,
     apply_kernels,
     kernel_plan,
+    with_capture,
     with_graphs,
 )
 from expert_cli.model.loading.quantize import autocast_of
@@ -57,9 +59,8 @@ from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.signals import StopRequest
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.captured_step import with_capture
-from expert_cli.training.checkpointing.resume import Resumed, find_checkpoint
-from expert_cli.training.fit import ResumeContext, TrainingData, fit
+from expert_cli.training.checkpointing.resume import Checkpoints, Resumed, find_checkpoint
+from expert_cli.training.fit import fit
 from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, naming_lost_processes, rank0_first
 from expert_cli.utils.reporter import NullReporter, Reporter
 
@@ -136,7 +137,7 @@ def _train(
     require_processes(run.compute, job.num_processes)
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)
-    resume_context = _resume_context(run, inputs, key, machine, begun_with, options, report, status)
+    checkpoints = _checkpoints(run, inputs, key, machine, begun_with, options, report, status)
     plan = laid_out(plan, inputs, report)  # behind the identity, which is that of the run as asked for
     run, renderer = plan.run, inputs.renderer
     run_answers = _run_answers(renderer, plan, report, options)
@@ -148,9 +149,9 @@ def _train(
     data = training_data(store, inputs, run, report)
     set_seed(run.seed)
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
-    model, kernels = _model(inputs, run, machine, data, resume_context.resumed, report)
+    model, kernels = _model(inputs, run, machine, data, checkpoints.resumed, report)
     if job.is_main_process:
-        write_run_json(paths, plan, machine, inputs, store, kernels, resume_context)
+        write_run_json(paths, plan, machine, inputs, store, kernels, checkpoints)
     questions = choose(plan, inputs, report, options) if job.is_main_process else []
     before = ask(model, questions, renderer, plan, report)
     barrier()
@@ -161,7 +162,7 @@ def _train(
             replace(data, run_answers=run_answers and partial(run_answers, model)),
             run=run,
             kernels=kernels,
-            resume_context=resume_context,
+            checkpoints=checkpoints,
             report=report,
             stop=stop,
             callbacks=options.callbacks,
@@ -175,7 +176,7 @@ def _train(
         asked = samples(questions, before, ask(model, questions, renderer, plan, report))
         forgot = measure(model, inputs.tokenizer, texts, paths, report)
         seconds = time.monotonic() - started
-        origin = resume_context.resumed.path if resume_context.resumed else None
+        origin = checkpoints.resumed.path if checkpoints.resumed else None
         measured = describe(run, store, data.train.documents).as_json()
         found = document(run.output, done, measured, kernels, sha256, origin, asked, seconds)
         found |= {"forgetting": forgot.as_json()} if forgot else {}
@@ -183,7 +184,7 @@ def _train(
     return replace(ended, unserved=stop if stop.exit_code else None)
 
 
-def _resume_context(
+def _checkpoints(
     run: RunConfig,
     inputs: DataInputs,
     key: StoreKey,
@@ -192,7 +193,7 @@ def _resume_context(
     options: RunOptions,
     report: Reporter,
     status: RunStatus,
-) -> ResumeContext:
+) -> Checkpoints:
     """Return what the run is, held against the one it must agree with, and the checkpoint that it goes on from."""
     foreign = foreign_store(run.store) if options.trust_store else None
     what = identity(
@@ -210,7 +211,7 @@ def _resume_context(
         resumed, what = broadcast_rank0(partial(_goes_on, run.output, what, options, report))
     if options.locked is not None:
         require_same(options.locked, what, report)
-    return ResumeContext(what, resumed, status)
+    return Checkpoints(RunPaths(run.output).checkpoints, what, resumed, status)
 
 
 def _goes_on(

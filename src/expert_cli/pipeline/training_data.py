@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import RunConfig, SourceSpec
-from expert_cli.data.packing.dataset import PackedDataset
+from expert_cli.data.packing.dataset import PackedDataset, TrainingData
 from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.documents import Documents
 from expert_cli.errors import InputError
@@ -18,7 +18,6 @@ from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of, is_e
 from expert_cli.model.loading.meta import meta_base
 from expert_cli.model.recurrence import recurrent_layers
 from expert_cli.pipeline.pretokenize import DataInputs
-from expert_cli.training.fit import TrainingData
 from expert_cli.utils.reporter import Reporter
 
 

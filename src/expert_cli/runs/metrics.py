@@ -5,6 +5,7 @@ Nothing is required of the files: a key that is missing, a torn line, a number t
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.runs.paths import RunPaths
-from expert_cli.utils.files import parse_json
+from expert_cli.utils.files import parse_json, write_text
 from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.text import plural
 
@@ -57,6 +58,14 @@ class MetricsTail:
             self.damaged += 1
             return None
         return line
+
+
+def truncate_metrics(metrics: Path, step: int) -> None:
+    """Remove from metrics.jsonl what was logged after `step`: the run that goes on will log it again."""
+    lines = MetricsTail(metrics).read()
+    if lines:
+        kept = [json.dumps(line) + "\n" for line in lines if isinstance(line.get("step"), int) and line["step"] <= step]
+        write_text(metrics, "".join(kept))
 
 
 def number(value: Any, *keys: str) -> float | None:

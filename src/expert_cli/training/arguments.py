@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.machine import has_package
-from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY, LogSaveEvalConfig
+from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.training.checkpointing.checkpoint import LEAST
 
 REPORT_PACKAGES = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
@@ -25,23 +25,15 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
         if not has_package(REPORT_PACKAGES[name]):
             hint = f"pip install {REPORT_PACKAGES[name]}, or take it out of report_to"
             raise EnvironmentProblem(f"report_to: {name} is not installed", hint)
-    return TrainingArguments(
-        output_dir=str(checkpoints),
-        **_steps(run),
-        **_loader(run),
-        **_compute(run),
-        report_to=[name for name in run.watch.report_to if name != "tensorboard"] or "none",
-        seed=run.seed,
-        data_seed=run.seed,
-        **(_flow(run.watch) | more),
-        remove_unused_columns=False,
-        disable_tqdm=True,
-    )
-
-
-def _steps(run: RunConfig) -> dict[str, Any]:
-    optim = run.optim
-    return {
+    optim, watch, compute, loader = run.optim, run.watch, run.compute, run.loader
+    # Where answers choose the best step, they are what is evaluated every so many steps.
+    by_answers = watch.metric_for_best_model == EXECUTION_ACCURACY
+    by_time = (
+        watch.load_best_model_at_end and watch.save_strategy == "no"
+    )  # then the best step is saved when it is found
+    settings = {
+        "output_dir": str(checkpoints),
+        "seed": run.seed,
         "num_train_epochs": optim.epochs,
         "max_steps": optim.max_steps,
         "per_device_train_batch_size": optim.batch_size,
@@ -57,48 +49,27 @@ def _steps(run: RunConfig) -> dict[str, Any]:
         # transformers knows the paged one by its width alone
         "optim": "paged_adamw_32bit" if optim.optim == "paged_adamw" else optim.optim,
         "neftune_noise_alpha": optim.neftune_noise_alpha,
-    }
-
-
-def _flow(watch: LogSaveEvalConfig) -> dict[str, Any]:
-    """Logging, evaluation and saving; what is due by the clock is `StepCallback`'s.
-
-    Where answers choose the best step, they are what is evaluated every so many steps. A best step that is saved by time
-    alone is saved when it is found.
-    """
-    by_answers = watch.metric_for_best_model == EXECUTION_ACCURACY
-    save = "best" if watch.load_best_model_at_end and watch.save_strategy == "no" else watch.save_strategy
-    return {
-        "logging_strategy": "steps",
         "logging_steps": watch.logging_steps,
         "logging_first_step": True,
         "logging_nan_inf_filter": False,  # it asks the device at every step, and shows a NaN as 0.0
+        "report_to": [name for name in watch.report_to if name != "tensorboard"] or "none",
         "eval_strategy": "steps" if by_answers else watch.eval_strategy,
         "eval_steps": watch.execution_eval_steps if by_answers else watch.eval_steps,
-        "save_strategy": save,
+        "save_strategy": "best" if by_time else watch.save_strategy,
         "save_steps": watch.save_steps,
         "save_total_limit": watch.save_total_limit and max(LEAST, watch.save_total_limit),
         "load_best_model_at_end": watch.load_best_model_at_end,
         "metric_for_best_model": watch.metric_for_best_model,
         "greater_is_better": watch.greater_is_better,
         "restore_callback_states_from_checkpoint": True,
-    }
-
-
-def _loader(run: RunConfig) -> dict[str, Any]:
-    loader = run.loader
-    return {
         "dataloader_num_workers": loader.num_workers,
         "dataloader_pin_memory": loader.pin_memory,
         "dataloader_prefetch_factor": loader.prefetch_factor,
-    }
-
-
-def _compute(run: RunConfig) -> dict[str, Any]:
-    compute = run.compute
-    return {
         "use_cpu": compute.device == "cpu",
         "bf16": compute.dtype == "bf16",
         "fp16": compute.dtype == "fp16",
         "tf32": compute.tf32 or None,  # False would raise where there is none; `set_flags` switches it off
+        "remove_unused_columns": False,
+        "disable_tqdm": True,
     }
+    return TrainingArguments(**{**settings, **more})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from expert_cli.data.packing.order import mixed
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
-from expert_cli.runs.signals import STOP_FILE
 from expert_cli.utils.distributed import all_reduce_any
 
 LARGEST_SHARE = 0.01
@@ -106,19 +104,6 @@ class StepCallback(TrainerCallback):
         control.should_save |= stop or in_time
         if stop:
             control.should_training_stop = self.stopped = True
-
-
-class HandStopDown(TrainerCallback):
-    """Lets the file STOP of a run that makes several trainings end the one that is under way."""
-
-    def __init__(self, run: Path, training: Path) -> None:
-        """Take the folders of the run, and of the training within it."""
-        self._file, self._below = run / STOP_FILE, training / STOP_FILE
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Hand the file down."""
-        if state.is_world_process_zero and self._file.exists():
-            self._file.replace(self._below)
 
 
 def seed_of(seed: int, step: int, rank: int) -> int:

@@ -1,13 +1,11 @@
 """Forward and backward of a micro-batch as one CUDA graph, recorded once and replayed for every other micro-batch.
 
-Packs of one length make every micro-step the same work on the same shapes, so the host's part of it is done once. A batch is
-copied into fixed buffers, the graph reads them and adds to the gradients in place; clipping and AdamW are graphs of their own,
-on the flat buffer of gradients.py. Optimizers of bitsandbytes run eagerly behind the replay: they launch on another stream
-(pull 2050).
+A batch is copied into fixed buffers, the graph reads them and adds to the gradients in place; clipping and AdamW are graphs of
+their own, on the flat buffer. Optimizers of bitsandbytes run eagerly behind the replay: they launch on another stream (pull
+2050). Not `make_graphed_callables`, which may corrupt accumulated gradients (pytorch issue 181723).
 
 A graph meets cards and drivers that nobody here has, so it is proven before it is trusted: the first micro-batch runs eagerly
-and by replay from one seed, and twice by replay. Not `make_graphed_callables`, which may corrupt accumulated gradients
-(pytorch issue 181723).
+and by replay from one seed, and twice by replay.
 """
 
 from __future__ import annotations
@@ -17,10 +15,7 @@ from typing import Any
 
 import torch
 
-from expert_cli.config.run_config import RunConfig
 from expert_cli.hardware.devices import Device
-from expert_cli.model.kernels.attention_backends import attention_backend
-from expert_cli.model.kernels.select import KernelPlan
 
 LOSS_TOLERANCE, NORM_TOLERANCE = 1e-3, 1e-2
 """How far a replay's loss and gradient norm may be from the eager ones, relatively."""
@@ -30,34 +25,11 @@ Work = Callable[[], Any]
 """What is recorded; it returns the same tensors at every replay."""
 
 
-def with_capture(plan: KernelPlan, run: RunConfig) -> KernelPlan:
-    """Return the plan with whether the step is to be recorded, and why not."""
-    why = _why_eager(plan, run)
-    return (
-        plan.with_line("capture", "off", why)
-        if why
-        else plan.with_line("capture", "cuda graph", "packs have one shape")
-    )
-
-
-def _why_eager(plan: KernelPlan, run: RunConfig) -> str:
-    compute = run.compute
-    reasons = {
-        "a CPU has no launches to save": compute.device == "cpu",
-        "use_cuda_graphs: false": not compute.capture,
-        "without packing no two batches have one shape": run.loader.packing == "off" or plan.layout == "padded",
-        "with fsdp the processes exchange weights in every layer": compute.fsdp,
-        "fp16 looks for overflows in every step": compute.dtype == "fp16",
-        "LLM.int8 looks for outliers in every layer": run.model.quantization == "int8",
-    }
-    return next((why for why, holds in reasons.items() if holds), "") or attention_backend(plan.attention).captures
-
-
 class CudaGraphs:
     """Records work in CUDA graphs that share their memory. Calling it returns what replays the work."""
 
     def __init__(self) -> None:
-        """Make the stream that everything is recorded on: what runs before a recording must run on it, too."""
+        """Make the stream of all recordings: what runs before one must run on it, too."""
         self.stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.pool = torch.cuda.graph_pool_handle()
 

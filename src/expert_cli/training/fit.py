@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from peft import PeftModel
@@ -15,7 +14,7 @@ from transformers.integrations import TensorBoardCallback
 from expert_cli._compat import forget_graphs, graphs_made, train_on_one_card
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.batches import Collator, PackedBatchSampler, orders_of, schedule_of
-from expert_cli.data.packing.dataset import PackedDataset
+from expert_cli.data.packing.dataset import TrainingData
 from expert_cli.data.packing.fixed_shape import FixedShape, fixed_shape
 from expert_cli.data.packing.step_schedule import Schedule, few_steps, shared_out
 from expert_cli.errors import Interrupted, TrainingFailed
@@ -26,18 +25,13 @@ from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.select import Kernel, KernelPlan
 from expert_cli.model.loading.quantize import autocast_of
 from expert_cli.runs.fit_result import FitResult
+from expert_cli.runs.metrics import truncate_metrics
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.signals import StopRequest
-from expert_cli.runs.status import RunStatus
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.callbacks import StepCallback
 from expert_cli.training.captured_step import CudaGraphs
-from expert_cli.training.checkpointing.resume import (
-    Checkpoints,
-    Resumed,
-    check_disk_space,
-    truncate_metrics,
-)
+from expert_cli.training.checkpointing.resume import Checkpoints, Resumed
 from expert_cli.training.memory import adjust_as_before, fit_memory, out_of_memory
 from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.training.trainer import ExpertTrainer
@@ -46,40 +40,13 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import plural
 
 
-@dataclass(frozen=True)
-class TrainingData:
-    """The packs that train, the sets of those that evaluate by name ("" = of none), and the id that fills up rows.
-
-    run_answers: lets the model as it is answer cases, and returns the share that is right; None: not asked for.
-    """
-
-    train: PackedDataset
-    validation: Mapping[str, PackedDataset]
-    pad_id: int
-    run_answers: Callable[[], float] | None = None
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest document, of those that evaluate too."""
-        return max(data.packs.document_lengths.longest for data in (self.train, *self.validation.values()))
-
-
-@dataclass(frozen=True)
-class ResumeContext:
-    """What ties a run to its checkpoints: what they must have in common, where it goes on, who is told how far it is."""
-
-    identity: Mapping[str, Any]
-    resumed: Resumed | None
-    status: RunStatus
-
-
 def fit(
     model: PeftModel,
     data: TrainingData,
     *,
     run: RunConfig,
     kernels: KernelPlan,
-    resume_context: ResumeContext,
+    checkpoints: Checkpoints,
     report: Reporter,
     stop: StopRequest,
     callbacks: Sequence[TrainerCallback] = (),
@@ -91,11 +58,10 @@ def fit(
     Raises TrainingFailed: loss not finite, out of memory, a DoRA magnitude that stands still. Interrupted: asked to stop,
     after a checkpoint was written.
     """
-    paths, resumed, status = RunPaths(run.output), resume_context.resumed, resume_context.status
-    begun_with = resume_context.identity["processes"]
-    checkpoints = Checkpoints(model, paths.checkpoints, **vars(resume_context))
+    paths, resumed, status = RunPaths(run.output), checkpoints.resumed, checkpoints.status
+    begun_with = checkpoints.identity["processes"]
     cost = partial(flops, model.get_base_model(), data.train.packs.document_lengths)
-    trainer = _trainer(data, run, kernels, checkpoints, cost(recomputed=False))
+    trainer = _trainer(model, data, run, kernels, checkpoints, cost(recomputed=False))
     schedule, device = trainer.batches.schedule, trainer.timer.device
     if told := few_steps(replace(schedule, processes=begun_with)):
         report.warning(told)
@@ -105,8 +71,7 @@ def fit(
     capture = _make_ready(trainer, run, kernels, resumed, report)
     done = resumed.parts.trainer_state["global_step"] if resumed else 0
     if trainer.args.process_index == 0:
-        truncate_metrics(paths, done)
-        check_disk_space(model, paths.checkpoints, run, schedule.steps)
+        truncate_metrics(paths.metrics, done)
     status.reached(done, schedule.steps)
     peak = peak_flops(device.card_name(), schedule.processes) if device.is_gpu else None
     costs = cost(recomputed=run.compute.checkpointing == "all" or trainer.recomputes)
@@ -136,7 +101,7 @@ def fit(
 
 
 def _trainer(
-    data: TrainingData, run: RunConfig, kernels: KernelPlan, checkpoints: Checkpoints, cost: Flops
+    model: PeftModel, data: TrainingData, run: RunConfig, kernels: KernelPlan, checkpoints: Checkpoints, cost: Flops
 ) -> ExpertTrainer:
     arguments = training_arguments(run, checkpoints.folder)
     train_on_one_card(arguments)
@@ -154,7 +119,7 @@ def _trainer(
         optim_config=run.optim,
         watch=run.watch,
         batches=PackedBatchSampler(schedule, order_of, rank=arguments.process_index),
-        model=CausalLoss(checkpoints.model, full_logits=kernels.full_logits, autocast=autocast_of(run.compute.dtype)),
+        model=CausalLoss(model, full_logits=kernels.full_logits, autocast=autocast_of(run.compute.dtype)),
         args=arguments,
         train_dataset=data.train,
         eval_dataset=dict(data.validation),

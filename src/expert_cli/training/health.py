@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,15 +12,21 @@ import torch
 from expert_cli.errors import TrainingFailed
 from expert_cli.hardware.devices import device_of
 from expert_cli.model.flat_parameters import FlatParameters
-from expert_cli.training.state import TrainingState
+
+
+@dataclass
+class TrainingState:
+    """What a run counts beside the Trainer: the loss of each step (mean per trained token), tokens, seconds in the loop."""
+
+    losses: list[float] = field(default_factory=list)
+    real: int = 0
+    trained: int = 0
+    padded: int = 0
+    seconds: float = 0.0
 
 
 class TrainingHealth:
-    """Reads what a step came to one step late: asking at once would wait for the GPU, once in every step.
-
-    On a CPU there is nothing to wait for, and without pinned memory no copy that does not wait: there a step's figures are
-    read when it is done.
-    """
+    """Reads what a step came to one step late: asking at once would wait for the GPU. On a CPU there is nothing to wait for."""
 
     def __init__(
         self,
@@ -67,14 +74,11 @@ class TrainingHealth:
 
     def _require_healthy(self, loss: float, norms: torch.Tensor, step: int) -> None:
         where = f"step {step}"
-        if not math.isfinite(loss) or not (math.isfinite(self.grad_norm) or self.scaled):
-            sick = (
-                f"loss of {where} is {loss}"
-                if not math.isfinite(loss)
-                else f"gradient norm of {where} is {self.grad_norm}"
-            )
-            hint = "lower learning_rate, keep max_grad_norm at 1.0, or train in bf16 instead of fp16"
-            raise TrainingFailed(f"the {sick}; {self.documents(step - 1)}", hint)
+        figures = {"loss": loss} if self.scaled else {"loss": loss, "gradient norm": self.grad_norm}
+        for name, figure in figures.items():
+            if not math.isfinite(figure):
+                hint = "lower learning_rate, keep max_grad_norm at 1.0, or train in bf16 instead of fp16"
+                raise TrainingFailed(f"the {name} of {where} is {figure}; {self.documents(step - 1)}", hint)
         if loss == 0.0:
             raise TrainingFailed(
                 f"the loss of {where} is exactly 0.0; {self.documents(step - 1)}",

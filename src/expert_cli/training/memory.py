@@ -21,9 +21,8 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.errors import TrainingFailed
 from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
-from expert_cli.model.kernels.compiled_layers import compile_anew
+from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.model.kernels.dequantize import DequantizedLinear, drop_packed, restore_packed
-from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from expert_cli.training.checkpointing.checkpoint import CheckpointState
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.distributed import all_reduce_any
@@ -45,19 +44,19 @@ def fit_memory(trainer: ExpertTrainer, run: RunConfig, report: Reporter) -> None
     """
     while all_reduce_any(not _fits(trainer))[0]:
         schedule = trainer.batches.schedule
+        says = f"a full step of {schedule.batch_size} packs does not fit the GPU's memory"
         if run.compute.on_oom != "fit":
-            raise TrainingFailed(*_does_not_fit(schedule, 'write "on_oom": "fit", or halve batch_size'))
+            raise TrainingFailed(says, 'write "on_oom": "fit", or halve batch_size')
         if schedule.batch_size > 1:
             smaller = _smaller(schedule)
-            _take(trainer, smaller)
-            what = " -> ".join(f"{one.batch_size} x {one.accumulation}" for one in (schedule, smaller))
-            what = f"micro-batch {what}"
+            trainer.use(smaller)
+            what = _change(schedule, smaller)
         elif recompute(trainer, run):
             what = "gradient checkpointing on"
         elif all_reduce_any(restore_packed(trainer.model) > 0)[0]:
             what = "the unpacked copy of the 4-bit weights is given back"
         else:
-            raise TrainingFailed(*_does_not_fit(schedule, "lower max_seq_length, or choose a smaller base model"))
+            raise TrainingFailed(says, "lower max_seq_length, or choose a smaller base model")
         trainer.adjusted.append(what)
         report.warning(f"a full step does not fit the GPU's memory: {what}")
     drop_packed(trainer.model)
@@ -163,16 +162,15 @@ def _merge(trainer: ExpertTrainer, report: Reporter) -> None:
         if all_reduce_any(free < ROOMY * total)[0]:
             break
         seconds = before.seconds(device)
-        _take(trainer, replace(schedule, batch_size=2 * schedule.batch_size))
+        trainer.use(replace(schedule, batch_size=2 * schedule.batch_size))
         after = trainer.captured if _fits(trainer) else None
         if all_reduce_any(after is None or after.seconds(device) > GAIN * 2 * seconds)[0]:
-            _take(trainer, schedule)
+            trainer.use(schedule)
             trainer.captured = before
             break
     used = trainer.batches.schedule
     if used != asked:
-        what = f"micro-batch {asked.batch_size} x {asked.accumulation} -> {used.batch_size} x {used.accumulation}"
-        trainer.adjusted.append(f"{what}: measured as faster, at the same effective batch")
+        trainer.adjusted.append(f"{_change(asked, used)}: measured as faster, at the same effective batch")
         report.info(trainer.adjusted[-1])
 
 
@@ -182,10 +180,5 @@ def _smaller(schedule: Schedule) -> Schedule:
     return replace(schedule, batch_size=batch)
 
 
-def _take(trainer: ExpertTrainer, schedule: Schedule) -> None:
-    trainer.use(schedule)
-    compile_anew(trainer.model.base)
-
-
-def _does_not_fit(schedule: Schedule, hint: str) -> tuple[str, str]:
-    return f"a full step of {schedule.batch_size} packs does not fit the GPU's memory", hint
+def _change(before: Schedule, after: Schedule) -> str:
+    return f"micro-batch {before.batch_size} x {before.accumulation} -> {after.batch_size} x {after.accumulation}"

@@ -14,7 +14,7 @@ from expert_cli.hardware.step_timer import StepTimer
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, is_eval_loss
 from expert_cli.model.flops import Flops
 from expert_cli.runs.fit_result import Done
-from expert_cli.training.state import TrainingState
+from expert_cli.training.health import TrainingState
 from expert_cli.utils.reporter import Bar
 
 MB = 2**20
@@ -61,13 +61,13 @@ class MetricsCallback(TrainerCallback):
 
     @property
     def peak_memory_mb(self) -> float:
-        """The most memory allocated on the GPU in training; where nothing counts it, the most at the end of a step."""
+        """The most memory allocated on the GPU in training; on a CPU the largest resident set at the end of a step."""
         peak = self.timer.device.held("max_memory_allocated")
         return self._peak_mb if peak is None else peak / MB
 
     @property
     def memory_mb(self) -> float:
-        """The memory that the run uses: allocated on the GPU it trains on, else this process's resident set."""
+        """The memory that the run uses now."""
         return (self.timer.device.held("memory_allocated") or 0) / MB
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:

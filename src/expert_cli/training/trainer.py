@@ -2,14 +2,8 @@
 
     data -> buffers -> forward, backward (recorded once and replayed, or eager) -> all-reduce, clip -> optimizer
 
-What is overridden, and why:
-
-    get_train_dataloader   packs by epoch, their order by the seed
-    get_batch_samples      trained tokens are counted on the CPU, of all processes, before anything is copied
-    training_step          one replay of a graph (captured_step.py), or forward and backward
-    _clip_grad_norm        on one flat buffer, with a norm a tensor, which nobody waits for; reduced over processes before
-    evaluate               the loss per trained token over packs; answers that are run
-    _save_checkpoint, _load_*   sealed checkpoints without pickle (checkpointing/)
+Overridden is what the Trainer cannot know: packs by epoch, trained tokens counted on the CPU before anything is copied, the
+step (captured_step.py), one flat buffer of gradients whose norms nobody waits for, and sealed checkpoints.
 """
 
 from __future__ import annotations
@@ -35,12 +29,12 @@ from expert_cli.hardware.step_timer import StepTimer
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, eval_loss_of
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.model.activation_checkpointing import set_checkpointing
+from expert_cli.model.compiled_layers import compile_anew
 from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.kernels.dora import has_norms, refresh_norms
 from expert_cli.runs.signals import leave_signals
 from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, Recorded
-from expert_cli.training.health import TrainingHealth
-from expert_cli.training.state import TrainingState
+from expert_cli.training.health import TrainingHealth, TrainingState
 from expert_cli.utils.distributed import all_reduce_sum, broadcast_rank0
 from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.text import first_line
@@ -88,15 +82,14 @@ class ExpertTrainer(Trainer):
         self.timer = StepTimer(device_of(self.args.device))
         self.flat = FlatParameters(self.model.named_parameters())
         self.model.gradient = self.flat.gradient
-        self.health = TrainingHealth(
-            self.progress, self.flat, self._documents, scaled=self.accelerator.scaler is not None
-        )
+        scaled = self.accelerator.scaler is not None
+        self.health = TrainingHealth(self.progress, self.flat, self._documents, scaled=scaled)
         self.graphs = graphs
         self.captured: CapturedStep | None = None
         self.not_captured = ""
         self.recomputes = False
         self.adjusted: list[str] = []
-        self.add_callback(AfterUpdate(self._after_update))
+        self.add_callback(AfterUpdate(self))
         self._step_loss = torch.zeros((), device=self.args.device)
         self._counted = (0, 0, 0)
         if batches.schedule.processes > 1:
@@ -106,6 +99,7 @@ class ExpertTrainer(Trainer):
     def use(self, schedule: Schedule) -> None:
         """Take a schedule that may split the packs of a step in another way; before training."""
         self.batches.schedule = schedule
+        compile_anew(self.model.base)
         self.data_collator = replace(self.data_collator, shape=self._shape_of(schedule))
         self.args.max_steps = schedule.steps
         self.args.per_device_train_batch_size = self._train_batch_size = schedule.batch_size
@@ -152,9 +146,7 @@ class ExpertTrainer(Trainer):
             if noise is not None:
                 noise.remove()
         if kept and self.captured is not None:
-            self.adjusted.append(
-                "gradient checkpointing off: with dropout in the adapter it cannot be recorded, and it fits"
-            )
+            self.adjusted.append("gradient checkpointing off: with dropout it cannot be recorded, and the step fits")
         return self.captured is not None
 
     # data
@@ -199,12 +191,9 @@ class ExpertTrainer(Trainer):
 
     def on_device(self, batch: Batch) -> Batch:
         """Return what the model is given of a batch, on its device."""
-        counted = ("real_tokens", "trained_tokens")
-        return {
-            name: value.to(self.args.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
-            for name, value in batch.items()
-            if name not in counted
-        }
+        inputs = {name: value for name, value in batch.items() if name not in ("real_tokens", "trained_tokens")}
+        tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+        return inputs | {name: value.to(self.args.device, non_blocking=True) for name, value in tensors.items()}
 
     # a step
 
@@ -253,10 +242,6 @@ class ExpertTrainer(Trainer):
         """Return the norm; with `max_grad_norm` 0 nobody has asked for it yet."""
         return self._clip_grad_norm(model) if grad_norm is None else grad_norm
 
-    def _after_update(self) -> None:
-        self._refresh()
-        self.timer.end()
-
     def _documents(self, step: int) -> str:
         """Name the documents of an optimizer step (from 0)."""
         epoch, taken = self.batches.packs_of(step)
@@ -284,7 +269,7 @@ class ExpertTrainer(Trainer):
         """Hand callbacks the model that people know, not the one that returns its loss alone."""
         self._clip = Recorded(partial(self.flat.clip, self.args.max_grad_norm), self.graphs)
         norms = partial(refresh_norms, self.model.model)
-        self._refresh = Recorded(norms, self.graphs if has_norms(self.model.model) else None)
+        self.refresh = Recorded(norms, self.graphs if has_norms(self.model.model) else None)
         prepared: tuple[Any, Any] = super()._prepare_for_training(*settings)  # type: ignore[no-untyped-call]
         self.callback_handler.model = self.model.model
         return prepared
@@ -324,27 +309,25 @@ class ExpertTrainer(Trainer):
         """Return and log the loss per trained token of the validation packs and of each named set, and answers where due."""
         self.health.flush()
         metrics: dict[str, float] = {}
+        step, sets = self.state.global_step, self.eval_dataset
         with self.timer.phase("eval"):
-            if self.eval_dataset:
-                metrics = self._evaluation_losses()
-            if self.run_answers is not None and self._answers_are_due():
+            if sets:
+                self.model.eval()
+                sums = {name: self._loss_and_tokens(packs) for name, packs in sets.items()}
+                self.model.train()
+                found = {
+                    EVAL_LOSS: sum(sums.values()),
+                    **{eval_loss_of(name): its for name, its in sums.items() if name},
+                }
+                metrics = {name: float(its[0] / its[1].clamp(min=1.0)) for name, its in found.items()}
+            every = self.watch.execution_eval_steps
+            if self.run_answers and (not sets or step == self.state.max_steps or step % every == 0):
                 metrics[f"eval_{EXECUTION_ACCURACY}"] = broadcast_rank0(self.run_answers)
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
-    def _answers_are_due(self) -> bool:
-        step, every = self.state.global_step, self.watch.execution_eval_steps
-        return not self.eval_dataset or step % every == 0 or step == self.state.max_steps
-
-    def _evaluation_losses(self) -> dict[str, float]:
-        self.model.eval()
-        sums = {name: self._loss_and_tokens(packs) for name, packs in self.eval_dataset.items()}
-        self.model.train()
-        means = {eval_loss_of(name): _mean_loss(its) for name, its in sums.items() if name}
-        return {EVAL_LOSS: _mean_loss(sum(sums.values())), **means}
-
-    def _loss_and_tokens(self, packs: PackedDataset) -> torch.Tensor:
+    def _loss_and_tokens(self, packs: PackedDataset) -> Any:
         """Return the sum of the losses of some packs and their trained tokens, of all processes together, fp64 [2]."""
         schedule = self.batches.schedule
         share = once_in_turn(schedule, packs.packs.count(), self.args.process_index)
@@ -382,14 +365,14 @@ class ExpertTrainer(Trainer):
             if self.args.process_index == 0:
                 self.checkpoints.save(self)
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """Leave it to `_load_optimizer_and_scheduler`, when all is there that a checkpoint is put into."""
-
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Put the checkpoint into adapter, optimizer and schedule."""
+        """Put the checkpoint into adapter, optimizer and schedule: all of them are there by now."""
         if checkpoint is not None:
             self.checkpoints.restore(self)
             refresh_norms(self.model.model)
+
+    def _load_from_checkpoint(self, *_: Any, **__: Any) -> None:
+        """Leave it to `_load_optimizer_and_scheduler`."""
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """Do nothing: every step seeds itself."""
@@ -401,15 +384,16 @@ class ExpertTrainer(Trainer):
 
 
 class AfterUpdate(TrainerCallback):
-    """Calls a function after every step of the optimizer."""
+    """Takes DoRA's norms anew after every step of the optimizer."""
 
-    def __init__(self, function: Callable[[], None]) -> None:
-        """Take the function."""
-        self.function = function
+    def __init__(self, trainer: ExpertTrainer) -> None:
+        """Take whose step it is."""
+        self.trainer = trainer
 
     def on_optimizer_step(self, *_: Any, **__: Any) -> None:
-        """Call it."""
-        self.function()
+        """End the phase that clipping began."""
+        self.trainer.refresh()
+        self.trainer.timer.end()
 
 
 class EpochLoader(DataLoader[Batch]):
@@ -419,8 +403,3 @@ class EpochLoader(DataLoader[Batch]):
         """Go through this epoch (from 0) the next time."""
         sampler: Any = self.batch_sampler
         sampler.set_epoch(epoch)
-
-
-def _mean_loss(sums: Any) -> float:
-    """Return the loss per trained token, of its sum and their number, [2]."""
-    return float(sums[0] / sums[1].clamp(min=1.0))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from peft.tuners.lora.layer import ParamWrapper
 from torch import is_tensor
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -30,7 +31,6 @@ from expert_cli.model.kernels.dora import patch_dora
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.kernels.select import Kernel, KernelPlan
 from expert_cli.model.loading.quantize import DTYPES, load_base
-from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from tests import manifests, run_blocks, tiny
 from tests.machines import CPU
 from tests.tiny_hybrids import hybrid_folder

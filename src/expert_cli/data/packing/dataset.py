@@ -11,6 +11,9 @@ Labels are masked by position, never by id, since the padding id may be the end 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -95,6 +98,24 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         if self.shortens and stop < len(ids):
             return truncate_middle(ids, trained, stop)
         return ids[start:stop], trained[start:stop]
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """The packs that train, the sets of those that evaluate by name ("" = of none), and the id that fills up rows.
+
+    run_answers: lets the model as it is answer cases, and returns the share that is right; None: not asked for.
+    """
+
+    train: PackedDataset
+    validation: Mapping[str, PackedDataset]
+    pad_id: int
+    run_answers: Callable[[], float] | None = None
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest document, of those that evaluate too."""
+        return max(data.packs.document_lengths.longest for data in (self.train, *self.validation.values()))
 
 
 def truncate_middle(

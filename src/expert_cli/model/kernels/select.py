@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from expert_cli._compat import apply_liger, attention_name, liger_knows
-from expert_cli.config.run_config import Layout, ModelConfig
+from expert_cli.config.run_config import Layout, ModelConfig, RunConfig
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.model import recurrence
+from expert_cli.model.compiled_layers import require_compiler
 from expert_cli.model.flops import attention_layers
 from expert_cli.model.kernels import attention
-from expert_cli.model.kernels.attention_backends import choose_attention
+from expert_cli.model.kernels.attention_backends import attention_backend, choose_attention
 from expert_cli.model.kernels.chunked_loss import can_skip_logits
-from expert_cli.model.kernels.compiled_layers import require_compiler
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
 from expert_cli.model.kernels.dora import patch_dora
 from expert_cli.model.kernels.fused_lora import fuse
@@ -218,3 +218,26 @@ def _with_dequantized(plan: KernelPlan, needed: int, compute: ComputeConfig, fre
 def free_bytes(device: str) -> int:
     """Return the bytes of memory that are free for this process on a device."""
     return DEVICES[device].memory()[0]
+
+
+def with_capture(plan: KernelPlan, run: RunConfig) -> KernelPlan:
+    """Return the plan with whether the step is to be recorded, and why not."""
+    why = _why_eager(plan, run)
+    return (
+        plan.with_line("capture", "off", why)
+        if why
+        else plan.with_line("capture", "cuda graph", "packs have one shape")
+    )
+
+
+def _why_eager(plan: KernelPlan, run: RunConfig) -> str:
+    compute = run.compute
+    reasons = {
+        "a CPU has no launches to save": compute.device == "cpu",
+        "use_cuda_graphs: false": not compute.capture,
+        "without packing no two batches have one shape": run.loader.packing == "off" or plan.layout == "padded",
+        "with fsdp the processes exchange weights in every layer": compute.fsdp,
+        "fp16 looks for overflows in every step": compute.dtype == "fp16",
+        "LLM.int8 looks for outliers in every layer": run.model.quantization == "int8",
+    }
+    return next((why for why, holds in reasons.items() if holds), "") or attention_backend(plan.attention).captures

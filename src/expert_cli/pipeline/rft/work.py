@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.effects import Decided
 from expert_cli.config.plan import Plan
@@ -31,7 +31,7 @@ from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.rft.prompts import files_of
 from expert_cli.runs.log import RunLog
-from expert_cli.runs.signals import StopRequest
+from expert_cli.runs.signals import STOP_FILE, StopRequest
 from expert_cli.runs.status import RunStatus
 from expert_cli.utils.reporter import Reporter
 
@@ -114,9 +114,18 @@ class Work:
 
         Raises Interrupted where it was asked to stop, also where that run has no step left.
         """
-        from expert_cli.pipeline.train import train_here
-        from expert_cli.training.callbacks import HandStopDown
+        from transformers import TrainerCallback
 
+        from expert_cli.pipeline.train import train_here
+
+        class HandStopDown(TrainerCallback):
+            """Lets the file STOP of this run end the training within it."""
+
+            def on_step_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:  # noqa: ARG002
+                if state.is_world_process_zero and (stop := above / STOP_FILE).exists():
+                    stop.replace(below / STOP_FILE)
+
+        above, below = self.run.output, run.output
         drift = tuple(key for key in self.options.drift if not key.startswith("rft."))
         trusting = is_first and self.options.trust_store
         options = replace(
@@ -127,7 +136,7 @@ class Work:
             drift=drift,
             trust_store=trusting,
             max_forget=None,
-            callbacks=(*self.options.callbacks, HandStopDown(self.run.output, run.output)),
+            callbacks=(*self.options.callbacks, HandStopDown()),
         )
         store_url = run.store_url if is_first else ""  # nobody puts the stores of rounds anywhere
         plan = replace(

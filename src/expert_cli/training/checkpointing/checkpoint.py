@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -54,7 +54,7 @@ _LEFT = re.compile(r"\.(?:writing|removed)-[0-9]+")
 class CheckpointState:
     """All that a run needs to go on.
 
-    adapter, adapter_config: as `adapter_state.adapter_parts` gives them. tensors: of the optimizer, and the losses. state:
+    adapter, adapter_config: as `model.adapter.adapter_parts` gives them. tensors: of the optimizer, and the losses. state:
     everything else, as JSON; `identity` in it is what the run that goes on must have in common with this one. trainer_state:
     transformers' TrainerState as JSON.
     """
@@ -66,8 +66,7 @@ class CheckpointState:
     trainer_state: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Search:
+class Search(NamedTuple):
     """The newest good checkpoint, or None, and a line for each damaged one that was met on the way."""
 
     path: Path | None
@@ -110,7 +109,7 @@ def read(path: Path) -> CheckpointState:
 
 
 def latest_valid(folder: Path) -> Search:
-    """Return the checkpoint that was written last and verifies; those before it are not looked at."""
+    """Return the good checkpoint that was written last, and a line for each damaged one that was written after it."""
     damaged: list[str] = []
     for path in _newest_first(folder):
         damage = _damage(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,21 +9,18 @@ from typing import Any
 
 import torch
 from accelerate.optimizer import AcceleratedOptimizer
-from peft import PeftModel
 from transformers import TrainerState
 from transformers.trainer_callback import ExportableState
 
-from expert_cli.config.run_config import AUTO, RunConfig
+from expert_cli.config.run_config import AUTO
 from expert_cli.config.run_identity import require_goes_on, require_keys
-from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.runs.paths import RunPaths
+from expert_cli.errors import InputError
+from expert_cli.model.adapter import adapter_parts, load_adapter
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.checkpointing import checkpoint
-from expert_cli.training.checkpointing.adapter_state import adapter_parts, estimate_bytes, load_adapter
 from expert_cli.training.checkpointing.checkpoint import CheckpointState
 from expert_cli.training.checkpointing.optimizer_state import load_optimizer, optimizer_parts
 from expert_cli.training.trainer import ExpertTrainer
-from expert_cli.utils.files import parse_json, write_bytes
 from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.reporter import Reporter
 
@@ -63,9 +59,8 @@ def find_checkpoint(
             raise InputError(f"--resume {wanted}: is not a folder", 'name a folder checkpoint-N, or write "auto"')
     parts = checkpoint.read(path)
     require_goes_on(path, parts.state["identity"], identity, drift, report)
-    report.info(
-        f"resumed   {path}: step {parts.trainer_state['global_step']}, epoch {int(parts.trainer_state['epoch'] or 0)}"
-    )
+    at = parts.trainer_state
+    report.info(f"resumed   {path}: step {at['global_step']}, epoch {int(at['epoch'] or 0)}")
     return Resumed(path, parts)
 
 
@@ -77,7 +72,6 @@ class Checkpoints:
     how far the run is.
     """
 
-    model: PeftModel
     folder: Path
     identity: Mapping[str, Any]
     resumed: Resumed | None
@@ -87,7 +81,7 @@ class Checkpoints:
         """Write a checkpoint of the step just done and remove those that are not kept."""
         state, scaler, optimizer = trainer.state, trainer.accelerator.scaler, _plain(trainer.optimizer)
         schedule: Any = trainer.lr_scheduler
-        adapter, config = adapter_parts(self.model)
+        adapter, config = adapter_parts(trainer.model.model)
         tensors, numbers = optimizer_parts(optimizer)
         progress = vars(trainer.progress)
         parts: list[Any] = [*trainer.callback_handler.callbacks, trainer.control]
@@ -122,7 +116,7 @@ class Checkpoints:
         parts, optimizer = self.resumed.parts, _plain(trainer.optimizer)
         schedule: Any = trainer.lr_scheduler
         try:
-            load_adapter(self.model, parts.adapter)
+            load_adapter(trainer.model.model, parts.adapter)
         except ValueError as error:
             raise InputError(
                 f"the checkpoint does not fit this adapter: {error}", "train with the adapter it was made with"
@@ -136,40 +130,12 @@ class Checkpoints:
         if state["scaler"] and trainer.accelerator.scaler is not None:
             trainer.accelerator.scaler.load_state_dict(dict(state["scaler"]))
         trainer.flat.load(state["gradients"])
-        trainer.progress.load({**state["progress"], LOSSES: parts.tensors[LOSSES].tolist()})
+        vars(trainer.progress).update(state["progress"], losses=parts.tensors[LOSSES].tolist())
 
     def load_best(self, trainer: ExpertTrainer) -> None:
         """Put the adapter of the best evaluation into the model. Its checkpoint was never rotated away."""
         best = self.folder / f"checkpoint-{trainer.state.best_global_step}"
-        load_adapter(self.model, checkpoint.read(best).adapter)
-
-
-def truncate_metrics(paths: RunPaths, step: int) -> None:
-    """Remove from metrics.jsonl what was logged after `step`: the run that goes on will log it again."""
-    if not paths.metrics.is_file():
-        return
-    kept = []
-    for line in paths.metrics.read_bytes().splitlines():
-        try:
-            if parse_json(line)["step"] <= step:
-                kept.append(line + b"\n")
-        except (ValueError, KeyError, TypeError):
-            continue  # torn by the kill
-    write_bytes(paths.metrics, b"".join(kept))
-
-
-def check_disk_space(model: PeftModel, folder: Path, run: RunConfig, steps: int) -> None:
-    """Raise EnvironmentProblem if the disk cannot hold the checkpoints that the run will keep, and one being written."""
-    watch = run.watch
-    folder.mkdir(exist_ok=True)
-    saves = steps // watch.save_steps + 1 if watch.save_strategy == "steps" else checkpoint.LEAST
-    kept = 1 + (min(saves, max(checkpoint.LEAST, watch.save_total_limit)) if watch.save_total_limit else saves)
-    one, free = estimate_bytes(model, run.optim.optim), shutil.disk_usage(folder).free
-    if free < one * kept:
-        raise EnvironmentProblem(
-            f"{folder}: {free / 1e9:.2f} GB are free, {kept} checkpoints of {one / 1e9:.2f} GB need {one * kept / 1e9:.2f} GB",
-            "make room, give another folder with --output, or lower save_total_limit",
-        )
+        load_adapter(trainer.model.model, checkpoint.read(best).adapter)
 
 
 def _plain(optimizer: Any) -> Any:
