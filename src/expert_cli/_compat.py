@@ -212,17 +212,6 @@ def norms(tensors: list[torch.Tensor]) -> torch.Tensor:
     return torch.stack(torch._foreach_norm(tensors))
 
 
-def scale_(tensors: list[torch.Tensor], factor: torch.Tensor) -> None:
-    """Multiply every tensor by `factor` [] in place, in one launch.
-
-    torch 2.6 to 2.13: torch.nn.utils.clip_grads_with_norm_ does that, with a division by the norm before it that rounds
-    otherwise. Remove when a multiplication is public.
-    """
-    import torch
-
-    torch._foreach_mul_(tensors, factor)
-
-
 def is_compiled(module: torch.nn.Module) -> bool:
     """Whether `module.compile()` was called. torch 2.6 to 2.13 keep it here; remove when a public attribute tells."""
     return module._compiled_call_impl is not None

@@ -11,6 +11,7 @@ and by replay from one seed, and twice by replay.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -123,10 +124,7 @@ class CapturedStep:
             loss.backward()  # type: ignore[no-untyped-call]
             return loss.detach()
 
-        def eagerly() -> torch.Tensor:
-            done: torch.Tensor = self._graphs.warm_up(work)
-            return done
-
+        eagerly = partial(self._graphs.warm_up, work)
         self._measured(eagerly)  # kernels are chosen and compiled
         eager = self._measured(eagerly)
         # Recorded over other tokens: a graph that does not read the buffers is found out.
@@ -138,16 +136,14 @@ class CapturedStep:
         _require_alike("gradient norm", eager[1], once[1], NORM_TOLERANCE)
         torch.manual_seed(self._seed)
         self.replay()
-        _require_alike("gradient norm of two replays", 2 * once[1], self._norm(), NORM_TOLERANCE)
+        twice = float(torch.linalg.vector_norm(self._gradient))
+        _require_alike("gradient norm of two replays", 2 * once[1], twice, NORM_TOLERANCE)
 
     def _measured(self, work: Work) -> tuple[float, float]:
         """Return loss and gradient norm of one pass from zero gradients and the seed."""
         self._gradient.zero_()
         torch.manual_seed(self._seed)
-        return float(work()), self._norm()
-
-    def _norm(self) -> float:
-        return float(torch.linalg.vector_norm(self._gradient))
+        return float(work()), float(torch.linalg.vector_norm(self._gradient))
 
 
 def _require_alike(what: str, eager: float, replayed: float, tolerance: float) -> None:

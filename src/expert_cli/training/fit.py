@@ -88,7 +88,7 @@ def fit(
             raise out_of_memory(trainer, paths.checkpoints, status.go_on) from error
         finally:
             status.step = done = trainer.state.global_step
-            trainer.callback_handler.train_dataloader = None  # ends its workers
+            trainer.callback_handler.train_dataloader = trainer.callback_handler.eval_dataloader = None  # ends workers
     stop.asked(at_once=True)  # the last step may have been too short for a look
     stop.agree()
     if stop.exit_code and done < schedule.steps:

@@ -29,18 +29,10 @@ class TrainingHealth:
     """Reads what a step came to one step late: asking at once would wait for the GPU. On a CPU there is nothing to wait for."""
 
     def __init__(
-        self,
-        progress: TrainingState,
-        gradients: FlatParameters,
-        documents: Callable[[int], str],
-        *,
-        scaled: bool,
+        self, progress: TrainingState, gradients: FlatParameters, documents: Callable[[int], str], *, scaled: bool
     ) -> None:
         """Losses go to `progress`; `documents` names those of a step (from 0). scaled: fp16, whose scaler skips bad steps."""
-        self.progress = progress
-        self.gradients = gradients
-        self.documents = documents
-        self.scaled = scaled
+        self.progress, self.gradients, self.documents, self.scaled = progress, gradients, documents, scaled
         self.grad_norm = 0.0
         self._unread: torch.Tensor | None = None
         self._copied: Any = None
@@ -73,20 +65,14 @@ class TrainingHealth:
         self._require_healthy(loss, norms, len(self.progress.losses))
 
     def _require_healthy(self, loss: float, norms: torch.Tensor, step: int) -> None:
-        where = f"step {step}"
         figures = {"loss": loss} if self.scaled else {"loss": loss, "gradient norm": self.grad_norm}
         for name, figure in figures.items():
             if not math.isfinite(figure):
                 hint = "lower learning_rate, keep max_grad_norm at 1.0, or train in bf16 instead of fp16"
-                raise TrainingFailed(f"the {name} of {where} is {figure}; {self.documents(step - 1)}", hint)
+                raise TrainingFailed(f"the {name} of step {step} is {figure}; {self.documents(step - 1)}", hint)
         if loss == 0.0:
-            raise TrainingFailed(
-                f"the loss of {where} is exactly 0.0; {self.documents(step - 1)}",
-                "look at these rows: nothing in them is trained, or the model's output is broken",
-            )
-        dead = self.gradients.dead_layers(norms)
-        if dead:
-            raise TrainingFailed(
-                f"{len(dead)} adapter layers get no gradient at all, {dead[0]} among them ({where})",
-                "they would stay untrained; report this with the output of expert-cli doctor",
-            )
+            hint = "look at these rows: nothing in them is trained, or the model's output is broken"
+            raise TrainingFailed(f"the loss of step {step} is exactly 0.0; {self.documents(step - 1)}", hint)
+        if dead := self.gradients.dead_layers(norms):
+            told = f"{len(dead)} adapter layers get no gradient at all, {dead[0]} among them (step {step})"
+            raise TrainingFailed(told, "they would stay untrained; report this with the output of expert-cli doctor")

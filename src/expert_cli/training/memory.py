@@ -1,10 +1,6 @@
 """Does a full step fit the device's memory? Asked before the first step of a run, and of one that goes on, perhaps on another
-card. Where the step is recorded, recording it at the run's shapes is the trial; else the largest micro-batch is run. What
-is given up for it, in this order:
-
-    micro-batch halved at the same effective batch
-    activations recomputed instead of kept
-    copy        of 4-bit weights, which costs time alone
+card. Where the step is recorded, recording it is the trial; else the largest micro-batch is run. What gives way, in this order:
+half the micro-batch at the same effective batch, activations (recomputed instead of kept), the copy of 4-bit weights.
 """
 
 from __future__ import annotations
@@ -92,32 +88,26 @@ def out_of_memory(trainer: ExpertTrainer, checkpoints: Path, go_on: str) -> Trai
     Its hint is that command with the next thing to give up.
     """
     kept = f"; the checkpoints in {checkpoints} are safe" if any(checkpoints.glob("checkpoint-*")) else ""
-    remedy = _next_to_give_up(trainer)
+    schedule, optim = trainer.batches.schedule, trainer.optim_config
+    remedy: dict[str, object] = {}
+    if schedule.batch_size > 1:
+        batch = _smaller(schedule).batch_size
+        # As it is written, which the processes that began the run are counted by; others may train now.
+        packs = optim.batch_size * optim.gradient_accumulation_steps
+        remedy = {"batch_size": batch, "gradient_accumulation_steps": packs // batch}
+    elif not any(layer.gradient_checkpointing for layer in decoder_layers(trainer.model.base)):
+        remedy = {"gradient_checkpointing": "true"}
+    elif any(isinstance(module, DequantizedLinear) for module in trainer.model.modules()):
+        remedy = {"dequantized_copy": "never"}
     settings = " ".join(f"--set training.config.{key}={value}" for key, value in remedy.items())
     hint = f"go on: {go_on} {settings}" if remedy else "lower max_seq_length, or choose a smaller base model"
     return TrainingFailed(f"out of memory at step {trainer.state.global_step + 1}{kept}", hint)
 
 
-def _next_to_give_up(trainer: ExpertTrainer) -> dict[str, object]:
-    """Return the settings of a run that needs less memory than this one; none where there are none."""
-    schedule, optim = trainer.batches.schedule, trainer.optim_config
-    if schedule.batch_size > 1:
-        batch = _smaller(schedule).batch_size
-        # As it is written, which the processes that began the run are counted by; others may train now.
-        packs = optim.batch_size * optim.gradient_accumulation_steps
-        return {"batch_size": batch, "gradient_accumulation_steps": packs // batch}
-    if not any(layer.gradient_checkpointing for layer in decoder_layers(trainer.model.base)):
-        return {"gradient_checkpointing": "true"}
-    if any(isinstance(module, DequantizedLinear) for module in trainer.model.modules()):
-        return {"dequantized_copy": "never"}
-    return {}
-
-
 def _fits(trainer: ExpertTrainer) -> bool:
-    """Record a step, or run forward and backward on the largest micro-batch; return whether it fitted.
+    """Record a step, or run one, beside what later steps hold and the first does not; return whether it fitted.
 
-    Beside it lies what later steps hold and the first does not. Nothing is left of it but the recording: gradients are
-    zero again, and every training step seeds its own random numbers.
+    Nothing is left of it but the recording: gradients are zero again, and every training step seeds its own random numbers.
     """
     device = trainer.timer.device
     device.reset_peak()

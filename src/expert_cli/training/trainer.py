@@ -47,6 +47,8 @@ class ExpertTrainer(Trainer):
     """
 
     model: Any
+    optimizer: Any
+    lr_scheduler: Any
     train_dataset: Any
     eval_dataset: Any
     data_collator: Collator
@@ -91,7 +93,7 @@ class ExpertTrainer(Trainer):
         self.adjusted: list[str] = []
         self.add_callback(AfterUpdate(self))
         self._step_loss = torch.zeros((), device=self.args.device)
-        self._counted = (0, 0, 0)
+        self._counted: dict[str, int] = {}
         if batches.schedule.processes > 1:
             torch.distributed.broadcast(self.flat.flat.data, src=0)
         self.use(batches.schedule)
@@ -153,12 +155,10 @@ class ExpertTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader[Batch]:
         """Return the batches of an epoch, which its `set_epoch` says."""
-        return self.loader(self.train_dataset, self.batches, self.data_collator, stays=True)
+        return self.loader(self.train_dataset, self.batches, self.data_collator)
 
-    def loader(
-        self, dataset: Dataset[Any], batches: PackedBatchSampler, collate: Collator, *, stays: bool = False
-    ) -> DataLoader[Batch]:
-        """Return a loader with the manifest's settings. stays: its workers go on from epoch to epoch, as long as it lives."""
+    def loader(self, dataset: Dataset[Any], batches: PackedBatchSampler, collate: Collator) -> DataLoader[Batch]:
+        """Return a loader with the manifest's settings; its workers go on from epoch to epoch, as long as it lives."""
         workers = self.args.dataloader_num_workers
         return EpochLoader(
             dataset,
@@ -167,7 +167,7 @@ class ExpertTrainer(Trainer):
             num_workers=workers,
             pin_memory=self.args.dataloader_pin_memory and self.timer.on_gpu,
             prefetch_factor=self.args.dataloader_prefetch_factor if workers else None,
-            persistent_workers=stays and workers > 0,
+            persistent_workers=workers > 0,
             worker_init_fn=leave_signals,
         )
 
@@ -182,11 +182,10 @@ class ExpertTrainer(Trainer):
             sum(batch["real_tokens"] for batch in batches),
             sum(batch["input_ids"].numel() for batch in batches),
         )
-        self._counted = trained, real, places - real
+        self._counted = {"trained": trained, "real": real, "padded": places - real}
         if not trained:
-            step = self.state.global_step
-            message = f"step {step + 1} trains no token; {self._documents(step)}"
-            raise TrainingFailed(message, "raise max_seq_length: answers are cut off, or are empty")
+            told = f"step {self.state.global_step + 1} trains no token; {self._documents(self.state.global_step)}"
+            raise TrainingFailed(told, "raise max_seq_length: answers are cut off, or are empty")
         return batches, trained
 
     def on_device(self, batch: Batch) -> Batch:
@@ -230,10 +229,8 @@ class ExpertTrainer(Trainer):
         if self.accelerator.scaler is not None:
             self.accelerator.unscale_gradients(self.optimizer)
         norms: torch.Tensor = self._clip()
-        trained, real, padded = self._counted
-        self.progress.trained += trained
-        self.progress.real += real
-        self.progress.padded += padded
+        for name, count in self._counted.items():
+            setattr(self.progress, name, getattr(self.progress, name) + count)
         self.health.record(torch.cat([self._step_loss.unsqueeze(0), norms]))
         self._step_loss.zero_()
         return norms[0]
@@ -267,11 +264,11 @@ class ExpertTrainer(Trainer):
 
     def _prepare_for_training(self, *settings: Any) -> tuple[Any, Any]:
         """Hand callbacks the model that people know, not the one that returns its loss alone."""
-        self._clip = Recorded(partial(self.flat.clip, self.args.max_grad_norm), self.graphs)
-        norms = partial(refresh_norms, self.model.model)
-        self.refresh = Recorded(norms, self.graphs if has_norms(self.model.model) else None)
+        model, graphs = self.model.model, self.graphs
+        self._clip = Recorded(partial(self.flat.clip, self.args.max_grad_norm), graphs)
+        self.refresh = Recorded(partial(refresh_norms, model), graphs if has_norms(model) else None)
         prepared: tuple[Any, Any] = super()._prepare_for_training(*settings)  # type: ignore[no-untyped-call]
-        self.callback_handler.model = self.model.model
+        self.callback_handler.model = model
         return prepared
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
@@ -282,26 +279,23 @@ class ExpertTrainer(Trainer):
             kind = partial(CapturedAdamW, graphs=self.graphs)
         by_shape = self.optim_config.optim == "adafactor"
         self.optimizer = kind(self.flat.parameters if by_shape else [self.flat.flat], **settings)
-        made: torch.optim.Optimizer = self.optimizer
-        return made
+        return self.optimizer  # type: ignore[no-any-return]
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
         """Make the learning-rate schedule; transformers has no one_cycle, which rises and falls again within the steps."""
         if self.optim_config.scheduler != "one_cycle":
-            made: LRScheduler = super().create_scheduler(num_training_steps, optimizer)
-            return made
+            return super().create_scheduler(num_training_steps, optimizer)
         warmup = self.args.get_warmup_steps(num_training_steps) / num_training_steps
         settings: dict[str, Any] = {"pct_start": min(1.0, warmup) or 0.3, **dict(self.optim_config.scheduler_kwargs)}
-        rises: Any = OneCycleLR(
-            optimizer or self.optimizer,  # type: ignore[arg-type]
+        self.lr_scheduler = OneCycleLR(
+            optimizer or self.optimizer,
             max_lr=self.args.learning_rate,
             total_steps=num_training_steps + 1,
             cycle_momentum=False,
             **settings,
         )
-        self.lr_scheduler = rises
         self._created_lr_scheduler = True
-        return rises  # type: ignore[no-any-return]
+        return self.lr_scheduler  # type: ignore[no-any-return]
 
     # evaluation
 

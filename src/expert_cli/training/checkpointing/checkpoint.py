@@ -93,9 +93,9 @@ def write(folder: Path, step: int, parts: CheckpointState) -> None:
                 home.rename(before)
             beside.rename(home)
             sync_names(folder)
+            shutil.rmtree(before, ignore_errors=True)
         finally:
-            for path in (beside, before):
-                shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(beside, ignore_errors=True)
 
 
 def read(path: Path) -> CheckpointState:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.optimizer import AcceleratedOptimizer
 from transformers import TrainerState
 from transformers.trainer_callback import ExportableState
 
@@ -23,9 +22,6 @@ from expert_cli.training.checkpointing.optimizer_state import load_optimizer, op
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.reporter import Reporter
-
-LOSSES = "losses"
-"""The tensor of every step's loss beside the optimizer's, fp64."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +75,8 @@ class Checkpoints:
 
     def save(self, trainer: ExpertTrainer) -> None:
         """Write a checkpoint of the step just done and remove those that are not kept."""
-        state, scaler, optimizer = trainer.state, trainer.accelerator.scaler, _plain(trainer.optimizer)
-        schedule: Any = trainer.lr_scheduler
+        state, scaler, schedule = trainer.state, trainer.accelerator.scaler, trainer.lr_scheduler
+        optimizer = trainer.optimizer.optimizer  # accelerate has wrapped it
         adapter, config = adapter_parts(trainer.model.model)
         tensors, numbers = optimizer_parts(optimizer)
         progress = vars(trainer.progress)
@@ -90,14 +86,14 @@ class Checkpoints:
         written = CheckpointState(
             adapter=adapter,
             adapter_config=config,
-            tensors={**tensors, LOSSES: torch.tensor(progress[LOSSES], dtype=torch.float64)},
+            tensors={**tensors, "losses": torch.tensor(progress["losses"], dtype=torch.float64)},
             state={
                 "identity": self.identity,
                 "optimizer": numbers,
                 "learning_rates": [group["lr"] for group in optimizer.param_groups],
                 "scheduler": schedule.state_dict(),
                 "scaler": scaler.state_dict() if scaler is not None else {},
-                "progress": {name: value for name, value in progress.items() if name != LOSSES},
+                "progress": {name: value for name, value in progress.items() if name != "losses"},
                 "gradients": trainer.flat.state(),
                 "batch_size": trainer.batches.schedule.batch_size,
                 "recomputes": trainer.recomputes,
@@ -113,8 +109,7 @@ class Checkpoints:
     def restore(self, trainer: ExpertTrainer) -> None:
         """Put the checkpoint into a trainer that is ready to train. Raises InputError if it does not fit the adapter."""
         assert self.resumed is not None  # noqa: S101
-        parts, optimizer = self.resumed.parts, _plain(trainer.optimizer)
-        schedule: Any = trainer.lr_scheduler
+        parts, optimizer = self.resumed.parts, trainer.optimizer.optimizer
         try:
             load_adapter(trainer.model.model, parts.adapter)
         except ValueError as error:
@@ -122,22 +117,17 @@ class Checkpoints:
                 f"the checkpoint does not fit this adapter: {error}", "train with the adapter it was made with"
             ) from error
         state = parts.state
-        moments = {name: value for name, value in parts.tensors.items() if name != LOSSES}
+        moments = {name: value for name, value in parts.tensors.items() if name != "losses"}
         load_optimizer(optimizer, moments, state["optimizer"])
-        schedule.load_state_dict(dict(state["scheduler"]))
+        trainer.lr_scheduler.load_state_dict(dict(state["scheduler"]))
         for group, rate in zip(optimizer.param_groups, state["learning_rates"], strict=True):
             group["lr"] = rate
         if state["scaler"] and trainer.accelerator.scaler is not None:
             trainer.accelerator.scaler.load_state_dict(dict(state["scaler"]))
         trainer.flat.load(state["gradients"])
-        vars(trainer.progress).update(state["progress"], losses=parts.tensors[LOSSES].tolist())
+        vars(trainer.progress).update(state["progress"], losses=parts.tensors["losses"].tolist())
 
     def load_best(self, trainer: ExpertTrainer) -> None:
         """Put the adapter of the best evaluation into the model. Its checkpoint was never rotated away."""
         best = self.folder / f"checkpoint-{trainer.state.best_global_step}"
         load_adapter(trainer.model.model, checkpoint.read(best).adapter)
-
-
-def _plain(optimizer: Any) -> Any:
-    """Return the optimizer that accelerate has wrapped."""
-    return optimizer.optimizer if isinstance(optimizer, AcceleratedOptimizer) else optimizer
