@@ -9,7 +9,6 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -126,16 +125,6 @@ class Device:
     def event(self) -> Any:
         """Return a mark in what the device has to do, which tells the milliseconds to another one."""
         return self._torch().Event(enable_timing=True)
-
-    def rng_states(self) -> list[torch.Tensor]:
-        """Return the states of its random generators, one a card."""
-        return list(self._torch().get_rng_state_all())
-
-    def set_rng_states(self, states: Sequence[torch.Tensor]) -> None:
-        """Set the random generators of those cards that are there."""
-        module = self._torch()
-        for index, state in zip(range(module.device_count()), states, strict=False):
-            module.set_rng_state(state, index)
 
     def sample(self) -> dict[str, float | None] | None:
         """Look once at the card in use: FIGURES, None for what it does not tell; None where it tells nothing.
