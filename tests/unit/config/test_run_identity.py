@@ -20,7 +20,7 @@ from expert_cli.errors import InputError, IntegrityError
 from expert_cli.hardware import machine
 from expert_cli.pipeline.result import finished
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.checkpointing.resume_compatibility import (
+from expert_cli.config.run_identity import (
     begun_as,
     code_sha256,
     identity,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.training.result import mean_span
+from expert_cli.runs.fit_result import mean_span
 
 
 @pytest.mark.parametrize(("steps", "span"), [(1, 1), (2, 1), (5, 2), (9, 4), (10, 5), (1000, 5)])

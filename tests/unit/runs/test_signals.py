@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from expert_cli import errors
-from expert_cli.training import signals
-from expert_cli.training.signals import StopRequest
+from expert_cli.runs import signals
+from expert_cli.runs.signals import StopRequest
 
 SOURCE = Path(errors.__file__).parents[1]
 posix = pytest.mark.skipif(os.name != "posix", reason="signals cannot be sent to one process on Windows")
@@ -24,7 +24,7 @@ CHILD = """
 import os, pathlib, sys, time
 from expert_cli import cli
 from expert_cli.errors import Interrupted
-from expert_cli.training.signals import StopRequest
+from expert_cli.runs.signals import StopRequest
 
 def work(forks: bool = False) -> None:
     with StopRequest(pathlib.Path("run")) as stop:

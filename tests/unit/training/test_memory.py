@@ -334,7 +334,10 @@ def test_a_micro_batch_that_is_now_asked_for_otherwise_is_taken(tmp_path: Path) 
 
 HINTS = {
     "a smaller micro-batch": ({"batch": 6}, "batch_size=3 --set training.config.gradient_accumulation_steps=2"),
-    "as the manifest counts": ({"batch": 4, "accumulation": 2}, "batch_size=2 --set training.config.gradient_accumulation_steps=4"),
+    "as the manifest counts": (
+        {"batch": 4, "accumulation": 2},
+        "batch_size=2 --set training.config.gradient_accumulation_steps=4",
+    ),
     "recomputation": ({"batch": 1}, "gradient_checkpointing=true"),
 }
 
@@ -345,7 +348,7 @@ def test_memory_that_runs_out_later_names_what_to_go_on_with(
 ) -> None:
     error = out_of_memory(small_trainer(tmp_path, **made), tmp_path, "COMMAND")
     assert error.message == "out of memory at step 1"
-    assert error.hint == f"go on: COMMAND --set training.config.{settings}"
+    assert error.hint == f"go on: COMMAND --set training.config.{settings.format('training.config')}"
 
 
 def test_then_the_copy_goes_and_then_rows_are_too_long(tmp_path: Path) -> None:
