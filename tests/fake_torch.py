@@ -55,8 +55,6 @@ def of_cards(calls: list[str], cards: int, **properties: Any) -> dict[str, Any]:
         "reset_peak_memory_stats": lambda: calls.append("reset_peak"),
         "empty_cache": lambda: calls.append("empty_cache"),
         "Event": FakeEvent,
-        "get_rng_state_all": lambda: [torch.full((1,), index, dtype=torch.uint8) for index in range(cards)],
-        "set_rng_state": lambda state, index: calls.append(f"state {int(state)} of card {index}"),
     }
 
 

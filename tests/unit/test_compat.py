@@ -15,6 +15,7 @@ import jinja2
 import pytest
 import torch
 import typer
+from accelerate import Accelerator
 from huggingface_hub.utils.tqdm import tqdm
 from transformers import (
     GptOssForCausalLM,
@@ -22,9 +23,7 @@ from transformers import (
     Llama4TextConfig,
     PreTrainedModel,
     Trainer,
-    TrainerState,
 )
-from transformers.trainer_callback import CallbackHandler
 from typer import rich_utils
 from typer.testing import CliRunner
 
@@ -57,20 +56,31 @@ def parameters(function: Any) -> list[str]:
     return list(inspect.signature(function).parameters)
 
 
-def test_the_loop_that_is_replaced_is_the_one_that_train_calls() -> None:
-    wanted = ["self", "batch_size", "args", "resume_from_checkpoint", "trial", "ignore_keys_for_eval"]
-    assert parameters(Trainer._inner_training_loop) == wanted
-    assert "self._inner_training_loop, self._train_batch_size" in inspect.getsource(Trainer.train)
+OVERRIDDEN = {
+    "_clip_grad_norm": ["model"],
+    "_get_grad_norm": ["model", "grad_norm"],
+    "_prepare_for_training": ["max_steps", "train_dataloader", "resume_from_checkpoint"],
+    "_determine_best_metric": ["metrics", "trial"],
+    "_save_checkpoint": ["model", "trial"],
+    "_load_from_checkpoint": ["resume_from_checkpoint", "model"],
+    "_load_optimizer_and_scheduler": ["checkpoint"],
+    "_load_rng_state": ["checkpoint"],
+    "_load_best_model": [],
+    "get_batch_samples": ["epoch_iterator", "num_batches", "device"],
+    "training_step": ["model", "inputs", "num_items_in_batch"],
+    "compute_loss": ["model", "inputs", "return_outputs", "num_items_in_batch"],
+}
+"""Methods of the Trainer that ours replaces, by what they take."""
 
 
-def test_the_events_that_the_loop_calls_take_what_it_hands_them() -> None:
-    plain = ["self", "args", "state", "control", "kwargs"]
-    for event in ("train_begin", "epoch_begin", "step_begin", "substep_end", "pre_optimizer_step", "optimizer_step"):
-        assert parameters(getattr(CallbackHandler, f"on_{event}")) == plain
-    for event in ("step_end", "epoch_end", "save", "prediction_step", "train_end"):
-        assert parameters(getattr(CallbackHandler, f"on_{event}")) == plain
-    assert parameters(CallbackHandler.on_evaluate) == ["self", "args", "state", "control", "metrics", "kwargs"]
-    assert parameters(TrainerState.compute_steps) == ["self", "args", "max_steps"]
+@pytest.mark.parametrize(("name", "taken"), OVERRIDDEN.items(), ids=OVERRIDDEN.keys())
+def test_the_trainer_calls_what_is_overridden_with_these(name: str, taken: list[str]) -> None:
+    assert parameters(getattr(Trainer, name)) == ["self", *taken]
+    assert inspect.getsource(Trainer).count(f"self.{name}(") > 0
+
+
+def test_accelerate_asks_a_model_whether_it_is_prepared() -> None:
+    assert "_is_accelerate_prepared" in inspect.getsource(Accelerator.prepare)
 
 
 def test_a_template_is_parsed_by_the_method_that_is_overridden() -> None:

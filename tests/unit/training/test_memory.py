@@ -348,7 +348,7 @@ def test_memory_that_runs_out_later_names_what_to_go_on_with(
 ) -> None:
     error = out_of_memory(small_trainer(tmp_path, **made), tmp_path, "COMMAND")
     assert error.message == "out of memory at step 1"
-    assert error.hint == f"go on: COMMAND --set training.config.{settings}"
+    assert error.hint == f"go on: COMMAND --set training.config.{settings.format('training.config')}"
 
 
 def test_then_the_copy_goes_and_then_rows_are_too_long(tmp_path: Path) -> None:

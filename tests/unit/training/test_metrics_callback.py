@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import torch
+from expert_cli.training.state import TrainingState
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.hardware.devices import DEVICES
@@ -18,7 +19,6 @@ from expert_cli.hardware.step_timer import StepTimer
 from expert_cli.model.flops import Flops
 from expert_cli.runs.fit_result import Done
 from expert_cli.training.metrics_callback import MetricsCallback
-from expert_cli.training.state import TrainingState
 from expert_cli.utils.reporter import NullBar
 from tests.fake_nvml import FakeNvml
 
@@ -41,7 +41,9 @@ def gpu_beside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def watching(folder: Path, *, on_gpu: bool) -> MetricsCallback:
     timer, metrics = StepTimer(DEVICES["cuda" if on_gpu else "cpu"]), folder / "metrics.jsonl"
-    return MetricsCallback(TrainingState(), timer, metrics, NullBar(), flops=Flops(1.0, 1.0), peak_flops=None)
+    made = MetricsCallback(TrainingState(), timer, metrics, Flops(1.0, 1.0), None)
+    made.bar = NullBar()
+    return made
 
 
 @pytest.mark.usefixtures("gpu_beside")
@@ -85,16 +87,10 @@ def test_after_a_resume_the_speed_is_that_of_this_process(tmp_path: Path, monkey
     )
     args = TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
     notes: list[str] = []
-    bar = SimpleNamespace(update=lambda _, note="": notes.append(note))
-    progress = TrainingState(step=4, real=1000, trained=100, seconds=400.0)
-    metrics_callback = MetricsCallback(
-        progress,
-        StepTimer(DEVICES["cpu"]),
-        tmp_path / "m",
-        bar,
-        flops=Flops(1.0, 1.0),
-        peak_flops=None,  # type: ignore[arg-type]
-    )
+    metrics_callback = watching(tmp_path, on_gpu=False)
+    metrics_callback.bar = SimpleNamespace(update=lambda _, note="": notes.append(note))  # type: ignore[assignment]
+    progress = metrics_callback.progress
+    progress.load({"real": 1000, "trained": 100, "seconds": 400.0})
     metrics_callback.on_train_begin(args, TrainerState(), TrainerControl())
     assert metrics_callback.done_here().tokens_per_s == 0.0, "nothing is done yet"
     progress.real, progress.trained, now[0] = 1600, 160, 53.0
@@ -104,7 +100,7 @@ def test_after_a_resume_the_speed_is_that_of_this_process(tmp_path: Path, monkey
     now[0] = 55.0
     metrics_callback.on_log(args, TrainerState(), TrainerControl(), {"eval_loss": 1.0})
     assert progress.seconds == 405.0, "a checkpoint that follows counts the evaluation"
-    assert json.loads((tmp_path / "m").read_text(encoding="utf-8"))["seconds"] == 405.0
+    assert json.loads((tmp_path / "metrics.jsonl").read_text(encoding="utf-8"))["seconds"] == 405.0
 
 
 def test_what_comes_after_the_last_step_is_in_the_seconds_and_in_the_shares(
@@ -112,7 +108,7 @@ def test_what_comes_after_the_last_step_is_in_the_seconds_and_in_the_shares(
 ) -> None:
     now = 5.0
     clocks = SimpleNamespace(monotonic=lambda: now, perf_counter=lambda: now, time=time.time)
-    for module in ("training.metrics_callback", "training.step_timer", "hardware.devices"):
+    for module in ("training.metrics_callback", "hardware.step_timer", "hardware.devices"):
         monkeypatch.setattr(f"expert_cli.{module}.time", clocks)
     args = TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
     metrics_callback = watching(tmp_path, on_gpu=False)

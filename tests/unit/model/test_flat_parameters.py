@@ -1,0 +1,123 @@
+"""Values and gradients are views of two buffers that stay where they are; clipping is torch's; cut-off layers are found."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from expert_cli.training.checkpointing.adapter_state import adapter_parts, load_adapter
+from peft import LoraConfig, get_peft_model
+
+from expert_cli.model.flat_parameters import FlatParameters
+from expert_cli.model.kernels.chunked_loss import CausalLoss
+from tests import tiny
+from tests.fake_cuda import fake_cuda
+from tests.small_trainer import small_trainer
+
+
+def adapted(**settings: Any) -> Any:
+    torch.manual_seed(0)
+    return get_peft_model(tiny.tiny_model(), LoraConfig(**{"r": 2, "target_modules": ["q_proj", "v_proj"]} | settings))
+
+
+def backward(model: Any, *, cut: str = "none") -> None:
+    model(input_ids=torch.arange(5, 15)[None]).logits.square().mean().backward()
+    for name, parameter in model.named_parameters():
+        if cut in name and parameter.grad is not None:
+            parameter.grad.zero_()
+
+
+def places(flat: FlatParameters) -> list[tuple[int, int]]:
+    found = [flat.flat, *flat.parameters]
+    assert all(parameter.grad is not None for parameter in found)
+    return [(parameter.data_ptr(), parameter.grad.data_ptr()) for parameter in found]  # type: ignore[union-attr]
+
+
+def test_tensors_are_views_in_their_order_and_are_what_they_were() -> None:
+    model, before = adapted(), [parameter.detach().clone() for parameter in adapted().parameters()]
+    flat = FlatParameters(model.named_parameters())
+    assert len(flat.parameters) == 8
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before, strict=True))
+    assert torch.equal(flat.flat, torch.cat([parameter.flatten() for parameter in flat.parameters]))
+    place = 0
+    for parameter, (value, gradient) in zip(flat.parameters, places(flat)[1:], strict=True):
+        assert value - flat.flat.data_ptr() == gradient - flat.gradient.data_ptr() == 4 * place
+        place += parameter.numel()
+    assert place == flat.flat.numel()
+
+
+@pytest.mark.parametrize("optim", ["adamw_torch", "adafactor", "adamw_bnb_8bit"])
+def test_nothing_that_a_run_does_replaces_them(tmp_path: Path, optim: str) -> None:
+    made = small_trainer(tmp_path, optim=optim)
+    before, values = places(made.flat), made.flat.flat.detach().clone()
+    made.train()
+    assert places(made.flat) == before
+    assert not torch.equal(made.flat.flat, values)
+    made.model.zero_grad()
+    load_adapter(made.model.model, adapter_parts(adapted(target_modules=["q_proj"]))[0])
+    assert places(made.flat) == before
+    assert torch.equal(made.flat.flat, torch.cat([parameter.flatten() for parameter in made.flat.parameters]))
+
+
+def test_zeroing_writes_zeros_where_there_is_a_buffer_and_sets_none_where_there_is_none() -> None:
+    model = CausalLoss(adapted())
+    backward(model.model)
+    model.zero_grad()
+    assert all(parameter.grad is None for parameter in model.parameters())
+    model.gradient = FlatParameters(model.named_parameters()).gradient
+    backward(model.model)
+    assert model.gradient.any()
+    model.zero_grad()
+    assert not model.gradient.any()
+
+
+@pytest.mark.parametrize("largest", [0.0, 1e-3, 1e9])
+def test_clipping_is_torchs(largest: float) -> None:
+    models = [adapted(), adapted()]
+    mine = FlatParameters(models[0].named_parameters())
+    theirs = [p for p in models[1].parameters() if p.requires_grad]
+    for model in models:
+        backward(model)
+    norm, *each = mine.clip(largest)
+    torch.testing.assert_close(each, [p.grad.norm() for p in theirs])
+    torch.testing.assert_close(norm, torch.nn.utils.clip_grad_norm_(theirs, largest or math.inf))
+    for a, b in zip(mine.parameters, theirs, strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+DEAD: dict[str, tuple[dict[str, Any], str, list[str]]] = {
+    "none": ({}, "none", []),
+    "a layer": ({}, "layers.1.self_attn.q_proj", ["base_model.model.model.layers.1.self_attn.q_proj"]),
+    "its A alone, as while B is zero": ({}, "layers.1.self_attn.q_proj.lora_A", []),
+    "rows of tokens that no document has": ({"trainable_token_indices": {"model.embed_tokens": [1]}}, "none", []),
+}
+
+
+@pytest.mark.parametrize(("settings", "cut", "dead"), DEAD.values(), ids=DEAD.keys())
+def test_layers_without_any_gradient_are_found_after_three_steps(
+    settings: dict[str, Any], cut: str, dead: list[str]
+) -> None:
+    model = adapted(**settings)
+    flat, found = FlatParameters(model.named_parameters()), []
+    for step in range(6):
+        backward(model, cut=cut)
+        found.append(flat.dead_layers(flat.clip(1.0)[1:]))
+        flat.gradient.zero_()
+        resumed = FlatParameters(adapted(**settings).named_parameters())  # as from a checkpoint after every step
+        resumed.load(flat.state())
+        assert resumed.state() == flat.state()
+        if step == 1:
+            assert resumed.dead_layers(torch.zeros(len(flat.parameters))) == dead
+    assert found == [[], [], dead] * 2
+
+
+def test_clipping_on_a_gpu_waits_for_nothing() -> None:
+    with fake_cuda() as card:
+        flat = FlatParameters(
+            [("q.lora_A", torch.nn.Parameter(torch.ones(2, 3))), ("n", torch.nn.Parameter(torch.ones(4)))]
+        )
+        norms = flat.clip(1.0)
+        assert (norms.device.type, tuple(norms.shape), card.waits) == ("cuda", (3,), [])

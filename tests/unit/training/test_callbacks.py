@@ -1,0 +1,182 @@
+"""When a checkpoint is due, and what comes in which order: evaluations, checkpoints, the end of an epoch and of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
+from expert_cli.training.callbacks import FIRST_CHECKPOINT_S, HandStopDown, SaveSchedule, seed_of
+from expert_cli.training.trainer import ExpertTrainer
+from tests.small_trainer import WATCH, small_trainer
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock, which stands still."""
+    now = [0.0]
+    monkeypatch.setattr("expert_cli.training.callbacks.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_saving_by_the_clock_costs_at_most_one_percent(now: list[float]) -> None:
+    saves = SaveSchedule(replace(WATCH, save_every_s=10.0))
+    for now[0], due in ((9.9, False), (10.0, True), (60.0, True)):
+        assert saves.due() == due
+    saves.written(0.5)  # at 60 s
+    for now[0], due in ((109.9, False), (110.0, True)):
+        assert saves.due() == due
+
+
+FIRST = {"steps": True, "epoch": True, "no": False}
+
+
+@pytest.mark.parametrize(("strategy", "due"), FIRST.items())
+def test_a_run_that_saves_by_steps_or_epochs_has_a_checkpoint_after_a_minute(
+    now: list[float], strategy: Any, *, due: bool
+) -> None:
+    watch = replace(WATCH, save_strategy=strategy, save_every_s=0.0)
+    saves, after_one = SaveSchedule(watch), SaveSchedule(watch)
+    now[0] = FIRST_CHECKPOINT_S - 0.1
+    assert not saves.due()
+    after_one.written(0.0)
+    now[0] = FIRST_CHECKPOINT_S
+    assert saves.due() == due
+    saves.written(0.0)
+    now[0] = 1e9
+    assert not saves.due()
+    assert not after_one.due()
+
+
+class Events(TrainerCallback):
+    """Notes evaluations, checkpoints, log lines and the ends of epochs, by their step."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.seen.append(f"eval {state.global_step}")
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.seen.append(f"save {state.global_step}")
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.seen.append(f"epoch {state.global_step}")
+
+
+def watched(
+    folder: Path, watch: LogSaveEvalConfig, stop: Callable[[ExpertTrainer], bool] = lambda _: False
+) -> tuple[ExpertTrainer, Events]:
+    """A trainer of two epochs of three steps."""
+    made = small_trainer(folder, batch=2, accumulation=2, epochs=2.0, watch=watch, stop_asked=lambda: stop(made))
+    events = Events()
+    made.add_callback(events)
+    return made, events
+
+
+ORDER: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing": ({}, "epoch 3, epoch 6"),
+    "by steps": (
+        {"save_strategy": "steps", "save_steps": 2},
+        "save 2, epoch 3, save 4, save 6, epoch 6",
+    ),
+    "by steps, evaluated first": (
+        {"save_strategy": "steps", "save_steps": 3, "eval_strategy": "steps", "eval_steps": 3},
+        "eval 3, save 3, epoch 3, eval 6, save 6, epoch 6",
+    ),
+    "by epochs, evaluated first": (
+        {"save_strategy": "epoch", "eval_strategy": "epoch"},
+        "epoch 3, eval 3, save 3, epoch 6, eval 6, save 6",
+    ),
+    "by time": ({"save_every_s": 1e9}, "epoch 3, epoch 6, save 6"),
+    "by time, evaluated by steps": (
+        {"save_every_s": 1e9, "eval_strategy": "steps", "eval_steps": 4},
+        "epoch 3, eval 4, eval 6, epoch 6, save 6",
+    ),
+}
+
+
+@pytest.mark.parametrize(("watch", "order"), ORDER.values(), ids=ORDER.keys())
+def test_what_comes_in_which_order_and_no_step_is_written_twice(
+    tmp_path: Path, watch: dict[str, Any], order: str
+) -> None:
+    made, events = watched(tmp_path, replace(WATCH, **watch))
+    made.train()
+    assert ", ".join(events.seen) == order
+
+
+def test_time_is_up_at_a_steps_end_and_that_of_an_epoch_waits_for_its_evaluation(
+    tmp_path: Path, now: list[float]
+) -> None:
+    made, events = watched(tmp_path, replace(WATCH, save_every_s=10.0, eval_strategy="epoch"))
+    moves = {0: 0.0, 1: 11.0, 2: 0.0, 3: 11.0, 4: 0.0, 5: 0.0, 6: 0.0}
+
+    class Passes(TrainerCallback):
+        def on_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            now[0] += moves[state.global_step + 1]
+
+    made.add_callback(Passes())
+    made.train()
+    assert events.seen == ["save 1", "epoch 3", "eval 3", "save 3", "epoch 6", "eval 6", "save 6"]
+
+
+def under_way(made: ExpertTrainer) -> bool:
+    return bool(made.flat.gradient.any())
+
+
+STOPPED: dict[str, tuple[int, Callable[[ExpertTrainer], bool], str]] = {
+    "at a step's end": (2, lambda _: True, "save 2, epoch 2"),
+    "within a step": (2, under_way, "epoch 2, save 2"),
+    "within an epoch's first step": (3, under_way, "epoch 3, eval 3, epoch 3, save 3"),
+    "at an epoch's end": (3, lambda _: True, "epoch 3, save 3"),
+}
+
+
+@pytest.mark.parametrize(("step", "asked", "order"), STOPPED.values(), ids=STOPPED.keys())
+def test_a_run_that_is_asked_to_stop_writes_its_step_once(
+    tmp_path: Path, step: int, asked: Callable[[ExpertTrainer], bool], order: str
+) -> None:
+    def stop(made: ExpertTrainer) -> bool:
+        return made.state.global_step == step and asked(made)
+
+    made, events = watched(tmp_path, replace(WATCH, eval_strategy="epoch"), stop)
+    made.train()
+    assert made.state.global_step == len(made.progress.losses) == step
+    assert ", ".join(events.seen) == order
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [f"checkpoint-{step}"]
+
+
+def test_every_step_and_process_has_a_seed_of_its_own(tmp_path: Path) -> None:
+    seeds = {seed_of(seed, step, rank) for seed in range(3) for step in range(50) for rank in range(3)}
+    assert len(seeds) == 450
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    made, drawn = small_trainer(tmp_path, batch=2), []
+    made.model.base.get_decoder().register_forward_hook(lambda *_: drawn.append(torch.initial_seed()))
+    made.train()
+    assert drawn == [seed_of(made.args.seed, step, 0) for step in range(6)]
+
+
+def test_the_first_and_the_last_step_are_logged(tmp_path: Path) -> None:
+    made = small_trainer(tmp_path, batch=2, watch=replace(WATCH, logging_steps=4))
+    made.train()
+    assert [logs["step"] for logs in made.state.log_history if "loss" in logs] == [1, 4, 6]
+
+
+def test_the_file_stop_of_a_run_is_handed_down_by_the_first_process(tmp_path: Path) -> None:
+    (tmp_path / "training").mkdir()
+    callback, state = HandStopDown(tmp_path, tmp_path / "training"), small_trainer(tmp_path).state
+    callback.on_step_end(None, state, None)
+    assert not list(tmp_path.rglob("STOP"))
+    (tmp_path / "STOP").touch()
+    state.is_world_process_zero = False
+    callback.on_step_end(None, state, None)
+    assert (tmp_path / "STOP").exists()
+    state.is_world_process_zero = True
+    callback.on_step_end(None, state, None)
+    assert [path.parent.name for path in tmp_path.rglob("STOP")] == ["training"]
