@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from peft.tuners.lora.layer import ParamWrapper
 from torch import is_tensor
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -24,6 +23,7 @@ from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.types import Dtype, Quantization
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
+from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES, CausalLoss, head_loss
 from expert_cli.model.kernels.dequantize import copy_bytes

@@ -11,7 +11,6 @@ from typing import Any, get_args
 import psutil
 import pytest
 import torch
-from expert_cli.training.state import TrainingState
 from transformers import AutoModelForCausalLM
 
 import expert_cli
@@ -26,7 +25,7 @@ from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.kernels.select import kernel_plan
 from expert_cli.model.loading.quantize import load_base
 from expert_cli.training.arguments import training_arguments
-from expert_cli.training.health import TrainingHealth
+from expert_cli.training.health import TrainingHealth, TrainingState
 from tests import manifests, tiny
 from tests.fake_torch import MB, FakeEvent, as_if
 from tests.machines import H200, MI300X, OF_DEVICES

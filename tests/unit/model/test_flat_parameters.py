@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from expert_cli.training.checkpointing.adapter_state import adapter_parts, load_adapter
 from peft import LoraConfig, get_peft_model
 
+from expert_cli.model.adapter import adapter_parts, load_adapter
 from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from tests import tiny

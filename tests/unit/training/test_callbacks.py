@@ -12,7 +12,7 @@ import torch
 from transformers import TrainerCallback
 
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
-from expert_cli.training.callbacks import FIRST_CHECKPOINT_S, HandStopDown, SaveSchedule, seed_of
+from expert_cli.training.callbacks import FIRST_CHECKPOINT_S, SaveSchedule, seed_of
 from expert_cli.training.trainer import ExpertTrainer
 from tests.small_trainer import WATCH, small_trainer
 
@@ -166,17 +166,3 @@ def test_the_first_and_the_last_step_are_logged(tmp_path: Path) -> None:
     made = small_trainer(tmp_path, batch=2, watch=replace(WATCH, logging_steps=4))
     made.train()
     assert [logs["step"] for logs in made.state.log_history if "loss" in logs] == [1, 4, 6]
-
-
-def test_the_file_stop_of_a_run_is_handed_down_by_the_first_process(tmp_path: Path) -> None:
-    (tmp_path / "training").mkdir()
-    callback, state = HandStopDown(tmp_path, tmp_path / "training"), small_trainer(tmp_path).state
-    callback.on_step_end(None, state, None)
-    assert not list(tmp_path.rglob("STOP"))
-    (tmp_path / "STOP").touch()
-    state.is_world_process_zero = False
-    callback.on_step_end(None, state, None)
-    assert (tmp_path / "STOP").exists()
-    state.is_world_process_zero = True
-    callback.on_step_end(None, state, None)
-    assert [path.parent.name for path in tmp_path.rglob("STOP")] == ["training"]

@@ -304,6 +304,7 @@ def test_a_larger_step_that_cannot_be_recorded_leaves_the_smaller_one(tmp_path: 
 def written(made: ExpertTrainer, **asked: int) -> checkpoint.CheckpointState:
     """Write a checkpoint of a run that has asked for a micro-batch, and read it."""
     made.create_optimizer_and_scheduler(2)
+    made.optimizer = made.accelerator.prepare(made.optimizer)
     keys = {"batch_size": 6, "gradient_accumulation_steps": 1, **asked}
     named = {f"optim.{key}": value for key, value in keys.items()}
     made.checkpoints = replace(made.checkpoints, identity=named)

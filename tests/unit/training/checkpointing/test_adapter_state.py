@@ -11,12 +11,12 @@ import pytest
 import torch
 from expert_cli.training.checkpointing.adapter_state import adapter_parts, estimate_bytes, load_adapter
 from expert_cli.training.checkpointing.serialization import capture_rng, load_optimizer, restore_rng, serialize
+from expert_cli.training.state import Position
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import Trainer, TrainingArguments, get_scheduler
 
 from expert_cli.manifest.keys.optim import OPTIMIZERS
 from expert_cli.training.checkpointing.checkpoint import CheckpointState, read, write
-from expert_cli.training.state import Position
 from tests.tiny import tiny_model
 
 # bitsandbytes says so for every parameter; on a CPU a paged optimizer is an ordinary one.

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 from expert_cli.training.checkpointing.serialization import capture_rng
+from expert_cli.training.state import Position
 
 from expert_cli.errors import EnvironmentProblem, IntegrityError
 from expert_cli.training.checkpointing import checkpoint
@@ -29,7 +30,6 @@ from expert_cli.training.checkpointing.checkpoint import (
     rotate,
     write,
 )
-from expert_cli.training.state import Position
 
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks its writers")
 
