@@ -45,7 +45,7 @@ class CudaGraphs:
     def __call__(self, work: Work) -> Work:
         """Record the work, which must have been warmed up."""
         graph = torch.cuda.CUDAGraph()
-        # The thread that pins batches allocates meanwhile, which would spoil a recording that watches all threads.
+        # thread_local: the thread that pins batches allocates meanwhile
         with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
             done = work()
 
@@ -180,7 +180,6 @@ class CapturedAdamW(torch.optim.AdamW):
     def __init__(self, parameters: Any, lr: float, graphs: CudaGraphs, **settings: Any) -> None:
         """Take AdamW's settings, and who records."""
         super().__init__(parameters, lr=lr, **{**settings, "fused": True, "capturable": True})
-        self._warned_capturable_if_run_uncaptured = True  # the first step is eager
         self._rate = torch.tensor(lr, device=self.param_groups[0]["params"][0].device)
         self._recorded = Recorded(super().step, graphs)
 
