@@ -83,7 +83,7 @@ def small_trainer(
         data_collator=Collator(0),
         shape_of=lambda now: fixed_shape(data, now, order_of, TOKENS, 1.0) if fixed or graphs else None,
         graphs=graphs,
-        checkpoints=Checkpoints(model, folder / "checkpoints", {}, None, RunStatus()),
+        checkpoints=Checkpoints(folder / "checkpoints", {}, None, RunStatus()),
         callbacks=[StepCallback(watch, schedule.steps_per_epoch, stop_asked)],
     )
     made.remove_callback(PrinterCallback)

@@ -24,8 +24,7 @@ from expert_cli.model.kernels.select import kernel_plan
 from expert_cli.model.loading.quantize import load_base
 from expert_cli.training.arguments import training_arguments
 from expert_cli.model.flat_parameters import FlatParameters
-from expert_cli.training.health import TrainingHealth
-from expert_cli.training.state import TrainingState
+from expert_cli.training.health import TrainingHealth, TrainingState
 from expert_cli.hardware.step_timer import StepTimer
 from tests import manifests, tiny
 from tests.fake_torch import MB, FakeEvent, as_if

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from expert_cli.model.flat_parameters import FlatParameters
 from peft import LoraConfig, get_peft_model
 
 from expert_cli.data.packing.batches import Batch, Collator
@@ -16,7 +17,6 @@ from expert_cli.model.activation_checkpointing import decoder_layers, enable_act
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, NotCaptured, Recorded
-from expert_cli.model.flat_parameters import FlatParameters
 from tests import tiny
 from tests.packs import packed
 from tests.recorders import BROKEN, BrokenRecorder, Recorder

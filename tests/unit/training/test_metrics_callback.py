@@ -11,14 +11,14 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import torch
+from expert_cli.hardware.step_timer import StepTimer
+from expert_cli.runs.fit_result import Done
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.model.flops import Flops
+from expert_cli.training.health import TrainingState
 from expert_cli.training.metrics_callback import MetricsCallback
-from expert_cli.runs.fit_result import Done
-from expert_cli.training.state import TrainingState
-from expert_cli.hardware.step_timer import StepTimer
 from expert_cli.utils.reporter import NullBar
 from tests.fake_nvml import FakeNvml
 
@@ -90,7 +90,7 @@ def test_after_a_resume_the_speed_is_that_of_this_process(tmp_path: Path, monkey
     metrics_callback = watching(tmp_path, on_gpu=False)
     metrics_callback.bar = SimpleNamespace(update=lambda _, note="": notes.append(note))  # type: ignore[assignment]
     progress = metrics_callback.progress
-    progress.load({"real": 1000, "trained": 100, "seconds": 400.0})
+    progress.real, progress.trained, progress.seconds = 1000, 100, 400.0
     metrics_callback.on_train_begin(args, TrainerState(), TrainerControl())
     assert metrics_callback.done_here().tokens_per_s == 0.0, "nothing is done yet"
     progress.real, progress.trained, now[0] = 1600, 160, 53.0
