@@ -35,6 +35,11 @@ GONE = {
     r"cpu_trials|cpu_attention": "",
     r"malloc_trim": "",
     r"used_keys": "",
+    r"FlowCallback\b(?<!DefaultFlowCallback)|TrainingLoop\b": "transformers' Trainer",
+    r"--against trl": "",
+    r"merged_words|adjust_to_memory": "training/memory.py",
+    r"bench_gpu": "gpu_check",
+    r"capture_rng|restore_rng": "every step seeds itself",
 }
 """Pattern of what went -> what takes its place, "" where nothing does."""
 BRITISH = re.compile(
