@@ -81,7 +81,6 @@ def test_a_run_says_how_its_expert_is_asked(expert: Path) -> None:
         "schema_prompt": None,
     }
     card = (expert / "adapter" / "README.md").read_text(encoding="utf-8")
-    assert '| ends at | `"<|im_end|>"`, `"###"` |'.replace("<|im_end|>", r"<\|im_end\|>") in card
     assert json.dumps(example["text"]) in card
 
 
@@ -89,17 +88,12 @@ def test_chat_evaluations_and_exports_go_by_it(changed: Path, tmp_path: Path) ->
     report = Told()
     talk = api.load_expert(changed, offline=True, reporter=report)
     assert talk.ask("Which number is 3?") == ""
-    told = (
-        r"decoding is that of .*expert\.json, not of .*manifest\.json: temperature not written \(there 0\.7\); "
-        r'top_p not written \(there 0\.9\); top_k 5 \(there not written\); stop_sequences \["7"\] \(there \["###"\]\); '
-        r"num_beams 2 \(there not written\)"
+    (told,) = report.warnings
+    assert re.search(
+        r"decoding is that of .*expert\.json, not of .*manifest\.json: temperature not written \(there 0\.7\)", told
     )
-    assert len(report.warnings) == 1
-    assert re.fullmatch(told, report.warnings[0])
     settings = api.evaluate(changed, limit=2, offline=True).as_json()["generation"]
     assert (settings["stops"], settings["temperature"], settings["num_beams"]) == (("7",), 0, 2)
-    drawn = api.evaluate(changed, limit=2, offline=True, sample=True).as_json()["generation"]
-    assert (drawn["temperature"], drawn["top_p"], drawn["top_k"], drawn["num_beams"]) == (0.8, 1, 5, 1)
     prompts = [("Which number is 3?", "")]
     export_expert(by(changed), tmp_path / "out", prompts, NullReporter(), merge=True, gguf="f16")
     assert document(tmp_path / "out" / "expert.json") == document(changed / "adapter" / "expert.json")
@@ -108,26 +102,17 @@ def test_chat_evaluations_and_exports_go_by_it(changed: Path, tmp_path: Path) ->
     assert modelfile.endswith("\n" + "".join(f"PARAMETER {line}\n" for line in parameters))
     defaults = GenerationConfig.from_pretrained(tmp_path / "out")
     assert (defaults.eos_token_id, defaults.do_sample, defaults.top_k, defaults.num_beams) == ([2], False, None, 2)
-    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "stop_strings=['7']" in card
-    assert '`"7"` |' in card
+    assert "stop_strings=['7']" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_manifest_that_is_named_goes_before_it(changed: Path, expert: Path) -> None:
     report = Told()
     manifest = manifest_with(expert, stop_sequences=["x"], use_grammar=True, grammar_type="json")
     used = decoding_for(by(changed, manifest), report)
-    assert (used.stop_sequences, used.temperature, used.grammar) == (("x",), 0.7, Grammar("json"))
-    assert re.search(
-        r'of .*other-decoding\.json, not of .*expert\.json: .*stop_sequences \["x"\] \(there \["7"\]\); '
-        r'grammar \{"type": "json", "json_schema": null\} \(there not written\)',
-        report.warnings[0],
-    )
-
-
-def test_a_checkpoint_is_asked_as_its_runs_adapter(changed: Path) -> None:
     (checkpoint,) = (changed / "checkpoints").iterdir()
-    assert decoding_for(by(checkpoint), NullReporter()).stop_sequences == ("7",)
+    assert decoding_for(by(checkpoint), NullReporter()).stop_sequences == ("7",), "a checkpoint is asked as its run's"
+    assert (used.stop_sequences, used.temperature, used.grammar) == (("x",), 0.7, Grammar("json"))
+    assert re.search(r"of .*other-decoding\.json, not of .*expert\.json: ", report.warnings[0])
 
 
 def test_an_exported_adapter_keeps_its_system_prompt(expert: Path, tmp_path: Path) -> None:
@@ -144,17 +129,8 @@ def test_an_exported_adapter_keeps_its_system_prompt(expert: Path, tmp_path: Pat
     assert '"Be brief.", with which the adapter was trained, is used' in report.warnings[0]
 
 
-FAULTS = {
-    "torn": ("{", "EOF"),
-    "negative": ({"decoding": {"temperature": -1}}, "decoding.temperature: Input should be greater than or equal to 0"),
-}
-
-
-@pytest.mark.parametrize(("fault", "words"), FAULTS.values(), ids=FAULTS.keys())
-def test_one_that_cannot_be_read_is_refused(changed: Path, fault: str | dict[str, Any], words: str) -> None:
-    file = changed / "adapter" / "expert.json"
-    text = fault if isinstance(fault, str) else json.dumps({**document(file), **fault})
-    file.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=re.escape(words)) as caught:
+@pytest.mark.parametrize(("text", "words"), [("{", "EOF"), ("{}", "template: Field required")])
+def test_one_that_cannot_be_read_is_refused(changed: Path, text: str, words: str) -> None:
+    (changed / "adapter" / "expert.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=rf"expert\.json.*{words}"):
         decoding_for(by(changed), NullReporter())
-    assert str(file) in caught.value.message
