@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,14 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 import expert_cli
-from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
-from expert_cli.errors import ExpertError, InputError, IntegrityError
+from expert_cli.config.adapter_origin import WEIGHTS
+from expert_cli.errors import InputError, IntegrityError
 from expert_cli.model.adapter import add_adapter
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from tests import manifests, run_blocks, tiny
 from tests.train.projects import ROWS, project, train
-from tests.train.test_resume import RESUME, Crash, CrashingAt
 
 ONE_BATCH = {"max_seq_length": 256, "batch_size": 64, "logging_steps": 1, "max_steps": 3}
 
@@ -53,19 +51,13 @@ def test_a_step_without_a_learning_rate_gives_its_tensors_back(tmp_path: Path, m
 
 
 def test_its_hash_belongs_to_the_run(tmp_path: Path, model: Path, first: Path) -> None:
-    manifest = project(tmp_path, model, save_steps=1)
-    mine = shutil.copytree(first, tmp_path / "first")
-    with pytest.raises(Crash):
-        train(manifest, RESUME, CrashingAt(3), output=tmp_path / "run", init_adapter=mine)
-    with pytest.raises(IntegrityError, match=r"adapter.init_adapter: [0-9a-f]{12} -> none"):
-        train(manifest, RESUME, output=tmp_path / "run")
+    mine, manifest = shutil.copytree(first, tmp_path / "first"), project(tmp_path, model, max_steps=1)
+    run = train(manifest, output=tmp_path / "run", init_adapter=mine).output
     weights = RunPaths(mine).adapter / WEIGHTS
     save_file({name: tensor + 1 for name, tensor in load_file(weights).items()}, weights, metadata={"format": "pt"})
-    with pytest.raises(IntegrityError, match=r"adapter.init_adapter: [0-9a-f]{12} -> [0-9a-f]{12}"):
-        train(manifest, RESUME, output=tmp_path / "run", init_adapter=mine)
-    locked = RunOptions(locked=RunPaths(tmp_path / "run").run_json)
-    with pytest.raises(IntegrityError, match=r"adapter\.init_adapter: "):
-        train(manifest, locked, output=tmp_path / "other", init_adapter=mine)
+    for adapter, words in ((None, "none"), (mine, "[0-9a-f]{12}")):
+        with pytest.raises(IntegrityError, match=f"adapter.init_adapter: [0-9a-f]{{12}} -> {words}"):
+            train(manifest, RunOptions(locked=RunPaths(run).run_json), output=tmp_path / "no", init_adapter=adapter)
 
 
 def test_run_json_card_and_report_name_the_chain(tmp_path: Path, model: Path, first: Path) -> None:
@@ -85,40 +77,23 @@ def test_run_json_card_and_report_name_the_chain(tmp_path: Path, model: Path, fi
     page = RunPaths(third).report_html.read_text(encoding="utf-8")
     assert "## Trained on from" in card
     assert all(text.index(hashes[1]) < text.index(hashes[0]) for text in (card, page))
-    fresh = train(manifest, output=tmp_path / "fresh").output
-    assert told(fresh) is None
-    assert "Trained on from" not in (RunPaths(fresh).adapter / "README.md").read_text(encoding="utf-8")
-
-
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "rank": ({"rank": 8, "alpha": 16}, "its rank is 16, the manifest's 8; alpha 32, the manifest's 16"),
-    "type": ({"adapter_type": "dora"}, "its adapter_type is lora, the manifest's dora"),
-    "targets": (
-        {"target_modules": ["q_proj"]},
-        "its target_modules is .*k_proj.*, the manifest's q_proj",
-    ),
-}
 
 
 def rejected(manifest: Path, adapter: Path, output: Path | None = None) -> str:
     """What is said of an adapter that a run is not to train on from, before it has a folder."""
     place = output or manifest.parent / "refused"
-    with pytest.raises(ExpertError) as caught:
+    with pytest.raises(InputError) as caught:
         expert_cli.train(manifest, init_adapter=adapter, output=place, overwrite=True, device="cpu", offline=True)
-    assert isinstance(caught.value, InputError)
-    assert caught.value.hint
     assert not place.exists() or output
     return caught.value.message
 
 
-@pytest.mark.parametrize(("change", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_another_form_is_refused_with_both_values(
-    tmp_path: Path, model: Path, first: Path, change: dict[str, Any], words: str
-) -> None:
-    told = json.loads((first / "adapter" / CONFIG).read_text(encoding="utf-8"))
-    same = {"rank": told["r"], "alpha": told["lora_alpha"], "target_modules": told["target_modules"]}
-    words = words.replace("is 16", f"is {told['r']}").replace("alpha 32", f"alpha {told['lora_alpha']:g}")
-    assert re.search(words, rejected(project(tmp_path, model, **(same | change)), first))
+def test_another_form_is_refused_with_both_values(tmp_path: Path, model: Path, first: Path) -> None:
+    other = project(tmp_path / "a", model, adapter_type="dora")
+    assert "its adapter_type is lora, the manifest's dora" in rejected(other, first)
+    words = rejected(project(tmp_path / "b", model, rank=7, target_modules=["q_proj"]), first)
+    assert "its rank is 4, the manifest's 7; target_modules down_proj, " in words
+    assert words.endswith("the manifest's q_proj")
 
 
 def test_another_base_template_or_place_is_refused(tmp_path: Path, model: Path, first: Path) -> None:
@@ -142,12 +117,10 @@ def test_the_manifests_key_is_the_option_and_a_missing_adapter_is_told_like_miss
     tmp_path: Path, model: Path, first: Path
 ) -> None:
     shutil.copytree(first, tmp_path / "first")
-    manifest = project(tmp_path, model, ROWS[:8], max_steps=1, init_adapter="first")
-    by_key, by_option = (
-        train(manifest, output=tmp_path / "key"),
-        train(project(tmp_path, model, ROWS[:8], max_steps=1), output=tmp_path / "option", init_adapter=first),
-    )
-    assert by_key.document["adapter_sha256"] == by_option.document["adapter_sha256"]
+    by_key = train(
+        project(tmp_path, model, ROWS[:8], max_steps=1, init_adapter="first"), output=tmp_path / "key"
+    ).output
+    assert told(by_key)["path"] == str(tmp_path / "first" / "adapter")
     found = expert_cli.validate(project(tmp_path, model, init_adapter="gone"))
     assert not found.errors
     assert [line for line in found.warnings if "init_adapter" in line and str(tmp_path / "gone") in line]
