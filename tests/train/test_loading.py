@@ -17,7 +17,6 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from expert_cli.artifacts.export import export_expert
-from expert_cli.artifacts.loading_code import PROMPT
 from expert_cli.artifacts.rounding import SLACK
 from expert_cli.config.plan import trained_adapter
 from expert_cli.inference.base_model import locate_base
@@ -47,7 +46,7 @@ for folder in json.loads(sys.argv[1]):
     model = names["expert"].model if "expert" in names else names["model"]
     with torch.no_grad():
         logits = model(torch.tensor([json.loads(sys.argv[2])])).logits[0].float().tolist()
-    told[folder] = {"said": said.getvalue().strip(), "logits": logits, "files": sorted(os.listdir())}
+    told[folder] = {"said": said.getvalue().strip(), "logits": logits}
     if os.path.exists("adapter_config.json"):
         told[folder]["auto"] = type(AutoPeftModelForCausalLM.from_pretrained(".").get_base_model()).__name__
 told["modules"] = sorted({name.partition(".")[0] for name in sys.modules})
@@ -87,15 +86,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     (gguf / "out" / "gguf").mkdir()
     shutil.copy(home / "tiny.gguf", gguf / "out" / "gguf")
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-c",
-        READER,
-        json.dumps([str(path) for path in folders]),
-        json.dumps(IDS),
-    ]
+    command = [sys.executable, "-W", "ignore", "-c", READER, json.dumps([*map(str, folders)]), json.dumps(IDS)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Told(own, nf4, gguf, json.loads(done.stdout.splitlines()[-1]))
@@ -136,23 +127,20 @@ def logits(expert: Path, quantization: str, *, rounding: bool = False) -> torch.
     return found_logits
 
 
-@pytest.mark.parametrize("folder", ["out", "adapter"])
-def test_the_lines_load_the_weights_that_were_trained_on(told: Told, folder: str) -> None:
+def test_the_lines_load_the_weights_that_were_trained_on(told: Told) -> None:
     """Not those in bf16. bitsandbytes itself rounds to bf16 where a CPU has AVX512-BF16, hence the bound."""
     as_trained = logits(told.nf4, "int4")
     elsewhere = (logits(told.nf4, "none") - as_trained).square().mean().sqrt()
-    loaded = torch.tensor(told.at(told.nf4 / folder)["logits"])
-    assert (loaded - as_trained).square().mean().sqrt() < 0.5 * elsewhere
+    for folder in ("out", "adapter"):
+        loaded = torch.tensor(told.at(told.nf4 / folder)["logits"])
+        assert (loaded - as_trained).square().mean().sqrt() < 0.5 * elsewhere
 
 
 def test_what_stands_beside_the_adapter(told: Told) -> None:
     written = json.loads((told.nf4 / "out" / "base_model.json").read_text(encoding="utf-8"))
     config = BitsAndBytesConfig.from_dict(written["quantization_config"])
     assert (config.bnb_4bit_quant_type, config.bnb_4bit_use_double_quant) == ("nf4", True)
-    assert config.bnb_4bit_compute_dtype == torch.float32
-    assert written["quantization"] == "int4"
-    plain = json.loads((told.own / "out" / "base_model.json").read_text(encoding="utf-8"))
-    assert plain["quantization_config"] is None
+    assert json.loads((told.own / "out" / "base_model.json").read_text(encoding="utf-8"))["quantization_config"] is None
 
 
 def test_a_base_model_that_no_hub_has_is_made_by_the_card(told: Told) -> None:
@@ -174,11 +162,6 @@ def test_the_template_of_training_goes_along(told: Told) -> None:
             messages = [{"role": "user", "content": renderer.format_user_turn(*prompt)}]
             rendered = AutoTokenizer.from_pretrained(folder).apply_chat_template(messages, add_generation_prompt=True)
             assert rendered["input_ids"] == renderer.encode_prompt(*prompt)
-
-
-def test_the_prompt_of_a_card_is_the_shortest(told: Told) -> None:
-    assert json.dumps(PROMPTS[0][0]) in (told.own / "out" / "README.md").read_text(encoding="utf-8")
-    assert f'prompt = "{PROMPT}"' in (told.nf4 / "adapter" / "README.md").read_text(encoding="utf-8")
 
 
 def test_llama_cpp_reads_what_was_written(told: Told, tmp_path: Path) -> None:
