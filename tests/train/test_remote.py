@@ -65,15 +65,12 @@ def test_a_store_is_put_as_it_is_on_a_disk_and_trained_from_elsewhere(
     there = StoredFolder(url)
     assert {name: there.read(name) for name in there.list()} == files
     assert asked(s3_server, "PUT", home.name)[-1].endswith("/fingerprint.json")
-    (of_a_file_url,) = api.pretokenize(disk, output=(tmp_path / "a b").as_uri()).store.home.parents[:1]
-    assert of_a_file_url == tmp_path / "a b"
     another_machine(monkeypatch, tmp_path / "second")
     s3_server.door.requests.clear()
     assert api.explain_store(far).state.state == "hit"
     assert asked(s3_server, "GET", ".arrow") == []
     found = train_here(far, output=tmp_path / "b").document
     assert (found["adapter_sha256"], found["store"]["path"]) == (straight["adapter_sha256"], url)
-    assert api.pretokenize(far, output=f"{bucket}/stores").store.status == "hit"
     assert asked(s3_server, "PUT") == []
 
 
@@ -102,10 +99,6 @@ def test_what_may_not_be_asked_of_a_url_is_told(tmp_path: Path, model: Path, buc
     manifest = project(tmp_path, model)
     with pytest.raises(InputError, match="--prune does not go with token stores at a URL"):
         api.pretokenize(manifest, output=f"{bucket}/stores", prune=True)
-    s3_server.door.requests.clear()
-    with pytest.raises(EnvironmentProblem, match=r"s3://rows/stores/\w{12}: is not looked at: --offline"):
-        api.pretokenize(manifest, output=f"{bucket}/stores", offline=True)
-    assert s3_server.door.requests == []
     s3_server.deny()
     with pytest.raises(EnvironmentProblem, match=r"s3://rows/stores/\w{12}/fingerprint.json: cannot read") as raised:
         api.pretokenize(manifest, output=f"{bucket}/stores")
@@ -117,10 +110,8 @@ def test_rows_at_a_url_make_the_store_of_local_ones(tmp_path: Path, model: Path,
     here = api.pretokenize(local, output=tmp_path / "one").store
     write(f"{bucket}/rows/train.jsonl", (tmp_path / "train.jsonl").read_bytes())
     there = api.pretokenize(local, dataset=f"{bucket}/rows", output=tmp_path / "two").store
-    shards = ["train/data-00000.arrow"]
-    assert [path.relative_to(here.home).as_posix() for path in here.home.rglob("*.arrow")] == shards
-    assert (there.home / shards[0]).read_bytes() == (here.home / shards[0]).read_bytes()
-    assert api.pretokenize(local, dataset=f"{bucket}/rows", output=tmp_path / "two").store.status == "hit"
+    shard = "train/data-00000.arrow"
+    assert (there.home / shard).read_bytes() == (here.home / shard).read_bytes()
     trained = train_here(local, output=tmp_path / "run", dataset=f"{bucket}/rows")
     record = json.loads(RunPaths(trained.output).run_json.read_text(encoding="utf-8"))["data"]["files"]
     (found,) = StoredFolder(f"{bucket}/rows").list().values()
@@ -187,21 +178,6 @@ def test_checkpoints_and_the_run_are_put_behind_what_they_are_made_of(
         assert not of_one or of_one[-1].endswith("/checkpoint.json")
     assert put[-1] == "COMPLETE"
     assert set(StoredFolder(f"{bucket}/run").list()) == files_of(done.output), "what rotation removed is not there"
-
-
-def test_a_damaged_checkpoint_and_one_without_its_manifest_are_not_gone_on_from(
-    tmp_path: Path, model: Path, bucket: str
-) -> None:
-    url, manifest = f"{bucket}/run", project(tmp_path, model, **SETTINGS)
-    folder = crash(manifest, url, 5)
-    shutil.rmtree(folder)
-    name = "checkpoints/checkpoint-3/optimizer.safetensors"
-    write(f"{url}/{name}", StoredFolder(url).read(name)[::-1])
-    StoredFolder(url).remove("checkpoints/checkpoint-4/checkpoint.json")
-    report = CrashingAt(-1)
-    done = train(manifest, url, report, resume="auto")
-    assert any("checkpoint-3 is damaged: optimizer.safetensors does not match" in line for line in report.said)
-    assert done.document["resumed_from"] == f"{folder}/checkpoints/checkpoint-2"
 
 
 class ClosingAt(CrashingAt):

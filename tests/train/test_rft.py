@@ -31,9 +31,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def learned(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     """A run of one round; its folder. No model is in memory any more when the next one is."""
     manifest = unsure_expert(tmp_path_factory.mktemp("learned"), model)
-    written = read(manifest)
-    written["training"]["decoding"] = {"num_beams": 2}
-    manifest.write_text(json.dumps(written), encoding="utf-8")
     alive, folder = Alive(), manifest.parent
     seen: list[set[str]] = []
 
@@ -78,15 +75,7 @@ def test_a_round_learns_what_was_right_and_proves_it_on_what_was_held_back(learn
     assert record["correct"] == 16
     assert record["gain"]["ci95"][0] > 0
     assert told["best_round"] == 1
-    judged = [read(learned / f"round-{number}" / "evaluation.json") for number in (0, 1)]
-    assert [one["generation"]["num_beams"] for one in judged] == [1, 1], (
-        "greedily, whatever search the expert answers by"
-    )
-
-
-def test_what_is_trained_is_what_was_right_and_says_where_it_is_from(learned: Path) -> None:
     rows = lines(learned / "round-1" / "rows.jsonl")
-    (record,) = read(learned / "report.json")["rft"]["rounds"]
     assert len(rows) == record["kept"]
     assert all(row["output"] == "7" and row["round"] == 1 and row["sample"] in range(1, 5) for row in rows)
     held_back = {row["id"] for row in read(learned / "round-0" / "evaluation.json")["answers"]}
@@ -98,16 +87,10 @@ def test_the_folder_is_that_of_a_run_with_the_best_adapter(learned: Path) -> Non
     paths = RunPaths(learned)
     weights = sha256_of(paths.adapter / "adapter_model.safetensors")
     assert weights == sha256_of(learned / "round-1" / "run" / "adapter" / "adapter_model.safetensors")
-    assert paths.complete.read_text(encoding="utf-8").startswith(weights)
-    assert read(paths.report_json)["adapter_sha256"] == weights
-    assert read(paths.run_json)["rft"] == read(paths.report_json)["rft"]
     for name, file in (("train", paths.report_json), ("status", paths.status)):
         schema = read(Path(__file__).parents[2] / "docs" / "schemas" / f"{name}.schema.json")
         command = {"schema_version": 1, "command": "train"} if name == "train" else {}
         jsonschema_rs.validator_for(schema).validate(read(file) | command)
-    assert "round 1, learned" in paths.report_html.read_text(encoding="utf-8")
-    assert read(paths.status)["state"] == "complete"
-    assert "Learned from answers that were run" in (paths.adapter / "README.md").read_text(encoding="utf-8")
     trained = trained_adapter(learned, None, None, offline=True)
     assert open_expert(trained.plan.run, trained.origin, NullReporter()).renderer.template.name
 

@@ -19,7 +19,7 @@ from expert_cli.runs.paths import RunPaths
 from tests.forked_cli import Forked
 from tests.train.rft_project import sharp_model, unsure_expert
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, stops and kills processes")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="forks and kills processes")]
 
 TWO_ROUNDS = {"rounds": 2, "stop_without_gain": False, "gold": "failed", "replay": 0.5, "from": "last"}
 ROUND = {number: RoundPaths(Path(), number) for number in (0, 1, 2)}
