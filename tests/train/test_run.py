@@ -75,8 +75,6 @@ def test_batches_and_accumulation_give_the_same_first_loss(tmp_path: Path, model
     assert narrow.document["loss"]["last"] == pytest.approx(wide.document["loss"]["last"], abs=1e-6)
 
 
-
-
 def test_the_learning_rate_runs_as_written_constant_keeps_its_warm_up(tmp_path: Path, model: Path) -> None:
     config = {"lr_scheduler": "constant", "warmup_steps": 0, "warmup_ratio": 0.5}
     rates = logged(train(project(tmp_path, model, logging_steps=1, **config)), "learning_rate")

@@ -38,8 +38,7 @@ def asking(folder: Path, model: Path, lines: list[str], **config: Any) -> Path:
 
 
 def test_three_cases_drawn_by_the_seed_are_run_before_and_after(tmp_path: Path, model: Path) -> None:
-    cases = [json.dumps(case(n, 7 if n % 2 else 8)) for n in range(20)]
-    manifest = asking(tmp_path, model, cases)
+    manifest = asking(tmp_path, model, [json.dumps(case(n, 7 if n % 2 else 8)) for n in range(20)])
     drawn = []
     for seed in range(2):
         done = train(manifest, output=tmp_path / f"run-{seed}", seed=seed)
@@ -47,27 +46,21 @@ def test_three_cases_drawn_by_the_seed_are_run_before_and_after(tmp_path: Path, 
         assert [sample["after"] for sample in samples] == ["7"] * 3
         assert [sample["right_after"] for sample in samples] == [sample["expected"] == "7" for sample in samples]
         assert [sample["right_before"] for sample in samples] == [False] * 3
-        right = sum(sample["right_after"] for sample in samples)
-        assert (
-            f"to 3 held-out cases, drawn by the seed and run: 0 right before training, {right} after" in done.summary()
-        )
-        drawn.append(tuple(sample["prompt"] for sample in samples))
-    assert len(set(drawn)) == 2
-    assert all(len(set(prompts)) == 3 for prompts in drawn)
+        drawn.append({sample["prompt"] for sample in samples})
+    assert drawn[0] != drawn[1]
+    right = sum(sample["right_after"] for sample in samples)
+    assert f"to 3 held-out cases, drawn by the seed and run: 0 right before training, {right} after" in done.summary()
 
 
 def test_a_case_at_fault_ends_no_training(tmp_path: Path, model: Path) -> None:
     report = Told()
     done = train(asking(tmp_path, model, [json.dumps(case(1, 7)), "{}"], max_steps=1), report=report)
-    assert any(
-        line.startswith("no case is asked after training: ") and "cases.jsonl:2" in line for line in report.warnings
-    )
+    assert any("no case is asked after training: " in line and "cases.jsonl:2" in line for line in report.warnings)
     (sample,) = done.document["samples"]
     assert (sample["right_before"], sample["right_after"]) == (None, None)
-    assert "held-out cases" not in done.summary()
 
 
-@pytest.mark.parametrize(("cases", "asked", "answered"), [(5, 2, 2), (0, 2, 1), (0, 0, 0)])
+@pytest.mark.parametrize(("cases", "asked", "answered"), [(5, 2, 2), (0, 2, 1), (5, 0, 0)])
 def test_so_many_prompts_are_answered_as_the_manifest_says(
     tmp_path: Path, model: Path, cases: int, asked: int, answered: int
 ) -> None:

@@ -34,22 +34,13 @@ def test_three_keys_train_by_the_defaults(tmp_path: Path, model: Path) -> None:
     }
     result = train(manifests.write(tmp_path, manifest))
     paths = RunPaths(result.output)
-    adapter = json.loads((paths.adapter / "adapter_config.json").read_text(encoding="utf-8"))
-    assert (adapter["r"], adapter["lora_alpha"], adapter["lora_dropout"]) == (16, 32.0, 0.0)
     assert result.document["epochs"] == 1.0
     recorded = json.loads(paths.run_json.read_text(encoding="utf-8"))
     assert [row["key"] for row in recorded["effects"]] == [
         *("name", "base_models[0].name", "training.dataset.path"),
     ]
     told = {row["key"].removeprefix("training.config."): row for row in recorded["defaults"]}
-    assert told["rank"]["effect"] == "rank of the adapter's matrices"
-    assert told["rank"]["reason"] == declared(TrainingConfig, "rank").why
-    assert {name: told[name]["value"] for name in ("epochs", "batch_size", "learning_rate", "max_seq_length")} == {
-        "epochs": 1.0,
-        "batch_size": 1,
-        "learning_rate": 2e-4,
-        "max_seq_length": 2048,
-    }
+    assert (told["rank"]["value"], told["rank"]["reason"]) == (16, declared(TrainingConfig, "rank").why)
 
 
 def test_what_init_writes_for_rows_trains_from_the_store_that_it_left(tmp_path: Path, model: Path) -> None:
