@@ -112,11 +112,6 @@ def test_training_on_from_an_adapter_trains_the_rows_that_it_has(tmp_path: Path,
     old, new = (load_file(RunPaths(output).adapter / WEIGHTS) for output in (expert, on))
     assert old.keys() == new.keys()
     assert all(torch.equal(old[name], new[name]) for name in old)
-    without = train(project(tmp_path / "w", base, SEVEN, max_steps=1, **{KEY: "never"})).output
-    told = Told()
-    still = train(manifest, output=tmp_path / "still", init_adapter=without, report=told).output
-    assert config_of(still)[KEY] is None
-    assert any("this adapter cannot train its row" in line for line in told.warnings)
     for wanted in ("never", ["7"]):
         other = project(tmp_path / "o", base, SEVEN, max_steps=1, **{KEY: wanted})
         with pytest.raises(InputError, match=r"has trained the rows of <\|im_start\|> <\|im_end\|>"):
@@ -135,16 +130,3 @@ def test_the_plan_tells_of_them(tmp_path: Path, base: Path) -> None:
     found = estimate_run(plan, here(), Overrides(), NullReporter())
     where = "their rows of model.embed_tokens and lm_head are trained beside the adapter"
     assert f"<|im_start|> <|im_end|>: never trained in the base model; {where}" in found.advice
-
-
-def test_a_trained_base_model_is_left_as_it_is(tmp_path: Path) -> None:
-    model = tiny.tiny_model_folder(tmp_path / "model")
-    told = Told()
-    runs = [
-        train(project(tmp_path / way, model, max_steps=2, **{KEY: way}), report=told).output
-        for way in ("auto", "never")
-    ]
-    first, second = (RunPaths(output).adapter / WEIGHTS for output in runs)
-    assert first.read_bytes() == second.read_bytes()
-    assert config_of(runs[0])[KEY] is None
-    assert not [line for line in told.warnings if "im_end" in line]
