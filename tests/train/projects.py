@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from safetensors.torch import load_file, save_file
@@ -35,21 +38,29 @@ QUICK: dict[str, Any] = {
 }
 
 
-def project(folder: Path, model: Path, rows: list[dict[str, str]] | None = None, **config: Any) -> Path:
-    """Write a manifest and its rows into `folder`; return the manifest's path."""
+TEMPORARY = TemporaryDirectory()
+
+
+@cache
+def tiny_llama() -> Path:
+    """Return the folder of a tiny Llama that all tests of this process share."""
+    return tiny.tiny_model_folder(Path(TEMPORARY.name) / "tiny-llama")
+
+
+def project(folder: Path, model: Path | None = None, rows: Sequence[Mapping[str, str]] = ROWS, **config: Any) -> Path:
+    """Write a manifest and its rows into `folder`; return the manifest's path. model: the tiny Llama, where none is given."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = "".join(json.dumps(row) + "\n" for row in rows or ROWS)
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "train.jsonl").write_text(lines, encoding="utf-8")
     manifest = manifests.small(**{**QUICK, **config})
-    manifest["base_models"][0]["name"] = str(model)
+    manifest["base_models"][0]["name"] = str(model or tiny_llama())
     manifest["training"]["dataset"] = {"path": "train.jsonl"}
     return manifests.write(folder, manifest)
 
 
-def sick_project(folder: Path, model: Path, **config: Any) -> Path:
+def sick_project(folder: Path, **config: Any) -> Path:
     """Write a project whose loss is not finite once the run comes to its last row: the base model knows no number for "~"."""
-    sick = folder / "sick" / model.name
-    shutil.copytree(model, sick)
+    sick = shutil.copytree(tiny_llama(), folder / "sick" / "tiny-llama")
     weights = load_file(sick / "model.safetensors")
     weights["model.embed_tokens.weight"][tiny.tiny_backend().token_to_id("~")] = math.nan
     save_file(weights, sick / "model.safetensors", metadata={"format": "pt"})
@@ -135,7 +146,7 @@ def train(
     return run_training(plan, facts, report, options)
 
 
-def logged(result: RunResult, figure: str) -> dict[int, Any]:
-    """Return a figure of metrics.jsonl by step, where it was logged."""
-    rows = map(json.loads, (result.output / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+def logged(run: Path, figure: str) -> dict[int, Any]:
+    """Return a figure of a run's metrics.jsonl by step, where it was logged."""
+    rows = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     return {row["step"]: row[figure] for row in rows if figure in row}

@@ -17,17 +17,11 @@ from expert_cli.errors import Interrupted, RunLocked
 from expert_cli.pipeline.options import RunOptions, command_line
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
-from tests import tiny
 from tests.train.projects import project
 from tests.unit.test_api import document
 
 MEASURED = {"seconds", "tokens_per_s", "mb_per_s", "step_time_shares", "peak_memory_mb", "mfu", "output"}
 MEASURED |= {"vram_mb", "seconds_error_pct", "seconds_source", "cards"}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
 def exact(value: Any) -> Any:
@@ -37,8 +31,8 @@ def exact(value: Any) -> Any:
     return [exact(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def test_train_returns_what_the_command_prints(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model)
+def test_train_returns_what_the_command_prints(tmp_path: Path) -> None:
+    manifest = project(tmp_path)
     store = expert_cli.pretokenize(manifest, documents=2)
     assert exact(store.as_json()) | {"status": "hit", "reason": ""} == exact(
         document("pretokenize", "-m", manifest, "--show", "2")["stores"][0]
@@ -64,8 +58,8 @@ class Kept(NullReporter):
         self.lines.append(text)
 
 
-def test_a_reporter_is_told_and_the_run_keeps_what_came_before_it(tmp_path: Path, model: Path) -> None:
-    manifest, reporter, output = project(tmp_path, model, max_steps=1), Kept(), tmp_path / "run"
+def test_a_reporter_is_told_and_the_run_keeps_what_came_before_it(tmp_path: Path) -> None:
+    manifest, reporter, output = project(tmp_path, max_steps=1), Kept(), tmp_path / "run"
     expert_cli.train(manifest, output=output, reporter=reporter)
     assert "loading the training libraries" in reporter.lines
     log = RunPaths(output).log.read_text(encoding="utf-8")
@@ -99,8 +93,8 @@ class StepCounter(TrainerCallback, ExportableState):
         return {"args": {}, "attributes": {"steps": self.steps}}
 
 
-def test_callbacks_of_ones_own_are_called_and_go_on_where_the_run_does(tmp_path: Path, model: Path) -> None:
-    manifest, output = project(tmp_path, model, max_steps=5), tmp_path / "run"
+def test_callbacks_of_ones_own_are_called_and_go_on_where_the_run_does(tmp_path: Path) -> None:
+    manifest, output = project(tmp_path, max_steps=5), tmp_path / "run"
     with pytest.raises(Interrupted, match="stopped by SIGINT after step 3 of 5"):
         expert_cli.train(manifest, output=output, callbacks=[StepCounter(ctrl_c=2)])
     expert_cli.train(manifest, output=output, callbacks=[StepCounter()], resume="auto")

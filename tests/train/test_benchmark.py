@@ -23,7 +23,6 @@ from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.pipeline.train_subprocess import QUIET_SETTINGS
 from expert_cli.utils.reporter import NullReporter
-from tests import tiny
 from tests.measurements import valid
 from tests.small_trainer import IMPOSSIBLE
 from tests.train.projects import project, train
@@ -35,8 +34,7 @@ Steps = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("project")
-    return project(folder, tiny.tiny_model_folder(folder / "tiny-llama"), **CONFIG)
+    return project(tmp_path_factory.mktemp("project"), **CONFIG)
 
 
 UNPACKED = "training.config.packing=false"

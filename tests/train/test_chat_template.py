@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from transformers import AutoTokenizer
 
 from expert_cli.config.plan import trained_adapter
@@ -20,21 +19,14 @@ POLITE = "{{- 'Please, ' if polite else '' }}" + tiny.CHATML
 GIVEN = {"polite": True}
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
-
-
-def written(folder: Path, model: Path) -> Path:
-    manifest = project(folder, model, ROWS, max_steps=2, chat_template_path="own.jinja", chat_template_kwargs=GIVEN)
+def written(folder: Path) -> Path:
+    manifest = project(folder, rows=ROWS, max_steps=2, chat_template_path="own.jinja", chat_template_kwargs=GIVEN)
     (folder / "own.jinja").write_text(POLITE, encoding="utf-8")
     return manifest
 
 
-def test_an_expert_is_asked_as_it_was_trained_here_and_elsewhere_whatever_the_manifest_says_now(
-    tmp_path: Path, model: Path
-) -> None:
-    manifest = written(tmp_path, model)
+def test_an_expert_is_asked_as_it_was_trained_here_and_elsewhere_whatever_the_manifest_says_now(tmp_path: Path) -> None:
+    manifest = written(tmp_path)
     done = train(manifest)
     tokenizer = AutoTokenizer.from_pretrained(done.output / "adapter")
     documents = Documents(Path(done.document["store"]["path"]) / "train")
@@ -50,7 +42,7 @@ def test_an_expert_is_asked_as_it_was_trained_here_and_elsewhere_whatever_the_ma
     assert list(config.example.ids) == renderer.encode_prompt(config.example.prompt, config.example.input)
     base = base_renderer(trained.plan.run, trained.origin, renderer.tokenizer)
     assert base.decode(base.encode_prompt("q")) == "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
-    project(tmp_path, model, ROWS)  # the manifest without both keys
+    project(tmp_path, rows=ROWS)  # the manifest without both keys
     report = Told()
     trained = trained_adapter(done.output, manifest, None, offline=True)
     renderer = open_expert(trained.plan.run, trained.origin, report).renderer

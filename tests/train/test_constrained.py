@@ -81,7 +81,7 @@ def test_a_training_asks_with_the_grammar(expert: Path, tmp_path: Path) -> None:
     (tmp_path / "tests" / "cases.jsonl").write_text(json.dumps(CASES[-1]), encoding="utf-8")
     done = train(manifest)
     assert [sample["after"] for sample in done.document["samples"]] == ["78"]
-    assert list(logged(done, "execution_accuracy").values()) == [1.0]
+    assert list(logged(done.output, "execution_accuracy").values()) == [1.0]
 
 
 def test_measured_answers(expert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

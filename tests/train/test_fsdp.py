@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 
-from tests import tiny
 from tests.forked_cli import Forked
 from tests.process_groups import variables_of
 from tests.train.projects import project
@@ -30,11 +29,6 @@ CONFIG: dict[str, Any] = {
     "learning_rate": 0.01,
 }
 SHARED, WHOLE = "training.config.fsdp=true", "training.config.fsdp=false"
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
 def trained(manifest: Path, output: Path, processes: int, *settings: str, fails: int = 0) -> str:
@@ -67,9 +61,9 @@ def tensors(folder: Path) -> dict[str, dict[str, list[int]]]:
     return found
 
 
-def test_the_losses_are_those_of_one_process_which_goes_on_from_the_same_files(tmp_path: Path, model: Path) -> None:
+def test_the_losses_are_those_of_one_process_which_goes_on_from_the_same_files(tmp_path: Path) -> None:
     config = {"adapter_type": "dora", "gradient_checkpointing": True}
-    manifest = quantized(project(tmp_path, model, **CONFIG, **config), "int4")
+    manifest = quantized(project(tmp_path, **CONFIG, **config), "int4")
     trained(manifest, tmp_path / "one", 1)
     halved = "training.config.gradient_accumulation_steps=1"
     trained(manifest, tmp_path / "two", 2, SHARED, halved)

@@ -26,32 +26,27 @@ ONE_BATCH = {"max_seq_length": 256, "batch_size": 64, "logging_steps": 1, "max_s
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
-
-
-@pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("first")
-    return train(project(folder, model, ROWS[:8], **ONE_BATCH), output=folder / "run").output
+    return train(project(folder, rows=ROWS[:8], **ONE_BATCH), output=folder / "run").output
 
 
 def told(output: Path) -> dict[str, Any]:
     return json.loads(RunPaths(output).run_json.read_text(encoding="utf-8"))["init_adapter"]  # type: ignore[no-any-return]
 
 
-def test_a_step_without_a_learning_rate_gives_its_tensors_back(tmp_path: Path, model: Path) -> None:
+def test_a_step_without_a_learning_rate_gives_its_tensors_back(tmp_path: Path) -> None:
     settings = {**ONE_BATCH, "adapter_type": "dora", "max_steps": 1}
-    before = train(project(tmp_path, model, ROWS[:8], **settings), output=tmp_path / "a").output
-    manifest = project(tmp_path, model, ROWS[8:16], **settings, warmup_steps=1)  # its first step has rate 0
+    before = train(project(tmp_path, rows=ROWS[:8], **settings), output=tmp_path / "a").output
+    manifest = project(tmp_path, rows=ROWS[8:16], **settings, warmup_steps=1)  # its first step has rate 0
     after = train(manifest, output=tmp_path / "b", init_adapter=before).output
     old, new = (load_file(RunPaths(output).adapter / WEIGHTS) for output in (before, after))
     assert old.keys() == new.keys()
     assert all(torch.equal(old[name], new[name]) for name in old)
 
 
-def test_its_hash_belongs_to_the_run(tmp_path: Path, model: Path, first: Path) -> None:
-    mine, manifest = shutil.copytree(first, tmp_path / "first"), project(tmp_path, model, max_steps=1)
+def test_its_hash_belongs_to_the_run(tmp_path: Path, first: Path) -> None:
+    mine, manifest = shutil.copytree(first, tmp_path / "first"), project(tmp_path, max_steps=1)
     run = train(manifest, output=tmp_path / "run", init_adapter=mine).output
     weights = RunPaths(mine).adapter / WEIGHTS
     save_file({name: tensor + 1 for name, tensor in load_file(weights).items()}, weights, metadata={"format": "pt"})
@@ -60,8 +55,8 @@ def test_its_hash_belongs_to_the_run(tmp_path: Path, model: Path, first: Path) -
             train(manifest, RunOptions(locked=RunPaths(run).run_json), output=tmp_path / "no", init_adapter=adapter)
 
 
-def test_run_json_card_and_report_name_the_chain(tmp_path: Path, model: Path, first: Path) -> None:
-    manifest = project(tmp_path, model, ROWS[:8], max_steps=1)
+def test_run_json_card_and_report_name_the_chain(tmp_path: Path, first: Path) -> None:
+    manifest = project(tmp_path, rows=ROWS[:8], max_steps=1)
     second = train(manifest, output=tmp_path / "second", init_adapter=first).output
     third = train(manifest, output=tmp_path / "third", init_adapter=second / "adapter").output
     hashes = [sha256_of(RunPaths(output).adapter / WEIGHTS) for output in (first, second)]
@@ -88,20 +83,20 @@ def rejected(manifest: Path, adapter: Path, output: Path | None = None) -> str:
     return caught.value.message
 
 
-def test_another_form_is_refused_with_both_values(tmp_path: Path, model: Path, first: Path) -> None:
-    other = project(tmp_path / "a", model, adapter_type="dora")
+def test_another_form_is_refused_with_both_values(tmp_path: Path, first: Path) -> None:
+    other = project(tmp_path / "a", adapter_type="dora")
     assert "its adapter_type is lora, the manifest's dora" in rejected(other, first)
-    words = rejected(project(tmp_path / "b", model, rank=7, target_modules=["q_proj"]), first)
+    words = rejected(project(tmp_path / "b", rank=7, target_modules=["q_proj"]), first)
     assert "its rank is 4, the manifest's 7; target_modules down_proj, " in words
     assert words.endswith("the manifest's q_proj")
 
 
-def test_another_base_template_or_place_is_refused(tmp_path: Path, model: Path, first: Path) -> None:
+def test_another_base_template_or_place_is_refused(tmp_path: Path, first: Path) -> None:
     other = tiny.tiny_model_folder(tmp_path / "models" / "tiny-llama")
     weights = load_file(other / "model.safetensors")
     save_file({name: tensor + 1 for name, tensor in weights.items()}, other / "model.safetensors", {"format": "pt"})
     assert "was trained on" in rejected(project(tmp_path / "a", other), first)
-    manifest = project(tmp_path / "b", model)
+    manifest = project(tmp_path / "b")
     assert rejected(manifest, tmp_path / "nowhere").endswith(
         f"looked for in {tmp_path / 'b'}, then in {tmp_path / 'b'}"
     )
@@ -114,25 +109,23 @@ def test_another_base_template_or_place_is_refused(tmp_path: Path, model: Path, 
 
 
 def test_the_manifests_key_is_the_option_and_a_missing_adapter_is_told_like_missing_data(
-    tmp_path: Path, model: Path, first: Path
+    tmp_path: Path, first: Path
 ) -> None:
     shutil.copytree(first, tmp_path / "first")
-    by_key = train(
-        project(tmp_path, model, ROWS[:8], max_steps=1, init_adapter="first"), output=tmp_path / "key"
-    ).output
+    by_key = train(project(tmp_path, rows=ROWS[:8], max_steps=1, init_adapter="first"), output=tmp_path / "key").output
     assert told(by_key)["path"] == str(tmp_path / "first" / "adapter")
-    found = expert_cli.validate(project(tmp_path, model, init_adapter="gone"))
+    found = expert_cli.validate(project(tmp_path, init_adapter="gone"))
     assert not found.errors
     assert [line for line in found.warnings if "init_adapter" in line and str(tmp_path / "gone") in line]
 
 
-def test_an_adapter_of_another_program_is_taken_in_fp32(tmp_path: Path, model: Path) -> None:
+def test_an_adapter_of_another_program_is_taken_in_fp32(tmp_path: Path) -> None:
     theirs = get_peft_model(
         tiny.tiny_model(),  # type: ignore[arg-type]
         LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj"], init_lora_weights=False),
     ).to(torch.bfloat16)
     theirs.save_pretrained(tmp_path / "theirs", save_embedding_layers=False)
-    manifest = project(tmp_path, model, ROWS[:8], rank=4, alpha=8, target_modules=["q_proj"], max_steps=1)
+    manifest = project(tmp_path, rows=ROWS[:8], rank=4, alpha=8, target_modules=["q_proj"], max_steps=1)
     on = train(manifest, output=tmp_path / "on", init_adapter=tmp_path / "theirs").output
     assert told(on)["chain"] == []
     config = run_blocks.ADAPTER.__class__("lora", 4, 8.0, 0.0, ("q_proj",), tmp_path / "theirs")

@@ -13,19 +13,14 @@ from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from tests import manifests, tiny
+from tests import manifests
 from tests.train.projects import SEVEN, case, logged, project, train
 
 ACCURACY = "execution_accuracy"
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
-
-
-def manifest_of(folder: Path, model: Path, evaluation: dict[str, Any] | None, **config: Any) -> Path:
-    manifest = project(folder, model, SEVEN, **{"max_steps": 12, "dropout": 0.1, **config})
+def manifest_of(folder: Path, evaluation: dict[str, Any] | None, **config: Any) -> Path:
+    manifest = project(folder, rows=SEVEN, **{"max_steps": 12, "dropout": 0.1, **config})
     if evaluation is not None:
         manifests.write(folder, {**json.loads(manifest.read_text(encoding="utf-8")), "evaluation": evaluation})
     (folder / "tests").mkdir()
@@ -34,14 +29,14 @@ def manifest_of(folder: Path, model: Path, evaluation: dict[str, Any] | None, **
     return manifest
 
 
-def judged(folder: Path, model: Path, evaluation: dict[str, Any] | None, **more: Any) -> RunResult:
-    return train(manifest_of(folder, model, evaluation, **more))
+def judged(folder: Path, evaluation: dict[str, Any] | None, **more: Any) -> RunResult:
+    return train(manifest_of(folder, evaluation, **more))
 
 
-def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path, model: Path) -> None:
+def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path) -> None:
     best = {"load_best_model_at_end": True, "metric_for_best_model": "execution_accuracy"}
-    result = judged(tmp_path, model, {"every_steps": 2, "sample": 6}, seed=2, **best)
-    accuracies = logged(result, ACCURACY)
+    result = judged(tmp_path, {"every_steps": 2, "sample": 6}, seed=2, **best)
+    accuracies = logged(result.output, ACCURACY)
     assert list(accuracies) == [2, 4, 6, 8, 10, 12]
     assert accuracies[2] < accuracies[12] == 1.0
     first = next(step for step, value in accuracies.items() if value == 1.0)
@@ -51,26 +46,26 @@ def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path, model: Pa
     assert sha256_of(checkpoint / "adapter_model.safetensors") == result.document["adapter_sha256"]
 
 
-def test_it_changes_no_bit_of_the_adapter(tmp_path: Path, model: Path) -> None:
-    with_it = judged(tmp_path / "a", model, {"every_steps": 5})
-    without = judged(tmp_path / "b", model, None)
+def test_it_changes_no_bit_of_the_adapter(tmp_path: Path) -> None:
+    with_it = judged(tmp_path / "a", {"every_steps": 5})
+    without = judged(tmp_path / "b", None)
     assert with_it.document["adapter_sha256"] == without.document["adapter_sha256"]
-    assert (list(logged(with_it, ACCURACY)), logged(without, ACCURACY)) == ([5, 10, 12], {})
+    assert (list(logged(with_it.output, ACCURACY)), logged(without.output, ACCURACY)) == ([5, 10, 12], {})
 
 
-def test_early_stopping_by_answers(tmp_path: Path, model: Path) -> None:
+def test_early_stopping_by_answers(tmp_path: Path) -> None:
     stop = {"early_stopping_patience": 2, "metric_for_best_model": "execution_accuracy", "max_steps": 40}
-    result = judged(tmp_path, model, {"every_steps": 2}, **stop)
+    result = judged(tmp_path, {"every_steps": 2}, **stop)
     steps = result.document["steps"]
     assert result.document["stop_reason"].startswith(
         f"early stopping after step {steps} of 40: execution_accuracy was best"
     )
-    accuracies = list(logged(result, ACCURACY).values())
+    accuracies = list(logged(result.output, ACCURACY).values())
     assert accuracies.index(max(accuracies)) == len(accuracies) - 3
 
 
-def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: Path, model: Path) -> None:
-    done = judged(tmp_path, model, {"every_steps": 2, "sample": 8}, max_steps=2)
+def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: Path) -> None:
+    done = judged(tmp_path, {"every_steps": 2, "sample": 8}, max_steps=2)
     with (tmp_path / "tests" / "cases.jsonl").open("a", encoding="utf-8") as file:
         (tmp_path / "tests" / "shop.sqlite").write_bytes(b"no")
         file.write('{"prompt": "?", "verifier": "sql", "database": "shop.sqlite", "expected": "SELECT 1"}\n')
@@ -79,13 +74,13 @@ def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: P
     assert RunPaths(done.output).complete.is_file()
 
 
-def test_a_command_judges_answers_in_training_only_where_it_is_allowed(tmp_path: Path, model: Path) -> None:
-    manifest = manifest_of(tmp_path, model, {"every_steps": 12, "sample": 2})
+def test_a_command_judges_answers_in_training_only_where_it_is_allowed(tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, {"every_steps": 12, "sample": 2})
     (tmp_path / "tests" / "judge.py").write_text("print('{\"correct\": true}')", encoding="utf-8")
     row = {"prompt": "Which number is 1?", "verifier": "command", "command": "judge.py"}
     (tmp_path / "tests" / "cases.jsonl").write_text(json.dumps(row), encoding="utf-8")
     with pytest.raises(InputError, match=r"cases\.jsonl:1: this case is judged by a program of its own"):
         train(manifest)
     result = train(manifest, RunOptions(allow_commands=True))
-    assert logged(result, ACCURACY) == {12: 1.0}
+    assert logged(result.output, ACCURACY) == {12: 1.0}
     assert [sample["right_after"] for sample in result.document["samples"]] == [True]

@@ -15,15 +15,9 @@ from expert_cli.estimate.prices import parse_price
 from expert_cli.estimate.run_estimate import estimate_run
 from expert_cli.hardware import machine
 from expert_cli.utils.reporter import NullReporter
-from tests import tiny
 from tests.train.projects import project, train
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "train-plan.schema.json"
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
 def told(manifest: Path, overrides: Overrides = Overrides(), **how: Any) -> dict[str, Any]:
@@ -38,8 +32,8 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("config", SCHEDULES.values(), ids=SCHEDULES.keys())
-def test_steps_and_tokens_are_those_of_the_run(tmp_path: Path, model: Path, config: dict[str, Any]) -> None:
-    manifest = project(tmp_path, model, **config)
+def test_steps_and_tokens_are_those_of_the_run(tmp_path: Path, config: dict[str, Any]) -> None:
+    manifest = project(tmp_path, **config)
     before, done = told(manifest), train(manifest).document
     assert (before["steps"], before["epochs"]) == (done["steps"], done["epochs"])
     assert before["tokens_total"] == done["tokens"]["real"]
@@ -48,16 +42,16 @@ def test_steps_and_tokens_are_those_of_the_run(tmp_path: Path, model: Path, conf
     assert kinds[0] == kinds[1]
 
 
-def test_a_plan_writes_the_store_and_nothing_else(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model)
+def test_a_plan_writes_the_store_and_nothing_else(tmp_path: Path) -> None:
+    manifest = project(tmp_path)
     before = set(tmp_path.iterdir())
     assert told(manifest)["store"]["status"] == "built"
     assert {path.name for path in set(tmp_path.iterdir()) - before} == {"datasets_optimized"}
     assert told(manifest)["store"]["status"] == "hit"
 
 
-def test_the_document_is_what_the_schema_promises(tmp_path: Path, model: Path) -> None:
-    document = {"schema_version": 1, "command": "train", **told(project(tmp_path, model), price=parse_price("2/h"))}
+def test_the_document_is_what_the_schema_promises(tmp_path: Path) -> None:
+    document = {"schema_version": 1, "command": "train", **told(project(tmp_path), price=parse_price("2/h"))}
     validator = jsonschema_rs.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
     validator.validate(json.loads(json.dumps(document)))
     assert document["cost"] == pytest.approx(document["seconds"] / 1800)
@@ -65,23 +59,23 @@ def test_the_document_is_what_the_schema_promises(tmp_path: Path, model: Path) -
     assert not validator.is_valid(json.loads(json.dumps(document)))
 
 
-def test_an_earlier_run_of_this_machine_says_how_fast(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, eval_steps=3)
+def test_an_earlier_run_of_this_machine_says_how_fast(tmp_path: Path) -> None:
+    manifest = project(tmp_path, eval_steps=3)
     assert told(manifest)["seconds_source"].startswith("formula")
     done = train(manifest).document
     found = told(manifest, Overrides(output=tmp_path / "weights" / "next"))
     shares = done["step_time_shares"]
     assert found["seconds_source"] == "1 earlier run on this machine, same settings"
     assert found["tokens_per_s"] == pytest.approx(done["tokens_per_s"] / (1 - shares["eval"] - shares["checkpoint"]))
-    other = told(project(tmp_path, model, batch_size=4))
+    other = told(project(tmp_path, batch_size=4))
     assert other["seconds_source"] == "1 earlier run on this machine, other settings"
     assert other["seconds_error_pct"] > found["seconds_error_pct"]
-    assert told(project(tmp_path, model, rank=8))["seconds_source"].startswith("formula")
+    assert told(project(tmp_path, rank=8))["seconds_source"].startswith("formula")
 
 
 @pytest.mark.slow
-def test_a_probe_measures_real_steps(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, eval_steps=2, load_best_model_at_end=True, save_steps=2)
+def test_a_probe_measures_real_steps(tmp_path: Path) -> None:
+    manifest = project(tmp_path, eval_steps=2, load_best_model_at_end=True, save_steps=2)
     found = told(manifest, probing=True)
     assert found["seconds_source"].startswith("probe")
     assert 200 < found["vram_mb"]["total"] < 4000

@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 
 from expert_cli.runs.paths import RunPaths
-from tests import manifests, tiny
+from tests import manifests
 from tests.train.projects import ROWS, project, train
 
 
 def test_the_run_says_how_many_rows_were_trained_again(tmp_path: Path) -> None:
-    model = tiny.tiny_model_folder(tmp_path / "tiny-llama")
-    manifest = project(tmp_path / "new", model, ROWS[:24], max_steps=1)
+    manifest = project(tmp_path / "new", rows=ROWS[:24], max_steps=1)
     (tmp_path / "new" / "old.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[24:]), encoding="utf-8")
     first = train(manifest, output=tmp_path / "first").output
     written = json.loads(manifest.read_text(encoding="utf-8"))

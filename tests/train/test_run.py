@@ -20,13 +20,8 @@ from tests import manifests, tiny
 from tests.train.projects import ROWS, logged, project, train
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
-
-
-def test_the_run_directory_holds_what_it_should(tmp_path: Path, model: Path) -> None:
-    result = train(project(tmp_path, model))
+def test_the_run_directory_holds_what_it_should(tmp_path: Path) -> None:
+    result = train(project(tmp_path))
     paths = RunPaths(result.output)
     assert result.output == tmp_path / "weights" / "tiny-llama"
     assert result.document["steps"] == 6
@@ -44,21 +39,21 @@ def test_the_run_directory_holds_what_it_should(tmp_path: Path, model: Path) -> 
     assert (paths.adapter / "README.md").read_text(encoding="utf-8").startswith("---\nlibrary_name")
 
 
-def test_an_adapter_is_written_through_no_link(tmp_path: Path, model: Path) -> None:
+def test_an_adapter_is_written_through_no_link(tmp_path: Path) -> None:
     output = tmp_path / "weights" / "tiny-llama"
     (tmp_path / "elsewhere").mkdir()
     output.mkdir(parents=True)
     for name in ("adapter", ".adapter.tmp"):
         (output / name).symlink_to(tmp_path / "elsewhere")
-    train(project(tmp_path, model, max_steps=1), options=RunOptions(resume="auto"))
+    train(project(tmp_path, max_steps=1), options=RunOptions(resume="auto"))
     assert not list((tmp_path / "elsewhere").iterdir())
     assert not (output / "adapter").is_symlink()
     assert (output / "adapter" / "adapter_model.safetensors").is_file()
 
 
-def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path, model: Path) -> None:
+def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path) -> None:
     hashes = [
-        train(project(tmp_path / name, model, dropout=0.1, dataloader_num_workers=workers), seed=seed).document[
+        train(project(tmp_path / name, dropout=0.1, dataloader_num_workers=workers), seed=seed).document[
             "adapter_sha256"
         ]
         for name, seed, workers in (("a", 1, 0), ("b", 1, 2), ("c", 2, 0))
@@ -66,31 +61,31 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path, model: Path
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_batches_and_accumulation_give_the_same_first_loss(tmp_path: Path, model: Path) -> None:
+def test_batches_and_accumulation_give_the_same_first_loss(tmp_path: Path) -> None:
     uneven = [{"instruction": "x" * n, "input": "", "output": "y" * (1 + n % 7)} for n in range(1, 17)]
     settings: dict[str, Any] = {"max_steps": 2, "learning_rate": 1e-6}
-    wide = train(project(tmp_path / "a", model, uneven, batch_size=4, **settings))
-    narrow = train(project(tmp_path / "b", model, uneven, batch_size=1, gradient_accumulation_steps=4, **settings))
+    wide = train(project(tmp_path / "a", rows=uneven, batch_size=4, **settings))
+    narrow = train(project(tmp_path / "b", rows=uneven, batch_size=1, gradient_accumulation_steps=4, **settings))
     assert narrow.document["loss"]["first"] == pytest.approx(wide.document["loss"]["first"], abs=1e-6)
     assert narrow.document["loss"]["last"] == pytest.approx(wide.document["loss"]["last"], abs=1e-6)
 
 
-def test_the_learning_rate_runs_as_written_constant_keeps_its_warm_up(tmp_path: Path, model: Path) -> None:
+def test_the_learning_rate_runs_as_written_constant_keeps_its_warm_up(tmp_path: Path) -> None:
     config = {"lr_scheduler": "constant", "warmup_steps": 0, "warmup_ratio": 0.5}
-    rates = logged(train(project(tmp_path, model, logging_steps=1, **config)), "learning_rate")
+    rates = logged(train(project(tmp_path, logging_steps=1, **config)).output, "learning_rate")
     assert list(rates.values()) == pytest.approx([0.02 * share for share in (0, 1 / 3, 2 / 3, 1, 1, 1)])
 
 
-def test_overwrite_moves_the_run_that_is_there_aside(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, max_steps=1)
+def test_overwrite_moves_the_run_that_is_there_aside(tmp_path: Path) -> None:
+    manifest = project(tmp_path, max_steps=1)
     first = train(manifest)
     train(manifest, options=RunOptions(overwrite=True))
     (kept,) = [path for path in first.output.parent.iterdir() if path.is_dir() and path != first.output]
     assert (kept / "COMPLETE").exists()
 
 
-def test_tensorboard_and_metrics_are_written_where_report_to_says(tmp_path: Path, model: Path) -> None:
-    result = train(project(tmp_path, model, report_to="tensorboard"))
+def test_tensorboard_and_metrics_are_written_where_report_to_says(tmp_path: Path) -> None:
+    result = train(project(tmp_path, report_to="tensorboard"))
     events = EventAccumulator(str(RunPaths(result.output).tensorboard)).Reload()
     tags = set(events.Tags()["scalars"])
     assert {"train/loss", "train/tokens_per_s", "train/step_time_shares/data", "train/memory_mb"} <= tags
@@ -98,8 +93,8 @@ def test_tensorboard_and_metrics_are_written_where_report_to_says(tmp_path: Path
     assert not (tmp_path / "runs").exists()
 
 
-def test_secrets_of_a_manifest_reach_no_file(tmp_path: Path, model: Path) -> None:
-    manifest = json.loads(project(tmp_path, model, max_steps=1).read_text(encoding="utf-8"))
+def test_secrets_of_a_manifest_reach_no_file(tmp_path: Path) -> None:
+    manifest = json.loads(project(tmp_path, max_steps=1).read_text(encoding="utf-8"))
     secret = "hf_" + "A1b2" * 8 + "Cd"
     manifest |= {"author": secret, "runtime": {"note": f"use {secret}"}}
     result = train(manifests.write(tmp_path, manifest))
@@ -108,17 +103,17 @@ def test_secrets_of_a_manifest_reach_no_file(tmp_path: Path, model: Path) -> Non
     assert not [path for path in written if secret.encode() in path.read_bytes()]
 
 
-def test_locked_refuses_other_settings_and_other_rows(tmp_path: Path, model: Path) -> None:
-    train(project(tmp_path, model, max_steps=1), output=tmp_path / "a")
+def test_locked_refuses_other_settings_and_other_rows(tmp_path: Path) -> None:
+    train(project(tmp_path, max_steps=1), output=tmp_path / "a")
     locked = RunOptions(locked=tmp_path / "a" / "run.json")
     for rows, rate, words in ((ROWS, 0.5, r"optim.learning_rate: 0.02 -> 0.5"), (ROWS[1:], 0.02, "data: ")):
         with pytest.raises(IntegrityError, match=words):
-            train(project(tmp_path, model, rows, max_steps=1, learning_rate=rate), locked, output=tmp_path / "c")
+            train(project(tmp_path, rows=rows, max_steps=1, learning_rate=rate), locked, output=tmp_path / "c")
     assert not (tmp_path / "c").exists()
 
 
-def test_a_foreign_store_is_used_only_if_trusted(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
+def test_a_foreign_store_is_used_only_if_trusted(tmp_path: Path) -> None:
+    manifest = project(tmp_path, max_steps=1, pretokenized_cache="tokenized")
     rows = {"input_ids": [[5, 6, 7, 8]] * 64, "completion_mask": [[False, True, True, True]] * 64}
     datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(tmp_path / "tokenized")
     assert train(manifest).document["store"]["status"] == "built"
@@ -138,8 +133,8 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("rows", "message"), UNFIT.values(), ids=UNFIT.keys())
-def test_rows_that_cannot_be_trusted_are_named(tmp_path: Path, model: Path, rows: dict[str, Any], message: str) -> None:
-    manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
+def test_rows_that_cannot_be_trusted_are_named(tmp_path: Path, rows: dict[str, Any], message: str) -> None:
+    manifest = project(tmp_path, max_steps=1, pretokenized_cache="tokenized")
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "tokenized")
     with pytest.raises((IntegrityError, InputError), match=message):
         train(manifest, options=RunOptions(trust_store=True))
@@ -159,13 +154,11 @@ def test_documents_beyond_the_positions_of_the_base_model_are_refused(tmp_path: 
     assert train(manifests.write(tmp_path / "scaled", scaled)).document["steps"] == 1
 
 
-def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written_and_nothing_is_pickled(
-    tmp_path: Path, model: Path
-) -> None:
+def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written_and_nothing_is_pickled(tmp_path: Path) -> None:
     config = {"load_best_model_at_end": True, "learning_rate": 5.0, "max_steps": 8, "seed": 12}
     config |= {"eval_steps": 2, "save_steps": 3, "save_total_limit": 2}
-    result = train(project(tmp_path, model, logging_steps=1, **config))
-    evaluated = logged(result, "eval_loss")
+    result = train(project(tmp_path, logging_steps=1, **config))
+    evaluated = logged(result.output, "eval_loss")
     best = min(evaluated, key=lambda step: evaluated[step])
     assert best in (2, 4, 6), "the last step would be saved anyway: another seed"
     kept = result.output / "checkpoints" / f"checkpoint-{best}" / "adapter_model.safetensors"

@@ -23,7 +23,7 @@ from expert_cli.hardware import machine
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.utils.reporter import NullReporter
-from tests import manifests, tiny
+from tests import manifests
 from tests.train.projects import project, train
 
 TABLES = "CREATE TABLE boat (id INT PRIMARY KEY, name TEXT, length REAL); CREATE TABLE port (id INT, town TEXT)"
@@ -34,9 +34,9 @@ SETTINGS = {"tables": 1, "databases": "databases/{db_id}/{db_id}.sqlite"}
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 
 
-def written(folder: Path, model: Path, rows: list[dict[str, Any]] | None = None, **settings: Any) -> Path:
+def written(folder: Path, rows: list[dict[str, Any]] | None = None, **settings: Any) -> Path:
     """Write a project of rows on databases; return its manifest's path."""
-    manifest = project(folder, model, rows or [ROW] * 8, max_steps=1, max_seq_length=512)
+    manifest = project(folder, rows=rows or [ROW] * 8, max_steps=1, max_seq_length=512)
     document = json.loads(manifest.read_text(encoding="utf-8"))
     document["training"]["dataset"]["schema_prompt"] = SETTINGS | settings
     database = folder / "databases" / "harbor" / "harbor.sqlite"
@@ -54,13 +54,8 @@ def written(folder: Path, model: Path, rows: list[dict[str, Any]] | None = None,
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("model") / "tiny")
-
-
-@pytest.fixture(scope="module")
-def expert(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(written(tmp_path_factory.mktemp("expert"), model)).output
+def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(written(tmp_path_factory.mktemp("expert"))).output
 
 
 def prompts(manifest: Path) -> tuple[str, list[str]]:
@@ -77,18 +72,18 @@ def decoded(store: Path, tokenizer: Tokenizer) -> list[str]:
     return [tokenizer.decode(documents.document(n)[0].tolist()) for n in range(len(documents))]
 
 
-def test_rows_are_shown_their_database_and_what_their_answer_names(tmp_path: Path, model: Path) -> None:
-    key, (text, *others) = prompts(written(tmp_path, model))
+def test_rows_are_shown_their_database_and_what_their_answer_names(tmp_path: Path) -> None:
+    key, (text, *others) = prompts(written(tmp_path))
     assert f"{QUESTION}\n\n{SHOWN}\nport(id int, town)" in text
     assert others == [text] * 7
-    without, (text, *_) = prompts(written(tmp_path, model, gold_in_training=False))
+    without, (text, *_) = prompts(written(tmp_path, gold_in_training=False))
     assert f"{QUESTION}\n\n{SHOWN}" in text
     assert "port" not in text.partition("SELECT")[0]
     assert without != key
 
 
-def test_a_database_with_other_content_makes_another_store(tmp_path: Path, model: Path) -> None:
-    manifest = written(tmp_path, model)
+def test_a_database_with_other_content_makes_another_store(tmp_path: Path) -> None:
+    manifest = written(tmp_path)
     key, _ = prompts(manifest)
     assert prompts(manifest)[0] == key
     with closing(sqlite3.connect(tmp_path / "databases" / "harbor" / "harbor.sqlite")) as connection:
@@ -106,16 +101,14 @@ def test_a_database_with_other_content_makes_another_store(tmp_path: Path, model
         ({"db_id": "", "context": "nothing"}, "no CREATE TABLE stands in the input"),
     ],
 )
-def test_rows_without_a_database_that_can_be_read_are_bad(
-    row: dict[str, str], fault: str, tmp_path: Path, model: Path
-) -> None:
+def test_rows_without_a_database_that_can_be_read_are_bad(row: dict[str, str], fault: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=fault):
-        prompts(written(tmp_path, model, [ROW | row]))
+        prompts(written(tmp_path, [ROW | row]))
 
 
-def test_a_column_that_is_not_there_is_named(tmp_path: Path, model: Path) -> None:
+def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r'"database_id".*is not there'):
-        prompts(written(tmp_path, model, databases="databases/{database_id}.sqlite"))
+        prompts(written(tmp_path, databases="databases/{database_id}.sqlite"))
 
 
 def test_cases_are_shown_their_database_and_the_evaluation_keeps_that(expert: Path) -> None:

@@ -16,13 +16,7 @@ from expert_cli.pipeline.train import RunOptions
 from expert_cli.utils.files import stamp
 from expert_cli.utils.filesystem import files_below
 from expert_cli.utils.reporter import NullReporter
-from tests import tiny
 from tests.train.projects import ROWS, project, train
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("model"))
 
 
 class AnotherIsFirst(NullReporter):
@@ -37,10 +31,8 @@ class AnotherIsFirst(NullReporter):
             self.files = {path: stamp(path) for path in files_below(home)}
 
 
-def test_who_waits_for_the_store_that_another_builds_uses_it_beside_an_older_one_too(
-    tmp_path: Path, model: Path
-) -> None:
-    manifest = project(tmp_path, model)
+def test_who_waits_for_the_store_that_another_builds_uses_it_beside_an_older_one_too(tmp_path: Path) -> None:
+    manifest = project(tmp_path)
     api.pretokenize(manifest)
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[1:]), encoding="utf-8")
     another = AnotherIsFirst(manifest)
@@ -61,8 +53,8 @@ class StoreIsRemoved(TrainerCallback):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing that is mapped can be removed there")
-def test_a_run_whose_store_is_removed_while_it_trains_comes_to_its_end(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model)
+def test_a_run_whose_store_is_removed_while_it_trains_comes_to_its_end(tmp_path: Path) -> None:
+    manifest = project(tmp_path)
     stores = api.pretokenize(manifest).store.home.parent
     done = train(manifest, RunOptions(callbacks=(StoreIsRemoved(stores),)))
     assert (done.output / "COMPLETE").is_file()

@@ -12,24 +12,19 @@ from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.pipeline.rows_manifest import write_manifest_of_rows
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
-from tests import manifests, tiny
-from tests.train.projects import ROWS, here, train
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+from tests import manifests
+from tests.train.projects import ROWS, here, tiny_llama, train
 
 
 def write_rows(path: Path, times: int = 1) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS * times), encoding="utf-8")
 
 
-def test_three_keys_train_by_the_defaults(tmp_path: Path, model: Path) -> None:
+def test_three_keys_train_by_the_defaults(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl")
     manifest = {
         "name": "expert-sums",
-        "base_models": [{"name": str(model)}],
+        "base_models": [{"name": str(tiny_llama())}],
         "training": {"dataset": {"path": "rows.jsonl"}},
     }
     result = train(manifests.write(tmp_path, manifest))
@@ -43,10 +38,10 @@ def test_three_keys_train_by_the_defaults(tmp_path: Path, model: Path) -> None:
     assert (told["rank"]["value"], told["rank"]["reason"]) == (16, declared(TrainingConfig, "rank").why)
 
 
-def test_what_init_writes_for_rows_trains_from_the_store_that_it_left(tmp_path: Path, model: Path) -> None:
+def test_what_init_writes_for_rows_trains_from_the_store_that_it_left(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", times=4)
     found = write_manifest_of_rows(
-        tmp_path / "sums", str(tmp_path / "rows.jsonl"), here(), NullReporter(), base_model=str(model)
+        tmp_path / "sums", str(tmp_path / "rows.jsonl"), here(), NullReporter(), base_model=str(tiny_llama())
     )
     result = train(found.manifest)
     assert result.document["store"]["status"] == "hit"

@@ -13,7 +13,7 @@ from expert_cli.config.run_config import SourceSpec
 from expert_cli.pipeline.training_data import validation_sets
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from tests import manifests, tiny
+from tests import manifests
 from tests.train.projects import ROWS, SEVEN, logged, project, train
 
 
@@ -24,7 +24,7 @@ def write(path: Path, rows: list[dict[str, str]]) -> str:
 
 def of_tasks(folder: Path, tasks: dict[str, dict[str, Any]], **config: Any) -> Path:
     """Write a project whose rows come from tasks, each given with its rows; return its manifest."""
-    manifest = project(folder, tiny.tiny_model_folder(folder / "tiny-llama"), **config)
+    manifest = project(folder, **config)
     written = json.loads(manifest.read_text(encoding="utf-8"))
     for name, task in tasks.items():
         task |= {key: write(folder / f"{name}-{key}.jsonl", task[key]) for key in ("train", "valid") if key in task}
@@ -45,7 +45,7 @@ def test_each_set_of_validation_rows_has_its_loss(tmp_path: Path) -> None:
     )
     done = train(manifest)
     paths, report = RunPaths(done.output), done.document
-    sevens, sums = logged(done, "eval_sevens_loss"), logged(done, "eval_sums_loss")
+    sevens, sums = logged(done.output, "eval_sevens_loss"), logged(done.output, "eval_sums_loss")
     assert (list(sums), sevens[4] < sums[4]) == ([2, 4], True)
     last = {"sums": sums[4], "sevens": sevens[4]}
     assert report["eval_losses"] == last == json.loads(paths.report_json.read_text(encoding="utf-8"))["eval_losses"]
@@ -62,7 +62,7 @@ def test_each_set_of_validation_rows_has_its_loss(tmp_path: Path) -> None:
 
 def with_sets(folder: Path, sets: dict[str, Any] | str, **config: Any) -> Path:
     """Write a project whose validation rows are sets by name; return its manifest."""
-    manifest = project(folder, tiny.tiny_model_folder(folder / "tiny-llama"), SEVEN[:24], **config)
+    manifest = project(folder, rows=SEVEN[:24], **config)
     write(folder / "sums.jsonl", ROWS[32:36])
     write(folder / "sevens.jsonl", SEVEN[24:28])
     write(folder / "more.jsonl", SEVEN[28:])
@@ -84,7 +84,7 @@ def test_validation_sets_by_name_have_their_losses_and_one_chooses_the_best_step
     paths = RunPaths(done.output)
     best, best_of_all = (
         min(losses, key=lambda step: losses[step])
-        for losses in (logged(done, metric) for metric in ("eval_others_loss", "eval_loss"))
+        for losses in (logged(done.output, metric) for metric in ("eval_others_loss", "eval_loss"))
     )
     assert best < best_of_all
     kept = paths.checkpoints / f"checkpoint-{best}" / "adapter_model.safetensors"

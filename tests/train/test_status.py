@@ -18,17 +18,11 @@ from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
-from tests import tiny
 from tests.train.projects import logged, project, sick_project, train
 from tests.train.test_stop import STEPS, started, wait_for_steps
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 posix = pytest.mark.skipif(os.name != "posix", reason="signals cannot be sent to one process on Windows")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
 def status(output: Path) -> dict[str, Any]:
@@ -59,8 +53,8 @@ def page(output: Path) -> str:
     return RunPaths(output).report_html.read_text(encoding="utf-8")
 
 
-def test_a_run_that_does_its_schedule(tmp_path: Path, model: Path) -> None:
-    result = train(project(tmp_path, model))
+def test_a_run_that_does_its_schedule(tmp_path: Path) -> None:
+    result = train(project(tmp_path))
     reason = "all 6 steps of the schedule are done"
     assert short(result.output) == ("complete", reason, 6, 6, 0)
     found = status(result.output)
@@ -75,11 +69,11 @@ def test_a_run_that_does_its_schedule(tmp_path: Path, model: Path) -> None:
     assert (RunPaths(result.output).status.read_bytes(), RunPaths(result.output).log.read_bytes()) == before
 
 
-def test_early_stopping_is_told(tmp_path: Path, model: Path) -> None:
+def test_early_stopping_is_told(tmp_path: Path) -> None:
     config = {"eval_steps": 2, "early_stopping_patience": 2, "learning_rate": 5.0, "max_steps": 40}
-    manifest = project(tmp_path, model, logging_steps=1, **config)
+    manifest = project(tmp_path, logging_steps=1, **config)
     result = train(manifest)
-    losses = logged(result, "eval_loss")
+    losses = logged(result.output, "eval_loss")
     best = min(losses, key=lambda step: losses[step])
     reason = (
         f"early stopping after step {best + 4} of 40: eval_loss was best at step {best} ({losses[best]:.4g}), "
@@ -93,10 +87,10 @@ def test_early_stopping_is_told(tmp_path: Path, model: Path) -> None:
         assert resumed.document[key] == result.document[key]
 
 
-def test_a_failure(tmp_path: Path, model: Path) -> None:
+def test_a_failure(tmp_path: Path) -> None:
     output = tmp_path / "weights" / "tiny-llama"
     with pytest.raises(TrainingFailed) as caught:
-        train(sick_project(tmp_path, model, max_steps=9), RunOptions(command="expert-cli train -m M"))
+        train(sick_project(tmp_path, max_steps=9), RunOptions(command="expert-cli train -m M"))
     found = status(output)
     assert (found["state"], found["reason"], found["exit_code"]) == ("failed", caught.value.message, 4)
     assert (found["steps"], found["command"]) == (9, "expert-cli train -m M")
@@ -106,10 +100,10 @@ def test_a_failure(tmp_path: Path, model: Path) -> None:
     assert f"<pre>{ending.go_on}</pre>" in page(output)
 
 
-def test_a_failure_before_the_first_step(tmp_path: Path, model: Path) -> None:
+def test_a_failure_before_the_first_step(tmp_path: Path) -> None:
     rows = [{"instruction": "a", "input": "", "output": ""}] * 4
     with pytest.raises(InputError) as caught:
-        train(project(tmp_path, model, rows))
+        train(project(tmp_path, rows=rows))
     output = tmp_path / "weights" / "tiny-llama"
     assert short(output) == ("failed", caught.value.message, 0, None, 2)
 
@@ -122,9 +116,9 @@ class Bug(Console):
             raise ZeroDivisionError("no such thing: hf_abcdefghijklmnopqrstuvwxyzABCDEFGH\nmore")
 
 
-def test_a_bug_is_recorded_with_its_traceback_and_without_secrets(tmp_path: Path, model: Path) -> None:
+def test_a_bug_is_recorded_with_its_traceback_and_without_secrets(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        train(project(tmp_path, model), report=Bug("train"))
+        train(project(tmp_path), report=Bug("train"))
     output = tmp_path / "weights" / "tiny-llama"
     assert short(output) == ("failed", "ZeroDivisionError: no such thing: ***", 0, None, 1)
     assert "Traceback (most recent call last):" in log(output)
@@ -132,8 +126,8 @@ def test_a_bug_is_recorded_with_its_traceback_and_without_secrets(tmp_path: Path
 
 
 @posix
-def test_a_stopped_run(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, max_steps=STEPS, logging_steps=1, save_strategy="no", batch_size=1)
+def test_a_stopped_run(tmp_path: Path) -> None:
+    manifest = project(tmp_path, max_steps=STEPS, logging_steps=1, save_strategy="no", batch_size=1)
     output = tmp_path / "run"
     process = started(manifest, output)
     wait_for_steps(process, output, 3)
@@ -155,9 +149,9 @@ def test_a_stopped_run(tmp_path: Path, model: Path) -> None:
 
 
 @posix
-def test_a_signal_before_training(tmp_path: Path, model: Path) -> None:
+def test_a_signal_before_training(tmp_path: Path) -> None:
     output = tmp_path / "run"
-    process = started(project(tmp_path, model, max_steps=STEPS), output)
+    process = started(project(tmp_path, max_steps=STEPS), output)
     while not (output / "status.json").is_file():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
