@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -47,15 +47,31 @@ def tiny_llama() -> Path:
     return tiny.tiny_model_folder(Path(TEMPORARY.name) / "tiny-llama")
 
 
-def project(folder: Path, model: Path | None = None, rows: Sequence[Mapping[str, str]] = ROWS, **config: Any) -> Path:
-    """Write a manifest and its rows into `folder`; return the manifest's path. model: the tiny Llama, where none is given."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / "train.jsonl").write_text(lines, encoding="utf-8")
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any] | str]) -> Path:
+    """Write JSON lines; a text stands as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def project(folder: Path, model: Path | None = None, rows: Iterable[Mapping[str, Any]] = ROWS, **config: Any) -> Path:
+    """Write a manifest and its rows into `folder`; return the manifest's path.
+
+    model: the tiny Llama, where none is given. config: of training, and by these names `base`, `dataset`, `decoding` and
+    `evaluation` more keys of those blocks, and `cases` the rows of tests/cases.jsonl.
+    """
+    write_rows(folder / "train.jsonl", rows)
+    if cases := config.pop("cases", ()):
+        write_rows(folder / "tests" / "cases.jsonl", cases)
+    base, dataset, decoding, evaluation = (
+        config.pop(name, {}) for name in ("base", "dataset", "decoding", "evaluation")
+    )
     manifest = manifests.small(**{**QUICK, **config})
-    manifest["base_models"][0]["name"] = str(model or tiny_llama())
-    manifest["training"]["dataset"] = {"path": "train.jsonl"}
-    return manifests.write(folder, manifest)
+    manifest["base_models"][0] |= {"name": str(model or tiny_llama()), **base}
+    manifest["training"]["dataset"] = {"path": "train.jsonl", **dataset}
+    manifest["training"] |= {"decoding": decoding} if decoding else {}
+    return manifests.write(folder, manifest | ({"evaluation": evaluation} if evaluation else {}))
 
 
 def sick_project(folder: Path, **config: Any) -> Path:
@@ -92,15 +108,16 @@ def expert_of_seven(
     # every published Qwen3 has heads of 128; transformers reads GGUF files so
     shape = {"head_dim": 128} if architecture == "qwen3" else {}
     model = tiny.tiny_model_folder(folder / f"tiny-{architecture}", architecture, chat_template=chat_template, **shape)
-    manifest = project(folder / "one", model, SEVEN, **{"max_steps": 20, "learning_rate": 0.01, **config})
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["base_models"][0] |= {"quantization": quantization} | ({"prompt_template": template} if template else {})
-    written["training"]["decoding"] = {"temperature": 0.7, "top_p": 0.9, "stop_sequences": ["###"]}
-    manifests.write(folder / "one", written)
-    rows = [case(n, 7 if n < 6 else 8, category="easy" if n < 4 else "hard") for n in range(8)]
-    cases = folder / "one" / "tests" / "cases.jsonl"
-    cases.parent.mkdir()
-    cases.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    config = {"max_steps": 20, "learning_rate": 0.01, **config}
+    manifest = project(
+        folder / "one",
+        model,
+        SEVEN,
+        base={"quantization": quantization} | ({"prompt_template": template} if template else {}),
+        decoding={"temperature": 0.7, "top_p": 0.9, "stop_sequences": ["###"]},
+        cases=[case(n, 7 if n < 6 else 8, category="easy" if n < 4 else "hard") for n in range(8)],
+        **config,
+    )
     return train(manifest).output
 
 
@@ -112,11 +129,6 @@ class Told(NullReporter):
 
     def warning(self, text: str) -> None:
         self.warnings.append(text)
-
-
-def with_stops(expert: Path, *stops: str) -> Path:
-    """Write an expert's manifest once more beside it, with these stop sequences; return its path."""
-    return manifest_with(expert, stop_sequences=list(stops))
 
 
 def manifest_with(expert: Path, **decoding: Any) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch._dynamo.utils import counters
 from transformers import TrainerCallback
 
 from expert_cli.pipeline.train import RunOptions
-from tests import manifests
 from tests.dataset_world import Words
 from tests.train.projects import SEVEN, case, logged, project, train
 
@@ -32,14 +30,9 @@ class Graphs(TrainerCallback):
 def four_bit(folder: Path, **config: Any) -> Path:
     """A manifest of a base model in 4 bits, whose cases are asked before, during and after training."""
     settings = {"batch_size": 2, "max_steps": 4, "logging_steps": 1, "bf16": True, "dequantized_copy": "never"}
-    manifest = project(folder, rows=SEVEN[:8], **settings, **config)  # as many documents in every pack
-    (folder / "tests").mkdir()
-    rows = "".join(json.dumps(case(n, 7)) + "\n" for n in range(2))
-    (folder / "tests" / "cases.jsonl").write_text(rows, encoding="utf-8")
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["base_models"][0]["quantization"] = "int4"
-    written["evaluation"] = {"every_steps": 2, "sample": 2}
-    return manifests.write(folder, written)
+    asked = {"evaluation": {"every_steps": 2, "sample": 2}, "cases": [case(n, 7) for n in range(2)]}
+    # as many documents in every pack
+    return project(folder, rows=SEVEN[:8], base={"quantization": "int4"}, **asked, **settings, **config)
 
 
 def test_four_bit_layers_train_the_same_and_answers_leave_the_compiler_to_training(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from copy import deepcopy
@@ -19,8 +18,7 @@ from typer.testing import CliRunner
 from benchmarks import measure_answers, same_answers
 from expert_cli.cli import app
 from expert_cli.config.plan import trained_adapter
-from tests import manifests
-from tests.train.projects import SEVEN, case, logged, project, train
+from tests.train.projects import SEVEN, case, logged, project, train, write_rows
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 CASES = [case(n, 7, schema={"type": "integer"}) for n in range(6)] + [
@@ -34,8 +32,7 @@ def held(expert: Path, folder: Path, grammar: str, cases: Sequence[Mapping[str, 
     written = json.loads(manifest.read_text(encoding="utf-8"))
     written["training"]["decoding"] = {"use_grammar": True, "grammar_type": grammar}
     shutil.copytree(expert, folder / "run")
-    (folder / "tests").mkdir()
-    (folder / "tests" / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in cases), encoding="utf-8")
+    write_rows(folder / "tests" / "cases.jsonl", cases)
     (folder / "manifest.json").write_text(json.dumps(written), encoding="utf-8")
     return folder / "manifest.json"
 
@@ -70,15 +67,16 @@ def test_answers_with_the_grammar_and_without(expert: Path, tmp_path: Path) -> N
     assert json.loads(again.stdout) == document
 
 
-def test_a_training_asks_with_the_grammar(expert: Path, tmp_path: Path) -> None:
-    base = Path(trained_adapter(expert, None, None, offline=True).plan.run.model.name)
-    manifest = project(tmp_path, base, SEVEN, max_steps=20, learning_rate=0.01)
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["training"]["decoding"] = {"use_grammar": True, "grammar_type": "json"}
-    written["evaluation"] = {"every_steps": 20}
-    manifests.write(tmp_path, written)
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "cases.jsonl").write_text(json.dumps(CASES[-1]), encoding="utf-8")
+def test_a_training_asks_with_the_grammar(tmp_path: Path) -> None:
+    manifest = project(
+        tmp_path,
+        rows=SEVEN,
+        max_steps=20,
+        learning_rate=0.01,
+        decoding={"use_grammar": True, "grammar_type": "json"},
+        evaluation={"every_steps": 20},
+        cases=CASES[-1:],
+    )
     done = train(manifest)
     assert [sample["after"] for sample in done.document["samples"]] == ["78"]
     assert list(logged(done.output, "execution_accuracy").values()) == [1.0]
@@ -105,32 +103,24 @@ def test_same_answers(expert: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     args = ["--adapter", str(expert), "--max-new-tokens", "8", "--output", str(tmp_path / "before.json")]
     assert CliRunner().invoke(app, ["evaluate", *args]).exit_code == 0
     before = json.loads((tmp_path / "before.json").read_text(encoding="utf-8"))
-    changes: list[tuple[str, dict[str, str]]] = [
-        ("the same", {}),
-        ("another token", {"answer": "8"}),
-        ("the same up to the shorter one's length", {"answer": "", "stop": "length"}),
-        ("ended early (looping), the same up to there", {"answer": "", "stop": "looping"}),
-        ("another token", {"answer": "8", "stop": "looping"}),
-    ]
     now = deepcopy(before)
-    for row, (_, change) in zip(now["answers"], changes, strict=False):
-        row.update(change)
+    changes = {1: {"answer": "8"}, 2: {"answer": "", "stop": "length"}, 3: {"answer": "", "stop": "looping"}}
+    for number, change in changes.items():
+        now["answers"][number].update(change)
     (tmp_path / "now.json").write_text(json.dumps(now), encoding="utf-8")
     assert same_answers.main([*args[:2], str(tmp_path / "before.json"), str(tmp_path / "now.json")]) == 1
     shown = capsys.readouterr().out.splitlines()
-    differing = [line.split(": fp32")[0].split(": bf16")[0] for line in shown if "NO TIE" in line]
-    assert differing == [f"now.json n{number}, token 1: '7' then, '8' now" for number in (1, 4)]
-    counts = Counter({"the same": 4, "another token, no tie": 2} | {what: 1 for what, _ in changes if "up to" in what})
-    assert sorted(shown[-4:]) == sorted(f"{count:6,}  {what}" for what, count in counts.items())
+    (differing,) = [line for line in shown if "NO TIE" in line]
+    assert differing.startswith("now.json n1, token 1: '7' then, '8' now")
+    assert f"{5:6,}  the same" in shown
 
 
 PETS = "CREATE TABLE pets (id INTEGER, name TEXT)"
 
 
-def test_names_that_are_not_there_are_counted_and_do_not_come_with_the_grammar(expert: Path, tmp_path: Path) -> None:
-    base = Path(trained_adapter(expert, None, None, offline=True).plan.run.model.name)
+def test_names_that_are_not_there_are_counted_and_do_not_come_with_the_grammar(tmp_path: Path) -> None:
     rows = [{"instruction": f"Which pets, {n}?", "input": PETS, "output": "SELECT nme FROM pets"} for n in range(16)]
-    manifest = project(tmp_path, base, rows, max_steps=60, learning_rate=0.01, max_seq_length=128)
+    manifest = project(tmp_path, rows=rows, max_steps=60, learning_rate=0.01, max_seq_length=128)
     run = train(manifest).output
     with closing(sqlite3.connect(tmp_path / "pets.sqlite")) as database:
         database.executescript(PETS)

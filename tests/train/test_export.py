@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tokenizers import pre_tokenizers
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
 from expert_cli.artifacts.export import Exported, export_expert
@@ -58,15 +58,6 @@ def test_the_json_schema_of_answers_lies_beside_them(expert: Path, tmp_path: Pat
     found = trained_adapter(expert, manifest, None, offline=True)
     export_expert(found, tmp_path / "out", [], NullReporter(), merge=False, gguf=None)
     assert json.loads((tmp_path / "out" / "schema.json").read_text(encoding="utf-8")) == schema
-
-
-def test_merged_weights_are_those_of_training_plus_the_adapter(expert: Path, tmp_path: Path) -> None:
-    done = exported(expert, tmp_path / "out", merge=True)
-    assert [(one.prompts, one.same) for one in done.agreement.values()] == [(8, 8)]
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    assert model.dtype == torch.bfloat16
-    assert answer(model, AutoTokenizer.from_pretrained(tmp_path / "out")) == "7"
-    require_merged(model.float(), by(expert))
 
 
 def test_an_adapter_of_bf16_is_merged_with_the_codes_of_bf16(tmp_path: Path) -> None:

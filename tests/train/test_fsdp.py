@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -43,13 +42,6 @@ def trained(manifest: Path, output: Path, processes: int, *settings: str, fails:
     return told
 
 
-def quantized(manifest: Path, quantization: str) -> Path:
-    document = json.loads(manifest.read_text(encoding="utf-8"))
-    document["base_models"][0]["quantization"] = quantization
-    manifest.write_text(json.dumps(document), encoding="utf-8")
-    return manifest
-
-
 def tensors(folder: Path) -> dict[str, dict[str, list[int]]]:
     """Return the shape of every tensor of every file in a folder, by file and name."""
     found = {}
@@ -63,7 +55,7 @@ def tensors(folder: Path) -> dict[str, dict[str, list[int]]]:
 
 def test_the_losses_are_those_of_one_process_which_goes_on_from_the_same_files(tmp_path: Path) -> None:
     config = {"adapter_type": "dora", "gradient_checkpointing": True}
-    manifest = quantized(project(tmp_path, **CONFIG, **config), "int4")
+    manifest = project(tmp_path, base={"quantization": "int4"}, **CONFIG, **config)
     trained(manifest, tmp_path / "one", 1)
     halved = "training.config.gradient_accumulation_steps=1"
     trained(manifest, tmp_path / "two", 2, SHARED, halved)

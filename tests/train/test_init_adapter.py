@@ -19,7 +19,7 @@ from expert_cli.model.adapter import add_adapter
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from tests import manifests, run_blocks, tiny
+from tests import run_blocks, tiny
 from tests.train.projects import ROWS, project, train
 
 ONE_BATCH = {"max_seq_length": 256, "batch_size": 64, "logging_steps": 1, "max_steps": 3}
@@ -103,9 +103,8 @@ def test_another_base_template_or_place_is_refused(tmp_path: Path, first: Path) 
     assert "no adapter there" in rejected(manifest, tmp_path / "b")
     assert "which this run writes" in rejected(manifest, first, output=first)
     assert (first / "COMPLETE").is_file()
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["base_models"][0]["prompt_template"] = "alpaca"
-    assert "was trained with the prompt template" in rejected(manifests.write(tmp_path / "b", written), first)
+    other = project(tmp_path / "c", base={"prompt_template": "alpaca"})
+    assert "was trained with the prompt template" in rejected(other, first)
 
 
 def test_the_manifests_key_is_the_option_and_a_missing_adapter_is_told_like_missing_data(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +12,17 @@ from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from tests import manifests
 from tests.train.projects import SEVEN, case, logged, project, train
 
 ACCURACY = "execution_accuracy"
 
 
-def manifest_of(folder: Path, evaluation: dict[str, Any] | None, **config: Any) -> Path:
-    manifest = project(folder, rows=SEVEN, **{"max_steps": 12, "dropout": 0.1, **config})
-    if evaluation is not None:
-        manifests.write(folder, {**json.loads(manifest.read_text(encoding="utf-8")), "evaluation": evaluation})
-    (folder / "tests").mkdir()
-    text = "".join(json.dumps(case(n, 7)) + "\n" for n in range(8))
-    (folder / "tests" / "cases.jsonl").write_text(text, encoding="utf-8")
-    return manifest
+def manifest_of(folder: Path, evaluation: dict[str, Any], **config: Any) -> Path:
+    config = {"max_steps": 12, "dropout": 0.1, "cases": [case(n, 7) for n in range(8)], **config}
+    return project(folder, rows=SEVEN, evaluation=evaluation, **config)
 
 
-def judged(folder: Path, evaluation: dict[str, Any] | None, **more: Any) -> RunResult:
+def judged(folder: Path, evaluation: dict[str, Any], **more: Any) -> RunResult:
     return train(manifest_of(folder, evaluation, **more))
 
 
@@ -48,7 +41,7 @@ def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path) -> None:
 
 def test_it_changes_no_bit_of_the_adapter(tmp_path: Path) -> None:
     with_it = judged(tmp_path / "a", {"every_steps": 5})
-    without = judged(tmp_path / "b", None)
+    without = judged(tmp_path / "b", {})
     assert with_it.document["adapter_sha256"] == without.document["adapter_sha256"]
     assert (list(logged(with_it.output, ACCURACY)), logged(without.output, ACCURACY)) == ([5, 10, 12], {})
 
@@ -75,10 +68,12 @@ def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: P
 
 
 def test_a_command_judges_answers_in_training_only_where_it_is_allowed(tmp_path: Path) -> None:
-    manifest = manifest_of(tmp_path, {"every_steps": 12, "sample": 2})
+    manifest = manifest_of(
+        tmp_path,
+        {"every_steps": 12, "sample": 2},
+        cases=[{"prompt": "Which number is 1?", "verifier": "command", "command": "judge.py"}],
+    )
     (tmp_path / "tests" / "judge.py").write_text("print('{\"correct\": true}')", encoding="utf-8")
-    row = {"prompt": "Which number is 1?", "verifier": "command", "command": "judge.py"}
-    (tmp_path / "tests" / "cases.jsonl").write_text(json.dumps(row), encoding="utf-8")
     with pytest.raises(InputError, match=r"cases\.jsonl:1: this case is judged by a program of its own"):
         train(manifest)
     result = train(manifest, RunOptions(allow_commands=True))

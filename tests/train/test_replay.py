@@ -6,17 +6,14 @@ import json
 from pathlib import Path
 
 from expert_cli.runs.paths import RunPaths
-from tests import manifests
-from tests.train.projects import ROWS, project, train
+from tests.train.projects import ROWS, project, train, write_rows
 
 
 def test_the_run_says_how_many_rows_were_trained_again(tmp_path: Path) -> None:
     manifest = project(tmp_path / "new", rows=ROWS[:24], max_steps=1)
-    (tmp_path / "new" / "old.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[24:]), encoding="utf-8")
     first = train(manifest, output=tmp_path / "first").output
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["training"]["dataset"]["replay"] = {"path": "old.jsonl", "share": 0.25}
-    manifests.write(tmp_path / "new", written)
+    write_rows(tmp_path / "new" / "old.jsonl", ROWS[24:])
+    project(tmp_path / "new", rows=ROWS[:24], max_steps=1, dataset={"replay": {"path": "old.jsonl", "share": 0.25}})
     run = train(manifest, output=tmp_path / "on", init_adapter=first).output
     data = json.loads(RunPaths(run).run_json.read_text(encoding="utf-8"))["data"]
     assert (data["train"]["rows"], data["train"]["replayed"]) == (32, 8)

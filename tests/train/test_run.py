@@ -149,9 +149,8 @@ def test_documents_beyond_the_positions_of_the_base_model_are_refused(tmp_path: 
     ) as caught:
         train(project(tmp_path / "documents", folder, rows, max_steps=1))
     assert "max_seq_length to 32" in caught.value.hint
-    scaled = json.loads(project(tmp_path / "scaled", folder, rows, max_steps=1).read_text(encoding="utf-8"))
-    scaled["base_models"][0]["rope_scaling"] = {"rope_type": "linear", "factor": 2.0}
-    assert train(manifests.write(tmp_path / "scaled", scaled)).document["steps"] == 1
+    scaled = {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    assert train(project(tmp_path / "scaled", folder, rows, base=scaled, max_steps=1)).document["steps"] == 1
 
 
 def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written_and_nothing_is_pickled(tmp_path: Path) -> None:

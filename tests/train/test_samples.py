@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,11 @@ from tests import manifests, tiny
 from tests.machines import CPU
 from tests.train.projects import SEVEN, Told, case, project, tiny_llama, train
 
-
-def asking(folder: Path, lines: list[str], **config: Any) -> Path:
-    """A manifest whose rows are all answered 7, beside these cases."""
-    manifest = project(folder, rows=SEVEN, **{"max_steps": 20, "learning_rate": 0.01, **config})
-    (folder / "tests").mkdir()
-    (folder / "tests" / "cases.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return manifest
+LEARNS: dict[str, Any] = {"rows": SEVEN, "max_steps": 20, "learning_rate": 0.01}
 
 
 def test_three_cases_drawn_by_the_seed_are_run_before_and_after(tmp_path: Path) -> None:
-    manifest = asking(tmp_path, [json.dumps(case(n, 7 if n % 2 else 8)) for n in range(20)])
+    manifest = project(tmp_path, cases=[case(n, 7 if n % 2 else 8) for n in range(20)], **LEARNS)
     drawn = []
     for seed in range(2):
         done = train(manifest, output=tmp_path / f"run-{seed}", seed=seed)
@@ -49,7 +42,7 @@ def test_three_cases_drawn_by_the_seed_are_run_before_and_after(tmp_path: Path) 
 
 def test_a_case_at_fault_ends_no_training(tmp_path: Path) -> None:
     report = Told()
-    done = train(asking(tmp_path, [json.dumps(case(1, 7)), "{}"], max_steps=1), report=report)
+    done = train(project(tmp_path, cases=[case(1, 7), "{}"], max_steps=1), report=report)
     assert any("no case is asked after training: " in line and "cases.jsonl:2" in line for line in report.warnings)
     (sample,) = done.document["samples"]
     assert (sample["right_before"], sample["right_after"]) == (None, None)
@@ -60,8 +53,8 @@ def test_so_many_prompts_are_answered_as_the_manifest_says(
     tmp_path: Path, cases: int, asked: int, answered: int
 ) -> None:
     """Without cases one row is."""
-    manifest = asking(tmp_path, [json.dumps(case(n, 7)) for n in range(cases)], max_steps=1)
-    manifests.write(tmp_path, {**json.loads(manifest.read_text("utf-8")), "evaluation": {"sample_answers": asked}})
+    found = [case(n, 7) for n in range(cases)]
+    manifest = project(tmp_path, cases=found, evaluation={"sample_answers": asked}, max_steps=1)
     done = train(manifest)
     assert len(done.document["samples"]) == answered
     assert RunPaths(done.output).log.read_text("utf-8").count("answering ") == (2 if answered else 0)

@@ -23,7 +23,6 @@ from expert_cli.hardware import machine
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.utils.reporter import NullReporter
-from tests import manifests
 from tests.train.projects import project, train
 
 TABLES = "CREATE TABLE boat (id INT PRIMARY KEY, name TEXT, length REAL); CREATE TABLE port (id INT, town TEXT)"
@@ -36,9 +35,15 @@ SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 
 def written(folder: Path, rows: list[dict[str, Any]] | None = None, **settings: Any) -> Path:
     """Write a project of rows on databases; return its manifest's path."""
-    manifest = project(folder, rows=rows or [ROW] * 8, max_steps=1, max_seq_length=512)
-    document = json.loads(manifest.read_text(encoding="utf-8"))
-    document["training"]["dataset"]["schema_prompt"] = SETTINGS | settings
+    case = {"verifier": "sql", "database": "../databases/harbor/harbor.sqlite", "expected": "SELECT 7.5"}
+    manifest = project(
+        folder,
+        rows=rows or [ROW] * 8,
+        max_steps=1,
+        max_seq_length=512,
+        dataset={"schema_prompt": SETTINGS | settings},
+        cases=[case | {"prompt": QUESTION, "input": TABLES}],
+    )
     database = folder / "databases" / "harbor" / "harbor.sqlite"
     database.parent.mkdir(parents=True, exist_ok=True)
     database.unlink(missing_ok=True)
@@ -46,11 +51,7 @@ def written(folder: Path, rows: list[dict[str, Any]] | None = None, **settings: 
         connection.executescript(TABLES)
         connection.execute("INSERT INTO boat VALUES (1, 'Anna', 7.5), (2, 'Otto', 8)")
         connection.commit()
-    cases = folder / "tests" / "cases.jsonl"
-    cases.parent.mkdir(exist_ok=True)
-    case = {"verifier": "sql", "database": "../databases/harbor/harbor.sqlite", "expected": "SELECT 7.5"}
-    cases.write_text(json.dumps(case | {"prompt": QUESTION, "input": TABLES}) + "\n", encoding="utf-8")
-    return manifests.write(folder, document)
+    return manifest
 
 
 @pytest.fixture(scope="module")

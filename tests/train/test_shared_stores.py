@@ -1,8 +1,7 @@
-"""Runs that use one folder of token stores: what is said of a store, and what happens to it while it is used."""
+"""A token store that goes away while a run uses it."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from pathlib import Path
@@ -13,32 +12,7 @@ from transformers import TrainerCallback, TrainerState
 
 from expert_cli import api
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.utils.files import stamp
-from expert_cli.utils.filesystem import files_below
-from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import ROWS, project, train
-
-
-class AnotherIsFirst(NullReporter):
-    """Lets another process build the same store once this one has found that it must."""
-
-    def __init__(self, manifest: Path) -> None:
-        self.manifest, self.files = manifest, dict[Path, list[int]]()
-
-    def info(self, text: str) -> None:
-        if "stale" in text and not self.files:
-            home = api.pretokenize(self.manifest).store.home
-            self.files = {path: stamp(path) for path in files_below(home)}
-
-
-def test_who_waits_for_the_store_that_another_builds_uses_it_beside_an_older_one_too(tmp_path: Path) -> None:
-    manifest = project(tmp_path)
-    api.pretokenize(manifest)
-    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[1:]), encoding="utf-8")
-    another = AnotherIsFirst(manifest)
-    mine = api.pretokenize(manifest, reporter=another).store.home
-    assert mine / "fingerprint.json" in another.files
-    assert {path: stamp(path) for path in files_below(mine)} == another.files
 
 
 class StoreIsRemoved(TrainerCallback):

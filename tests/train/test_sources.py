@@ -13,23 +13,15 @@ from expert_cli.config.run_config import SourceSpec
 from expert_cli.pipeline.training_data import validation_sets
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from tests import manifests
-from tests.train.projects import ROWS, SEVEN, logged, project, train
-
-
-def write(path: Path, rows: list[dict[str, str]]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path.name
+from tests.train.projects import ROWS, SEVEN, logged, project, train, write_rows
 
 
 def of_tasks(folder: Path, tasks: dict[str, dict[str, Any]], **config: Any) -> Path:
     """Write a project whose rows come from tasks, each given with its rows; return its manifest."""
-    manifest = project(folder, **config)
-    written = json.loads(manifest.read_text(encoding="utf-8"))
     for name, task in tasks.items():
-        task |= {key: write(folder / f"{name}-{key}.jsonl", task[key]) for key in ("train", "valid") if key in task}
-    written["training"]["dataset"] = {"type": "multi_task", "tasks": tasks}
-    return manifests.write(folder, written)
+        for key in ("train", "valid"):
+            task[key] = write_rows(folder / f"{name}-{key}.jsonl", task[key]).name
+    return project(folder, dataset={"path": None, "type": "multi_task", "tasks": tasks}, **config)
 
 
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "max_steps": 4}
@@ -60,17 +52,6 @@ def test_each_set_of_validation_rows_has_its_loss(tmp_path: Path) -> None:
     assert f"(sums {last['sums']:.3f}, sevens {last['sevens']:.3f})" in done.summary()
 
 
-def with_sets(folder: Path, sets: dict[str, Any] | str, **config: Any) -> Path:
-    """Write a project whose validation rows are sets by name; return its manifest."""
-    manifest = project(folder, rows=SEVEN[:24], **config)
-    write(folder / "sums.jsonl", ROWS[32:36])
-    write(folder / "sevens.jsonl", SEVEN[24:28])
-    write(folder / "more.jsonl", SEVEN[28:])
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["training"]["dataset"] |= {"validation_path": sets}
-    return manifests.write(folder, written)
-
-
 BEST = {"load_best_model_at_end": True, "learning_rate": 0.05}
 
 
@@ -78,8 +59,9 @@ def test_validation_sets_by_name_have_their_losses_and_one_chooses_the_best_step
     """The set that expects another answer is soon the worse the longer is trained, and all rows are not: it decides."""
     sets = {"others": "others.jsonl", "sevens": ["sevens.jsonl", "more.jsonl"]}
     config = {**EVALUATED, **BEST, "max_steps": 12, "metric_for_best_model": "eval_others_loss"}
-    manifest = with_sets(tmp_path / "one", sets, **config)
-    write(manifest.with_name("others.jsonl"), [row | {"output": "12"} for row in SEVEN[24:25]])
+    manifest = project(tmp_path, rows=SEVEN[:24], dataset={"validation_path": sets}, **config)
+    for name, rows in {"sevens": SEVEN[24:28], "more": SEVEN[28:], "others": [{**SEVEN[24], "output": "12"}]}.items():
+        write_rows(tmp_path / f"{name}.jsonl", rows)
     done = train(manifest)
     paths = RunPaths(done.output)
     best, best_of_all = (

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from transformers import AutoTokenizer
@@ -14,7 +12,7 @@ from expert_cli.data.store.documents import Documents
 from expert_cli.inference.expert import open_expert
 from expert_cli.inference.expert_config import read_expert_config
 from expert_cli.utils.reporter import NullReporter
-from tests import manifests, tiny
+from tests import tiny
 from tests.train.projects import project, train
 
 ROWS = [{"instruction": f"Count to {n}.", "schema": f"numbers {n}", "output": "7"} for n in range(4)]
@@ -32,18 +30,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama", chat_template=DEFAULTING)
 
 
-def written(folder: Path, model: Path, template: str = "", **config: Any) -> Path:
-    manifest = project(folder, model, ROWS, **{"max_steps": 1, "logging_steps": 1, **config})
-    text = json.loads(manifest.read_text(encoding="utf-8"))
-    text["base_models"][0] |= {"prompt_template": template} if template else {}
-    return manifests.write(folder, text)
-
-
 @pytest.mark.parametrize(("template", "system_prompt"), [("", None), ("alpaca", BRIEF)])
 def test_the_adapters_own_tokenizer_writes_what_was_trained(
     tmp_path: Path, model: Path, template: str, system_prompt: str | None
 ) -> None:
-    done = train(written(tmp_path, model, template, system_prompt=system_prompt))
+    done = train(
+        project(
+            tmp_path, model, ROWS, base={"prompt_template": template or None}, max_steps=1, system_prompt=system_prompt
+        )
+    )
     tokenizer = AutoTokenizer.from_pretrained(done.output / "adapter")
     documents = Documents(Path(done.document["store"]["path"]) / "train")
     trained = trained_adapter(done.output, None, None, offline=True)

@@ -25,7 +25,7 @@ from expert_cli.inference.request import Request
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
-from tests import manifests, tiny
+from tests import tiny
 from tests.train.projects import SEVEN, Told, here, project, train
 from tests.train.test_export import PROMPTS, answer
 
@@ -62,12 +62,6 @@ def answers(output: Path) -> list[tuple[str, str]]:
     return [(opened.renderer.decode(one.ids), one.stop) for (one,) in written]
 
 
-def with_quantization(manifest: Path, quantization: str) -> Path:
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["base_models"][0]["quantization"] = quantization
-    return manifests.write(manifest.parent, written)
-
-
 def test_its_answers_end_and_without_the_rows_they_do_not(tmp_path: Path, base: Path, expert: Path) -> None:
     assert config_of(expert)[KEY] == {"model.embed_tokens": [1, 2], "lm_head": [2]}
     assert answers(expert) == [("7", "end")] * len(PROMPTS)
@@ -83,8 +77,8 @@ def test_its_answers_end_and_without_the_rows_they_do_not(tmp_path: Path, base: 
 
 def test_a_tied_base_model_in_four_bits_and_in_bf16_learns_them(tmp_path: Path) -> None:
     base = untrained(tmp_path, "tied")
-    manifest = with_quantization(project(tmp_path, base, SEVEN, **LEARNS, bf16=True, adapter_type="dora"), "int4")
-    output = train(manifest).output
+    config = {"bf16": True, "adapter_type": "dora", "base": {"quantization": "int4"}}
+    output = train(project(tmp_path, base, SEVEN, **LEARNS, **config)).output
     assert answers(output) == [("7", "end")] * len(PROMPTS)
     assert config_of(output)[KEY] == {"model.embed_tokens": [1, 2]}
 
