@@ -20,6 +20,7 @@ from expert_cli.errors import InputError
 from expert_cli.inference.expert_config import decoding_for
 from expert_cli.inference.grammar.grammar import Grammar
 from expert_cli.utils.reporter import NullReporter
+from tests import manifests
 from tests.train.projects import Told, manifest_with
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "expert.schema.json"
@@ -98,11 +99,9 @@ def test_chat_evaluations_and_exports_go_by_it(changed: Path, tmp_path: Path) ->
     export_expert(by(changed), tmp_path / "out", prompts, NullReporter(), merge=True, gguf="f16")
     assert document(tmp_path / "out" / "expert.json") == document(changed / "adapter" / "expert.json")
     modelfile = (tmp_path / "out" / "Modelfile").read_text(encoding="utf-8")
-    parameters = ("temperature 0", "top_k 5", 'stop """<|im_end|>"""', 'stop """7"""')
-    assert modelfile.endswith("\n" + "".join(f"PARAMETER {line}\n" for line in parameters))
+    assert 'PARAMETER top_k 5\nPARAMETER stop """<|im_end|>"""\nPARAMETER stop """7"""\n' in modelfile
     defaults = GenerationConfig.from_pretrained(tmp_path / "out")
     assert (defaults.eos_token_id, defaults.do_sample, defaults.top_k, defaults.num_beams) == ([2], False, None, 2)
-    assert "stop_strings=['7']" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_manifest_that_is_named_goes_before_it(changed: Path, expert: Path) -> None:
@@ -117,15 +116,15 @@ def test_a_manifest_that_is_named_goes_before_it(changed: Path, expert: Path) ->
 
 def test_an_exported_adapter_keeps_its_system_prompt(expert: Path, tmp_path: Path) -> None:
     """Far from its run, with a manifest that has none: the prompt is that of training."""
-    manifest = by(expert).plan.run.manifest
     export_expert(by(expert), tmp_path / "out", [], NullReporter(), merge=False, gguf=None)
-    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written = json.loads(by(expert).plan.run.manifest.read_text(encoding="utf-8"))
     del written["training"]["config"]["system_prompt"]
-    (tmp_path / "manifest.json").write_text(json.dumps(written), encoding="utf-8")
     report = Told()
-    talk = api.load_expert(tmp_path / "out", manifest=tmp_path / "manifest.json", offline=True, reporter=report)
-    assert talk.ask("Which number is 3?") == "7"
-    assert len(report.warnings) == 1
+    manifest = manifests.write(tmp_path, written)
+    assert (
+        api.load_expert(tmp_path / "out", manifest=manifest, offline=True, reporter=report).ask("Which number is 3?")
+        == "7"
+    )
     assert '"Be brief.", with which the adapter was trained, is used' in report.warnings[0]
 
 

@@ -19,7 +19,7 @@ from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.evaluate import cases_of, evaluate_adapter
 from expert_cli.evaluation.result import Evaluated
 from expert_cli.inference.expert import open_expert
-from expert_cli.inference.expert_config import DecodingConfig, decoding_of
+from expert_cli.inference.expert_config import DecodingConfig
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
@@ -74,32 +74,18 @@ def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
     assert "the expert gained 6 cases and lost 0: +75.0%" in report
 
 
-def test_a_checkpoints_evaluation_is_not_its_runs(expert: Path, tmp_path: Path) -> None:
-    (checkpoint,) = (expert / "checkpoints").iterdir()
-    before = (expert / "report.html").read_bytes()
-    (expert / "evaluation.json").unlink(missing_ok=True)
-    to = tmp_path / "e.json"
-    assert cli("evaluate", "--adapter", checkpoint, "--max-new-tokens", "8", "--output", to)[0] == 0
-    assert json.loads(to.read_text(encoding="utf-8"))["correct"] == 6
-    assert not (expert / "evaluation.json").exists()
-    assert (expert / "report.html").read_bytes() == before
-
-
-def test_a_part_of_other_cases_is_kept_only_where_asked_for(
-    expert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(expert, tmp_path / "run")
-    shutil.copy(own(expert), tmp_path / "other.jsonl")
-    monkeypatch.chdir(tmp_path)
-    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    args = ["evaluate", "--adapter", "run", "--max-new-tokens", "8", "--output", "e.json"]
-    done = CliRunner().invoke(app, [*args, "--cases", "other.jsonl", "--limit", "3"])
-    assert done.exit_code == 0
-    assert "evaluation.json, model card and report stay as they are" in done.stderr
-    assert before == {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+def test_what_is_not_the_evaluation_of_a_run_is_kept_only_where_asked_for(expert: Path, tmp_path: Path) -> None:
+    """That of a checkpoint, and that of a part of other cases."""
+    run = shutil.copytree(expert, tmp_path / "run")
+    other = Path(shutil.copy(own(expert), tmp_path / "other.jsonl"))
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    for words in ((checkpoint,), (run, "--cases", other, "--limit", "3")):
+        args = ("evaluate", "--adapter", *words, "--max-new-tokens", "8", "--output", tmp_path / "e.json")
+        assert cli(*args)[0] == 0
+    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     document = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
-    assert document["cases_file"] == str((tmp_path / "other.jsonl").resolve())
-    assert (document["limit"], document["cases"]) == (3, 3)
+    assert (document["cases_file"], document["limit"], document["cases"]) == (str(other.resolve()), 3, 3)
 
 
 def own(expert: Path) -> Path:
@@ -107,13 +93,9 @@ def own(expert: Path) -> Path:
     return folder / "tests" / "cases.jsonl"
 
 
-def test_samples_are_drawn_by_the_manifests_decoding_where_that_lets_them_differ(expert: Path) -> None:
-    manifest = trained_adapter(expert, None, None, offline=True).plan.loaded.manifest
-    decoding = decoding_of(manifest)
-    assert generation_config(decoding, 8, 4) == replace(SETTINGS, stops=("###",))
-    settings = generation_config(decoding, 8, 4, samples=3)
+def test_samples_are_drawn_by_the_manifests_decoding_where_that_lets_them_differ() -> None:
+    settings = generation_config(DecodingConfig(0.7, 0.9, stop_sequences=("###",)), 8, 4, samples=3)
     assert (settings.temperature, settings.top_p, settings.stops, settings.samples) == (0.7, 0.9, ("###",), 3)
-    assert generation_config(DecodingConfig(), 8, 4) == generation_config(DecodingConfig(0.1), 8, 4) == SETTINGS
     for written, drawn_at in ((None, 0.8), (0, 0.8), (0.29, 0.8), (0.3, 0.3), (1.5, 1.5)):
         assert generation_config(DecodingConfig(written), 8, 4, samples=1) == replace(
             SETTINGS, temperature=drawn_at, samples=1
