@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,11 +11,7 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 import expert_cli
-from expert_cli.config.resolve import Overrides
-from expert_cli.errors import Interrupted, RunLocked
-from expert_cli.pipeline.options import RunOptions, command_line
-from expert_cli.runs.paths import RunPaths
-from expert_cli.utils.reporter import NullReporter
+from expert_cli.errors import Interrupted
 from tests.train.projects import project
 from tests.unit.test_api import document
 
@@ -48,26 +43,6 @@ def test_train_returns_what_the_command_prints(tmp_path: Path) -> None:
     printed = document("train", "-m", manifest, "--max-steps", "3", "--seed", "1", "--output", tmp_path / "b")
     assert exact(result.document) == exact(printed)
     assert (result.output, printed["output"]) == (tmp_path / "a", str(tmp_path / "b"))
-
-
-class Kept(NullReporter):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def info(self, text: str) -> None:
-        self.lines.append(text)
-
-
-def test_a_reporter_is_told_and_the_run_keeps_what_came_before_it(tmp_path: Path) -> None:
-    manifest, reporter, output = project(tmp_path, max_steps=1), Kept(), tmp_path / "run"
-    expert_cli.train(manifest, output=output, reporter=reporter)
-    assert "loading the training libraries" in reporter.lines
-    log = RunPaths(output).log.read_text(encoding="utf-8")
-    assert log.index("effects of the manifest: ") < log.index("loading the training libraries") < log.index("store ")
-    status = json.loads(RunPaths(output).status.read_text(encoding="utf-8"))
-    assert status["command"] == command_line(manifest, Overrides(output=output), RunOptions())
-    with pytest.raises(RunLocked, match="holds a run already"):
-        expert_cli.train(manifest, output=output)
 
 
 class StepCounter(TrainerCallback, ExportableState):

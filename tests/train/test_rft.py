@@ -146,18 +146,3 @@ def test_a_round_without_a_gain_ends_the_run(tmp_path: Path, learned: Path, mode
     assert not record["is_kept"]
     assert done.document["rft"]["best_round"] == 0
     assert "round 1: a gain of -100.0% (" in done.document["stop_reason"]
-
-
-def test_a_round_that_has_nothing_to_learn_from_ends_the_run_with_what_there_was(
-    tmp_path: Path, learned: Path, model: Path
-) -> None:
-    told = Told()
-    manifest = unsure_expert(tmp_path, model, [prompt(n, 8) for n in range(100, 164)], temperature=0.01)
-    done = train(manifest, report=told, init_adapter=learned / "sft")
-    assert "all 192 answers are right" in done.document["stop_reason"]
-    assert not (done.output / "round-1" / "run").exists()
-    (record,) = done.document["rft"]["rounds"]
-    assert (record["kept"], record["expected"]) == (0, 0), "nothing was trained"
-    assert done.document["adapter_sha256"] == read(learned / "sft" / "report.json")["adapter_sha256"]
-    assert [line for line in told.warnings if "drawing can not help" in line]
-    assert RunPaths(done.output).complete.exists()

@@ -13,15 +13,11 @@ from expert_cli.pipeline.rows_manifest import write_manifest_of_rows
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests
-from tests.train.projects import ROWS, here, tiny_llama, train
-
-
-def write_rows(path: Path, times: int = 1) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS * times), encoding="utf-8")
+from tests.train.projects import ROWS, here, tiny_llama, train, write_rows
 
 
 def test_three_keys_train_by_the_defaults(tmp_path: Path) -> None:
-    write_rows(tmp_path / "rows.jsonl")
+    write_rows(tmp_path / "rows.jsonl", ROWS)
     manifest = {
         "name": "expert-sums",
         "base_models": [{"name": str(tiny_llama())}],
@@ -39,7 +35,7 @@ def test_three_keys_train_by_the_defaults(tmp_path: Path) -> None:
 
 
 def test_what_init_writes_for_rows_trains_from_the_store_that_it_left(tmp_path: Path) -> None:
-    write_rows(tmp_path / "rows.jsonl", times=4)
+    write_rows(tmp_path / "rows.jsonl", ROWS * 4)
     found = write_manifest_of_rows(
         tmp_path / "sums", str(tmp_path / "rows.jsonl"), here(), NullReporter(), base_model=str(tiny_llama())
     )

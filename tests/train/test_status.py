@@ -15,7 +15,7 @@ import pytest
 
 from expert_cli.artifacts.report import write_report
 from expert_cli.console.terminal import Console
-from expert_cli.errors import InputError, TrainingFailed
+from expert_cli.errors import TrainingFailed
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from tests.train.projects import logged, project, sick_project, train
@@ -98,14 +98,6 @@ def test_a_failure(tmp_path: Path) -> None:
     (ending,) = write_report([output], RunPaths(output).report_html)
     assert ending.words == f"failed after step {found['step']} of 9: {caught.value.message}"
     assert f"<pre>{ending.go_on}</pre>" in page(output)
-
-
-def test_a_failure_before_the_first_step(tmp_path: Path) -> None:
-    rows = [{"instruction": "a", "input": "", "output": ""}] * 4
-    with pytest.raises(InputError) as caught:
-        train(project(tmp_path, rows=rows))
-    output = tmp_path / "weights" / "tiny-llama"
-    assert short(output) == ("failed", caught.value.message, 0, None, 2)
 
 
 class Bug(Console):

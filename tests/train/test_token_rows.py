@@ -29,7 +29,7 @@ from tests import tiny
 from tests.train.projects import SEVEN, Told, here, project, train
 from tests.train.test_export import PROMPTS, answer
 
-KEY = "trainable_token_indices"
+KEY, DELTA = "trainable_token_indices", "token_adapter.trainable_tokens_delta"
 LEARNS: dict[str, Any] = {"max_steps": 40, "learning_rate": 0.01}
 
 
@@ -69,9 +69,8 @@ def test_its_answers_end_and_without_the_rows_they_do_not(tmp_path: Path, base: 
     never = train(project(tmp_path, base, SEVEN, **LEARNS, **{KEY: "never"}), report=told).output
     assert {stop for _, stop in answers(never)} == {"length"}
     assert config_of(never)[KEY] is None
-    (warning,) = [line for line in told.warnings if "<|im_end|>" in line]
-    assert warning == (
-        f"answers will not end: the base model never trained <|im_end|>, and {KEY} leaves it so; leave {KEY} out"
+    assert any(
+        line.startswith("answers will not end: the base model never trained <|im_end|>") for line in told.warnings
     )
 
 
@@ -94,9 +93,7 @@ def test_merged_as_gguf_and_in_plain_peft_it_ends_too(tmp_path: Path, base: Path
     merged = load_file(tmp_path / "out" / "model.safetensors")
     for name, rows in load_file(RunPaths(expert).adapter / WEIGHTS).items():
         if "trainable_tokens" in name:
-            matrix = merged[
-                name.removeprefix("base_model.model.").replace("token_adapter.trainable_tokens_delta", "weight")
-            ]
+            matrix = merged[name.removeprefix("base_model.model.").replace(DELTA, "weight")]
             assert torch.equal(matrix[[2] if "lm_head" in name else [1, 2]], rows.bfloat16())
 
 
