@@ -1,7 +1,9 @@
-"""The Python API on a tiny model: it returns what the commands print, and says nothing."""
+"""The Python API on a tiny model: it returns what the commands print, says nothing, and its notebook runs."""
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +14,7 @@ from transformers.trainer_callback import ExportableState
 
 import expert_cli
 from expert_cli.errors import Interrupted
+from tests import tiny
 from tests.train.projects import project
 from tests.unit.test_api import document
 
@@ -86,3 +89,22 @@ def test_evaluate_and_ask_return_what_the_commands_print(expert: Path) -> None:
     said = [document("chat", "--adapter", expert, "--prompt", prompt, "--max-new-tokens", "4") for prompt in prompts]
     assert [asked.ask(prompt) for prompt in prompts] == [one["expert"] for one in said] == ["7", "7"]
     assert asked._said == [], "what is asked is not remembered"
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    folder, model = tmp_path / "orders", tiny.tiny_model_folder(tmp_path / "tiny-llama")
+    shutil.copytree(ROOT / "examples" / "orders", folder)
+    notebook = json.loads((ROOT / "docs" / "api.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    values: dict[str, Any] = {}
+    for cell in cells:
+        exec(compile("".join(cell["source"]), "api.ipynb", "exec"), values)  # noqa: S102  our own notebook
+        if "parameters" in cell["metadata"].get("tags", ()):
+            values |= {"MANIFEST": folder / "manifest.json", "BASE_MODEL": str(model), "OUTPUT": tmp_path / "run"}
+            values |= {"MAX_STEPS": 2, "CASES": 3}
+    assert values["result"].document["steps"] == 2
+    assert values["evaluated"].evaluation.share.cases == 3
+    assert isinstance(values["answer"], str)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 from typer.testing import CliRunner
 
@@ -25,9 +24,7 @@ from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.reading import read_training_rows
-from tests.train.projects import SEVEN, Told
-
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
+from tests.train.projects import SEVEN, Told, valid
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +130,7 @@ def test_held_out_rows_are_no_examples(by: TrainedAdapter) -> None:
 
 
 def test_the_document_and_the_table_have_both(expert: Path, document: dict[str, Any]) -> None:
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    valid(document, "evaluate")
     assert {row["stop"] for row in document["answers"]} == {"end"}
     assert "| base model | base model, 2 examples |" in (expert / "adapter" / "README.md").read_text(encoding="utf-8")
 

@@ -11,16 +11,14 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 from typer.testing import CliRunner
 
 from benchmarks import measure_answers, same_answers
 from expert_cli.cli import app
 from expert_cli.config.plan import trained_adapter
-from tests.train.projects import SEVEN, case, logged, project, train, write_rows
+from tests.train.projects import SEVEN, case, logged, project, train, valid, write_rows
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 CASES = [case(n, 7, schema={"type": "integer"}) for n in range(6)] + [
     case(n, 78, schema={"enum": [78]}) for n in (6, 7)
 ]
@@ -49,7 +47,7 @@ def evaluated(manifest: Path, *more: str, max_new_tokens: int = 8) -> tuple[dict
 def test_answers_with_the_grammar_and_without(expert: Path, tmp_path: Path) -> None:
     manifest = held(expert, tmp_path, "json-schema")
     document, shown, _ = evaluated(manifest, "--baseline")
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    valid(document, "evaluate")
     assert [row["answer"] for row in document["answers"]] == ["7"] * 6 + ["78"] * 2
     assert (document["correct"], document["failures"]) == (8, {})
     free = document["without_grammar"]

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 from transformers import AutoTokenizer, GenerationConfig
 
@@ -21,9 +20,7 @@ from expert_cli.inference.expert_config import decoding_for
 from expert_cli.inference.grammar.grammar import Grammar
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests
-from tests.train.projects import Told, manifest_with
-
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "expert.schema.json"
+from tests.train.projects import Told, manifest_with, valid
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +41,7 @@ def changed(expert: Path, tmp_path: Path) -> Path:
 
 def document(file: Path) -> dict[str, Any]:
     read: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(read)
+    valid(read, "expert")
     return read
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 from typer.testing import CliRunner
 
@@ -23,9 +22,8 @@ from expert_cli.inference.expert_config import DecodingConfig
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
-from tests.train.projects import manifest_with
+from tests.train.projects import manifest_with, valid
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 SETTINGS = GenerationConfig(max_new_tokens=8, batch_size=4)
 
 
@@ -59,7 +57,7 @@ def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
         code, out, _error = cli("evaluate", "--adapter", expert, "--baseline", "--json", "--max-new-tokens", "8")
         assert code == 0
     document = json.loads(out)
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    valid(document, "evaluate")
     assert json.loads((expert / "evaluation.json").read_text(encoding="utf-8")) == document
     weights = expert / "adapter" / "adapter_model.safetensors"
     assert document["expert"]["adapter_sha256"] == sha256_of(weights)
@@ -111,7 +109,7 @@ def test_samples_are_counted_told_and_judged_again(expert: Path, tmp_path: Path)
     assert done.exit_code == 0
     assert "3 answers a case, drawn at temperature 0.8: training.decoding names 0.1" in done.stderr
     document = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    valid(document, "evaluate")
     assert (document["generation"]["temperature"], document["generation"]["samples"]) == (0.8, 3)
     assert [len(row["samples"]) for row in document["answers"]] == [3] * 8
     kinds = [[one["kind"] == "correct" for one in row["samples"]] for row in document["answers"]]

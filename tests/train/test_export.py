@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import gguf
-import jsonschema_rs
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -30,9 +29,8 @@ from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
-from tests.train.projects import expert_of_seven, manifest_with
+from tests.train.projects import expert_of_seven, manifest_with, valid
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "export.schema.json"
 PROMPTS = [(f"Which number is {n}?", "") for n in range(8)]
 CHAT = "<|im_start|>user\nWhich number is 3?<|im_end|>\n<|im_start|>assistant\n"
 
@@ -125,7 +123,7 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*args, "--json"])
     assert done.exit_code == 0
     document = json.loads(done.stdout)
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    valid(document, "export")
     assert document["forms"] == ["merged", "gguf q8_0"]
     for file in document["files"]:
         assert sha256_of(tmp_path / "out" / file["path"]) == file["sha256"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from transformers import TrainerCallback, TrainerState
 
+from expert_cli import api
 from expert_cli.errors import InputError, IntegrityError
+from expert_cli.manifest.key import declared
+from expert_cli.manifest.training_config import TrainingConfig
+from expert_cli.pipeline.rows_manifest import write_manifest_of_rows
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
+from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
-from tests.train.projects import ROWS, logged, project, train
+from tests.train.projects import ROWS, here, logged, project, tiny_llama, train, write_rows
 
 
 def test_the_run_directory_holds_what_it_should(tmp_path: Path) -> None:
@@ -169,3 +177,53 @@ def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written_and_nothin
     assert not [path for path in written if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")]
     mine, best_tensors = load_file(result.output / "adapter" / "adapter_model.safetensors"), load_file(kept)
     assert all(torch.equal(mine[name], best_tensors[name]) for name in best_tensors)
+
+
+class StoreIsRemoved(TrainerCallback):
+    """Removes the stores while the last step is trained, as `--prune` of a colleague does."""
+
+    def __init__(self, stores: Path) -> None:
+        self.stores = stores
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if state.global_step == state.max_steps:
+            shutil.rmtree(self.stores)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing that is mapped can be removed there")
+def test_a_run_whose_store_is_removed_while_it_trains_comes_to_its_end(tmp_path: Path) -> None:
+    manifest = project(tmp_path)
+    stores = api.pretokenize(manifest).store.home.parent
+    done = train(manifest, RunOptions(callbacks=(StoreIsRemoved(stores),)))
+    assert (done.output / "COMPLETE").is_file()
+    assert done.document["store"]["rows"] == len(ROWS)
+
+
+def test_three_keys_train_by_the_defaults(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", ROWS)
+    manifest = {
+        "name": "expert-sums",
+        "base_models": [{"name": str(tiny_llama())}],
+        "training": {"dataset": {"path": "rows.jsonl"}},
+    }
+    result = train(manifests.write(tmp_path, manifest))
+    paths = RunPaths(result.output)
+    assert result.document["epochs"] == 1.0
+    recorded = json.loads(paths.run_json.read_text(encoding="utf-8"))
+    assert [row["key"] for row in recorded["effects"]] == [
+        *("name", "base_models[0].name", "training.dataset.path"),
+    ]
+    told = {row["key"].removeprefix("training.config."): row for row in recorded["defaults"]}
+    assert (told["rank"]["value"], told["rank"]["reason"]) == (16, declared(TrainingConfig, "rank").why)
+
+
+def test_what_init_writes_for_rows_trains_from_the_store_that_it_left(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", ROWS * 4)
+    found = write_manifest_of_rows(
+        tmp_path / "sums", str(tmp_path / "rows.jsonl"), here(), NullReporter(), base_model=str(tiny_llama())
+    )
+    result = train(found.manifest)
+    assert result.document["store"]["status"] == "hit"
+    assert result.document["steps"] == pytest.approx(found.steps, rel=0.1)
+    assert result.document["epochs"] == found.config["epochs"] == 5
+    assert 0 < result.document["eval_loss"] < result.document["loss"]["first"], "the held-back rows are evaluated"

@@ -8,9 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
-from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
 from expert_cli import api
@@ -23,14 +21,13 @@ from expert_cli.hardware import machine
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.utils.reporter import NullReporter
-from tests.train.projects import project, train
+from tests.train.projects import project, train, valid
 
 TABLES = "CREATE TABLE boat (id INT PRIMARY KEY, name TEXT, length REAL); CREATE TABLE port (id INT, town TEXT)"
 QUESTION = "How long is the boat Anna?"
 SHOWN = "Tables:\nboat(id int key, name = 'Anna', length real)"
 ROW = {"db_id": "harbor", "question": QUESTION, "context": TABLES, "answer": "SELECT length FROM boat, port"}
 SETTINGS = {"tables": 1, "databases": "databases/{db_id}/{db_id}.sqlite"}
-SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 
 
 def written(folder: Path, rows: list[dict[str, Any]] | None = None, **settings: Any) -> Path:
@@ -64,13 +61,9 @@ def prompts(manifest: Path) -> tuple[str, list[str]]:
     run = make_plan(manifest, machine.inspect(), Overrides(offline=True)).run
     inputs = resolve_inputs(run, NullReporter())
     store = store_for(run, inputs, NullReporter())
-    return store.key.sha256, decoded(store.home, inputs.tokenizer.backend)
-
-
-def decoded(store: Path, tokenizer: Tokenizer) -> list[str]:
-    """Return the text of each training document in a store."""
-    documents = Documents(store / "train")
-    return [tokenizer.decode(documents.document(n)[0].tolist()) for n in range(len(documents))]
+    documents = Documents(store.home / "train")
+    ids = [documents.document(n)[0].tolist() for n in range(len(documents))]
+    return store.key.sha256, [inputs.tokenizer.backend.decode(one) for one in ids]
 
 
 def test_rows_are_shown_their_database_and_what_their_answer_names(tmp_path: Path) -> None:
@@ -95,19 +88,13 @@ def test_a_database_with_other_content_makes_another_store(tmp_path: Path) -> No
     assert "name = 'ANNA'" in texts[0]
 
 
-@pytest.mark.parametrize(
-    ("row", "fault"),
-    [
+def test_rows_without_a_database_that_can_be_read_are_bad(tmp_path: Path) -> None:
+    for row, fault in (
         ({"db_id": "../harbor"}, "names no database"),
-        ({"db_id": "", "context": "nothing"}, "no CREATE TABLE stands in the input"),
-    ],
-)
-def test_rows_without_a_database_that_can_be_read_are_bad(row: dict[str, str], fault: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=fault):
-        prompts(written(tmp_path, [ROW | row]))
-
-
-def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+        ({"db_id": "", "context": "x"}, "no CREATE TABLE"),
+    ):
+        with pytest.raises(InputError, match=fault):
+            prompts(written(tmp_path, [ROW | row]))
     with pytest.raises(InputError, match=r'"database_id".*is not there'):
         prompts(written(tmp_path, databases="databases/{database_id}.sqlite"))
 
@@ -117,8 +104,7 @@ def test_cases_are_shown_their_database_and_the_evaluation_keeps_that(expert: Pa
     document = json.loads((expert / "evaluation.json").read_text(encoding="utf-8"))
     (answer,) = document["answers"]
     assert (answer["schema_prompt"], answer["question"]) == (SHOWN, {"prompt": QUESTION, "input": TABLES})
-    schema = json.loads((SCHEMAS / "evaluate.schema.json").read_text(encoding="utf-8"))
-    jsonschema_rs.validator_for(schema).validate(document)
+    valid(document, "evaluate")
     again = api.grade_answers(expert / "evaluation.json")
     assert again.evaluation.passed == found.evaluation.passed
 

@@ -79,3 +79,16 @@ def test_sets_are_the_documents_of_their_sources_in_order() -> None:
     assert validation_sets([3, 2], [a, b]) == {"a": range(3), "b": range(3, 5)}
     assert validation_sets([3, 0, 2], [a, b, none]) == {"a": range(3), "": range(3, 5)}
     assert validation_sets([3, 2], [none, none]) == validation_sets([3, 0], [a, b]) == validation_sets([], [a, b]) == {}
+
+
+def test_the_run_says_how_many_rows_were_trained_again(tmp_path: Path) -> None:
+    manifest = project(tmp_path / "new", rows=ROWS[:24], max_steps=1)
+    first = train(manifest, output=tmp_path / "first").output
+    write_rows(tmp_path / "new" / "old.jsonl", ROWS[24:])
+    project(tmp_path / "new", rows=ROWS[:24], max_steps=1, dataset={"replay": {"path": "old.jsonl", "share": 0.25}})
+    run = train(manifest, output=tmp_path / "on", init_adapter=first).output
+    data = json.loads(RunPaths(run).run_json.read_text(encoding="utf-8"))["data"]
+    assert (data["train"]["rows"], data["train"]["replayed"]) == (32, 8)
+    assert "8 rows are trained again (replay)" in RunPaths(run).report_html.read_text(encoding="utf-8")
+    before = json.loads(RunPaths(first).run_json.read_text(encoding="utf-8"))["data"]
+    assert (before["train"]["rows"], "replayed" in before["train"]) == (24, False)

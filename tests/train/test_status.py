@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 
 from expert_cli.artifacts.report import write_report
@@ -18,22 +17,17 @@ from expert_cli.console.terminal import Console
 from expert_cli.errors import TrainingFailed
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
-from tests.train.projects import logged, project, sick_project, train
+from tests.train.projects import logged, project, sick_project, train, valid
 from tests.train.test_stop import STEPS, started, wait_for_steps
 
-SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 posix = pytest.mark.skipif(os.name != "posix", reason="signals cannot be sent to one process on Windows")
 
 
 def status(output: Path) -> dict[str, Any]:
     found = json.loads(RunPaths(output).status.read_text(encoding="utf-8"))
-    jsonschema_rs.validator_for(schema("status")).validate(found)
+    valid(found, "status")
     assert datetime.fromisoformat(found["started"]) <= datetime.fromisoformat(found["updated"])
     return found  # type: ignore[no-any-return]
-
-
-def schema(name: str) -> Any:
-    return json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
 
 
 def short(output: Path) -> tuple[Any, ...]:
@@ -60,7 +54,7 @@ def test_a_run_that_does_its_schedule(tmp_path: Path) -> None:
     found = status(result.output)
     assert (found["pid"], found["host"], found["world_size"]) == (os.getpid(), os.uname().nodename, 1)
     assert result.document["stop_reason"] == reason
-    jsonschema_rs.validator_for(schema("train")).validate({"schema_version": 1, "command": "train", **result.document})
+    valid({"schema_version": 1, "command": "train", **result.document}, "train")
     assert result.summary().splitlines()[-1] == f"ended     {reason}"
     assert log(result.output)[-1] == f"ended     {reason}"
     assert f"<p>finished: {reason}</p>" in page(result.output)
