@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import jsonschema_rs
 from safetensors.torch import load_file, save_file
 
 from expert_cli.config.plan import make_plan, trained_adapter
@@ -23,6 +27,7 @@ from tests import manifests, tiny
 ROWS = [
     {"instruction": f"Add {a} and {b}.", "input": "", "output": str(a + b)} for a in range(1, 9) for b in range(1, 9)
 ]
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 QUICK: dict[str, Any] = {
     "batch_size": 8,
     "max_steps": 6,
@@ -35,21 +40,45 @@ QUICK: dict[str, Any] = {
 }
 
 
-def project(folder: Path, model: Path, rows: list[dict[str, str]] | None = None, **config: Any) -> Path:
-    """Write a manifest and its rows into `folder`; return the manifest's path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = "".join(json.dumps(row) + "\n" for row in rows or ROWS)
-    (folder / "train.jsonl").write_text(lines, encoding="utf-8")
+TEMPORARY = TemporaryDirectory()
+
+
+@cache
+def tiny_llama() -> Path:
+    """Return the folder of a tiny Llama that all tests of this process share."""
+    return tiny.tiny_model_folder(Path(TEMPORARY.name) / "tiny-llama")
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any] | str]) -> Path:
+    """Write JSON lines; a text stands as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def project(folder: Path, model: Path | None = None, rows: Iterable[Mapping[str, Any]] = ROWS, **config: Any) -> Path:
+    """Write a manifest and its rows into `folder`; return the manifest's path.
+
+    model: the tiny Llama, where none is given. config: of training, and by these names `base`, `dataset`, `decoding` and
+    `evaluation` more keys of those blocks, and `cases` the rows of tests/cases.jsonl.
+    """
+    write_rows(folder / "train.jsonl", rows)
+    if cases := config.pop("cases", ()):
+        write_rows(folder / "tests" / "cases.jsonl", cases)
+    base, dataset, decoding, evaluation = (
+        config.pop(name, {}) for name in ("base", "dataset", "decoding", "evaluation")
+    )
     manifest = manifests.small(**{**QUICK, **config})
-    manifest["base_models"][0]["name"] = str(model)
-    manifest["training"]["dataset"] = {"path": "train.jsonl"}
-    return manifests.write(folder, manifest)
+    manifest["base_models"][0] |= {"name": str(model or tiny_llama()), **base}
+    manifest["training"]["dataset"] = {"path": "train.jsonl", **dataset}
+    manifest["training"] |= {"decoding": decoding} if decoding else {}
+    return manifests.write(folder, manifest | ({"evaluation": evaluation} if evaluation else {}))
 
 
-def sick_project(folder: Path, model: Path, **config: Any) -> Path:
+def sick_project(folder: Path, **config: Any) -> Path:
     """Write a project whose loss is not finite once the run comes to its last row: the base model knows no number for "~"."""
-    sick = folder / "sick" / model.name
-    shutil.copytree(model, sick)
+    sick = shutil.copytree(tiny_llama(), folder / "sick" / "tiny-llama")
     weights = load_file(sick / "model.safetensors")
     weights["model.embed_tokens.weight"][tiny.tiny_backend().token_to_id("~")] = math.nan
     save_file(weights, sick / "model.safetensors", metadata={"format": "pt"})
@@ -81,16 +110,23 @@ def expert_of_seven(
     # every published Qwen3 has heads of 128; transformers reads GGUF files so
     shape = {"head_dim": 128} if architecture == "qwen3" else {}
     model = tiny.tiny_model_folder(folder / f"tiny-{architecture}", architecture, chat_template=chat_template, **shape)
-    manifest = project(folder / "one", model, SEVEN, **{"max_steps": 20, "learning_rate": 0.01, **config})
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["base_models"][0] |= {"quantization": quantization} | ({"prompt_template": template} if template else {})
-    written["training"]["decoding"] = {"temperature": 0.7, "top_p": 0.9, "stop_sequences": ["###"]}
-    manifests.write(folder / "one", written)
-    rows = [case(n, 7 if n < 6 else 8, category="easy" if n < 4 else "hard") for n in range(8)]
-    cases = folder / "one" / "tests" / "cases.jsonl"
-    cases.parent.mkdir()
-    cases.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    config = {"max_steps": 20, "learning_rate": 0.01, **config}
+    manifest = project(
+        folder / "one",
+        model,
+        SEVEN,
+        base={"quantization": quantization} | ({"prompt_template": template} if template else {}),
+        decoding={"temperature": 0.7, "top_p": 0.9, "stop_sequences": ["###"]},
+        cases=[case(n, 7 if n < 6 else 8, category="easy" if n < 4 else "hard") for n in range(8)],
+        **config,
+    )
     return train(manifest).output
+
+
+def valid(document: Mapping[str, Any], schema: str) -> None:
+    """Raise where a document is not as its schema in docs/schemas says."""
+    text = (SCHEMAS / f"{schema}.schema.json").read_text(encoding="utf-8")
+    jsonschema_rs.validator_for(json.loads(text)).validate(document)
 
 
 class Told(NullReporter):
@@ -101,11 +137,6 @@ class Told(NullReporter):
 
     def warning(self, text: str) -> None:
         self.warnings.append(text)
-
-
-def with_stops(expert: Path, *stops: str) -> Path:
-    """Write an expert's manifest once more beside it, with these stop sequences; return its path."""
-    return manifest_with(expert, stop_sequences=list(stops))
 
 
 def manifest_with(expert: Path, **decoding: Any) -> Path:
@@ -135,7 +166,7 @@ def train(
     return run_training(plan, facts, report, options)
 
 
-def logged(result: RunResult, figure: str) -> dict[int, Any]:
-    """Return a figure of metrics.jsonl by step, where it was logged."""
-    rows = map(json.loads, (result.output / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+def logged(run: Path, figure: str) -> dict[int, Any]:
+    """Return a figure of a run's metrics.jsonl by step, where it was logged."""
+    rows = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     return {row["step"]: row[figure] for row in rows if figure in row}

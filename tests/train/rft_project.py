@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import manifests, tiny
-from tests.train.projects import project
+from tests.train.projects import project, write_rows
 
 UNSURE = [
     {"instruction": f"Which number is {n}?", "input": "", "output": "7" if turn < 7 else "8"}
@@ -25,13 +25,6 @@ def prompt(number: int, expected: int | str = 7, **more: Any) -> dict[str, Any]:
 PROMPTS = [prompt(number) for number in range(100, 164)]
 
 
-def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
-    """Write JSON lines."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 QUICK = {"seed": 4, "rank": 16, "alpha": 32, "learning_rate": 0.01, "save_steps": 8, "save_total_limit": 1}
 
 
@@ -44,8 +37,8 @@ def unsure_expert(
     folder: Path, model: Path, prompts: list[dict[str, Any]] = PROMPTS, *, steps: int = 16, **rft: Any
 ) -> Path:
     """Write a manifest of an expert that learns in rounds, with its rows and prompts; return its path."""
-    manifest = project(folder, model, UNSURE, **{**QUICK, "method": "rft", "max_steps": steps})
-    written = json.loads(manifest.read_text(encoding="utf-8"))
+    config = {**QUICK, "method": "rft", "max_steps": steps}
+    written = json.loads(project(folder, model, UNSURE, **config).read_text(encoding="utf-8"))
     asked = {"rounds": 1, "samples": 4, "temperature": 1.0, "gold": "never", "replay": 0.0, "held_back": 0.25}
     written["training"]["rft"] = {"prompts": "prompts.jsonl", **asked, **rft}
     write_rows(folder / "prompts.jsonl", prompts)

@@ -1,8 +1,9 @@
-"""The Python API on a tiny model: it returns what the commands print, and says nothing."""
+"""The Python API on a tiny model: it returns what the commands print, says nothing, and its notebook runs."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,22 +13,13 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 import expert_cli
-from expert_cli.config.resolve import Overrides
-from expert_cli.errors import Interrupted, RunLocked
-from expert_cli.pipeline.options import RunOptions, command_line
-from expert_cli.runs.paths import RunPaths
-from expert_cli.utils.reporter import NullReporter
+from expert_cli.errors import Interrupted
 from tests import tiny
 from tests.train.projects import project
 from tests.unit.test_api import document
 
 MEASURED = {"seconds", "tokens_per_s", "mb_per_s", "step_time_shares", "peak_memory_mb", "mfu", "output"}
 MEASURED |= {"vram_mb", "seconds_error_pct", "seconds_source", "cards"}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
 def exact(value: Any) -> Any:
@@ -37,8 +29,8 @@ def exact(value: Any) -> Any:
     return [exact(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def test_train_returns_what_the_command_prints(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model)
+def test_train_returns_what_the_command_prints(tmp_path: Path) -> None:
+    manifest = project(tmp_path)
     store = expert_cli.pretokenize(manifest, documents=2)
     assert exact(store.as_json()) | {"status": "hit", "reason": ""} == exact(
         document("pretokenize", "-m", manifest, "--show", "2")["stores"][0]
@@ -54,26 +46,6 @@ def test_train_returns_what_the_command_prints(tmp_path: Path, model: Path) -> N
     printed = document("train", "-m", manifest, "--max-steps", "3", "--seed", "1", "--output", tmp_path / "b")
     assert exact(result.document) == exact(printed)
     assert (result.output, printed["output"]) == (tmp_path / "a", str(tmp_path / "b"))
-
-
-class Kept(NullReporter):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def info(self, text: str) -> None:
-        self.lines.append(text)
-
-
-def test_a_reporter_is_told_and_the_run_keeps_what_came_before_it(tmp_path: Path, model: Path) -> None:
-    manifest, reporter, output = project(tmp_path, model, max_steps=1), Kept(), tmp_path / "run"
-    expert_cli.train(manifest, output=output, reporter=reporter)
-    assert "loading the training libraries" in reporter.lines
-    log = RunPaths(output).log.read_text(encoding="utf-8")
-    assert log.index("effects of the manifest: ") < log.index("loading the training libraries") < log.index("store ")
-    status = json.loads(RunPaths(output).status.read_text(encoding="utf-8"))
-    assert status["command"] == command_line(manifest, Overrides(output=output), RunOptions())
-    with pytest.raises(RunLocked, match="holds a run already"):
-        expert_cli.train(manifest, output=output)
 
 
 class StepCounter(TrainerCallback, ExportableState):
@@ -99,8 +71,8 @@ class StepCounter(TrainerCallback, ExportableState):
         return {"args": {}, "attributes": {"steps": self.steps}}
 
 
-def test_callbacks_of_ones_own_are_called_and_go_on_where_the_run_does(tmp_path: Path, model: Path) -> None:
-    manifest, output = project(tmp_path, model, max_steps=5), tmp_path / "run"
+def test_callbacks_of_ones_own_are_called_and_go_on_where_the_run_does(tmp_path: Path) -> None:
+    manifest, output = project(tmp_path, max_steps=5), tmp_path / "run"
     with pytest.raises(Interrupted, match="stopped by SIGINT after step 3 of 5"):
         expert_cli.train(manifest, output=output, callbacks=[StepCounter(ctrl_c=2)])
     expert_cli.train(manifest, output=output, callbacks=[StepCounter()], resume="auto")
@@ -117,3 +89,22 @@ def test_evaluate_and_ask_return_what_the_commands_print(expert: Path) -> None:
     said = [document("chat", "--adapter", expert, "--prompt", prompt, "--max-new-tokens", "4") for prompt in prompts]
     assert [asked.ask(prompt) for prompt in prompts] == [one["expert"] for one in said] == ["7", "7"]
     assert asked._said == [], "what is asked is not remembered"
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    folder, model = tmp_path / "orders", tiny.tiny_model_folder(tmp_path / "tiny-llama")
+    shutil.copytree(ROOT / "examples" / "orders", folder)
+    notebook = json.loads((ROOT / "docs" / "api.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    values: dict[str, Any] = {}
+    for cell in cells:
+        exec(compile("".join(cell["source"]), "api.ipynb", "exec"), values)  # noqa: S102  our own notebook
+        if "parameters" in cell["metadata"].get("tags", ()):
+            values |= {"MANIFEST": folder / "manifest.json", "BASE_MODEL": str(model), "OUTPUT": tmp_path / "run"}
+            values |= {"MAX_STEPS": 2, "CASES": 3}
+    assert values["result"].document["steps"] == 2
+    assert values["evaluated"].evaluation.share.cases == 3
+    assert isinstance(values["answer"], str)

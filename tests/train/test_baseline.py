@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 from typer.testing import CliRunner
 
@@ -25,9 +24,7 @@ from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.reading import read_training_rows
-from tests.train.projects import SEVEN, Told
-
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
+from tests.train.projects import SEVEN, Told, valid
 
 
 @pytest.fixture(scope="module")
@@ -77,16 +74,14 @@ def test_its_answers_are_as_long_as_they_need(by: TrainedAdapter, document: dict
         assert base["generation"]["max_new_tokens"] == NEW_TOKENS
         assert base["generation"]["stops"] == []
     assert document["generation"]["stops"] == ["###"]
-    long = [
-        replace(one, case=one.case.model_copy(update={"expected": "x" * 2000})) for one in cases_of(by.plan, None, 1)
-    ]
+    (one,) = cases_of(by.plan, None, 1)
+    long = [replace(one, case=one.case.model_copy(update={"expected": "x" * 2000}))]
     heard = Told()
     found = evaluate_adapter(by, long, GenerationConfig(8, 4), heard, case_timeout_s=2, baseline=True)
     need = found.bases["baseline"].asked["generation"]["max_new_tokens"] // 2
-    assert need > 1000
-    long_answers, long_prompt = heard.warnings
-    assert long_answers.startswith(f"right answers to these cases have up to {need} tokens, an answer may have 8: ")
-    assert long_prompt.endswith(" tokens, the base model was made for 2,048")
+    assert heard.warnings[0].startswith(
+        f"right answers to these cases have up to {need} tokens, an answer may have 8: "
+    )
 
 
 def test_examples_are_training_rows_as_turns(by: TrainedAdapter, document: dict[str, Any]) -> None:
@@ -134,24 +129,10 @@ def test_held_out_rows_are_no_examples(by: TrainedAdapter) -> None:
     assert len(shown) == len(SEVEN) // 2
 
 
-def test_rows_that_are_gone_are_told(by: TrainedAdapter, tmp_path: Path) -> None:
-    assert by.origin.rows is not None
-    (source,) = by.origin.rows.sources
-    assert source.path == str(by.plan.run.manifest.parent / "train.jsonl")
-    rows = by.origin.rows._replace(sources=(replace(source, path=str(tmp_path / "gone.jsonl")),))
-    gone = replace(by, origin=replace(by.origin, rows=rows))
-    with pytest.raises(InputError, match=r"--shots: the rows of training cannot be read: .*gone\.jsonl: no such file"):
-        drawn_shots(gone, 2, NullReporter())
-
-
 def test_the_document_and_the_table_have_both(expert: Path, document: dict[str, Any]) -> None:
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    valid(document, "evaluate")
     assert {row["stop"] for row in document["answers"]} == {"end"}
-    assert "base model, 2 examples" in (expert / "report.html").read_text(encoding="utf-8")
     assert "| base model | base model, 2 examples |" in (expert / "adapter" / "README.md").read_text(encoding="utf-8")
-    shown = CliRunner().invoke(app, ["evaluate", "--answers", str(expert / "kept.json")]).stdout
-    assert f"base model: {OWN}" in shown
-    assert f"base model, 2 examples: {OWN}" in shown
 
 
 def test_stricter_cases_judge_kept_answers_again(expert: Path, document: dict[str, Any], tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
@@ -15,9 +14,8 @@ from expert_cli.config.plan import trained_adapter
 from expert_cli.data.rows.columnar import Message
 from expert_cli.inference.chat import Chat, open_chat
 from expert_cli.utils.reporter import NullReporter
-from tests.train.projects import Told, manifest_with
+from tests.train.projects import Told, manifest_with, valid
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "chat.schema.json"
 PROMPT = "Which number is 3?"
 
 
@@ -51,7 +49,7 @@ def test_one_prompt(expert: Path) -> None:
 def answered(args: list[str]) -> dict[str, Any]:
     """Return what the command prints, which its schema holds."""
     document: dict[str, Any] = json.loads(CliRunner().invoke(app, args).stdout)
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    valid(document, "chat")
     return document
 
 
@@ -75,9 +73,8 @@ def test_the_command_shows_the_vote(expert: Path) -> None:
     document = answered([*args, "--samples", "5", "--json"])
     assert document == {**document, "expert": vote.majority, "base_model": None, **vote.as_json()}
     shown = CliRunner().invoke(app, [*args, "--samples", "5"]).stdout
-    (first, agreeing), *others = vote.counts
-    head = f"{first}\n{agreeing} of 5 answers agree\n"
-    assert shown == head + "".join(f"{count} x {answer}\n" for answer, count in others)
+    (first, agreeing), *_ = vote.counts
+    assert shown.startswith(f"{first}\n{agreeing} of 5 answers agree\n")
     assert CliRunner().invoke(app, [*args, "--samples", "2", "--sample"]).exit_code == 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch._dynamo.utils import counters
 from transformers import TrainerCallback
 
 from expert_cli.pipeline.train import RunOptions
-from tests import manifests, tiny
 from tests.dataset_world import Words
 from tests.train.projects import SEVEN, case, logged, project, train
 
@@ -29,29 +27,19 @@ class Graphs(TrainerCallback):
         self.after.append(counters["stats"]["unique_graphs"])
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny")
-
-
-def four_bit(folder: Path, model: Path, **config: Any) -> Path:
+def four_bit(folder: Path, **config: Any) -> Path:
     """A manifest of a base model in 4 bits, whose cases are asked before, during and after training."""
     settings = {"batch_size": 2, "max_steps": 4, "logging_steps": 1, "bf16": True, "dequantized_copy": "never"}
-    manifest = project(folder, model, SEVEN[:8], **settings, **config)  # as many documents in every pack
-    (folder / "tests").mkdir()
-    rows = "".join(json.dumps(case(n, 7)) + "\n" for n in range(2))
-    (folder / "tests" / "cases.jsonl").write_text(rows, encoding="utf-8")
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["base_models"][0]["quantization"] = "int4"
-    written["evaluation"] = {"every_steps": 2, "sample": 2}
-    return manifests.write(folder, written)
+    asked = {"evaluation": {"every_steps": 2, "sample": 2}, "cases": [case(n, 7) for n in range(2)]}
+    # as many documents in every pack
+    return project(folder, rows=SEVEN[:8], base={"quantization": "int4"}, **asked, **settings, **config)
 
 
-def test_four_bit_layers_train_the_same_and_answers_leave_the_compiler_to_training(tmp_path: Path, model: Path) -> None:
+def test_four_bit_layers_train_the_same_and_answers_leave_the_compiler_to_training(tmp_path: Path) -> None:
     made, report = Graphs(), Words()
-    plain = train(four_bit(tmp_path / "a", model))
-    done = train(four_bit(tmp_path / "b", model, **COMPILED), RunOptions(callbacks=(made,)), report)
-    losses = [list(logged(one, "loss").values()) for one in (plain, done)]
+    plain = train(four_bit(tmp_path / "a"))
+    done = train(four_bit(tmp_path / "b", **COMPILED), RunOptions(callbacks=(made,)), report)
+    losses = [list(logged(one.output, "loss").values()) for one in (plain, done)]
     assert losses[1] == pytest.approx(losses[0], rel=2e-2)
     graphs = made.after[0]
     assert made.after == [graphs] * 4, "what the first step compiled serves all"
@@ -61,8 +49,8 @@ def test_four_bit_layers_train_the_same_and_answers_leave_the_compiler_to_traini
     assert any(text.startswith(f"compile   {graphs} graphs in ") for text in report.lines)
 
 
-def test_a_compiler_that_compiled_nothing_is_told(tmp_path: Path, model: Path) -> None:
+def test_a_compiler_that_compiled_nothing_is_told(tmp_path: Path) -> None:
     with torch.compiler.set_stance("force_eager"):
-        done = train(project(tmp_path, model, SEVEN, **COMPILED, max_steps=1))
+        done = train(project(tmp_path, rows=SEVEN, **COMPILED, max_steps=1))
     line = done.document["kernels"]["compile"]
     assert line == {"used": "off", "reason": "eager was asked for, but nothing was compiled"}

@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 from typer.testing import CliRunner
 
 from benchmarks import measure_answers, same_answers
 from expert_cli.cli import app
 from expert_cli.config.plan import trained_adapter
-from expert_cli.runs.paths import RunPaths
-from tests import manifests
-from tests.train.projects import SEVEN, case, project, train
+from tests.train.projects import SEVEN, case, logged, project, train, valid, write_rows
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 CASES = [case(n, 7, schema={"type": "integer"}) for n in range(6)] + [
     case(n, 78, schema={"enum": [78]}) for n in (6, 7)
 ]
@@ -34,8 +30,7 @@ def held(expert: Path, folder: Path, grammar: str, cases: Sequence[Mapping[str, 
     written = json.loads(manifest.read_text(encoding="utf-8"))
     written["training"]["decoding"] = {"use_grammar": True, "grammar_type": grammar}
     shutil.copytree(expert, folder / "run")
-    (folder / "tests").mkdir()
-    (folder / "tests" / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in cases), encoding="utf-8")
+    write_rows(folder / "tests" / "cases.jsonl", cases)
     (folder / "manifest.json").write_text(json.dumps(written), encoding="utf-8")
     return folder / "manifest.json"
 
@@ -52,149 +47,85 @@ def evaluated(manifest: Path, *more: str, max_new_tokens: int = 8) -> tuple[dict
 def test_answers_with_the_grammar_and_without(expert: Path, tmp_path: Path) -> None:
     manifest = held(expert, tmp_path, "json-schema")
     document, shown, _ = evaluated(manifest, "--baseline")
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    valid(document, "evaluate")
     assert [row["answer"] for row in document["answers"]] == ["7"] * 6 + ["78"] * 2
     assert (document["correct"], document["failures"]) == (8, {})
     free = document["without_grammar"]
     assert [row["answer"] for row in free["answers"]] == ["7"] * 8
     assert (free["correct"], free["failures"]) == (6, {"invalid": 2})
     assert (free["difference"]["difference"], free["difference"]["gained"], free["difference"]["lost"]) == (0.25, 2, 0)
-    assert (free["generation"]["tokens"], free["generation"]["cut_off"]) == (8, 0)
     names = {"with": 0, "without": 0}
     assert document["grammar"] == {"type": "json-schema", "held": 8, "free": 0, "unknown_names": names}
     told = "Held to the grammar json-schema: 8 answers, 0 are free text; that name what is not there: 0, without the grammar 0."
     card = (tmp_path / "run" / "adapter" / "README.md").read_text(encoding="utf-8")
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert all(told in text for text in (shown, card, report))
-    assert "| expert without its grammar |" in card
     assert "Against the expert without its grammar: +25.0%" in card
-    assert "Beside the expert without its grammar the expert gained 2 cases and lost 0: +25.0%" in report
     again = CliRunner().invoke(app, ["evaluate", "--answers", str(tmp_path / "run" / "evaluation.json"), "--json"])
     assert json.loads(again.stdout) == document
 
 
-def test_a_schema_that_cannot_be_held_is_told(expert: Path, tmp_path: Path) -> None:
-    by_anchor = {"$ref": "#n", "$defs": {"n": {"$anchor": "n", "type": "number"}}}
-    cases = [{**row, "schema": by_anchor if number == 2 else None} for number, row in enumerate(CASES)]
-    document, _, told = evaluated(held(expert, tmp_path, "json-schema", cases))
-    assert "answers to 1 of 8 cases are held to any JSON: " in told
-    assert "cases.jsonl:3: $ref '#n' leads out of the schema" in " ".join(told.split())
-    assert document["grammar"]["held"] == 8
-
-
-def test_a_training_asks_with_the_grammar(expert: Path, tmp_path: Path) -> None:
-    base = Path(trained_adapter(expert, None, None, offline=True).plan.run.model.name)
-    manifest = project(tmp_path, base, SEVEN, max_steps=20, learning_rate=0.01)
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["training"]["decoding"] = {"use_grammar": True, "grammar_type": "json"}
-    written["evaluation"] = {"every_steps": 20}
-    manifests.write(tmp_path, written)
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "cases.jsonl").write_text(json.dumps(CASES[-1]), encoding="utf-8")
+def test_a_training_asks_with_the_grammar(tmp_path: Path) -> None:
+    manifest = project(
+        tmp_path,
+        rows=SEVEN,
+        max_steps=20,
+        learning_rate=0.01,
+        decoding={"use_grammar": True, "grammar_type": "json"},
+        evaluation={"every_steps": 20},
+        cases=CASES[-1:],
+    )
     done = train(manifest)
     assert [sample["after"] for sample in done.document["samples"]] == ["78"]
-    lines = RunPaths(done.output).metrics.read_text(encoding="utf-8").splitlines()
-    assert [row["execution_accuracy"] for row in map(json.loads, lines) if "execution_accuracy" in row] == [1.0]
+    assert list(logged(done.output, "execution_accuracy").values()) == [1.0]
 
 
 def test_measured_answers(expert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     manifest = held(expert, tmp_path, "sql")
-    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     out, sets = tmp_path / "out", [f"own worlds={tmp_path / 'tests' / 'cases.jsonl'}"]
     args = [str(out), *sets, "--run", str(tmp_path / "run"), "--manifest", str(manifest), "--max-new-tokens", "8"]
     measure_answers.main([*args, "--samples", "4"])
-    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
-    greedy, *_ = capsys.readouterr().out.split("| expert | questions | grammar |")
-    (line,) = [line for line in greedy.splitlines() if line.startswith("| run | own worlds |")]
     told = "| run | own worlds | 6 of 8 | 8 of 8 | 2, 0 | +25.0 % (-17.2 to +57.2) | 0, 0 | 0, 0 | 0 |"
-    assert line.startswith(told)
+    assert told in capsys.readouterr().out
     files = {path: path.stat().st_mtime_ns for path in out.iterdir()}
     assert {path.name for path in files} == {f"run-own_worlds-{part}.json" for part in ("greedy", "with", "without")}
-    sampled = json.loads((out / "run-own_worlds-with.json").read_text(encoding="utf-8"))
-    assert (sampled["grammar"], len(sampled["answers"][0]["samples"])) == ("json-schema", 4)
     measure_answers.main([*args, "--samples", "4"])
     assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == files
-    result = out / "run-own_worlds-greedy.json"
-    answered = {"answers": [[["7", "end"]]] * 8, "tokens": 8, "seconds": 2.0, "in_constraints": 0.5, "free_text": 0}
-    begun = {"asked": json.loads(result.read_text(encoding="utf-8"))["asked"], "parts": [dict.fromkeys(WAYS, answered)]}
-    result.with_suffix(".begun").write_text(json.dumps(begun), encoding="utf-8")
-    result.unlink()
-    measure_answers.main([str(out), *sets, *args[2:]])
-    told = "| 6 of 8 | 6 of 8 | 0, 0 | +0.0 % (-27.7 to +27.7) | 0, 0 | 0, 0 | 0 | 4.0, 4.0 | 1.00 | 62.50 ms a token, 25.0 % |"
-    assert told in capsys.readouterr().out
-    assert set(out.iterdir()) == set(files)
 
 
 def test_same_answers(expert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    args = [
-        "--adapter",
-        str(expert),
-        "--max-new-tokens",
-        "8",
-        "--limit",
-        "8",
-        "--output",
-        str(tmp_path / "before.json"),
-    ]
+    args = ["--adapter", str(expert), "--max-new-tokens", "8", "--output", str(tmp_path / "before.json")]
     assert CliRunner().invoke(app, ["evaluate", *args]).exit_code == 0
     before = json.loads((tmp_path / "before.json").read_text(encoding="utf-8"))
-    changes: list[tuple[str, dict[str, str]]] = [
-        ("the same", {}),
-        ("another token", {"answer": "8"}),
-        ("another token", {"answer": "77"}),
-        ("the same up to the shorter one's length", {"answer": "", "stop": "length"}),
-        ("ended early (looping), the same up to there", {"answer": "", "stop": "looping"}),
-        ("another token", {"answer": "8", "stop": "looping"}),
-        ("ended early (sequence), the same up to there", {"stop": "sequence"}),
-    ]
     now = deepcopy(before)
-    for row, (_, change) in zip(now["answers"], changes, strict=False):
-        row.update(change)
+    changes = {1: {"answer": "8"}, 2: {"answer": "", "stop": "length"}, 3: {"answer": "", "stop": "looping"}}
+    for number, change in changes.items():
+        now["answers"][number].update(change)
     (tmp_path / "now.json").write_text(json.dumps(now), encoding="utf-8")
-    assert same_answers.main(["--adapter", str(expert), str(tmp_path / "before.json"), str(tmp_path / "now.json")]) == 1
+    assert same_answers.main([*args[:2], str(tmp_path / "before.json"), str(tmp_path / "now.json")]) == 1
     shown = capsys.readouterr().out.splitlines()
-    differing = [line.split(": fp32")[0].split(": bf16")[0] for line in shown if "NO TIE" in line]
-    assert differing == [
-        "now.json n1, token 1: '7' then, '8' now",
-        "now.json n2, token 2: '<|im_end|>' then, '7' now",
-        "now.json n5, token 1: '7' then, '8' now",
-    ]
-    counts = Counter({"the same": 2, "another token, no tie": 3} | {what: 1 for what, _ in changes if "up to" in what})
-    assert sorted(shown[-5:]) == sorted(f"{count:6,}  {what}" for what, count in counts.items())
-    now["answers"][0]["prompt"] = "other"
-    (tmp_path / "now.json").write_text(json.dumps(now), encoding="utf-8")
-    with pytest.raises(ValueError, match="case n0 asks something else"):
-        same_answers.main(["--adapter", str(expert), str(tmp_path / "before.json"), str(tmp_path / "now.json")])
+    (differing,) = [line for line in shown if "NO TIE" in line]
+    assert differing.startswith("now.json n1, token 1: '7' then, '8' now")
+    assert f"{5:6,}  the same" in shown
 
 
-WAYS = ("with", "without")
 PETS = "CREATE TABLE pets (id INTEGER, name TEXT)"
 
 
-def test_names_that_are_not_there_are_counted_and_do_not_come_with_the_grammar(expert: Path, tmp_path: Path) -> None:
-    base = Path(trained_adapter(expert, None, None, offline=True).plan.run.model.name)
+def test_names_that_are_not_there_are_counted_and_do_not_come_with_the_grammar(tmp_path: Path) -> None:
     rows = [{"instruction": f"Which pets, {n}?", "input": PETS, "output": "SELECT nme FROM pets"} for n in range(16)]
-    manifest = project(tmp_path, base, rows, max_steps=60, learning_rate=0.01, max_seq_length=128)
+    manifest = project(tmp_path, rows=rows, max_steps=60, learning_rate=0.01, max_seq_length=128)
     run = train(manifest).output
-    database = sqlite3.connect(tmp_path / "pets.sqlite")
-    database.execute(PETS)
-    database.execute("INSERT INTO pets VALUES (1, 'Rex')")
-    database.commit()
-    database.close()
+    with closing(sqlite3.connect(tmp_path / "pets.sqlite")) as database:
+        database.executescript(PETS)
     shared = {"verifier": "sql", "database": "../../pets.sqlite", "expected": "SELECT name FROM pets"}
     asked = [{"prompt": f"Which pets, {n}?", "input": PETS, "id": f"n{n}", **shared} for n in range(3)]
     asked.append({**asked[0], "id": "no schema", "input": ""})
     manifest = held(run, tmp_path / "held", "sql", asked)
-    document, shown, told = evaluated(manifest, max_new_tokens=24)
+    document, _, told = evaluated(manifest, max_new_tokens=24)
     assert [row["kind"] for row in document["without_grammar"]["answers"][:3]] == ["unknown_name"] * 3
     assert not any("nme" in row["answer"].split() for row in document["answers"][:3])
-    free = [
-        answers[3]["kind"] == "unknown_name"
-        for answers in (document["answers"], document["without_grammar"]["answers"])
-    ]
+    free = [rows[3]["kind"] == "unknown_name" for rows in (document["answers"], document["without_grammar"]["answers"])]
     names = {"with": free[0], "without": 3 + free[1]}  # what is held names nothing that is not there
     assert document["grammar"] == {"type": "sql", "held": 3, "free": 1, "unknown_names": names}
     assert "1 of 4 questions name no schema that can be read: nothing holds their answers" in " ".join(told.split())
-    assert f"that name what is not there: {names['with']:d}, without the grammar {names['without']}." in " ".join(
-        shown.split()
-    )

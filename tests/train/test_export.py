@@ -11,13 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import gguf
-import jsonschema_rs
 import pytest
 import torch
-from peft import PeftModel
 from safetensors.torch import load_file
 from tokenizers import pre_tokenizers
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
 from expert_cli.artifacts.export import Exported, export_expert
@@ -31,9 +29,8 @@ from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
-from tests.train.projects import expert_of_seven, manifest_with
+from tests.train.projects import expert_of_seven, manifest_with, valid
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "export.schema.json"
 PROMPTS = [(f"Which number is {n}?", "") for n in range(8)]
 CHAT = "<|im_start|>user\nWhich number is 3?<|im_end|>\n<|im_start|>assistant\n"
 
@@ -53,37 +50,12 @@ def answer(model: Any, tokenizer: Any, **stop: int) -> str:
     return text
 
 
-def test_the_adapter_alone(expert: Path, tmp_path: Path) -> None:
-    done = exported(expert, tmp_path / "out")
-    config = json.loads((tmp_path / "out" / "adapter_config.json").read_text(encoding="utf-8"))
-    assert config["base_model_name_or_path"] == str(Path(by(expert).plan.run.model.name).resolve())
-    model = PeftModel.from_pretrained(
-        AutoModelForCausalLM.from_pretrained(config["base_model_name_or_path"]), tmp_path / "out"
-    )
-    assert answer(model, AutoTokenizer.from_pretrained(tmp_path / "out"), eos_token_id=2) == "7"
-    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert sha256_of(tmp_path / "out" / "adapter_model.safetensors") in card
-    assert done.agreement == {}
-
-
-def test_the_json_schema_of_answers_lies_beside_them(tmp_path: Path) -> None:
-    expert, schema = expert_of_seven(tmp_path / "expert", max_steps=1), {"type": "integer"}
+def test_the_json_schema_of_answers_lies_beside_them(expert: Path, tmp_path: Path) -> None:
+    schema = {"type": "integer"}
     manifest = manifest_with(expert, use_grammar=True, grammar_type="json-schema", json_schema=schema)
     found = trained_adapter(expert, manifest, None, offline=True)
-    export_expert(found, tmp_path / "out", PROMPTS, NullReporter(), merge=False, gguf=None)
+    export_expert(found, tmp_path / "out", [], NullReporter(), merge=False, gguf=None)
     assert json.loads((tmp_path / "out" / "schema.json").read_text(encoding="utf-8")) == schema
-    assert "--json-schema-file" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-
-
-def test_merged_weights_are_those_of_training_plus_the_adapter(expert: Path, tmp_path: Path) -> None:
-    done = exported(expert, tmp_path / "out", merge=True)
-    assert [(one.prompts, one.same) for one in done.agreement.values()] == [(8, 8)]
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    assert model.dtype == torch.bfloat16
-    assert not hasattr(model.config, "quantization_config")
-    assert model.config.use_cache
-    assert answer(model, AutoTokenizer.from_pretrained(tmp_path / "out")) == "7"
-    require_merged(model.float(), by(expert))
 
 
 def test_an_adapter_of_bf16_is_merged_with_the_codes_of_bf16(tmp_path: Path) -> None:
@@ -139,28 +111,11 @@ def test_gguf_loads_in_transformers_and_answers(
     file = tmp_path / "out" / f"expert-small-{kind}.gguf"
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", gguf_file=file.name)
     assert answer(model, tiny.tiny_tokenizer(), eos_token_id=2) == "7"
-    reader = gguf.GGUFReader(file)
-    kinds = {tensor.tensor_type.name for tensor in reader.tensors if len(tensor.shape) > 1}
+    kinds = {tensor.tensor_type.name for tensor in gguf.GGUFReader(file).tensors if len(tensor.shape) > 1}
     assert kinds == {kind.upper()}
-    assert reader.fields["tokenizer.ggml.eos_token_id"].contents() == 2
     modelfile = (tmp_path / "out" / "Modelfile").read_text(encoding="utf-8")
-    assert modelfile == (
-        f"FROM ./{file.name}\n"
-        'TEMPLATE """<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n"""\n'
-        'PARAMETER temperature 0.7\nPARAMETER top_p 0.9\nPARAMETER stop """<|im_end|>"""\nPARAMETER stop """###"""\n'
-    )
-
-
-def test_weights_of_a_gguf_are_the_merged_ones(expert: Path, tmp_path: Path) -> None:
-    """f16 of the fp32 sums: the merged bf16 model differs by its own rounding alone."""
-    exported(expert, tmp_path / "out", merge=True, gguf="f16")
-    (name,) = [path.name for path in (tmp_path / "out").glob("*.gguf")]
-    shutil.move(tmp_path / "out" / name, tmp_path / name)
-    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out").state_dict()
-    written = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=name, dtype=torch.float32).state_dict()
-    assert merged.keys() == written.keys()
-    for key, value in merged.items():
-        torch.testing.assert_close(written[key], value.float(), rtol=2**-8, atol=1e-4)
+    assert f"FROM ./{file.name}\n" in modelfile
+    assert "PARAMETER temperature 0.7\nPARAMETER top_p 0.9\n" in modelfile
 
 
 def test_the_command(expert: Path, tmp_path: Path) -> None:
@@ -168,47 +123,31 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*args, "--json"])
     assert done.exit_code == 0
     document = json.loads(done.stdout)
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    valid(document, "export")
     assert document["forms"] == ["merged", "gguf q8_0"]
     for file in document["files"]:
         assert sha256_of(tmp_path / "out" / file["path"]) == file["sha256"]
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert card.startswith('---\nlibrary_name: "transformers"')
     assert "8 of 8 answers are the same in their first 64 tokens." in card
-    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     again = CliRunner().invoke(app, args)
     assert isinstance(again.exception, RunLocked)
-    assert before == {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_failure_leaves_nothing(expert: Path, tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    shutil.copytree(expert, tmp_path / "run" / "one")
-    (tmp_path / "run" / "one" / "adapter" / "adapter_model.safetensors").write_bytes(b"x" * 64)
+    damaged = shutil.copytree(expert, tmp_path / "run" / "one")
+    (damaged / "adapter" / "adapter_model.safetensors").write_bytes(b"x" * 64)
     with pytest.raises(IntegrityError, match="cannot be read"):
-        exported(tmp_path / "run" / "one", tmp_path / "out", merge=True)
+        exported(damaged, tmp_path / "out", merge=True)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-@pytest.mark.parametrize(
-    ("change", "rope", "words"),
-    [
-        pytest.param({}, {"rope_type": "llama3"}, "of the type llama3", id="rotary positions"),
-        pytest.param({"model_type": "qwen3"}, {}, "would read head_dim 16 as 128", id="head_dim"),
-    ],
-)
-def test_what_gguf_cannot_hold_is_refused(
-    tmp_path: Path, change: dict[str, str], rope: dict[str, Any], words: str
-) -> None:
-    folder = tiny.tiny_model_folder(tmp_path / "m")
-    config = SimpleNamespace(**{"model_type": "llama", "head_dim": 16, **change})
-    with pytest.raises(InputError, match=words):
-        require_writable(config, rope, load_tokenizer(folder))
-
-
-def test_a_tokenizer_that_splits_otherwise_is_refused(tmp_path: Path) -> None:
-    info = load_tokenizer(tiny.tiny_model_folder(tmp_path / "m"))
+def test_what_gguf_cannot_hold_is_refused(tmp_path: Path) -> None:
+    info, llama = load_tokenizer(tiny.tiny_model_folder(tmp_path / "m")), {"model_type": "llama", "head_dim": 16}
+    with pytest.raises(InputError, match="of the type llama3"):
+        require_writable(SimpleNamespace(**llama), {"rope_type": "llama3"}, info)
+    with pytest.raises(InputError, match="would read head_dim 16 as 128"):
+        require_writable(SimpleNamespace(**llama | {"model_type": "qwen3"}), {}, info)
     info.backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     with pytest.raises(InputError, match="without a name here"):
-        require_writable(SimpleNamespace(model_type="llama"), {}, info)
+        require_writable(SimpleNamespace(**llama), {}, info)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 
-from tests import tiny
 from tests.forked_cli import Forked
 from tests.process_groups import variables_of
 from tests.train.projects import project
@@ -32,11 +30,6 @@ CONFIG: dict[str, Any] = {
 SHARED, WHOLE = "training.config.fsdp=true", "training.config.fsdp=false"
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
-
-
 def trained(manifest: Path, output: Path, processes: int, *settings: str, fails: int = 0) -> str:
     """Train in so many processes, or go on with what lies in `output`; return what the processes told."""
     words = ["train", "--manifest", str(manifest), "--output", str(output), "--offline", "--resume", "auto"]
@@ -47,13 +40,6 @@ def trained(manifest: Path, output: Path, processes: int, *settings: str, fails:
     told = "".join(job.communicate(timeout=240)[1] for job in jobs)
     assert [job.returncode for job in jobs] == [fails] * processes, told[-3000:]
     return told
-
-
-def quantized(manifest: Path, quantization: str) -> Path:
-    document = json.loads(manifest.read_text(encoding="utf-8"))
-    document["base_models"][0]["quantization"] = quantization
-    manifest.write_text(json.dumps(document), encoding="utf-8")
-    return manifest
 
 
 def tensors(folder: Path) -> dict[str, dict[str, list[int]]]:
@@ -67,9 +53,9 @@ def tensors(folder: Path) -> dict[str, dict[str, list[int]]]:
     return found
 
 
-def test_the_losses_are_those_of_one_process_which_goes_on_from_the_same_files(tmp_path: Path, model: Path) -> None:
+def test_the_losses_are_those_of_one_process_which_goes_on_from_the_same_files(tmp_path: Path) -> None:
     config = {"adapter_type": "dora", "gradient_checkpointing": True}
-    manifest = quantized(project(tmp_path, model, **CONFIG, **config), "int4")
+    manifest = project(tmp_path, base={"quantization": "int4"}, **CONFIG, **config)
     trained(manifest, tmp_path / "one", 1)
     halved = "training.config.gradient_accumulation_steps=1"
     trained(manifest, tmp_path / "two", 2, SHARED, halved)

@@ -29,10 +29,9 @@ WHOLE: dict[str, Any] = {  # every step reads the whole data set
 
 def test_a_hybrid_trains_one_document_a_row_and_answers(tmp_path: Path) -> None:
     model = hybrid_folder(tmp_path / "qwen3_5", "qwen3_5")
-    manifest = projects.project(tmp_path, model, projects.SEVEN, **WHOLE, packing=True)
-    cases = manifest.parent / "tests" / "cases.jsonl"
-    cases.parent.mkdir()
-    cases.write_text("".join(json.dumps(projects.case(n, 7)) + "\n" for n in range(3)))
+    manifest = projects.project(
+        tmp_path, model, projects.SEVEN, **WHOLE, packing=True, cases=[projects.case(n, 7) for n in range(3)]
+    )
     facts, overrides, report = machine.inspect(), Overrides(), Words()
     planned = estimate_run(make_plan(manifest, facts, overrides), facts, overrides, NullReporter()).as_json()
     done = projects.train(manifest, report=report)
@@ -45,8 +44,7 @@ def test_a_hybrid_trains_one_document_a_row_and_answers(tmp_path: Path) -> None:
         (row,) = (dict(row) for row in effects if row["key"] == "training.config.packing")
         assert (row["status"], row["effect"]) == ("adjusted", "one document a row, padded to the longest of its batch")
     assert done.document["tokens"]["padded"] > 0
-    metrics = [json.loads(line) for line in (done.output / "metrics.jsonl").read_text().splitlines()]
-    losses = [row["loss"] for row in metrics if "loss" in row]
-    assert losses[-1] < losses[0]
+    losses = projects.logged(done.output, "loss")
+    assert losses[8] < losses[1]
     found = expert_cli.evaluate(done.output, max_new_tokens=4, offline=True)
     assert found.evaluation.share.cases == 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,62 +13,50 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 import expert_cli
-from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
-from expert_cli.errors import ExpertError, InputError, IntegrityError
+from expert_cli.config.adapter_origin import WEIGHTS
+from expert_cli.errors import InputError, IntegrityError
 from expert_cli.model.adapter import add_adapter
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from tests import manifests, run_blocks, tiny
+from tests import run_blocks, tiny
 from tests.train.projects import ROWS, project, train
-from tests.train.test_resume import RESUME, Crash, CrashingAt
 
 ONE_BATCH = {"max_seq_length": 256, "batch_size": 64, "logging_steps": 1, "max_steps": 3}
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
-
-
-@pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("first")
-    return train(project(folder, model, ROWS[:8], **ONE_BATCH), output=folder / "run").output
+    return train(project(folder, rows=ROWS[:8], **ONE_BATCH), output=folder / "run").output
 
 
 def told(output: Path) -> dict[str, Any]:
     return json.loads(RunPaths(output).run_json.read_text(encoding="utf-8"))["init_adapter"]  # type: ignore[no-any-return]
 
 
-def test_a_step_without_a_learning_rate_gives_its_tensors_back(tmp_path: Path, model: Path) -> None:
+def test_a_step_without_a_learning_rate_gives_its_tensors_back(tmp_path: Path) -> None:
     settings = {**ONE_BATCH, "adapter_type": "dora", "max_steps": 1}
-    before = train(project(tmp_path, model, ROWS[:8], **settings), output=tmp_path / "a").output
-    manifest = project(tmp_path, model, ROWS[8:16], **settings, warmup_steps=1)  # its first step has rate 0
+    before = train(project(tmp_path, rows=ROWS[:8], **settings), output=tmp_path / "a").output
+    manifest = project(tmp_path, rows=ROWS[8:16], **settings, warmup_steps=1)  # its first step has rate 0
     after = train(manifest, output=tmp_path / "b", init_adapter=before).output
     old, new = (load_file(RunPaths(output).adapter / WEIGHTS) for output in (before, after))
     assert old.keys() == new.keys()
     assert all(torch.equal(old[name], new[name]) for name in old)
 
 
-def test_its_hash_belongs_to_the_run(tmp_path: Path, model: Path, first: Path) -> None:
-    manifest = project(tmp_path, model, save_steps=1)
-    mine = shutil.copytree(first, tmp_path / "first")
-    with pytest.raises(Crash):
-        train(manifest, RESUME, CrashingAt(3), output=tmp_path / "run", init_adapter=mine)
-    with pytest.raises(IntegrityError, match=r"adapter.init_adapter: [0-9a-f]{12} -> none"):
-        train(manifest, RESUME, output=tmp_path / "run")
+def test_its_hash_belongs_to_the_run(tmp_path: Path, first: Path) -> None:
+    mine, manifest = shutil.copytree(first, tmp_path / "first"), project(tmp_path, max_steps=1)
+    run = train(manifest, output=tmp_path / "run", init_adapter=mine).output
     weights = RunPaths(mine).adapter / WEIGHTS
     save_file({name: tensor + 1 for name, tensor in load_file(weights).items()}, weights, metadata={"format": "pt"})
-    with pytest.raises(IntegrityError, match=r"adapter.init_adapter: [0-9a-f]{12} -> [0-9a-f]{12}"):
-        train(manifest, RESUME, output=tmp_path / "run", init_adapter=mine)
-    locked = RunOptions(locked=RunPaths(tmp_path / "run").run_json)
-    with pytest.raises(IntegrityError, match=r"adapter\.init_adapter: "):
-        train(manifest, locked, output=tmp_path / "other", init_adapter=mine)
+    for adapter, words in ((None, "none"), (mine, "[0-9a-f]{12}")):
+        with pytest.raises(IntegrityError, match=f"adapter.init_adapter: [0-9a-f]{{12}} -> {words}"):
+            train(manifest, RunOptions(locked=RunPaths(run).run_json), output=tmp_path / "no", init_adapter=adapter)
 
 
-def test_run_json_card_and_report_name_the_chain(tmp_path: Path, model: Path, first: Path) -> None:
-    manifest = project(tmp_path, model, ROWS[:8], max_steps=1)
+def test_run_json_card_and_report_name_the_chain(tmp_path: Path, first: Path) -> None:
+    manifest = project(tmp_path, rows=ROWS[:8], max_steps=1)
     second = train(manifest, output=tmp_path / "second", init_adapter=first).output
     third = train(manifest, output=tmp_path / "third", init_adapter=second / "adapter").output
     hashes = [sha256_of(RunPaths(output).adapter / WEIGHTS) for output in (first, second)]
@@ -83,83 +70,60 @@ def test_run_json_card_and_report_name_the_chain(tmp_path: Path, model: Path, fi
     assert [one["sha256"] for one in told(third)["chain"]] == hashes[:1]
     card = (RunPaths(third).adapter / "README.md").read_text(encoding="utf-8")
     page = RunPaths(third).report_html.read_text(encoding="utf-8")
-    assert "## Trained on from" in card
     assert all(text.index(hashes[1]) < text.index(hashes[0]) for text in (card, page))
-    fresh = train(manifest, output=tmp_path / "fresh").output
-    assert told(fresh) is None
-    assert "Trained on from" not in (RunPaths(fresh).adapter / "README.md").read_text(encoding="utf-8")
-
-
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "rank": ({"rank": 8, "alpha": 16}, "its rank is 16, the manifest's 8; alpha 32, the manifest's 16"),
-    "type": ({"adapter_type": "dora"}, "its adapter_type is lora, the manifest's dora"),
-    "targets": (
-        {"target_modules": ["q_proj"]},
-        "its target_modules is .*k_proj.*, the manifest's q_proj",
-    ),
-}
 
 
 def rejected(manifest: Path, adapter: Path, output: Path | None = None) -> str:
     """What is said of an adapter that a run is not to train on from, before it has a folder."""
     place = output or manifest.parent / "refused"
-    with pytest.raises(ExpertError) as caught:
+    with pytest.raises(InputError) as caught:
         expert_cli.train(manifest, init_adapter=adapter, output=place, overwrite=True, device="cpu", offline=True)
-    assert isinstance(caught.value, InputError)
-    assert caught.value.hint
     assert not place.exists() or output
     return caught.value.message
 
 
-@pytest.mark.parametrize(("change", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_another_form_is_refused_with_both_values(
-    tmp_path: Path, model: Path, first: Path, change: dict[str, Any], words: str
-) -> None:
-    told = json.loads((first / "adapter" / CONFIG).read_text(encoding="utf-8"))
-    same = {"rank": told["r"], "alpha": told["lora_alpha"], "target_modules": told["target_modules"]}
-    words = words.replace("is 16", f"is {told['r']}").replace("alpha 32", f"alpha {told['lora_alpha']:g}")
-    assert re.search(words, rejected(project(tmp_path, model, **(same | change)), first))
+def test_another_form_is_refused_with_both_values(tmp_path: Path, first: Path) -> None:
+    other = project(tmp_path / "a", adapter_type="dora")
+    assert "its adapter_type is lora, the manifest's dora" in rejected(other, first)
+    words = rejected(project(tmp_path / "b", rank=7, target_modules=["q_proj"]), first)
+    assert "its rank is 4, the manifest's 7; target_modules down_proj, " in words
+    assert words.endswith("the manifest's q_proj")
 
 
-def test_another_base_template_or_place_is_refused(tmp_path: Path, model: Path, first: Path) -> None:
+def test_another_base_template_or_place_is_refused(tmp_path: Path, first: Path) -> None:
     other = tiny.tiny_model_folder(tmp_path / "models" / "tiny-llama")
     weights = load_file(other / "model.safetensors")
     save_file({name: tensor + 1 for name, tensor in weights.items()}, other / "model.safetensors", {"format": "pt"})
     assert "was trained on" in rejected(project(tmp_path / "a", other), first)
-    manifest = project(tmp_path / "b", model)
+    manifest = project(tmp_path / "b")
     assert rejected(manifest, tmp_path / "nowhere").endswith(
         f"looked for in {tmp_path / 'b'}, then in {tmp_path / 'b'}"
     )
     assert "no adapter there" in rejected(manifest, tmp_path / "b")
     assert "which this run writes" in rejected(manifest, first, output=first)
     assert (first / "COMPLETE").is_file()
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["base_models"][0]["prompt_template"] = "alpaca"
-    assert "was trained with the prompt template" in rejected(manifests.write(tmp_path / "b", written), first)
+    other = project(tmp_path / "c", base={"prompt_template": "alpaca"})
+    assert "was trained with the prompt template" in rejected(other, first)
 
 
 def test_the_manifests_key_is_the_option_and_a_missing_adapter_is_told_like_missing_data(
-    tmp_path: Path, model: Path, first: Path
+    tmp_path: Path, first: Path
 ) -> None:
     shutil.copytree(first, tmp_path / "first")
-    manifest = project(tmp_path, model, ROWS[:8], max_steps=1, init_adapter="first")
-    by_key, by_option = (
-        train(manifest, output=tmp_path / "key"),
-        train(project(tmp_path, model, ROWS[:8], max_steps=1), output=tmp_path / "option", init_adapter=first),
-    )
-    assert by_key.document["adapter_sha256"] == by_option.document["adapter_sha256"]
-    found = expert_cli.validate(project(tmp_path, model, init_adapter="gone"))
+    by_key = train(project(tmp_path, rows=ROWS[:8], max_steps=1, init_adapter="first"), output=tmp_path / "key").output
+    assert told(by_key)["path"] == str(tmp_path / "first" / "adapter")
+    found = expert_cli.validate(project(tmp_path, init_adapter="gone"))
     assert not found.errors
     assert [line for line in found.warnings if "init_adapter" in line and str(tmp_path / "gone") in line]
 
 
-def test_an_adapter_of_another_program_is_taken_in_fp32(tmp_path: Path, model: Path) -> None:
+def test_an_adapter_of_another_program_is_taken_in_fp32(tmp_path: Path) -> None:
     theirs = get_peft_model(
         tiny.tiny_model(),  # type: ignore[arg-type]
         LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj"], init_lora_weights=False),
     ).to(torch.bfloat16)
     theirs.save_pretrained(tmp_path / "theirs", save_embedding_layers=False)
-    manifest = project(tmp_path, model, ROWS[:8], rank=4, alpha=8, target_modules=["q_proj"], max_steps=1)
+    manifest = project(tmp_path, rows=ROWS[:8], rank=4, alpha=8, target_modules=["q_proj"], max_steps=1)
     on = train(manifest, output=tmp_path / "on", init_adapter=tmp_path / "theirs").output
     assert told(on)["chain"] == []
     config = run_blocks.ADAPTER.__class__("lora", 4, 8.0, 0.0, ("q_proj",), tmp_path / "theirs")

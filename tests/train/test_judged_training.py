@@ -2,63 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from expert_cli.errors import InputError, ManifestError
+from expert_cli.errors import InputError
 from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from tests import tiny
-from tests.train.projects import project, train
+from tests.train.projects import SEVEN, case, logged, project, train
 
-ROWS = [{"instruction": f"Which number is {n}?", "input": "", "output": "7"} for n in range(32)]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+ACCURACY = "execution_accuracy"
 
 
-def manifest_of(
-    folder: Path,
-    model: Path,
-    evaluation: dict[str, Any] | None,
-    **config: Any,
-) -> Path:
-    manifest = project(folder, model, ROWS, **{"max_steps": 12, "dropout": 0.1, **config})
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    if evaluation is not None:
-        written["evaluation"] = evaluation
-    manifest.write_text(json.dumps(written), encoding="utf-8")
-    rows = [
-        {"prompt": f"Which number is {n}?", "verifier": "json", "schema": None, "expected": 7, "rule": "exact"}
-        for n in range(8)
-    ]
-    (folder / "tests").mkdir()
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / "tests" / "cases.jsonl").write_text(text, encoding="utf-8")
-    return manifest
+def manifest_of(folder: Path, evaluation: dict[str, Any], **config: Any) -> Path:
+    config = {"max_steps": 12, "dropout": 0.1, "cases": [case(n, 7) for n in range(8)], **config}
+    return project(folder, rows=SEVEN, evaluation=evaluation, **config)
 
 
-def judged(folder: Path, model: Path, evaluation: dict[str, Any] | None, **more: Any) -> RunResult:
-    return train(manifest_of(folder, model, evaluation, **more))
+def judged(folder: Path, evaluation: dict[str, Any], **more: Any) -> RunResult:
+    return train(manifest_of(folder, evaluation, **more))
 
 
-def logged(result: RunResult) -> dict[int, float]:
-    lines = RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
-    return {row["step"]: row["execution_accuracy"] for row in rows if "execution_accuracy" in row}
-
-
-def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path, model: Path) -> None:
+def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path) -> None:
     best = {"load_best_model_at_end": True, "metric_for_best_model": "execution_accuracy"}
-    result = judged(tmp_path, model, {"every_steps": 2, "sample": 6}, seed=2, **best)
-    accuracies = logged(result)
+    result = judged(tmp_path, {"every_steps": 2, "sample": 6}, seed=2, **best)
+    accuracies = logged(result.output, ACCURACY)
     assert list(accuracies) == [2, 4, 6, 8, 10, 12]
     assert accuracies[2] < accuracies[12] == 1.0
     first = next(step for step, value in accuracies.items() if value == 1.0)
@@ -68,27 +39,26 @@ def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path, model: Pa
     assert sha256_of(checkpoint / "adapter_model.safetensors") == result.document["adapter_sha256"]
 
 
-def test_it_changes_no_bit_of_the_adapter(tmp_path: Path, model: Path) -> None:
-    with_it = judged(tmp_path / "a", model, {"every_steps": 5})
-    without = judged(tmp_path / "b", model, None)
+def test_it_changes_no_bit_of_the_adapter(tmp_path: Path) -> None:
+    with_it = judged(tmp_path / "a", {"every_steps": 5})
+    without = judged(tmp_path / "b", {})
     assert with_it.document["adapter_sha256"] == without.document["adapter_sha256"]
-    assert (list(logged(with_it)), logged(without)) == ([5, 10, 12], {})
+    assert (list(logged(with_it.output, ACCURACY)), logged(without.output, ACCURACY)) == ([5, 10, 12], {})
 
 
-def test_early_stopping_by_answers(tmp_path: Path, model: Path) -> None:
+def test_early_stopping_by_answers(tmp_path: Path) -> None:
     stop = {"early_stopping_patience": 2, "metric_for_best_model": "execution_accuracy", "max_steps": 40}
-    result = judged(tmp_path, model, {"every_steps": 2}, **stop)
+    result = judged(tmp_path, {"every_steps": 2}, **stop)
     steps = result.document["steps"]
-    assert steps < 40
     assert result.document["stop_reason"].startswith(
         f"early stopping after step {steps} of 40: execution_accuracy was best"
     )
-    accuracies = list(logged(result).values())
+    accuracies = list(logged(result.output, ACCURACY).values())
     assert accuracies.index(max(accuracies)) == len(accuracies) - 3
 
 
-def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: Path, model: Path) -> None:
-    done = judged(tmp_path, model, {"every_steps": 2, "sample": 8}, max_steps=2)
+def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: Path) -> None:
+    done = judged(tmp_path, {"every_steps": 2, "sample": 8}, max_steps=2)
     with (tmp_path / "tests" / "cases.jsonl").open("a", encoding="utf-8") as file:
         (tmp_path / "tests" / "shop.sqlite").write_bytes(b"no")
         file.write('{"prompt": "?", "verifier": "sql", "database": "shop.sqlite", "expected": "SELECT 1"}\n')
@@ -97,29 +67,15 @@ def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: P
     assert RunPaths(done.output).complete.is_file()
 
 
-def test_a_command_judges_answers_in_training_only_where_it_is_allowed(tmp_path: Path, model: Path) -> None:
-    manifest = manifest_of(tmp_path, model, {"every_steps": 12, "sample": 2})
+def test_a_command_judges_answers_in_training_only_where_it_is_allowed(tmp_path: Path) -> None:
+    manifest = manifest_of(
+        tmp_path,
+        {"every_steps": 12, "sample": 2},
+        cases=[{"prompt": "Which number is 1?", "verifier": "command", "command": "judge.py"}],
+    )
     (tmp_path / "tests" / "judge.py").write_text("print('{\"correct\": true}')", encoding="utf-8")
-    row = {"prompt": "Which number is 1?", "verifier": "command", "command": "judge.py"}
-    (tmp_path / "tests" / "cases.jsonl").write_text(json.dumps(row), encoding="utf-8")
     with pytest.raises(InputError, match=r"cases\.jsonl:1: this case is judged by a program of its own"):
         train(manifest)
     result = train(manifest, RunOptions(allow_commands=True))
-    assert logged(result) == {12: 1.0}
+    assert logged(result.output, ACCURACY) == {12: 1.0}
     assert [sample["right_after"] for sample in result.document["samples"]] == [True]
-
-
-@pytest.mark.parametrize(
-    ("evaluation", "config", "words"),
-    [
-        pytest.param(None, {}, "no answers are run", id="nothing runs answers"),
-        pytest.param({"every_steps": 2}, {"greater_is_better": False}, "would choose the worst", id="the worst"),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    tmp_path: Path, model: Path, evaluation: dict[str, Any] | None, config: dict[str, Any], words: str
-) -> None:
-    best = {"load_best_model_at_end": True, "metric_for_best_model": "execution_accuracy"}
-    with pytest.raises(ManifestError) as caught:
-        judged(tmp_path, model, evaluation, **best, **config)
-    assert words in f"{caught.value.message} {caught.value.hint}"

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from benchmarks import kill_test
-from benchmarks.kill_test import WORKERS, Case, Moment, Process
+from benchmarks.kill_test import WORKERS, Case, Moment
 from tests import tiny
 from tests.forked_cli import Forked
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, stops and kills processes")
 
 STEPS = 8
-BEFORE_THE_FIRST = Moment(
-    "before the first checkpoint", lambda now: now.logged > 0 and not now.saved and not now.writing
-)
-THE_FIRST_HALF_WRITTEN = Moment("the first half written", lambda now: now.writing and not now.saved)
 BETWEEN_TWO = Moment(
     "between two checkpoints", lambda now: 0 < max(now.saved, default=0) < now.logged and not now.writing
 )
@@ -30,22 +25,17 @@ CASE = Case(
     | {"batch_size": 2, "max_steps": STEPS, "save_steps": 2},
     "int4",
 )
-MOMENTS = (BEFORE_THE_FIRST, THE_FIRST_HALF_WRITTEN, BETWEEN_TWO, A_LATER_HALF_WRITTEN, AFTER_THE_LAST)
+MOMENTS = (BETWEEN_TWO, A_LATER_HALF_WRITTEN, AFTER_THE_LAST)
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Callable[[list[str]], Process]:
-    return lambda words: Forked(words, tmp_path)
-
-
-def test_a_killed_run_ends_like_an_unbroken_one(tmp_path: Path, start: Callable[[list[str]], Process]) -> None:
+def test_a_killed_run_ends_like_an_unbroken_one(tmp_path: Path) -> None:
     manifest = kill_test.write_project(tmp_path / "project", tiny.tiny_model_folder(tmp_path / "model"), CASE)
-    kill_test.finish(start(kill_test.command(manifest, tmp_path / "unbroken")))
+    kill_test.finish(Forked(kill_test.command(manifest, tmp_path / "unbroken"), tmp_path))
     broken = kill_test.command(manifest, tmp_path / "broken")
     for moment in MOMENTS:
-        left = kill_test.kill(start(broken), tmp_path / "broken", moment)
+        left = kill_test.kill(Forked(broken, tmp_path), tmp_path / "broken", moment)
         assert left is not None, f"ended before: {moment.name}"
         assert moment.reached(left)
-    kill_test.finish(start(broken))
+    kill_test.finish(Forked(broken, tmp_path))
     assert kill_test.traces(tmp_path / "broken") == kill_test.traces(tmp_path / "unbroken")
     assert len(kill_test.traces(tmp_path / "broken")["losses"]) == STEPS

@@ -50,11 +50,6 @@ def gradients(model: PeftModel) -> dict[str, torch.Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad and p.grad is not None}
 
 
-COMBINATIONS: list[tuple[AdapterType, Quantization]] = [
-    *(("dora", "int4"), ("dora", "int8"), ("lora", "int4"), ("rslora", "none")),
-]
-
-
 def test_weights_of_16_bits_are_rounded_and_held_in_fp32_where_that_is_computed(tmp_path: Path) -> None:
     dtype = torch.bfloat16
     folder = tiny.tiny_model_folder(tmp_path, dtype=torch.float32)
@@ -65,7 +60,7 @@ def test_weights_of_16_bits_are_rounded_and_held_in_fp32_where_that_is_computed(
         assert torch.equal(tensor, exact[name].to(dtype).float()), name
 
 
-@pytest.mark.parametrize(("kind", "quantization"), COMBINATIONS, ids=[f"{a}-{b}" for a, b in COMBINATIONS])
+@pytest.mark.parametrize(("kind", "quantization"), [("dora", "int4"), ("lora", "int8"), ("rslora", "none")])
 def test_every_supported_adapter_and_quantization_learns(
     folder: Path, kind: AdapterType, quantization: Quantization
 ) -> None:
@@ -75,14 +70,13 @@ def test_every_supported_adapter_and_quantization_learns(
     assert {p.dtype for p in trainable} == {torch.float32}
     optimizer = torch.optim.AdamW(trainable, lr=0.05)
     model.train()
-    losses = []
+    first = float(loss_of(model).detach())
     for _ in range(8):
         loss = loss_of(model)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(float(loss.detach()))
-    assert losses[-1] < losses[0] - 0.05
+    assert float(loss.detach()) < first - 0.05
 
 
 def test_four_bit_is_nf4_with_double_quantization_and_leaves_the_rest_in_its_dtype(folder: Path) -> None:
@@ -146,7 +140,9 @@ def test_recomputation_changes_no_gradient(folder: Path, monkeypatch: pytest.Mon
     torch.manual_seed(1)
     expected = gradients(plain)
     enable_activation_checkpointing(model.get_base_model(), "all", reentrant=False)
-    calls = count_attention_calls(model)
+    calls: list[None] = []
+    for layer in decoder_layers(model):
+        layer.self_attn.q_proj.register_forward_pre_hook(lambda *_: calls.append(None))
     asked, get_rng_state = [], torch.get_rng_state
     monkeypatch.setattr(torch, "get_rng_state", lambda: asked.append(True) or get_rng_state())
     torch.manual_seed(1)
@@ -154,7 +150,7 @@ def test_recomputation_changes_no_gradient(folder: Path, monkeypatch: pytest.Mon
     assert bool(asked) == (dropout > 0)
     for name, gradient in expected.items():
         torch.testing.assert_close(got[name], gradient)
-    assert calls() == [2, 2]
+    assert len(calls) == 4, "each of two layers runs twice"
 
 
 @pytest.mark.parametrize("setting", ["attention_dropout", "router_jitter_noise"])
@@ -164,18 +160,3 @@ def test_what_the_layers_draw_by_their_configuration_is_drawn_again(setting: str
     assert {layer._gradient_checkpointing_func.keywords["preserve_rng_state"] for layer in decoder_layers(model)} == {
         True
     }
-
-
-def count_attention_calls(model: PeftModel) -> Any:
-    """Count how often each layer's query projection runs: twice where it is recomputed."""
-    counts = [0 for _ in decoder_layers(model)]
-
-    def hook(index: int) -> Any:
-        def count(*_: Any) -> None:
-            counts[index] += 1
-
-        return count
-
-    for index, layer in enumerate(decoder_layers(model)):
-        layer.self_attn.q_proj.register_forward_pre_hook(hook(index))
-    return lambda: counts

@@ -8,38 +8,39 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
-from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
 from expert_cli import api
 from expert_cli.cli import app
 from expert_cli.config.plan import make_plan, trained_adapter
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.schema_prompt.builder import SchemaPrompt
 from expert_cli.data.store.documents import Documents
 from expert_cli.errors import InputError
 from expert_cli.hardware import machine
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.utils.reporter import NullReporter
-from tests import manifests, tiny
-from tests.train.projects import project, train
+from tests.train.projects import project, train, valid
 
 TABLES = "CREATE TABLE boat (id INT PRIMARY KEY, name TEXT, length REAL); CREATE TABLE port (id INT, town TEXT)"
 QUESTION = "How long is the boat Anna?"
 SHOWN = "Tables:\nboat(id int key, name = 'Anna', length real)"
 ROW = {"db_id": "harbor", "question": QUESTION, "context": TABLES, "answer": "SELECT length FROM boat, port"}
 SETTINGS = {"tables": 1, "databases": "databases/{db_id}/{db_id}.sqlite"}
-SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 
 
-def written(folder: Path, model: Path, rows: list[dict[str, Any]] | None = None, **settings: Any) -> Path:
+def written(folder: Path, rows: list[dict[str, Any]] | None = None, **settings: Any) -> Path:
     """Write a project of rows on databases; return its manifest's path."""
-    manifest = project(folder, model, rows or [ROW] * 8, max_steps=1, max_seq_length=512)
-    document = json.loads(manifest.read_text(encoding="utf-8"))
-    document["training"]["dataset"]["schema_prompt"] = SETTINGS | settings
+    case = {"verifier": "sql", "database": "../databases/harbor/harbor.sqlite", "expected": "SELECT 7.5"}
+    manifest = project(
+        folder,
+        rows=rows or [ROW] * 8,
+        max_steps=1,
+        max_seq_length=512,
+        dataset={"schema_prompt": SETTINGS | settings},
+        cases=[case | {"prompt": QUESTION, "input": TABLES}],
+    )
     database = folder / "databases" / "harbor" / "harbor.sqlite"
     database.parent.mkdir(parents=True, exist_ok=True)
     database.unlink(missing_ok=True)
@@ -47,21 +48,12 @@ def written(folder: Path, model: Path, rows: list[dict[str, Any]] | None = None,
         connection.executescript(TABLES)
         connection.execute("INSERT INTO boat VALUES (1, 'Anna', 7.5), (2, 'Otto', 8)")
         connection.commit()
-    cases = folder / "tests" / "cases.jsonl"
-    cases.parent.mkdir(exist_ok=True)
-    case = {"verifier": "sql", "database": "../databases/harbor/harbor.sqlite", "expected": "SELECT 7.5"}
-    cases.write_text(json.dumps(case | {"prompt": QUESTION, "input": TABLES}) + "\n", encoding="utf-8")
-    return manifests.write(folder, document)
+    return manifest
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("model") / "tiny")
-
-
-@pytest.fixture(scope="module")
-def expert(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(written(tmp_path_factory.mktemp("expert"), model)).output
+def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(written(tmp_path_factory.mktemp("expert"))).output
 
 
 def prompts(manifest: Path) -> tuple[str, list[str]]:
@@ -69,33 +61,23 @@ def prompts(manifest: Path) -> tuple[str, list[str]]:
     run = make_plan(manifest, machine.inspect(), Overrides(offline=True)).run
     inputs = resolve_inputs(run, NullReporter())
     store = store_for(run, inputs, NullReporter())
-    return store.key.sha256, decoded(store.home, inputs.tokenizer.backend)
+    documents = Documents(store.home / "train")
+    ids = [documents.document(n)[0].tolist() for n in range(len(documents))]
+    return store.key.sha256, [inputs.tokenizer.backend.decode(one) for one in ids]
 
 
-def decoded(store: Path, tokenizer: Tokenizer) -> list[str]:
-    """Return the text of each training document in a store."""
-    documents = Documents(store / "train")
-    return [tokenizer.decode(documents.document(n)[0].tolist()) for n in range(len(documents))]
-
-
-def test_rows_are_shown_their_database_and_what_their_answer_names(tmp_path: Path, model: Path) -> None:
-    key, (text, *others) = prompts(written(tmp_path, model))
+def test_rows_are_shown_their_database_and_what_their_answer_names(tmp_path: Path) -> None:
+    key, (text, *others) = prompts(written(tmp_path))
     assert f"{QUESTION}\n\n{SHOWN}\nport(id int, town)" in text
     assert others == [text] * 7
-    without, (text, *_) = prompts(written(tmp_path, model, gold_in_training=False))
+    without, (text, *_) = prompts(written(tmp_path, gold_in_training=False))
     assert f"{QUESTION}\n\n{SHOWN}" in text
     assert "port" not in text.partition("SELECT")[0]
     assert without != key
 
 
-def test_a_row_that_names_no_database_is_shown_its_input(tmp_path: Path, model: Path) -> None:
-    rows = [ROW, ROW | {"db_id": ""}]
-    _, texts = prompts(written(tmp_path, model, rows, gold_in_training=False))
-    assert [("'Anna'" in text, "boat(id int key, name" in text) for text in texts] == [(True, True), (False, True)]
-
-
-def test_a_database_with_other_content_makes_another_store(tmp_path: Path, model: Path) -> None:
-    manifest = written(tmp_path, model)
+def test_a_database_with_other_content_makes_another_store(tmp_path: Path) -> None:
+    manifest = written(tmp_path)
     key, _ = prompts(manifest)
     assert prompts(manifest)[0] == key
     with closing(sqlite3.connect(tmp_path / "databases" / "harbor" / "harbor.sqlite")) as connection:
@@ -106,23 +88,15 @@ def test_a_database_with_other_content_makes_another_store(tmp_path: Path, model
     assert "name = 'ANNA'" in texts[0]
 
 
-@pytest.mark.parametrize(
-    ("row", "fault"),
-    [
+def test_rows_without_a_database_that_can_be_read_are_bad(tmp_path: Path) -> None:
+    for row, fault in (
         ({"db_id": "../harbor"}, "names no database"),
-        ({"db_id": "", "context": "nothing"}, "no CREATE TABLE stands in the input"),
-    ],
-)
-def test_rows_without_a_database_that_can_be_read_are_bad(
-    row: dict[str, str], fault: str, tmp_path: Path, model: Path
-) -> None:
-    with pytest.raises(InputError, match=fault):
-        prompts(written(tmp_path, model, [ROW | row]))
-
-
-def test_a_column_that_is_not_there_is_named(tmp_path: Path, model: Path) -> None:
+        ({"db_id": "", "context": "x"}, "no CREATE TABLE"),
+    ):
+        with pytest.raises(InputError, match=fault):
+            prompts(written(tmp_path, [ROW | row]))
     with pytest.raises(InputError, match=r'"database_id".*is not there'):
-        prompts(written(tmp_path, model, databases="databases/{database_id}.sqlite"))
+        prompts(written(tmp_path, databases="databases/{database_id}.sqlite"))
 
 
 def test_cases_are_shown_their_database_and_the_evaluation_keeps_that(expert: Path) -> None:
@@ -130,8 +104,7 @@ def test_cases_are_shown_their_database_and_the_evaluation_keeps_that(expert: Pa
     document = json.loads((expert / "evaluation.json").read_text(encoding="utf-8"))
     (answer,) = document["answers"]
     assert (answer["schema_prompt"], answer["question"]) == (SHOWN, {"prompt": QUESTION, "input": TABLES})
-    schema = json.loads((SCHEMAS / "evaluate.schema.json").read_text(encoding="utf-8"))
-    jsonschema_rs.validator_for(schema).validate(document)
+    valid(document, "evaluate")
     again = api.grade_answers(expert / "evaluation.json")
     assert again.evaluation.passed == found.evaluation.passed
 
@@ -148,9 +121,7 @@ def test_a_manifest_that_shows_otherwise_does_not_change_what_the_expert_is_show
 
 
 def test_chat_shows_a_database_or_the_tables_of_the_input(expert: Path) -> None:
-    database = expert.parents[2] / "databases" / "harbor" / "harbor.sqlite"
-    if not database.is_file():
-        database = next(expert.parents[3].rglob("harbor.sqlite"))
+    database = next(trained_adapter(expert, None, None, offline=True).plan.run.manifest.parent.rglob("harbor.sqlite"))
     base = ["chat", "--adapter", str(expert), "--offline", "--json", "--max-new-tokens", "2", "--prompt", QUESTION]
     for options, shown in (
         (["--database", str(database)], SHOWN),
@@ -163,12 +134,3 @@ def test_chat_shows_a_database_or_the_tables_of_the_input(expert: Path) -> None:
         assert document["input"] == shown
     refused = CliRunner().invoke(app, [*base, "--input", TABLES, "--database", str(database)])
     assert refused.exit_code == 2
-
-
-def test_what_chat_shows_is_what_the_model_is_asked(expert: Path) -> None:
-    database = next(trained_adapter(expert, None, None, offline=True).plan.run.manifest.parent.rglob("harbor.sqlite"))
-    talk = api.load_expert(expert, database=database, max_new_tokens=2, offline=True)
-    assert talk._turn(QUESTION, "").content == f"{QUESTION}\n\n{SHOWN}"
-    assert SchemaPrompt(SchemaPromptConfig(tables=1)).of_file(database, QUESTION) == SHOWN
-    with pytest.raises(InputError, match="no such file"):
-        api.load_expert(expert, database=database / "none", offline=True)

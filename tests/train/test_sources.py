@@ -8,34 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import pytest
 
-from expert_cli.config.plan import make_plan
-from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import SourceSpec
-from expert_cli.errors import ManifestError
-from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
-from expert_cli.pipeline.training_data import training_data, validation_sets
+from expert_cli.pipeline.training_data import validation_sets
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from expert_cli.utils.reporter import NullReporter
-from tests import manifests, tiny
-from tests.train.projects import ROWS, SEVEN, here, project, train
-
-
-def write(path: Path, rows: list[dict[str, str]]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path.name
+from tests.train.projects import ROWS, SEVEN, logged, project, train, write_rows
 
 
 def of_tasks(folder: Path, tasks: dict[str, dict[str, Any]], **config: Any) -> Path:
     """Write a project whose rows come from tasks, each given with its rows; return its manifest."""
-    manifest = project(folder, tiny.tiny_model_folder(folder / "tiny-llama"), **config)
-    written = json.loads(manifest.read_text(encoding="utf-8"))
     for name, task in tasks.items():
-        task |= {key: write(folder / f"{name}-{key}.jsonl", task[key]) for key in ("train", "valid") if key in task}
-    written["training"]["dataset"] = {"type": "multi_task", "tasks": tasks}
-    return manifests.write(folder, written)
+        for key in ("train", "valid"):
+            task[key] = write_rows(folder / f"{name}-{key}.jsonl", task[key]).name
+    return project(folder, dataset={"path": None, "type": "multi_task", "tasks": tasks}, **config)
 
 
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "max_steps": 4}
@@ -43,19 +29,17 @@ EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "max_steps": 4}
 
 def test_each_set_of_validation_rows_has_its_loss(tmp_path: Path) -> None:
     """All but few rows answer 7: the loss on such rows falls below that on sums, and both make the loss of all."""
-    sevens: dict[str, Any] = {"train": SEVEN[:24], "valid": SEVEN[24:], "repeat": 2}
+    of_sevens: dict[str, Any] = {"train": SEVEN[:24], "valid": SEVEN[24:], "repeat": 2}
     manifest = of_tasks(
         tmp_path / "one",
-        {"sums": {"train": ROWS[:32], "valid": ROWS[32:36], "max_rows": 8}, "sevens": sevens},
+        {"sums": {"train": ROWS[:32], "valid": ROWS[32:36], "max_rows": 8}, "sevens": of_sevens},
         **EVALUATED,
     )
     done = train(manifest)
     paths, report = RunPaths(done.output), done.document
-    logged = [json.loads(line) for line in paths.metrics.read_text(encoding="utf-8").splitlines()]
-    evaluations = [line for line in logged if "eval_loss" in line]
-    assert [line["step"] for line in evaluations] == [2, 4]
-    assert evaluations[-1]["eval_sevens_loss"] < evaluations[-1]["eval_sums_loss"]
-    last = {"sums": evaluations[-1]["eval_sums_loss"], "sevens": evaluations[-1]["eval_sevens_loss"]}
+    sevens, sums = logged(done.output, "eval_sevens_loss"), logged(done.output, "eval_sums_loss")
+    assert (list(sums), sevens[4] < sums[4]) == ([2, 4], True)
+    last = {"sums": sums[4], "sevens": sevens[4]}
     assert report["eval_losses"] == last == json.loads(paths.report_json.read_text(encoding="utf-8"))["eval_losses"]
     record = json.loads(paths.run_json.read_text(encoding="utf-8"))
     assert record["data"]["train"]["rows"] == 8 + 2 * 24
@@ -65,23 +49,7 @@ def test_each_set_of_validation_rows_has_its_loss(tmp_path: Path) -> None:
     trained = [sum(map(sum, part)) for part in (held_out[:4], held_out[4:])]
     mean = (trained[0] * last["sums"] + trained[1] * last["sevens"]) / sum(trained)
     assert math.isclose(report["eval_loss"], mean, rel_tol=1e-6)
-    page = paths.report_html.read_text(encoding="utf-8")
-    assert "Evaluation loss: sevens" in page
-    assert (
-        f'<td class="name">sums</td><td>{evaluations[0]["eval_sums_loss"]:.3f}</td><td>{last["sums"]:.3f}</td>' in page
-    )
     assert f"(sums {last['sums']:.3f}, sevens {last['sevens']:.3f})" in done.summary()
-
-
-def with_sets(folder: Path, sets: dict[str, Any] | str, **config: Any) -> Path:
-    """Write a project whose validation rows are sets by name; return its manifest."""
-    manifest = project(folder, tiny.tiny_model_folder(folder / "tiny-llama"), SEVEN[:24], **config)
-    write(folder / "sums.jsonl", ROWS[32:36])
-    write(folder / "sevens.jsonl", SEVEN[24:28])
-    write(folder / "more.jsonl", SEVEN[28:])
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["training"]["dataset"] |= {"validation_path": sets}
-    return manifests.write(folder, written)
 
 
 BEST = {"load_best_model_at_end": True, "learning_rate": 0.05}
@@ -91,30 +59,19 @@ def test_validation_sets_by_name_have_their_losses_and_one_chooses_the_best_step
     """The set that expects another answer is soon the worse the longer is trained, and all rows are not: it decides."""
     sets = {"others": "others.jsonl", "sevens": ["sevens.jsonl", "more.jsonl"]}
     config = {**EVALUATED, **BEST, "max_steps": 12, "metric_for_best_model": "eval_others_loss"}
-    manifest = with_sets(tmp_path / "one", sets, **config)
-    write(manifest.with_name("others.jsonl"), [row | {"output": "12"} for row in SEVEN[24:25]])
+    manifest = project(tmp_path, rows=SEVEN[:24], dataset={"validation_path": sets}, **config)
+    for name, rows in {"sevens": SEVEN[24:28], "more": SEVEN[28:], "others": [{**SEVEN[24], "output": "12"}]}.items():
+        write_rows(tmp_path / f"{name}.jsonl", rows)
     done = train(manifest)
     paths = RunPaths(done.output)
-    logged = [json.loads(line) for line in paths.metrics.read_text(encoding="utf-8").splitlines()]
-    evaluations = [line for line in logged if "eval_loss" in line]
     best, best_of_all = (
-        min(evaluations, key=lambda line: line[metric])["step"] for metric in ("eval_others_loss", "eval_loss")
+        min(losses, key=lambda step: losses[step])
+        for losses in (logged(done.output, metric) for metric in ("eval_others_loss", "eval_loss"))
     )
     assert best < best_of_all
-    record = json.loads(paths.run_json.read_text(encoding="utf-8"))
-    effects = {row["key"]: row for row in record["effects"]}
     kept = paths.checkpoints / f"checkpoint-{best}" / "adapter_model.safetensors"
     assert sha256_of(kept) == done.document["adapter_sha256"]
-    assert effects["training.dataset.validation_path.others"]["status"] == "applied"
     assert set(done.document["eval_losses"]) == {"others", "sevens"}
-    assert record["data"]["validation"]["sources"] == [1, 4, 4]
-
-
-def test_the_best_step_is_chosen_by_a_set_that_is_there(tmp_path: Path) -> None:
-    sets = {"sums": "sums.jsonl", "sevens": "sevens.jsonl"}
-    manifest = with_sets(tmp_path / "one", sets, **EVALUATED, **BEST, metric_for_best_model="eval_summs_loss")
-    with pytest.raises(ManifestError, match="there is no eval_summs_loss: eval_sums_loss, eval_sevens_loss"):
-        make_plan(manifest, here(), Overrides())
 
 
 def test_sets_are_the_documents_of_their_sources_in_order() -> None:
@@ -124,14 +81,14 @@ def test_sets_are_the_documents_of_their_sources_in_order() -> None:
     assert validation_sets([3, 2], [none, none]) == validation_sets([3, 0], [a, b]) == validation_sets([], [a, b]) == {}
 
 
-def test_the_packs_of_a_set_hold_its_documents(tmp_path: Path) -> None:
-    rows = {"sums": {"train": ROWS, "valid": ROWS[:3]}, "sevens": {"train": SEVEN, "valid": SEVEN[:2]}}
-    plan = make_plan(of_tasks(tmp_path / "one", rows, **EVALUATED), here(), Overrides())
-    inputs = resolve_inputs(plan.run, NullReporter())
-    store = store_for(plan.run, inputs, NullReporter())
-    ids = datasets.load_from_disk(str(store.home))["validation"]["input_ids"]
-    sets = training_data(store, inputs, plan.run, NullReporter()).validation
-    for name, its in {"sums": ids[:3], "sevens": ids[3:]}.items():
-        packs = sets[name]
-        held = [token for pack in range(len(packs)) for token in packs[0, pack]["input_ids"].tolist()]
-        assert sorted(held) == sorted(token for document in its for token in document)
+def test_the_run_says_how_many_rows_were_trained_again(tmp_path: Path) -> None:
+    manifest = project(tmp_path / "new", rows=ROWS[:24], max_steps=1)
+    first = train(manifest, output=tmp_path / "first").output
+    write_rows(tmp_path / "new" / "old.jsonl", ROWS[24:])
+    project(tmp_path / "new", rows=ROWS[:24], max_steps=1, dataset={"replay": {"path": "old.jsonl", "share": 0.25}})
+    run = train(manifest, output=tmp_path / "on", init_adapter=first).output
+    data = json.loads(RunPaths(run).run_json.read_text(encoding="utf-8"))["data"]
+    assert (data["train"]["rows"], data["train"]["replayed"]) == (32, 8)
+    assert "8 rows are trained again (replay)" in RunPaths(run).report_html.read_text(encoding="utf-8")
+    before = json.loads(RunPaths(first).run_json.read_text(encoding="utf-8"))["data"]
+    assert (before["train"]["rows"], "replayed" in before["train"]) == (24, False)

@@ -15,17 +15,11 @@ import pytest
 from transformers import TrainerCallback
 
 import expert_cli
-from tests import tiny
 from tests.forked_cli import Forked
 from tests.train.projects import project
 
 STEPS = 2000
 Run = subprocess.Popen[str] | Forked
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
 def started(manifest: Path, output: Path, *options: str) -> Run:
@@ -50,8 +44,8 @@ def wait_for_steps(process: Run, output: Path, lines: int) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="torchrun and SLURM signal all processes of a run there")
-def test_a_signal_to_its_data_workers_too_stops_a_run_that_saves(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, max_steps=STEPS, logging_steps=1, batch_size=1, dataloader_num_workers=2)
+def test_a_signal_to_its_data_workers_too_stops_a_run_that_saves(tmp_path: Path) -> None:
+    manifest = project(tmp_path, max_steps=STEPS, logging_steps=1, batch_size=1, dataloader_num_workers=2)
     process = started(manifest, tmp_path / "run")
     wait_for_steps(process, tmp_path / "run", 3)
     workers = psutil.Process(process.pid).children(recursive=True)

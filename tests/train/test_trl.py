@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -11,28 +10,13 @@ import datasets
 import pytest
 import torch
 
-from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
-from expert_cli.data.sources.data_rows import locate_data
-from expert_cli.data.store.build import tokenize
+from expert_cli import api
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import FileHashCache, verify_store
-from expert_cli.data.store.key import StoreInputs
-from expert_cli.utils.reporter import NullReporter
+from expert_cli.data.store.files import verify_store
 from tests import tiny
-from tests.tiny import template_for
+from tests.train.projects import project
 
 ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 5)} for n in range(8)]
-
-
-def make_store(folder: Path) -> Path:
-    path = folder / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
-    data = DataConfig((SourceSpec("file", str(path)),), (), 0.0, ColumnMapping(), RowFilters(), True, 64, 0, True)
-    backend = tiny.tiny_backend()
-    template = template_for(backend, "chatml", own=None, eos_token=tiny.CONTROL_TOKENS[2])
-    located = locate_data(data, NullReporter())
-    inputs = StoreInputs(located, tiny.TinyTokenizer(backend), template, FileHashCache(folder / "memo.json"))
-    return tokenize(data, inputs, folder / "store", NullReporter()).home
 
 
 # TRL asks transformers by old names.
@@ -40,7 +24,7 @@ def make_store(folder: Path) -> Path:
 def test_trl_trains_the_tokens_that_we_train(tmp_path: Path) -> None:
     trl = pytest.importorskip("trl")
 
-    home = make_store(tmp_path)
+    home = api.pretokenize(project(tmp_path, rows=ROWS)).store.home
     opened = datasets.load_from_disk(str(home))["train"]
     tokenizer = tiny.tiny_tokenizer()
     tokenizer.pad_token = tiny.CONTROL_TOKENS[0]

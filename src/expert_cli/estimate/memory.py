@@ -26,7 +26,7 @@ from expert_cli.hardware.machine import Machine
 from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES, chunk_rows
-from expert_cli.model.kernels.select import LORA, KernelPlan, kernel_plan, predict_kernels
+from expert_cli.model.kernels.select import LORA, KernelPlan, kernel_plan, predict_kernels, with_capture
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 
 CONTEXT_BYTES = 500 << 20
@@ -89,7 +89,7 @@ def step_settings(
     )
     tokens, longest = work.largest(size, kernels.layout, run.data.max_seq_length * size if kernels.fixed_shape else 0)
     trained, shares = round(tokens * work.trained_share), FEWEST if run.compute.fsdp else 1
-    return StepSettings(run, kernels, tokens, longest, trained, shares)
+    return StepSettings(run, with_capture(kernels, run), tokens, longest, trained, shares)
 
 
 def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, int]:

@@ -35,7 +35,7 @@ from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.flops import flops
 from expert_cli.model.kernels.attention_backends import loaded_with
-from expert_cli.model.kernels.select import Kernel, KernelPlan, free_bytes, with_capture
+from expert_cli.model.kernels.select import Kernel, KernelPlan, free_bytes
 from expert_cli.model.loading.meta import meta_base
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 from expert_cli.model.untrained_rows import stored_weights
@@ -147,7 +147,7 @@ def estimate_run(
         price=price,
         advice=[*int4, *filter(None, [rows.missing, rows.line, few_steps(work.schedule)])],
         effects=plan.effects,
-        kernels=_with_shape(with_capture(setting.kernels, run), run, work, model).lines,
+        kernels=_with_shape(setting.kernels, run, work, model).lines,
     )
 
 

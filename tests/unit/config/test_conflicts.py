@@ -51,6 +51,14 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
         {"config": {**BEST, "metric_for_best_model": "execution_accuracy", "save_strategy": "steps"}},
     ),
     (
+        "config.metric_for_best_model",
+        "there is no eval_summs_loss: eval_sums_loss, eval_sevens_loss",
+        {
+            "config": {**BEST, "metric_for_best_model": "eval_summs_loss"},
+            "dataset": {"validation_path": {"sums": "a.jsonl", "sevens": "b.jsonl"}},
+        },
+    ),
+    (
         "config.greater_is_better",
         "true would choose the worst by metric_for_best_model eval_loss",
         {"config": {**BEST, "greater_is_better": True}},

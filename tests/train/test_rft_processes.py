@@ -1,4 +1,4 @@
-"""A run in rounds that is killed in its phases ends as one that was not."""
+"""Rounds that are killed in their phases end as others do, and those of two processes as those of one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from typing import Any
 
 import pytest
 
+from benchmarks import kill_test
 from benchmarks.kill_test import command, finish
 from expert_cli.pipeline.rft.work import RoundPaths
 from expert_cli.runs.metrics import read_json
 from expert_cli.runs.paths import RunPaths
 from tests.forked_cli import Forked
+from tests.process_groups import variables_of
+from tests.train.projects import train
 from tests.train.rft_project import sharp_model, unsure_expert
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, stops and kills processes")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="forks and kills processes")]
 
 TWO_ROUNDS = {"rounds": 2, "stop_without_gain": False, "gold": "failed", "replay": 0.5, "from": "last"}
 ROUND = {number: RoundPaths(Path(), number) for number in (0, 1, 2)}
@@ -61,3 +64,32 @@ def test_a_run_killed_in_its_phases_ends_like_an_unbroken_one(tmp_path: Path) ->
     finish(Forked(command(manifest, broken), tmp_path))
     assert left(broken) == left(tmp_path / "unbroken")
     assert len(read_json(RunPaths(broken).run_json)["resumes"]) == len(PHASES)
+
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks processes")
+
+
+@pytest.mark.slow
+def test_two_processes_draw_what_one_does_and_end_together_where_they_are_asked_to(tmp_path: Path) -> None:
+    manifest = unsure_expert(tmp_path / "project", sharp_model(tmp_path / "model"))
+    first = train(manifest, output=tmp_path / "first", settings=("training.config.method=sft",)).output
+    alone = train(manifest, output=tmp_path / "alone", init_adapter=first).output
+    together = tmp_path / "together"
+    words = [*kill_test.command(manifest, together), "--from", str(first)]
+
+    def job() -> list[Forked]:
+        env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+        return [Forked(words, tmp_path, env=env | one) for one in variables_of(2)]
+
+    together.mkdir()
+    (together / "STOP").touch()
+    stopped = job()
+    told = [one.communicate()[1] for one in stopped]
+    assert [one.returncode for one in stopped] == [130, 130], told
+    assert all("STOP in judging the first adapter" in text for text in told)
+    done = job()
+    told = [one.communicate()[1] for one in done]
+    assert [one.returncode for one in done] == [0, 0], told
+    for number in (1, 2):
+        blocks = [RoundPaths(output, 1).block(number) for output in (alone, together)]
+        assert len({block.read_bytes().partition(b"\n")[2] for block in blocks}) == 1
