@@ -46,15 +46,13 @@ def adapted(
 
 def ours(made: PeftModel, kind: AdapterType = "lora") -> PeftModel:
     """Return the same model, its layers' forward passes made ours."""
-    assert WAYS[kind](made) == 14
+    assert WAYS[kind](made) == sum(hasattr(module, "lora_A") for module in made.modules()) > 0
     return made
 
 
 def loaded(folder: Path, quantization: Quantization, dtype: torch.dtype) -> Any:
     """Return a base model as training loads it on a CPU."""
-    return load_base(
-        folder, quantization=quantization, dtype=dtype, device="cpu", attention="sdpa", rope_scaling={}
-    )
+    return load_base(folder, quantization=quantization, dtype=dtype, device="cpu", attention="sdpa", rope_scaling={})
 
 
 def step(made: PeftModel, dtype: torch.dtype = torch.float32) -> Found:

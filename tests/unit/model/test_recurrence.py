@@ -29,6 +29,7 @@ from expert_cli.model.kernels.select import KernelPlan, apply_kernels, kernel_pl
 from expert_cli.utils.length_histogram import LengthHistogram
 from tests import run_blocks, tiny
 from tests.machines import CPU
+from tests.packs import model_inputs, pack
 from tests.tiny_hybrids import HYBRIDS, hybrid
 from tests.unit.model.kernels.test_select import MODEL
 
@@ -36,16 +37,6 @@ COMPUTE = replace(run_blocks.COMPUTE, dtype="fp32")
 ADAPTER = replace(run_blocks.ADAPTER, target_modules=("all-linear",), dropout=0.0)
 LENGTHS = (40, 7, 130, 1, 64, 65)
 LONG = 300
-
-
-def documents() -> list[dict[str, torch.Tensor]]:
-    """Documents of `LENGTHS`, as a data set gives them."""
-    random = torch.Generator().manual_seed(0)
-    made = []
-    for length in LENGTHS:
-        ids, positions = torch.randint(3, 384, (length,), generator=random), torch.arange(length)
-        made.append({"input_ids": ids, "labels": torch.where(positions > 0, ids, -100), "position_ids": positions})
-    return made
 
 
 def prepared(name: str) -> tuple[Any, KernelPlan]:
@@ -90,14 +81,13 @@ def test_loss_and_gradients_are_those_of_the_documents_alone(name: str, checkpoi
     enable_activation_checkpointing(model, checkpointing, reentrant=False)
 
     def read(rows: Any) -> tuple[float, dict[str, torch.Tensor]]:
-        batch = Collator(0, plan.layout)(rows)
-        del batch["real_tokens"]
-        loss = loss_of(**batch)
+        loss = loss_of(**model_inputs(Collator(0, plan.layout), *rows))
         gradients = torch.autograd.grad(loss, list(trained.values()))
         return float(loss.detach()), dict(zip(trained, gradients, strict=True))
 
-    single = [read([document]) for document in documents()]
-    loss, gradients = read(documents())
+    documents = [pack(length) for length in LENGTHS]
+    single = [read([document]) for document in documents]
+    loss, gradients = read(documents)
     assert loss == pytest.approx(sum(found for found, _ in single), rel=1e-6)
     for part, gradient in gradients.items():
         assert gradient.norm() > 0, f"{part} does not train"

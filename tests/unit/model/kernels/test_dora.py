@@ -1,4 +1,4 @@
-"""DoRA with norms taken once a step, in place, and a pass that takes none; that they are PEFT's numbers: test_equals_peft.py."""
+"""DoRA's norms are taken once a step, in place, and a pass takes none; PEFT's numbers: test_equals_peft.py."""
 
 from __future__ import annotations
 

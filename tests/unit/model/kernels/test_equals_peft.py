@@ -46,9 +46,7 @@ def test_narrow_they_are_as_near_to_fp32_as_pefts(
     tmp_path: Path, kind: AdapterType, dtype: torch.dtype, quantization: Quantization
 ) -> None:
     folder = tiny.tiny_model_folder(tmp_path, dtype=dtype, attention_bias=True)
-    truth, usual, made = (
-        adapted(kind, loaded(folder, quantization, of)) for of in (torch.float32, dtype, dtype)
-    )
+    truth, usual, made = (adapted(kind, loaded(folder, quantization, of)) for of in (torch.float32, dtype, dtype))
     true, found = step(truth), step(ours(made, kind), dtype)
     assert {gradient.dtype for gradient in found.values()} == {torch.float32}
     assert distance(found, true) < 1.2 * distance(step(usual, dtype), true)

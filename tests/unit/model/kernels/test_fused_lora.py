@@ -1,4 +1,4 @@
-"""Layers and LoRA products in one step: what is shared, and what is not; that they are PEFT's numbers: test_equals_peft.py."""
+"""Layers and LoRA products in one step: what is shared, and what is not; PEFT's numbers: test_equals_peft.py."""
 
 from __future__ import annotations
 
