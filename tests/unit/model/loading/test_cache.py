@@ -14,18 +14,9 @@ import pytest
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.model.loading.cache import fault, materialize
 from expert_cli.utils.reporter import NullReporter
+from tests.reporters import Heard
 
 SHA_OF_GOOD = "770e607624d689265ca6c44884d0807d9b054d23c473c106c72be9de08b7376c"
-
-
-class Warnings(NullReporter):
-    """Keeps the warnings."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def warning(self, text: str) -> None:
-        self.lines.append(text)
 
 
 def build(target: Path) -> None:
@@ -46,17 +37,18 @@ def test_built_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        pytest.param(lambda folder: (folder / "weights").write_text("bad!"), "does not match its hash", id="changed"),
-        pytest.param(lambda folder: (folder / "unpacked.json").write_text("{"), "JSONDecodeError", id="record torn"),
+        (lambda folder: (folder / "weights").write_text("bad!"), "does not match its hash"),
+        (lambda folder: (folder / "unpacked.json").write_text("{"), "JSONDecodeError"),
     ],
+    ids=["changed", "record torn"],
 )
 def test_damage_is_named_and_repaired(tmp_path: Path, damage: object, words: str) -> None:
     folder = tmp_path / "entry"
     materialize(folder, build, NullReporter())
     damage(folder)  # type: ignore[operator]
-    report = Warnings()
+    report = Heard()
     assert materialize(folder, build, report) == {"weights": SHA_OF_GOOD}
-    assert words in report.lines[0]
+    assert words in report.warned[0]
     assert fault(folder) is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["entry"]
 
