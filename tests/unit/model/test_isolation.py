@@ -24,9 +24,7 @@ Call = Callable[..., Any]
 
 def windowed() -> Any:
     torch.manual_seed(0)
-    shape = {"vocab_size": 384, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
-    return MistralForCausalLM(MistralConfig(**shape, **heads, sliding_window=WINDOW))
+    return MistralForCausalLM(MistralConfig(**tiny.SHAPE, sliding_window=WINDOW))
 
 
 def prove(model: Any, longest: int, dtype: torch.dtype = torch.float32) -> None:
@@ -43,9 +41,8 @@ def instead(monkeypatch: pytest.MonkeyPatch) -> Callable[[Call], None]:
         def call(*given: Any, **settings: Any) -> Any:
             return function(attention.per_document_sdpa, *given, **settings)
 
-        monkeypatch.setitem(
-            attention.AttentionInterface._global_mapping, attention_backend("documents").registered, call
-        )
+        known = attention.AttentionInterface._global_mapping
+        monkeypatch.setitem(known, attention_backend("documents").registered, call)
 
     return put
 
@@ -61,9 +58,8 @@ def test_it_holds_on_every_back_end(make: Any, backend: AttentionBackend, dtype:
     model = make().to(dtype).train()
     attention.use(model, backend.name)
     for lengths in isolation.packs(LONG, WINDOW):
-        found = isolation.measure_leakage(
-            model, backend.layout, lengths, autocast=None if dtype == torch.float32 else dtype
-        )
+        autocast = dtype if dtype != torch.float32 else None
+        found = isolation.measure_leakage(model, backend.layout, lengths, autocast=autocast)
         assert found.holds
         assert found.seen == 0
         assert found.difference < (1e-6 if dtype == torch.float32 else 0.02)
@@ -147,10 +143,7 @@ def test_what_rows_of_a_batch_change_in_each_other_is_no_leak_and_a_leak_beside_
 def test_an_architecture_that_leaks_by_itself_is_refused_and_told_what_is_left() -> None:
     """transformers 5.23 makes no mask of documents for gpt-oss."""
     torch.manual_seed(0)
-    shape = {"vocab_size": 384, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 16}
-    model = GptOssForCausalLM(
-        GptOssConfig(**shape, num_attention_heads=4, num_key_value_heads=2, num_local_experts=4, pad_token_id=None)
-    )
+    model = GptOssForCausalLM(GptOssConfig(**tiny.SHAPE, num_local_experts=4, pad_token_id=None))
     assert "attention sinks" in attention_backend("documents").refuses(model)
     with pytest.raises(EnvironmentProblem, match="other documents beside them change them by") as caught:
         isolation.prove(model, "padded", "eager", 100)

@@ -54,12 +54,10 @@ def test_the_pad_token(tmp_path: Path) -> None:
 def test_chat_is_rendered_without_thinking(tmp_path: Path) -> None:
     found = info(tmp_path, THINKING)
     turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]
-    assert found.render_chat(turns[:1], add_generation_prompt=True) == (
-        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
-    )
-    assert found.render_chat(turns, add_generation_prompt=False).endswith(
-        "<|im_start|>assistant\n<think>\n\n</think>\n\nHo<|im_end|>\n"
-    )
+    asked = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    assert found.render_chat(turns[:1], add_generation_prompt=True) == asked
+    answered = found.render_chat(turns, add_generation_prompt=False)
+    assert answered == asked + "<think>\n\n</think>\n\nHo<|im_end|>\n"
 
 
 def test_a_template_that_refuses(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -78,23 +76,10 @@ def test_only_old_remains_of_killed_builds_are_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [".entry.new", "entry"]
 
 
-RACER = """
-import sys, time
-from pathlib import Path
-from expert_cli.utils.reporter import NullReporter
-from expert_cli.model.loading.cache import materialize
-folder = Path(sys.argv[1])
-def build(target):
-    (folder.parent / f"started{sys.argv[2]}").touch()
-    while len(list(folder.parent.glob("started*"))) < 2:
-        time.sleep(0.01)
-    (target / "weights").write_text("good", encoding="utf-8")
-print(materialize(folder, build, NullReporter())["weights"])
-"""
+def test_where_another_process_was_first_its_folder_stays(tmp_path: Path) -> None:
+    def slower(target: Path) -> None:
+        assert materialize(tmp_path / "entry", build, NullReporter()) == {"weights": SHA_OF_GOOD}
+        (target / "weights").write_text("mine", encoding="utf-8")
 
-
-def test_two_processes_at_once_both_succeed(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", RACER, str(tmp_path / "entry")]
-    racers = [subprocess.Popen([*command, number], stdout=subprocess.PIPE, text=True) for number in "12"]
-    assert [racer.communicate(timeout=600)[0].strip() for racer in racers] == [SHA_OF_GOOD] * 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["entry", "started1", "started2"]
+    assert materialize(tmp_path / "entry", slower, NullReporter()) == {"weights": SHA_OF_GOOD}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["entry"]

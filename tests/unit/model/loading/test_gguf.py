@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -87,8 +89,6 @@ def test_unpacked_once_and_known_by_its_content(tmp_path: Path) -> None:
     again = find(tmp_path / "other.gguf", first.sha256)
     assert (again.folder, again.sha256) == (first.folder, first.sha256)
     assert (again.folder / "model.safetensors").stat().st_ino == made
-    with pytest.raises(IntegrityError, match=f"has sha256 {first.sha256}, the manifest says {'0' * 64}"):
-        find(tmp_path / "other.gguf", "0" * 64)
 
 
 def cut(file: Path) -> None:
@@ -96,26 +96,22 @@ def cut(file: Path) -> None:
     os.truncate(file, file.stat().st_size - 5000)
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "words"),
-    [
-        pytest.param(lambda file: file.write_bytes(b"PK\x03\x04"), IntegrityError, "no GGUF file", id="another file"),
-        pytest.param(cut, IntegrityError, "cut off or damaged", id="cut"),
-        pytest.param(
-            lambda file: write_gguf(file, leave_out="model.layers.1.mlp.up_proj.weight"),
-            IntegrityError,
-            "lacks 1 weights of the model: model.layers.1.mlp.up_proj.weight",
-            id="a tensor short",
-        ),
-        pytest.param(
-            lambda file: write_gguf(file, architecture="starcoder9"), InputError, "starcoder9", id="architecture"
-        ),
-    ],
-)
-def test_refused(tmp_path: Path, make: object, error: type[ExpertError], words: str) -> None:
-    file = tmp_path / "tiny.gguf"
-    make(file)  # type: ignore[operator]
+def one_short(file: Path) -> None:
+    write_gguf(file, leave_out="model.layers.1.mlp.up_proj.weight")
+
+
+REFUSED: dict[str, tuple[Callable[[Path], Any], type[ExpertError], str]] = {
+    "another file": (lambda file: file.write_bytes(b"PK\x03\x04"), IntegrityError, "no GGUF file"),
+    "cut": (cut, IntegrityError, "cut off or damaged"),
+    "a tensor short": (one_short, IntegrityError, "lacks 1 weights of the model: model.layers.1.mlp.up_proj.weight"),
+    "architecture": (lambda file: write_gguf(file, architecture="starcoder9"), InputError, "starcoder9"),
+}
+
+
+@pytest.mark.parametrize(("make", "error", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused(tmp_path: Path, make: Callable[[Path], Any], error: type[ExpertError], words: str) -> None:
+    make(tmp_path / "tiny.gguf")
     with pytest.raises(error, match=words) as caught:
-        find(file)
-    assert str(file) in caught.value.message
-    assert not list((tmp_path / "cache").glob("gguf/*")) if (tmp_path / "cache").exists() else True
+        find(tmp_path / "tiny.gguf")
+    assert str(tmp_path / "tiny.gguf") in caught.value.message
+    assert not list((tmp_path / "cache").glob("gguf/*"))
