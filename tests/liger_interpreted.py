@@ -28,6 +28,7 @@ from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from tests import run_blocks, tiny
+from tests.packs import model_inputs, pack
 
 
 def complete_interpreter() -> None:
@@ -59,19 +60,10 @@ def gradients(architecture: tiny.Architecture, recomputed: Any, *, liger: bool) 
     for parameter in trained:
         parameter.data.normal_(std=0.05)
     enable_activation_checkpointing(model, recomputed, reentrant=False)
-    batch = Collator(0, "packed")([pack(5, 9, 2), pack(7, 8)])
-    del batch["real_tokens"]
+    batch = model_inputs(Collator(0), pack(5, 9, 2), pack(7, 8))
     loss = CausalLoss(adapted).train()(**batch)
     loss.backward()
     return fused, loss.item(), torch.cat([p.grad.flatten() for p in trained if p.grad is not None])
-
-
-def pack(*lengths: int) -> dict[str, torch.Tensor]:
-    """Return documents of these lengths end to end, the later half of each trained."""
-    positions = torch.cat([torch.arange(length) for length in lengths])
-    ids = 3 + torch.arange(sum(lengths)) * 7 % 380
-    trained = torch.cat([torch.arange(length) >= length // 2 for length in lengths])
-    return {"input_ids": ids, "labels": torch.where(trained, ids, -100), "position_ids": positions}
 
 
 def main() -> None:

@@ -52,42 +52,37 @@ def loss_and_gradients(share):
     if share:
         shard_base(model, "cpu", full_logits=case["full"])
     loss = CausalLoss(model, full_logits=case["full"])
-    frozen = {id(one): one for one in base.parameters() if not one.requires_grad}.values()
-    held = sum(one.to_local().nbytes if isinstance(one, DTensor) else one.nbytes for one in frozen)
     for _ in range(2):  # what a pass leaves behind must not be in the way of the next
         model.zero_grad()
         value = loss(**batch)
         with torch.no_grad():
             assert torch.equal(loss(**batch), value)
         value.backward()
-    frozen = [one for one in base.parameters() if not one.requires_grad]
-    after = sum(one.to_local().nbytes if isinstance(one, DTensor) else one.nbytes for one in frozen)
-    kept = [name for name, one in base.named_parameters() if not one.requires_grad and not isinstance(one, DTensor)]
+    frozen = {id(one): (name, one) for name, one in base.named_parameters() if not one.requires_grad}.values()
+    held = sum((one.to_local() if isinstance(one, DTensor) else one).nbytes for _, one in frozen)
+    kept = [name for name, one in frozen if not isinstance(one, DTensor)]
     gradients = {name: one.grad.clone() for name, one in model.named_parameters() if one.requires_grad}
-    return value, gradients, held / whole, after == held, kept
+    return value, gradients, held / whole, kept
 
 
 PartialState(cpu=True)
 value, gradients, *_ = loss_and_gradients(False)
-shared, of_shared, held, same, kept = loss_and_gradients(True)
+shared, of_shared, held, kept = loss_and_gradients(True)
 off = max(float((gradients[name] - of_shared[name]).abs().max()) for name in gradients)
-found = [float(value), float(shared), off, min(float(one.norm()) for one in gradients.values()) > 0, held, same, kept]
+found = [float(value), float(shared), off, min(float(one.norm()) for one in gradients.values()) > 0, held, kept]
 Path(sys.argv[1], str(PartialState().process_index)).write_text(json.dumps(found))
 leave()
 """
 
 
 @pytest.mark.parametrize("tied", [False, True], ids=["own head", "tied head"])
-@pytest.mark.parametrize(
-    ("full", "rows"), [(False, False), (True, False), (False, True)], ids=["chunked", "full logits", "token rows"]
-)
+@pytest.mark.parametrize(("full", "rows"), [(True, False), (False, True)], ids=["full logits", "chunked, token rows"])
 def test_loss_and_gradients_are_those_of_the_whole_model(tmp_path: Path, tied: bool, full: bool, rows: bool) -> None:
     (tmp_path / "case").write_text(json.dumps({"tied": tied, "full": full, "rows": rows}))
-    for value, shared, off, has_gradients, held, same, kept in together(tmp_path, SHARED_OUT):
+    for value, shared, off, has_gradients, held, kept in together(tmp_path, SHARED_OUT):
         assert shared == pytest.approx(value, rel=1e-6)
         assert off < 1e-6
         assert has_gradients
-        assert same
         if tied and full:  # its backward pass reads the head, which is no module of its own
             assert kept == ["model.embed_tokens.weight"]
         else:

@@ -24,9 +24,7 @@ Call = Callable[..., Any]
 
 def windowed() -> Any:
     torch.manual_seed(0)
-    shape = {"vocab_size": 384, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
-    return MistralForCausalLM(MistralConfig(**shape, **heads, sliding_window=WINDOW))
+    return MistralForCausalLM(MistralConfig(**tiny.SHAPE, sliding_window=WINDOW))
 
 
 def prove(model: Any, longest: int, dtype: torch.dtype = torch.float32) -> None:
@@ -43,9 +41,8 @@ def instead(monkeypatch: pytest.MonkeyPatch) -> Callable[[Call], None]:
         def call(*given: Any, **settings: Any) -> Any:
             return function(attention.per_document_sdpa, *given, **settings)
 
-        monkeypatch.setitem(
-            attention.AttentionInterface._global_mapping, attention_backend("documents").registered, call
-        )
+        known = attention.AttentionInterface._global_mapping
+        monkeypatch.setitem(known, attention_backend("documents").registered, call)
 
     return put
 
@@ -61,9 +58,8 @@ def test_it_holds_on_every_back_end(make: Any, backend: AttentionBackend, dtype:
     model = make().to(dtype).train()
     attention.use(model, backend.name)
     for lengths in isolation.packs(LONG, WINDOW):
-        found = isolation.measure_leakage(
-            model, backend.layout, lengths, autocast=None if dtype == torch.float32 else dtype
-        )
+        autocast = dtype if dtype != torch.float32 else None
+        found = isolation.measure_leakage(model, backend.layout, lengths, autocast=autocast)
         assert found.holds
         assert found.seen == 0
         assert found.difference < (1e-6 if dtype == torch.float32 else 0.02)
@@ -73,16 +69,14 @@ def test_it_holds_on_every_back_end(make: Any, backend: AttentionBackend, dtype:
 
 def test_the_lengths_take_every_way_that_the_documents_of_a_run_take() -> None:
     assert isolation.packs(3, None) == [(3, 3, 3, 3)]
-    assert isolation.packs(512, None) == [(23, 61, 57, 9)]
     assert isolation.packs(130, 128) == [(23, 61, 57, 9), (23, 130, 57)]
     assert isolation.packs(512, 128) == [(23, 61, 57, 9), (23, 136, 57)]
-    assert isolation.packs(8192, 4096) == [(23, 61, 57, 9), (23, 4104, 57)]
     assert isolation.packs(512, 128, one_document=True) == [(61,), (136,)]
     assert isolation.packs(4096, 4096) == [(23, 61, 57, 9)]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("share", [1.0, 0.1, 0.01])
+@pytest.mark.parametrize("share", [1.0, 0.01])
 def test_a_leak_through_one_head_of_one_layer_is_refused(
     instead: Callable[[Call], None], share: float, dtype: torch.dtype
 ) -> None:
@@ -110,24 +104,18 @@ def test_a_leak_of_documents_beyond_the_window_alone_is_refused(instead: Callabl
     prove(windowed(), WINDOW)
 
 
-@pytest.mark.parametrize("off", [-1, 1])
-def test_a_window_that_is_one_token_off_is_refused(instead: Callable[[Call], None], off: int) -> None:
-    def other(right: Call, *given: Any, **settings: Any) -> Any:
-        return right(*given, **(settings | {"sliding_window": WINDOW + off}))
+WRONG: dict[str, Call] = {
+    "a window of one token less": lambda right, *of, **its: right(*of, **(its | {"sliding_window": WINDOW - 1})),
+    "a window of one token more": lambda right, *of, **its: right(*of, **(its | {"sliding_window": WINDOW + 1})),
+    "not a number": lambda right, *of, **its: (right(*of, **its)[0] * float("nan"), None),
+}
 
-    instead(other)
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
+def test_what_is_wrong_in_every_document_is_refused(instead: Callable[[Call], None], wrong: Call) -> None:
+    instead(wrong)
     with pytest.raises(EnvironmentProblem, match="of their norm"):
         prove(windowed(), 100)
-
-
-def test_what_is_not_a_number_is_refused(instead: Callable[[Call], None]) -> None:
-    def broken(right: Call, *given: Any, **settings: Any) -> Any:
-        out, _ = right(*given, **settings)
-        return out * float("nan"), None
-
-    instead(broken)
-    with pytest.raises(EnvironmentProblem, match="inf"):
-        prove(tiny.tiny_model(), 100)
 
 
 def scaled_by_the_batch(module: Any, given: tuple[torch.Tensor, ...]) -> torch.Tensor:
@@ -136,23 +124,18 @@ def scaled_by_the_batch(module: Any, given: tuple[torch.Tensor, ...]) -> torch.T
     return (given[0] / step).round() * step
 
 
-def test_what_rows_of_a_batch_change_in_each_other_is_no_leak() -> None:
+def test_what_rows_of_a_batch_change_in_each_other_is_no_leak_and_a_leak_beside_it_is_one(
+    instead: Callable[[Call], None],
+) -> None:
     model = tiny.tiny_model()
     model.model.layers[0].mlp.register_forward_pre_hook(scaled_by_the_batch)
     attention.use(model, "documents")
     found = isolation.measure_leakage(model, "packed", isolation.SHORT, autocast=torch.bfloat16)
-    assert found.seen > isolation.ROUNDING
-    assert found.may_see > isolation.ROUNDING
+    assert min(found.seen, found.may_see) > isolation.ROUNDING
     assert found.holds
-
-
-def test_a_leak_beside_it_is_one(instead: Callable[[Call], None]) -> None:
-    def leaky(right: Call, module: Any, query: Any, *rest: Any, **settings: Any) -> Any:
-        return right(module, query, *rest, **joined(settings, query.shape[2]))
-
-    instead(leaky)
-    model = tiny.tiny_model()
-    model.model.layers[0].mlp.register_forward_pre_hook(scaled_by_the_batch)
+    instead(
+        lambda right, module, query, *rest, **settings: right(module, query, *rest, **joined(settings, query.shape[2]))
+    )
     with pytest.raises(EnvironmentProblem):
         prove(model, 100, torch.bfloat16)
 
@@ -160,10 +143,7 @@ def test_a_leak_beside_it_is_one(instead: Callable[[Call], None]) -> None:
 def test_an_architecture_that_leaks_by_itself_is_refused_and_told_what_is_left() -> None:
     """transformers 5.23 makes no mask of documents for gpt-oss."""
     torch.manual_seed(0)
-    shape = {"vocab_size": 384, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 16}
-    model = GptOssForCausalLM(
-        GptOssConfig(**shape, num_attention_heads=4, num_key_value_heads=2, num_local_experts=4, pad_token_id=None)
-    )
+    model = GptOssForCausalLM(GptOssConfig(**tiny.SHAPE, num_local_experts=4, pad_token_id=None))
     assert "attention sinks" in attention_backend("documents").refuses(model)
     with pytest.raises(EnvironmentProblem, match="other documents beside them change them by") as caught:
         isolation.prove(model, "padded", "eager", 100)

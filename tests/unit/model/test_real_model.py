@@ -6,11 +6,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from expert_cli.data.templates.chat_template import ChatTemplate
-from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import load_tokenizer
-from tests.tiny import template_for
 
 pytestmark = pytest.mark.real
 
@@ -27,21 +24,6 @@ def test_it_answers_and_stops(smollm2: LocalModel) -> None:
     assert (
         info.backend.decode(answer.tolist(), skip_special_tokens=False) == "The capital of France is Paris.<|im_end|>"
     )
-
-
-def test_its_default_system_message_can_be_taken_away_or_replaced(smollm2: LocalModel) -> None:
-    info = load_tokenizer(smollm2.folder)
-    own = ChatTemplate(info.hf.get_chat_template(), info.render, info.hf.bos_token)
-    encoder = Encoder(info.backend)
-    counts = {}
-    for system_prompt in (None, "", "Answer in SQL."):
-        template = template_for(info.backend, "", own=own, eos_token=info.eos_token, system_prompt=system_prompt)
-        ids = encoder.ids(template.prompt("How many boats?"))
-        question = [{"role": "user", "content": "How many boats?"}]
-        left = info.hf.apply_chat_template(question, chat_template=template.chat_template, add_generation_prompt=True)
-        assert left["input_ids"] == ids
-        counts[system_prompt] = len(ids)
-    assert counts == {None: 34, "": 13, "Answer in SQL.": 22}
 
 
 def test_digits_are_split_as_the_model_was_trained(smollm2: LocalModel) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,9 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from expert_cli._compat import attention_name
 from expert_cli.config.run_config import Layout
 from expert_cli.data.packing.batches import Collator
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.inference.generate import generate
-from expert_cli.inference.generation_config import GenerationConfig
-from expert_cli.inference.request import Request
 from expert_cli.model import isolation, recurrence
 from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter, linear_names
@@ -27,8 +22,9 @@ from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.select import KernelPlan, apply_kernels, kernel_plan
 from expert_cli.utils.length_histogram import LengthHistogram
-from tests import run_blocks, tiny
+from tests import run_blocks
 from tests.machines import CPU
+from tests.packs import model_inputs, pack
 from tests.tiny_hybrids import HYBRIDS, hybrid
 from tests.unit.model.kernels.test_select import MODEL
 
@@ -38,28 +34,9 @@ LENGTHS = (40, 7, 130, 1, 64, 65)
 LONG = 300
 
 
-def documents() -> list[dict[str, torch.Tensor]]:
-    """Documents of `LENGTHS`, as a data set gives them."""
-    random = torch.Generator().manual_seed(0)
-    made = []
-    for length in LENGTHS:
-        ids, positions = torch.randint(3, 384, (length,), generator=random), torch.arange(length)
-        made.append({"input_ids": ids, "labels": torch.where(positions > 0, ids, -100), "position_ids": positions})
-    return made
-
-
 def prepared(name: str) -> tuple[Any, KernelPlan]:
     model = hybrid(name).requires_grad_(False)
     return model, apply_kernels(kernel_plan(COMPUTE, MODEL, CPU), model, COMPUTE, CPU)
-
-
-def laid_out(name: str, layout: Layout) -> tuple[Any, str]:
-    """Return a model that attends as a run with this layout makes it attend, and the name of its attention."""
-    model = hybrid(name)
-    if layout == "padded":
-        return model, attention_name(model.config)
-    attention.use(model, "documents")
-    return model, "documents"
 
 
 IN_LAYOUTS: list[tuple[str, Layout]] = [(name, "padded") for name in HYBRIDS]
@@ -68,11 +45,13 @@ IN_LAYOUTS += [(name, "packed") for name in HYBRIDS if not attention_backend("do
 
 @pytest.mark.parametrize(("name", "layout"), IN_LAYOUTS)
 def test_packed_documents_leak(name: str, layout: Layout) -> None:
-    model, backend = laid_out(name, layout)
+    model = hybrid(name)
     assert recurrence.recurrent_layers(model)
+    if layout == "packed":
+        attention.use(model, "documents")
     with pytest.raises(EnvironmentProblem, match="other documents beside them change them by"):
-        isolation.prove(model, layout, backend, LONG)
-    isolation.prove(model, layout, backend, LONG, one_document=True)
+        isolation.prove(model, layout, "documents", LONG)
+    isolation.prove(model, layout, "documents", LONG, one_document=True)
 
 
 @pytest.mark.filterwarnings("ignore:The following (rank|alpha)_pattern keys")  # peft, of experts
@@ -90,41 +69,17 @@ def test_loss_and_gradients_are_those_of_the_documents_alone(name: str, checkpoi
     enable_activation_checkpointing(model, checkpointing, reentrant=False)
 
     def read(rows: Any) -> tuple[float, dict[str, torch.Tensor]]:
-        batch = Collator(0, plan.layout)(rows)
-        del batch["real_tokens"]
-        loss = loss_of(**batch)
+        loss = loss_of(**model_inputs(Collator(0, plan.layout), *rows))
         gradients = torch.autograd.grad(loss, list(trained.values()))
         return float(loss.detach()), dict(zip(trained, gradients, strict=True))
 
-    single = [read([document]) for document in documents()]
-    loss, gradients = read(documents())
+    documents = [pack(length) for length in LENGTHS]
+    single = [read([document]) for document in documents]
+    loss, gradients = read(documents)
     assert loss == pytest.approx(sum(found for found, _ in single), rel=1e-6)
     for part, gradient in gradients.items():
         assert gradient.norm() > 0, f"{part} does not train"
         assert torch.dist(gradient, sum(found[part] for _, found in single)) < 1e-4 * gradient.norm()
-
-
-@pytest.mark.parametrize("name", HYBRIDS)
-def test_what_is_written_with_a_cache_is_what_the_model_would_write_without(name: str) -> None:
-    """Answers that end earlier leave batch and cache; a prompt is padded on the left."""
-    model, _ = prepared(name)
-    prompts = [[5, 6, 7, 8, 9, 10, 11], [50, 60, 70], [100] * 15, [9]]
-    model.eval()
-
-    def written(prompt: list[int]) -> list[int]:
-        ids = list(prompt)
-        with torch.no_grad():
-            for _ in range(8):
-                ids.append(int(model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
-        return ids[len(prompt) :]
-
-    with attention.plain_attention(model):
-        whole = [written(prompt) for prompt in prompts]
-    stops = {whole[1][4], whole[3][2]}
-    cut = [list(takewhile(lambda token: token not in stops, answer)) for answer in whole]
-    ends = tiny.IdsAsText(frozenset(stops))
-    found = generate(model, [Request(prompt) for prompt in prompts], GenerationConfig(8, 4), ends)
-    assert [list(one.ids) for (one,) in found] == cut
 
 
 def test_an_adapter_on_weights_that_a_layer_reads_itself_trains_nothing_and_is_refused() -> None:
@@ -140,10 +95,10 @@ def test_an_adapter_on_weights_that_a_layer_reads_itself_trains_nothing_and_is_r
     assert not out.requires_grad, "if this fails, transformers calls the layer now: it need not be left out"
 
 
-@pytest.mark.parametrize("name", ["falcon_h1", "granite", "mamba2", "nemotron_h"])
-def test_what_peft_refuses_on_mamba_layers_is_left_out(name: str) -> None:
-    for layer in recurrence.recurrent_layers(hybrid(name)):
-        assert "out_proj" in recurrence.read_as_weights(layer)
+def test_what_peft_refuses_on_mamba_layers_is_left_out() -> None:
+    for name in ("falcon_h1", "granite", "mamba2", "nemotron_h"):
+        for layer in recurrence.recurrent_layers(hybrid(name)):
+            assert "out_proj" in recurrence.read_as_weights(layer)
 
 
 def test_what_peft_cannot_do_on_experts_is_told_with_what_can_be_written() -> None:
@@ -161,21 +116,15 @@ def test_a_name_that_other_modules_have_too_is_no_target() -> None:
 
 
 def test_the_plan_tells_of_them() -> None:
-    _, plan = prepared("granite")
-    line = plan.lines["recurrence"]
-    assert (line.used, plan.layout) == ("one document a row", "padded")
-    assert line.reason.startswith("GraniteMoeHybridMambaLayer in 1 of the model's layers carries a state")
-    _, plan = prepared("mamba2")
-    line = plan.lines["attention"]
-    assert (line.used, line.reason) == ("off", "no layer attends")
+    lines = {name: prepared(name)[1].lines for name in ("granite", "mamba2")}
+    told = "GraniteMoeHybridMambaLayer in 1 of the model's layers carries a state"
+    assert lines["granite"]["recurrence"].reason.startswith(told)
+    assert (lines["mamba2"]["attention"].used, lines["mamba2"]["attention"].reason) == ("off", "no layer attends")
 
 
 def test_layers_within_layers_are_one() -> None:
-    assert [type(layer).__name__ for layer in decoder_layers(hybrid("zamba2"))] == [
-        "Zamba2MambaDecoderLayer",
-        "Zamba2MambaDecoderLayer",
-        "Zamba2HybridLayer",
-    ]
+    names = [type(layer).__name__ for layer in decoder_layers(hybrid("zamba2"))]
+    assert names == [*["Zamba2MambaDecoderLayer"] * 2, "Zamba2HybridLayer"]
 
 
 def test_only_layers_that_attend_cost_more_with_longer_documents() -> None:

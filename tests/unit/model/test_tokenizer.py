@@ -21,12 +21,10 @@ NO_SYSTEM = (
 )
 
 
-def info(folder: Path, template: str | None = tiny.CHATML, *, eos: str = "", pad: str = "") -> TokenizerInfo:
+def info(folder: Path, template: str | None = tiny.CHATML, **tokens: str | None) -> TokenizerInfo:
     tokenizer = tiny.tiny_tokenizer(chat_template=template)
-    if eos:
-        tokenizer.eos_token = eos
-    if pad:
-        tokenizer.pad_token = pad
+    for name, token in tokens.items():
+        setattr(tokenizer, f"{name}_token", token)
     tokenizer.save_pretrained(folder)
     return load_tokenizer(folder)
 
@@ -34,11 +32,12 @@ def info(folder: Path, template: str | None = tiny.CHATML, *, eos: str = "", pad
 @pytest.mark.parametrize(
     ("template", "token"),
     [
-        pytest.param(tiny.CHATML, "<|im_end|>", id="the template's own"),
-        pytest.param(THINKING, "<|im_end|>", id="after a thinking block"),
-        pytest.param(NO_END, "<|endoftext|>", id="a template without one"),
-        pytest.param(None, "<|endoftext|>", id="no template"),
+        (tiny.CHATML, "<|im_end|>"),
+        (THINKING, "<|im_end|>"),
+        (NO_END, "<|endoftext|>"),
+        (None, "<|endoftext|>"),
     ],
+    ids=["the template's own", "after a thinking block", "a template without one", "no template"],
 )
 def test_the_end_token(tmp_path: Path, template: str | None, token: str) -> None:
     found = info(tmp_path, template)
@@ -55,41 +54,37 @@ def test_the_pad_token(tmp_path: Path) -> None:
 def test_chat_is_rendered_without_thinking(tmp_path: Path) -> None:
     found = info(tmp_path, THINKING)
     turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]
-    assert found.render_chat(turns[:1], add_generation_prompt=True) == (
-        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
-    )
-    assert found.render_chat(turns, add_generation_prompt=False).endswith(
-        "<|im_start|>assistant\n<think>\n\n</think>\n\nHo<|im_end|>\n"
-    )
+    asked = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    assert found.render_chat(turns[:1], add_generation_prompt=True) == asked
+    answered = found.render_chat(turns, add_generation_prompt=False)
+    assert answered == asked + "<think>\n\n</think>\n\nHo<|im_end|>\n"
 
 
 def test_a_template_that_refuses(tmp_path: Path) -> None:
-    found = info(tmp_path, NO_SYSTEM)
+    turns = [{"role": "system", "content": ""}, {"role": "user", "content": ""}]
     with pytest.raises(InputError, match="refuses a conversation of system, user: System role not supported"):
-        found.render_chat(
-            [{"role": "system", "content": ""}, {"role": "user", "content": ""}], add_generation_prompt=True
-        )
+        info(tmp_path, NO_SYSTEM).render_chat(turns, add_generation_prompt=True)
 
 
 def test_the_hash_follows_file_template_and_end(tmp_path: Path) -> None:
-    same = [info(tmp_path / name) for name in "ab"]
-    assert same[0].sha256 == same[1].sha256
     tiny.tiny_tokenizer(380).save_pretrained(tmp_path / "smaller")
-    others = [
+    found = [
+        *(info(tmp_path / name) for name in "ab"),
         info(tmp_path / "c", THINKING),
         info(tmp_path / "d", None),
         info(tmp_path / "e", None, eos="<|im_end|>"),
         load_tokenizer(tmp_path / "smaller"),
     ]
-    assert len({found.sha256 for found in [same[0], *others]}) == 5
+    assert found[0].sha256 == found[1].sha256
+    assert len({one.sha256 for one in found}) == 5
 
 
-@pytest.mark.parametrize("content", [None, "{", "{}"], ids=["absent", "torn", "empty"])
-def test_no_tokenizer(tmp_path: Path, content: str | None) -> None:
-    tiny.tiny_model_folder(tmp_path)
-    (tmp_path / "tokenizer.json").unlink()
-    if content is not None:
-        (tmp_path / "tokenizer.json").write_text(content, encoding="utf-8")
+@pytest.mark.parametrize("content", ["", "{", "{}"], ids=["absent", "torn", "empty"])
+def test_no_tokenizer(tmp_path: Path, content: str) -> None:
+    file = tiny.tiny_model_folder(tmp_path) / "tokenizer.json"
+    file.unlink()
+    if content:
+        file.write_text(content, encoding="utf-8")
     with pytest.raises(EnvironmentProblem, match="cannot be loaded") as caught:
         load_tokenizer(tmp_path)
     assert str(tmp_path) in caught.value.message
@@ -97,11 +92,8 @@ def test_no_tokenizer(tmp_path: Path, content: str | None) -> None:
 
 
 def test_no_token_ends_an_answer(tmp_path: Path) -> None:
-    tokenizer = tiny.tiny_tokenizer(chat_template=None)
-    tokenizer.eos_token = None
-    tokenizer.save_pretrained(tmp_path)
     with pytest.raises(EnvironmentProblem, match="no token ends an answer"):
-        load_tokenizer(tmp_path)
+        info(tmp_path, None, eos=None)
 
 
 def test_code_of_the_folder_never_runs(tmp_path: Path) -> None:

@@ -32,32 +32,20 @@ FAULTS = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 def test_rows_with_the_faults_of_base_models_are_told(fault: object, dtype: torch.dtype) -> None:
+    """And nothing of a matrix with NaN, nor of rows that it lacks."""
     weight, rows = matrix(dtype), [3, 9_000, VOCABULARY - 1]  # in three chunks
     assert untrained_rows(weight, [*rows, 4]) == []
     weight[rows] = fault(weight[rows])  # type: ignore[operator]
-    assert untrained_rows(weight, [4, *rows]) == rows
-    assert untrained_rows(weight, [4, 5]) == []
+    assert untrained_rows(weight, [4, *rows, VOCABULARY]) == rows
+    assert untrained_rows(weight, [4, 5]) == untrained_rows(weight, []) == []
+    weight[7, 3] = torch.nan
+    assert untrained_rows(weight, rows) == []
 
 
 def test_a_single_row_at_zero_or_at_the_mean_is_told() -> None:
     weight = matrix()
     weight[7], weight[8] = 0, weight.mean(0)
     assert untrained_rows(weight, [6, 7, 8]) == [7, 8]
-
-
-def test_rows_that_transformers_added_are_told() -> None:
-    model = tiny.tiny_model()
-    model.resize_token_embeddings(386)
-    assert untrained_rows(model.get_input_embeddings().weight, [1, 2, 384, 385]) == [384, 385]
-
-
-def test_nothing_is_told_of_a_matrix_with_nan_nor_of_rows_that_it_lacks() -> None:
-    weight = matrix()
-    weight[5] = 0
-    assert untrained_rows(weight, [5, VOCABULARY]) == [5]
-    weight[3, 3] = torch.nan
-    assert untrained_rows(weight, [5]) == []
-    assert untrained_rows(weight, []) == []
 
 
 @pytest.mark.parametrize("tied", [True, False])

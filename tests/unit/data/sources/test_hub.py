@@ -5,15 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
-from urllib.parse import unquote, urlsplit
 
-import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
@@ -25,6 +20,7 @@ from expert_cli.data.store.key import store_key
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
+from tests.hub_server import hub_server
 from tests.reading import read_training_rows
 
 COMMIT = "a" * 40
@@ -220,72 +216,11 @@ def test_what_is_no_id_is_never_looked_up(cache: Path, name: str) -> None:
     assert not cache.exists()
 
 
-class Hub(BaseHTTPRequestHandler):
-    """As much of the hub as a download asks: a commit, its files, their content."""
-
-    asked: ClassVar[list[str]] = []
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
-        path = unquote(urlsplit(self.path).path)
-        self.asked.append(path)
-        name = path.partition("/resolve/")[2].partition("/")[2]
-        if path.startswith("/api/datasets/org/rows/tree/"):
-            listed = [
-                {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha256(content).hexdigest()}
-                for name, content in FILES.items()
-            ]
-            self._send(json.dumps(listed).encode(), "application/json")
-        elif path.startswith("/api/datasets/org/rows"):
-            siblings = [{"rfilename": name} for name in FILES]
-            self._send(json.dumps({"id": "org/rows", "sha": COMMIT, "siblings": siblings}).encode(), "application/json")
-        elif path.startswith("/datasets/org/rows/resolve/") and name in FILES:
-            self._send(FILES[name], "application/octet-stream")
-        elif "/gated" in path:
-            self._send(b"{}", "application/json", 403, "GatedRepo")
-        elif "/down" in path:
-            self._send(b"{}", "application/json", 501)
-        else:
-            self._send(b"{}", "application/json", 404, "RepoNotFound")
-
-    def _send(self, content: bytes, kind: str, status: int = 200, code: str = "") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
-        self.send_header("X-Repo-Commit", COMMIT)
-        if code:
-            self.send_header("X-Error-Code", code)
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def hub(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """A hub on this machine; yields the paths that were asked for."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    Hub.asked = []
-    endpoint = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", endpoint + "/{repo_id}/resolve/{revision}/{filename}")
-    monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", endpoint)
-    try:
-        yield Hub.asked
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with hub_server(monkeypatch, "datasets", "org/rows", COMMIT, FILES) as asked:
+        yield asked
 
 
 def test_a_download_fetches_the_split_alone_and_serves_later_runs(

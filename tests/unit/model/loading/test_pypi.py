@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, IntegrityError
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.names import Package
 from expert_cli.model.loading.pypi import _pip_problem, extract_model, fetch_package
 from expert_cli.utils.reporter import NullReporter
@@ -57,40 +55,24 @@ def test_fetched_once_then_offline(tmp_path: Path) -> None:
     assert fetch(tmp_path, Package("tinypkg", "1.0"), offline=True) == (folder, hashes)
 
 
-@pytest.mark.parametrize(
-    ("package", "offline", "words"),
-    [
-        pytest.param(Package("tinypkg", "2.0"), False, "has no such wheel", id="no such version"),
-        pytest.param(Package("tinypkg", "1.0"), True, r"may not be used: --offline is given$", id="offline"),
-    ],
-)
-def test_not_to_be_had(tmp_path: Path, package: Package, offline: bool, words: str) -> None:
+def test_not_to_be_had(tmp_path: Path) -> None:
     write_wheel(tmp_path / "wheels", ONE)
-    with pytest.raises(EnvironmentProblem, match=words) as caught:
-        fetch(tmp_path, package, offline=offline)
-    assert str(package) in caught.value.message
-    assert "local folder" in caught.value.hint
-
-
-def test_a_python_without_pip_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    venv.create(tmp_path / "bare", with_pip=False, symlinks=os.name != "nt")
-    bare = tmp_path / "bare" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    monkeypatch.setattr(sys, "executable", str(bare))
-    with pytest.raises(EnvironmentProblem, match="needs pip") as caught:
-        fetch(tmp_path, Package("tinypkg", "1.0"))
-    assert "ensurepip" in caught.value.hint
+    with pytest.raises(EnvironmentProblem, match=r"pypi:tinypkg==2\.0: the package index has no such wheel"):
+        fetch(tmp_path, Package("tinypkg", "2.0"))
+    with pytest.raises(EnvironmentProblem, match=r"may not be used: --offline is given$"):
+        fetch(tmp_path, Package("tinypkg", "1.0"), offline=True)
 
 
 @pytest.mark.parametrize(
     ("files", "member", "written"),
     [
-        pytest.param(ONE, "", ["tiny.gguf"], id="the only GGUF"),
-        pytest.param(TWO, "tinypkg/other.gguf", ["other.gguf"], id="one of two"),
-        pytest.param(FOLDER, "", ["config.json", "model.safetensors"], id="the only folder"),
-        pytest.param(FOLDER | ONE, "/tinypkg/model/", ["config.json", "model.safetensors"], id="a folder named"),
-        pytest.param({"../../evil.gguf": b"GGUF"}, "", ["evil.gguf"], id="path that climbs"),
-        pytest.param({"/etc/evil.gguf": b"GGUF"}, "", ["evil.gguf"], id="absolute path"),
+        (ONE, "", ["tiny.gguf"]),
+        (TWO, "tinypkg/other.gguf", ["other.gguf"]),
+        (FOLDER, "", ["config.json", "model.safetensors"]),
+        (FOLDER | ONE, "/tinypkg/model/", ["config.json", "model.safetensors"]),
+        ({"../../evil.gguf": b"GGUF"}, "", ["evil.gguf"]),
     ],
+    ids=["the only GGUF", "one of two", "the only folder", "a folder named", "path that climbs"],
 )
 def test_only_the_model_leaves_the_wheel(
     tmp_path: Path, files: dict[str, bytes], member: str, written: list[str]
@@ -105,10 +87,11 @@ def test_only_the_model_leaves_the_wheel(
 @pytest.mark.parametrize(
     ("files", "member", "words"),
     [
-        pytest.param(TWO, "", "holds 2 models", id="two GGUF files"),
-        pytest.param({"tinypkg/__init__.py": b""}, "", "holds 0 models", id="none"),
-        pytest.param(ONE, "tinypkg/absent.gguf", 'holds no "tinypkg/absent.gguf"', id="absent member"),
+        (TWO, "", "holds 2 models"),
+        ({"tinypkg/__init__.py": b""}, "", "holds 0 models"),
+        (ONE, "tinypkg/absent.gguf", 'holds no "tinypkg/absent.gguf"'),
     ],
+    ids=["two GGUF files", "none", "absent member"],
 )
 def test_which_model_must_be_clear(tmp_path: Path, files: dict[str, bytes], member: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
@@ -129,12 +112,12 @@ def test_a_damaged_wheel_is_named(tmp_path: Path) -> None:
     [
         ("ERROR: HTTP error 401 while getting https://me:hunter2@index.example/x", "could not be fetched: ERROR: HTTP"),
         ("WARNING: connection broken by ...\nERROR: No matching distribution found for a==1", "could not be fetched"),
-        ("ERROR: Could not install: [Errno 28] No space left on device", "No space left"),
+        ("/usr/bin/python3: No module named pip", "needs pip"),
         ("", "could not be fetched: nothing"),
     ],
-    ids=["credentials", "no network", "disk full", "silence"],
+    ids=["credentials", "no network", "no pip", "silence"],
 )
 def test_what_pip_says_is_told_without_secrets(log: str, words: str) -> None:
-    problem: ExpertError = _pip_problem(Package("a", "1"), log)
+    problem = _pip_problem(Package("a", "1"), log)
     assert words in problem.message
     assert "hunter2" not in problem.message + problem.hint
