@@ -13,13 +13,6 @@ import pytest
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.located import Located, LocatedData
-from expert_cli.data.store.files import FileHashCache
-from expert_cli.data.store.key import store_key
-from expert_cli.errors import InputError, IntegrityError
-from expert_cli.hardware import machine
-from expert_cli.pipeline.result import finished
-from expert_cli.runs.paths import RunPaths
 from expert_cli.config.run_identity import (
     begun_as,
     code_sha256,
@@ -27,6 +20,13 @@ from expert_cli.config.run_identity import (
     require_goes_on,
     require_same,
 )
+from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.store.files import FileHashCache
+from expert_cli.data.store.key import store_key
+from expert_cli.errors import InputError, IntegrityError
+from expert_cli.hardware import machine
+from expert_cli.pipeline.result import finished
+from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import write_json
 from tests import manifests
 from tests.dataset_world import Words

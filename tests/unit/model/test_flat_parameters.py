@@ -10,9 +10,9 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.adapter import adapter_parts, load_adapter
 from expert_cli.model.flat_parameters import FlatParameters
+from expert_cli.model.kernels.chunked_loss import CausalLoss
 from tests import tiny
 from tests.fake_cuda import fake_cuda
 from tests.small_trainer import small_trainer

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from expert_cli.model.flat_parameters import FlatParameters
 
 from expert_cli.errors import TrainingFailed
 from expert_cli.hardware.devices import DEVICES
+from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.training.health import TrainingHealth, TrainingState
 from tests.small_trainer import small_trainer
 

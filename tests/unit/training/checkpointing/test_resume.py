@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from expert_cli.model.flat_parameters import optimizer_bytes
 from peft import LoraConfig, PeftModel, get_peft_model
 
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.optim import OPTIMIZERS
 from expert_cli.model.adapter import adapter_parts
+from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.training.checkpointing.checkpoint import CheckpointState, read, write
 from expert_cli.training.checkpointing.optimizer_state import load_optimizer, optimizer_parts, own_memory
 from expert_cli.training.checkpointing.resume import Resumed
