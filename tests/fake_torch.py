@@ -38,6 +38,24 @@ class FakeEvent:
         return end.at - self.at
 
 
+class Clock:
+    """torch.cuda's events on a clock that the model moves."""
+
+    now = 0.0
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        self.at = 0.0
+
+    def record(self) -> None:
+        self.at = Clock.now
+
+    def synchronize(self) -> None:
+        """Nothing waits."""
+
+    def elapsed_time(self, end: Clock) -> float:
+        return end.at - self.at
+
+
 def of_cards(calls: list[str], cards: int, **properties: Any) -> dict[str, Any]:
     """Return the functions of a module like torch.cuda: each card has 80 MB, 20 free; 5 are taken, 7 were."""
     card = SimpleNamespace(**{"name": "a card", "total_memory": 80 * MB, "is_integrated": 0, **properties})

@@ -25,16 +25,29 @@ class Recorder:
 
 
 class BrokenRecorder(Recorder):
-    """A card or a driver that records something else: `how` makes the replay, of the work and all gradients."""
+    """A card or a driver that records something else: `how` makes the replay, of the work and all gradients.
+
+    well: so many recordings before are as they should be.
+    """
 
     gradient: torch.Tensor
 
-    def __init__(self, how: Callable[[Work, torch.Tensor], Work]) -> None:
+    def __init__(self, how: Callable[[Work, torch.Tensor], Work], well: int = 0) -> None:
         super().__init__()
-        self.how = how
+        self.how, self.well = how, well
 
     def __call__(self, work: Work) -> Work:
-        return self.how(work, self.gradient)
+        self.recorded += 1
+        return work if self.recorded <= self.well else self.how(work, self.gradient)
+
+
+def raising(error: Exception, well: int = 0) -> BrokenRecorder:
+    """Return what cannot record, but for so many times before."""
+
+    def how(_work: Work, _gradient: torch.Tensor) -> Work:
+        raise error
+
+    return BrokenRecorder(how, well)
 
 
 def _refuses(work: Work, gradient: torch.Tensor) -> Work:
@@ -87,10 +100,10 @@ def _reads_copies(work: Work, gradient: torch.Tensor) -> Work:
 
 BROKEN = {
     "refuses": (_refuses, "CUDA error: operation not permitted when stream is capturing"),
-    "is stale": (_is_stale, "loss: {loss:.6g} eagerly, 1 by replay"),
-    "reads copies": (_reads_copies, "loss: {loss:.6g} eagerly, "),
+    "is stale": (_is_stale, "loss: 47."),
+    "reads copies": (_reads_copies, "loss: 47."),
     "adds nothing": (_adds_nothing, "gradient norm: "),
     "doubles": (_doubles, "gradient norm: "),
     "overwrites": (_overwrites, "gradient norm of two replays: "),
 }
-"""Ways in which a recorded step may be another one, and what is said of each; loss: the eager one."""
+"""Ways in which a recorded step may be another one, and how what is said of each begins."""

@@ -9,10 +9,6 @@ from typing import Any
 import pytest
 import torch
 from peft.tuners.lora.layer import ParamWrapper
-from torch import is_tensor
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from expert_cli.config.resolve import resolve
 from expert_cli.estimate.memory import StepSettings, activation_bytes, components, head_bytes
@@ -32,6 +28,7 @@ from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.kernels.select import Kernel, KernelPlan
 from expert_cli.model.loading.quantize import DTYPES, load_base
 from tests import manifests, run_blocks, tiny
+from tests.live_memory import Alive
 from tests.machines import CPU
 from tests.tiny_hybrids import hybrid_folder
 from tests.varlen_kernel import varlen_on_cpu
@@ -155,25 +152,6 @@ def test_eight_bit_adam_keeps_as_many_bytes() -> None:
     assert optimizer_bytes(parameter, "adamw_8bit") == sum(
         state[name].nbytes for name in ("state1", "state2", "absmax1", "absmax2")
     )
-
-
-class Alive(TorchDispatchMode):
-    """Watches how many bytes of what is made within it are alive at most."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.peak = 0
-        self._made: dict[StorageWeakRef, int] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        before = {StorageWeakRef(value.untyped_storage()) for value in tree_leaves((args, kwargs)) if is_tensor(value)}
-        for value in filter(is_tensor, tree_leaves(out)):
-            storage = value.untyped_storage()
-            if StorageWeakRef(storage) not in before:
-                self._made[StorageWeakRef(storage)] = storage.nbytes()
-        self.peak = max(self.peak, sum(size for made, size in self._made.items() if not made.expired()))
-        return out
 
 
 @pytest.mark.parametrize("trained", [300, 1500, 5000], ids=["part of a chunk", "a chunk", "chunks"])

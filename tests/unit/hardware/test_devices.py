@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import psutil
@@ -27,6 +29,7 @@ from expert_cli.model.loading.quantize import load_base
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.health import TrainingHealth, TrainingState
 from tests import manifests, tiny
+from tests.fake_nvml import FakeNvml
 from tests.fake_torch import MB, FakeEvent, as_if
 from tests.machines import H200, MI300X, OF_DEVICES
 
@@ -79,6 +82,18 @@ def test_a_phase_takes_what_lies_between_two_events(monkeypatch: pytest.MonkeyPa
     timer.lap()
     assert timer.totals["forward"] == pytest.approx(3 * 0.002)
     assert FakeEvent.clock is not None
+
+
+@pytest.mark.parametrize(("chosen", "found"), [("1", 90.0), ("1,0", 90.0), ("GPU-0a", 10.0), ("7", None)])
+def test_the_card_that_is_looked_at_is_the_one_in_use(
+    monkeypatch: pytest.MonkeyPatch, chosen: str, found: float | None
+) -> None:
+    nvml = FakeNvml(cards=2, nvmlDeviceGetUtilizationRates=lambda card: SimpleNamespace(gpu=(10, 90)[card]))
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    sampled = DEVICES["cuda"].sample()
+    assert (sampled and sampled["utilization"]) == found
 
 
 @EVERY

@@ -61,7 +61,6 @@ def test_transformers_takes_every_pair_of_saving_and_evaluating_that_the_manifes
 RENAMED: dict[str, tuple[dict[str, Any], str, Any]] = {
     "paged, by its width": ({"optim": "paged_adamw"}, "optim", "paged_adamw_32bit"),
     "our own schedule": ({"lr_scheduler": "one_cycle"}, "lr_scheduler_type", "constant"),
-    "another one": ({"lr_scheduler": "cosine"}, "lr_scheduler_type", "cosine"),
     "two are kept at least": ({"save_strategy": "epoch", "save_total_limit": 1}, "save_total_limit", 2),
     "all are kept": ({"save_strategy": "epoch"}, "save_total_limit", None),
 }

@@ -19,7 +19,7 @@ from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, NotCaptured, Recorded
 from tests import tiny
 from tests.packs import packed
-from tests.recorders import BROKEN, BrokenRecorder, Recorder
+from tests.recorders import BROKEN, BrokenRecorder, Recorder, raising
 from tests.small_trainer import small_trainer
 from tests.varlen_kernel import varlen_on_cpu
 
@@ -83,33 +83,13 @@ def test_replays_are_the_eager_steps_to_the_bit_over_buffers_that_stay_where_the
     assert {name: buffer.data_ptr() for name, buffer in captured.buffers.items()} == where
 
 
-@pytest.mark.parametrize(("how", "said"), BROKEN.values(), ids=BROKEN.keys())
-def test_a_recording_that_is_not_the_step_is_refused(tmp_path: Path, how: Any, said: str) -> None:
-    model, flat = model_of()
-    batch, graphs = batches_of(tmp_path)[0], BrokenRecorder(how)
-    graphs.gradient, before = flat.gradient, flat.flat.detach().clone()
-    torch.manual_seed(5)
-    loss = model(**batch).item()
-    refused = RuntimeError if said.startswith("CUDA") else NotCaptured
-    with pytest.raises(refused) as raised:
-        CapturedStep(model, flat.gradient, batch, SIZES, graphs, 5)
-    assert str(raised.value).startswith(said.format(loss=loss))
-    assert not flat.gradient.any()
-    assert torch.equal(flat.flat, before)
-
-
 def test_every_size_is_proven(tmp_path: Path) -> None:
-    model, flat = model_of()
-    recorded: list[Any] = []
-
-    def last_doubles(work: Any, gradient: torch.Tensor) -> Any:
-        recorded.append(work)
-        return BROKEN["doubles"][0](work, gradient) if len(recorded) == len(SIZES) else work
-
-    graphs = BrokenRecorder(last_doubles)
-    graphs.gradient = flat.gradient
+    (model, flat), graphs = model_of(), BrokenRecorder(BROKEN["doubles"][0], well=len(SIZES) - 1)
+    graphs.gradient, before = flat.gradient, flat.flat.detach().clone()
     with pytest.raises(NotCaptured, match="gradient norm"):
         CapturedStep(model, flat.gradient, batches_of(tmp_path)[0], SIZES, graphs, 5)
+    assert not flat.gradient.any()
+    assert torch.equal(flat.flat, before)
 
 
 @pytest.mark.parametrize("settings", [{}, {"neftune_noise_alpha": 5.0}], ids=["plain", "neftune"])
@@ -130,14 +110,12 @@ def test_a_run_by_replays_is_the_eager_run_to_the_bit(tmp_path: Path, settings: 
 
 @pytest.mark.parametrize(("how", "said"), BROKEN.values(), ids=BROKEN.keys())
 def test_a_run_goes_on_eagerly_from_untouched_values(tmp_path: Path, how: Any, said: str) -> None:
-    graphs = BrokenRecorder(how)
-    made = small_trainer(tmp_path / "made", batch=2, accumulation=3, graphs=graphs)
+    made = small_trainer(tmp_path / "made", batch=2, accumulation=3, graphs=BrokenRecorder(how))
     eager = small_trainer(tmp_path / "eager", batch=2, accumulation=3, fixed=True)
-    graphs.gradient = made.flat.gradient
     made.try_step()
     assert torch.equal(made.flat.flat, eager.flat.flat)
     assert (made.captured, made.graphs) == (None, None)
-    assert made.not_captured.startswith(said.partition("{")[0])
+    assert made.not_captured.startswith(said)
     assert "\n" not in made.not_captured
     for one in (eager, made):
         one.train()
@@ -145,52 +123,35 @@ def test_a_run_goes_on_eagerly_from_untouched_values(tmp_path: Path, how: Any, s
     assert torch.equal(made.flat.flat, eager.flat.flat)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_with_dropout_what_is_recomputed_is_recorded_as_kept(tmp_path: Path, dropout: float) -> None:
+RECOMPUTED: dict[str, tuple[float, Recorder, bool, bool]] = {
+    "recorded with it": (0.0, Recorder(), True, True),
+    "with dropout recorded without": (0.1, Recorder(), True, False),
+    "which is refused": (0.1, raising(RuntimeError("no")), False, True),
+    "for which there is no memory": (0.1, raising(torch.OutOfMemoryError("CUDA out of memory")), False, True),
+}
+
+
+@pytest.mark.parametrize(("dropout", "graphs", "recorded", "recomputes"), RECOMPUTED.values(), ids=RECOMPUTED.keys())
+def test_recomputation_with_dropout_is_given_up_for_a_recording_that_fits(
+    tmp_path: Path, dropout: float, graphs: Recorder, *, recorded: bool, recomputes: bool
+) -> None:
     base: Any = tiny.tiny_model()
     enable_activation_checkpointing(base, "all", reentrant=False)
-    made = small_trainer(tmp_path, base, batch=2, graphs=Recorder(), adapter={"lora_dropout": dropout})
+    made = small_trainer(tmp_path, base, batch=2, graphs=graphs, adapter={"lora_dropout": dropout})
     made.try_step()
-    assert made.captured is not None
-    assert all(layer.gradient_checkpointing == (not dropout) for layer in decoder_layers(base))
-    assert len(made.adjusted) == (dropout > 0)
+    assert (made.captured is not None) == recorded
+    assert all(layer.gradient_checkpointing == recomputes for layer in decoder_layers(base))
+    assert len(made.adjusted) == (not recomputes)
 
 
-@pytest.mark.parametrize("runs_out", [False, True], ids=["refused", "no memory"])
-def test_what_cannot_be_recorded_as_kept_is_recomputed_eagerly(tmp_path: Path, *, runs_out: bool) -> None:
-    def how(_work: Any, _gradient: torch.Tensor) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory") if runs_out else RuntimeError("no")
-
-    base: Any = tiny.tiny_model()
-    enable_activation_checkpointing(base, "all", reentrant=False)
-    graphs = BrokenRecorder(how)
-    made = small_trainer(tmp_path, base, batch=2, graphs=graphs, adapter={"lora_dropout": 0.1})
-    graphs.gradient = made.flat.gradient
-    made.try_step()
-    assert (made.captured, made.adjusted) == (None, [])
-    assert all(layer.gradient_checkpointing for layer in decoder_layers(base))
-
-
-def test_memory_that_runs_out_while_recording_is_no_reason_to_be_eager(tmp_path: Path) -> None:
-    def how(_work: Any, _gradient: torch.Tensor) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    graphs = BrokenRecorder(how)
-    made = small_trainer(tmp_path, batch=2, graphs=graphs)
-    graphs.gradient = made.flat.gradient
-    with pytest.raises(torch.OutOfMemoryError):
-        made.try_step()
-    assert made.graphs is graphs
-
-
-def test_work_is_done_once_a_call_and_recorded_after_the_first(tmp_path: Path) -> None:
-    graphs, done = Recorder(), []
-    recorded = Recorded(lambda: done.append(graphs.recorded), graphs)  # type: ignore[arg-type]
-    for _ in range(3):
-        recorded()
-    assert done == [0, 1, 1]
-    Recorded(lambda: done.append(-1), None)()
-    assert (done[-1], graphs.recorded) == (-1, 1)
+def test_work_is_done_once_a_call_and_recorded_after_the_first_where_it_can_be() -> None:
+    for graphs in (Recorder(), raising(RuntimeError("no")), None):
+        done: list[int] = []
+        work = Recorded(lambda: done.append(1), graphs)  # noqa: B023
+        for calls in range(1, 4):
+            work()
+            assert len(done) == calls
+        assert graphs is None or graphs.recorded == 1
 
 
 class Watching(Recorder):

@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from bitsandbytes.nn import Linear4bit
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from expert_cli.errors import TrainingFailed
 from expert_cli.hardware.devices import DEVICES
@@ -26,8 +23,9 @@ from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import NullReporter
 from tests import run_blocks, tiny
 from tests.dataset_world import Words
-from tests.fake_torch import as_if
-from tests.recorders import BrokenRecorder, Recorder
+from tests.fake_torch import Clock, as_if
+from tests.live_memory import Alive
+from tests.recorders import Recorder, raising
 from tests.small_trainer import IMPOSSIBLE, small_trainer
 
 SHRUNK = ["micro-batch 6 x 1 -> 3 x 2", "micro-batch 3 x 2 -> 1 x 6"]
@@ -111,15 +109,6 @@ def four_bits(folder: Path, *, copy: bool) -> Any:
     return base
 
 
-def test_the_packed_weights_are_dropped_once_a_step_has_fitted(tmp_path: Path) -> None:
-    folder = tiny.tiny_model_folder(tmp_path / "model", dtype=torch.bfloat16)
-    made = small_trainer(tmp_path, four_bits(folder, copy=True))
-    kept = [module for module in made.model.modules() if isinstance(module, DequantizedLinear)]
-    assert all(isinstance(layer.packed, Linear4bit) for layer in kept)
-    assert fitted(made).adjusted == []
-    assert [layer.packed for layer in kept] == [None] * 14
-
-
 def test_what_does_not_fit_at_all_and_what_may_not_be_adjusted_end_with_what_would_help(tmp_path: Path) -> None:
     with pytest.raises(TrainingFailed, match="a full step of 1 packs does not fit") as caught:
         fitted(small_trainer(tmp_path / "at all", limited(7, 7)))
@@ -138,12 +127,6 @@ def test_an_error_of_another_kind_is_none_of_memory(tmp_path: Path) -> None:
         fitted(made)
 
 
-def test_what_the_manifest_recomputes_is_not_switched_on_again(tmp_path: Path) -> None:
-    made = small_trainer(tmp_path)
-    assert not recompute(made, a_run(made, checkpointing="all"))
-    assert not made.recomputes
-
-
 def test_layers_that_are_compiled_see_one_shape_after_a_smaller_try(tmp_path: Path) -> None:
     """Else the second shape would be compiled for any number of tokens."""
     made, kinds = small_trainer(tmp_path, limited(24), fixed=True), []
@@ -160,60 +143,15 @@ def test_layers_that_are_compiled_see_one_shape_after_a_smaller_try(tmp_path: Pa
     assert torch.SymInt not in kinds
 
 
-class Memory(TorchDispatchMode):
-    """Counts the bytes of all tensors that operations made and that still live, and the most of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bytes = self.peak = 0
-        self._known: set[int] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(out):
-            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata not in self._known:
-                self._count(tensor.untyped_storage())
-        return out
-
-    def _count(self, storage: torch.UntypedStorage) -> None:
-        key, size = storage._cdata, storage.nbytes()
-        self._known.add(key)
-        self.bytes += size
-        self.peak = max(self.peak, self.bytes)
-        weakref.finalize(storage, self._gone, key, size)
-
-    def _gone(self, key: int, size: int) -> None:
-        self._known.discard(key)
-        self.bytes -= size
-
-
 def test_what_is_tried_takes_as_much_as_every_later_step(tmp_path: Path) -> None:
     made = small_trainer(tmp_path, batch=2, accumulation=3, adapter={"r": 32})
-    with Memory() as tried:
+    with Alive() as tried:
         made.model.zero_grad()  # so that gradients are counted
         fitted(made)
-    with Memory() as trained:
+    with Alive() as trained:
         made.train()
     assert made.flat.flat.nbytes > 30 << 10
     assert tried.peak >= trained.peak - 1024, "losses, AdamW's count of its steps, batches that wait on the host"
-
-
-class Clock:
-    """torch.cuda's events on a clock that the model moves."""
-
-    now = 0.0
-
-    def __init__(self, *, enable_timing: bool) -> None:
-        self.at = 0.0
-
-    def record(self) -> None:
-        self.at = Clock.now
-
-    def synchronize(self) -> None:
-        """Nothing waits."""
-
-    def elapsed_time(self, end: Clock) -> float:
-        return end.at - self.at
 
 
 @pytest.fixture
@@ -238,7 +176,7 @@ def test_what_a_driver_moved_to_the_host_did_not_fit(tmp_path: Path, card: dict[
     """Windows gives out more than there is."""
     made = small_trainer(tmp_path)
     made.timer.device, card["needs"] = DEVICES["cuda"], [900, 500]
-    with Memory() as tried:
+    with Alive() as tried:
         fitted(made)
     assert (made.adjusted, card["emptied"]) == (SHRUNK[:1], 2)
     assert tried.peak > MARGIN * (1000 << 20)
@@ -282,19 +220,11 @@ def test_micro_steps_are_merged_while_the_recorded_step_is_measured_as_faster(
 
 
 def test_a_larger_step_that_cannot_be_recorded_leaves_the_smaller_one(tmp_path: Path, card: dict[str, Any]) -> None:
-    recorded: list[Any] = []
-
-    def first_alone(work: Any, _gradient: torch.Tensor) -> Any:
-        recorded.append(work)
-        if len(recorded) > 1:
-            raise RuntimeError("no")
-        return work
-
-    graphs = BrokenRecorder(first_alone)
+    graphs = raising(RuntimeError("no"), well=1)
     made = small_trainer(tmp_path, batch=1, accumulation=4, graphs=graphs)
-    graphs.gradient, card["free"], made.timer.device = made.flat.gradient, 900, DEVICES["cuda"]
+    card["free"], made.timer.device = 900, DEVICES["cuda"]
     fitted(made)
-    assert (split_of(made), made.adjusted, len(recorded)) == ((1, 4), [], 2)
+    assert (split_of(made), made.adjusted, graphs.recorded) == ((1, 4), [], 2)
     assert made.captured is not None
     made.timer.device = DEVICES["cpu"]
     made.train()
@@ -303,13 +233,12 @@ def test_a_larger_step_that_cannot_be_recorded_leaves_the_smaller_one(tmp_path: 
 
 def written(made: ExpertTrainer, **asked: int) -> checkpoint.CheckpointState:
     """Write a checkpoint of a run that has asked for a micro-batch, and read it."""
-    made.create_optimizer_and_scheduler(2)
-    made.optimizer = made.accelerator.prepare(made.optimizer)
+    made.train()
     keys = {"batch_size": 6, "gradient_accumulation_steps": 1, **asked}
     named = {f"optim.{key}": value for key, value in keys.items()}
     made.checkpoints = replace(made.checkpoints, identity=named)
     made.checkpoints.save(made)
-    return checkpoint.read(made.checkpoints.folder / "checkpoint-0")
+    return checkpoint.read(made.checkpoints.folder / "checkpoint-2")
 
 
 def test_a_run_that_goes_on_gives_up_what_it_had_and_is_tried_again(tmp_path: Path, card: dict[str, Any]) -> None:
@@ -324,13 +253,10 @@ def test_a_run_that_goes_on_gives_up_what_it_had_and_is_tried_again(tmp_path: Pa
     adjust_as_before(smaller, before, a_run(smaller))
     smaller.timer.device, card["needs"] = DEVICES["cuda"], [900, 500]
     assert fitted(smaller).adjusted == SHRUNK
-
-
-def test_a_micro_batch_that_is_now_asked_for_otherwise_is_taken(tmp_path: Path) -> None:
-    before = written(fitted(small_trainer(tmp_path / "first", limited(24))), batch_size=12)
-    made = small_trainer(tmp_path / "second")
-    adjust_as_before(made, before, a_run(made))
-    assert split_of(made) == (6, 1)
+    asked = small_trainer(tmp_path / "fifth")
+    before = written(fitted(small_trainer(tmp_path / "sixth", limited(24))), batch_size=12)
+    adjust_as_before(asked, before, a_run(asked))
+    assert split_of(asked) == (6, 1), "now it is asked for otherwise"
 
 
 HINTS = {
@@ -360,6 +286,8 @@ def test_then_the_copy_goes_and_then_rows_are_too_long(tmp_path: Path) -> None:
     error = out_of_memory(made, tmp_path, "COMMAND")
     assert error.message == f"out of memory at step 1; the checkpoints in {tmp_path} are safe"
     assert error.hint == "go on: COMMAND --set training.config.dequantized_copy=never"
+    assert not recompute(made, a_run(made)), "it is on"
+    assert not recompute(small_trainer(tmp_path), a_run(made, checkpointing="all"))
     restore_packed(made.model)
     assert out_of_memory(made, tmp_path, "COMMAND").hint.startswith("lower max_seq_length")
 
