@@ -280,6 +280,9 @@ def test_memory_that_runs_out_later_names_what_to_go_on_with(
 
 def test_then_the_copy_goes_and_then_rows_are_too_long(tmp_path: Path) -> None:
     folder = tiny.tiny_model_folder(tmp_path / "model", dtype=torch.bfloat16)
+    fits = fitted(small_trainer(tmp_path / "fits", four_bits(folder, copy=True))).model.modules()
+    copies = [module for module in fits if isinstance(module, DequantizedLinear)]
+    assert [copy.packed for copy in copies] == [None] * 14, "what it is a copy of is needed no more"
     made = small_trainer(tmp_path / "made", four_bits(folder, copy=True), batch=1)
     recompute(made, a_run(made))
     (tmp_path / "checkpoint-3").mkdir()

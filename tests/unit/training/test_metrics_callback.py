@@ -27,15 +27,6 @@ EVENT: Any = (None, TrainerState(), None)
 """What a callback is handed, of which these read the state alone."""
 
 
-@pytest.fixture
-def gpu_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make torch tell of a GPU on which 5 MB are allocated, and were at most 7 since training began."""
-    as_if(monkeypatch, "cuda")
-    peak = [9 * MB]  # of a batch that did not fit, before training began
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: peak[0])
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: peak.__setitem__(0, 7 * MB))
-
-
 def line_of(made: MetricsCallback, **logs: float) -> dict[str, Any]:
     """Log, and return the line that was written."""
     made.on_log(*EVENT, logs)
@@ -49,9 +40,12 @@ def watching(folder: Path, *, on_gpu: bool) -> MetricsCallback:
     return made
 
 
-@pytest.mark.usefixtures("gpu_beside")
 @pytest.mark.parametrize("on_gpu", [False, True], ids=["cpu", "gpu"])
-def test_memory_is_that_of_the_device_in_use(tmp_path: Path, *, on_gpu: bool) -> None:
+def test_memory_is_that_of_the_device_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, on_gpu: bool) -> None:
+    as_if(monkeypatch, "cuda")
+    peak = [9 * MB]  # of a batch that did not fit, before training began
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: peak[0])
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: peak.__setitem__(0, 7 * MB))
     metrics_callback = watching(tmp_path, on_gpu=on_gpu)
     metrics_callback.on_train_begin(*EVENT)
     metrics_callback.on_step_end(*EVENT)
