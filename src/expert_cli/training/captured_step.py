@@ -129,7 +129,8 @@ class CapturedStep:
         self._measured(eagerly)  # kernels are chosen and compiled
         eager = self._measured(eagerly)
         # Recorded over other tokens: a graph that does not read the buffers is found out.
-        self.buffers["input_ids"].copy_(batch["input_ids"].flip(-1))
+        for name in ("input_ids", "targets"):
+            views[name].copy_(batch[name].flip(-1))
         self._replays[self._size] = self._graphs(work)
         self.take(batch, 1.0)
         once = self._measured(self.replay)

@@ -64,7 +64,7 @@ def adjust_as_before(trainer: ExpertTrainer, before: CheckpointState, run: RunCo
     """Give up again what the run that wrote a checkpoint had given up; not a micro-batch that is now asked for otherwise."""
     told, optim = before.state, run.optim
     keys = ("batch_size", "gradient_accumulation_steps")
-    if told["batch_size"] < optim.batch_size and all(
+    if told["batch_size"] <= optim.batch_size and all(
         getattr(optim, key) == told["identity"][f"optim.{key}"] for key in keys
     ):
         trainer.use(replace(trainer.batches.schedule, batch_size=told["batch_size"]))

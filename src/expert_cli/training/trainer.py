@@ -73,7 +73,6 @@ class ExpertTrainer(Trainer):
         captured_step.py); None: every step is eager.
         """
         super().__init__(**kwargs)
-        self.loss_is_scaled_for_ga = True
         self.optim_config = optim_config
         self.watch = watch
         self.batches = batches

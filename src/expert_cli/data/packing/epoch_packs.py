@@ -62,7 +62,7 @@ class EpochPacks:
 
     def count(self) -> int:
         """Return how many packs the first epoch has; after `even_out` every epoch of the run."""
-        return len(self.plan(0))
+        return self._fewest or len(self.plan(0))
 
     def even_out(self, epochs: Callable[[int], int]) -> int:
         """Let every epoch have as many packs as the one that needs most, and return how many.

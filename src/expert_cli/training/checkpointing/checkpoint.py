@@ -17,6 +17,7 @@ is the one written last, which after going on from an older one is not the one w
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -82,9 +83,7 @@ def write(folder: Path, step: int, parts: CheckpointState) -> None:
     elsewhere = "give another folder with --output; the checkpoints before are intact"
     with disk_errors(f"cannot write a checkpoint in {folder}", elsewhere):
         folder.mkdir(parents=True, exist_ok=True)
-        for path in folder.iterdir():
-            if _LEFT.fullmatch(path.name):
-                remove(path)
+        _tidy(folder)
         try:
             beside.mkdir()
             last = max((_serial(path) or 0 for path in _newest_first(folder)), default=0)
@@ -142,8 +141,20 @@ def rotate(folder: Path, keep: int | None, protect: set[int]) -> list[Path]:
     return removed
 
 
+def _tidy(folder: Path) -> None:
+    """Remove what killed writers left; a checkpoint that one was about to replace gets its name back."""
+    for path in [path for path in folder.iterdir() if _LEFT.fullmatch(path.name)]:
+        home = folder / f"checkpoint-{path.name.rpartition('-')[2]}"
+        with suppress(OSError):  # somebody reads it
+            if path.name.startswith(".removed") and not home.exists():
+                path.rename(home)
+            else:
+                remove(path)
+
+
 def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> None:
     """Write and sync all files of a checkpoint, its manifest last."""
+    json.dumps(parts.state)  # raises for what write_json would write as text
     write_json(beside / STATE, parts.state)
     write_json(beside / ADAPTER_CONFIG, parts.adapter_config)
     write_json(beside / TRAINER_STATE_NAME, parts.trainer_state)
