@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from copy import copy
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
@@ -178,17 +177,6 @@ def test_more_seeds_than_places_are_written_too(llama: Any) -> None:
     given = calls(llama, [Request(PROMPTS[0], range(7))], 3)
     assert max(call.rows for call in given) == 3
     assert [call.rows for call in given if call.columns > 1] == [1, 1, 1]
-
-
-@pytest.mark.parametrize("name", ["window", "falcon_h1", "qwen3_5", "mamba2"])
-def test_what_has_a_state_or_a_window_is_written_batch_by_batch(name: str) -> None:
-    given = calls(MODELS[name]().eval(), [Request(prompt, range(2)) for prompt in PROMPTS], 4)
-    read = [n for n, call in enumerate(given) if call.columns > 1]
-    assert [given[n].rows for n in read] == [2, 2, 2, 2, 1]
-    for start, stop in pairwise([*read, len(given)]):
-        live = [call.rows for call in given[start + 1 : stop]]
-        assert live[0] <= 4
-        assert live == sorted(live, reverse=True), "none joins"
 
 
 class Rising:

@@ -18,34 +18,26 @@ import json, sys
 from pathlib import Path
 import torch
 from accelerate import PartialState
-from peft import LoraConfig, get_peft_model
 from torch.distributed.tensor import DTensor
-from transformers import LlamaConfig, LlamaForCausalLM
-from expert_cli.model.fsdp import shard_base, sharded
+from expert_cli.data.packing.batches import Collator
+from expert_cli.model.fsdp import shard_base
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.token_rows import spare_copies
 from expert_cli.utils.distributed import leave
+from tests import tiny
+from tests.adapted import adapted
+from tests.packs import model_inputs, pack
 
-SHAPE = dict(vocab_size=96, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
-torch.manual_seed(0)
-batch = {
-    "input_ids": torch.randint(0, 96, (2, 8)),
-    "position_ids": torch.arange(8).expand(2, 8),
-    "target_positions": torch.arange(12),
-    "targets": torch.randint(0, 96, (12,)),
-}
+batch = model_inputs(Collator(0, "padded"), pack(8), pack(7))
 batch["input_ids"][0, :2] = torch.tensor([3, 5])  # whose rows are trained
 case = json.loads(Path(sys.argv[1], "case").read_text())
 
 
 def loss_and_gradients(share):
-    torch.manual_seed(1)
-    base = LlamaForCausalLM(LlamaConfig(**SHAPE, tie_word_embeddings=case["tied"])).requires_grad_(False)
-    rows = {"embed_tokens": [3, 5]} if case["rows"] else None
-    if rows and not case["tied"]:
-        rows["lm_head"] = [3, 5]
-    model = get_peft_model(base, LoraConfig(r=2, init_lora_weights=False, trainable_token_indices=rows))
+    base = tiny.tiny_model(tie_word_embeddings=case["tied"]).requires_grad_(False)
+    names = ["model.embed_tokens"] if case["tied"] else ["model.embed_tokens", "lm_head"]
+    model = adapted("lora", base, token_rows=dict.fromkeys(names, [3, 5]) if case["rows"] else None)
     spare_copies(model)
     fuse(model)
     whole = sum(one.nbytes for one in base.parameters() if not one.requires_grad)

@@ -95,24 +95,11 @@ def test_an_adapter_on_weights_that_a_layer_reads_itself_trains_nothing_and_is_r
     assert not out.requires_grad, "if this fails, transformers calls the layer now: it need not be left out"
 
 
-def test_what_peft_refuses_on_mamba_layers_is_left_out() -> None:
-    for name in ("falcon_h1", "granite", "mamba2", "nemotron_h"):
-        for layer in recurrence.recurrent_layers(hybrid(name)):
-            assert "out_proj" in recurrence.read_as_weights(layer)
-
-
 def test_what_peft_cannot_do_on_experts_is_told_with_what_can_be_written() -> None:
     model = hybrid("qwen3_next").requires_grad_(False)
     with pytest.raises(InputError, match="qwen3_next takes no dora adapter on these layers") as caught:
         add_adapter(model, replace(ADAPTER, type="dora"))
     assert '"adapter_type": "lora"' in caught.value.hint
-
-
-def test_a_name_that_other_modules_have_too_is_no_target() -> None:
-    """Zamba2 numbers the two linear layers of an adapter of its own as it numbers its decoder layers."""
-    model = hybrid("zamba2")
-    assert any(name.endswith("list.0.0") and isinstance(m, torch.nn.Linear) for name, m in model.named_modules())
-    assert not any(name.isdigit() for name in linear_names(model))
 
 
 def test_the_plan_tells_of_them() -> None:

@@ -11,7 +11,6 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
 from expert_cli.data.packing.batches import Collator
-from expert_cli.model.flops import frozen_linears
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss, can_skip_logits
 from expert_cli.model.token_rows import spare_copies
@@ -87,9 +86,3 @@ def test_off_and_merged_they_are_what_peft_makes_of_them() -> None:
     merged = model.merge_and_unload()
     torch.testing.assert_close(merged(input_ids=ids).logits, changed, rtol=1e-5, atol=1e-5)
     assert merged.get_input_embeddings().weight is merged.get_output_embeddings().weight
-
-
-def test_the_head_is_not_counted_among_the_linear_layers() -> None:
-    base = tiny.tiny_model(tie_word_embeddings=False).requires_grad_(False)
-    before = len(frozen_linears(base))
-    assert len(frozen_linears(adapted(base).get_base_model())) == before

