@@ -14,8 +14,7 @@ from expert_cli.data.packing.order import mixed
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.utils.distributed import all_reduce_any
 
-LARGEST_SHARE = 0.01
-"""Of the time, at most this much is spent on saving by the clock."""
+LARGEST_SHARE = 0.01  # of the time, spent on saving by the clock
 FIRST_CHECKPOINT_S = 60
 """A run that saves by steps or epochs has its first checkpoint after so many seconds of training, if none came before."""
 

@@ -18,10 +18,8 @@ import torch
 
 from expert_cli.hardware.devices import Device
 
-LOSS_TOLERANCE, NORM_TOLERANCE = 1e-3, 1e-2
-"""How far a replay's loss and gradient norm may be from the eager ones, relatively."""
-SIZED = ("target_positions", "targets")
-"""What a batch has of several lengths."""
+LOSS_TOLERANCE, NORM_TOLERANCE = 1e-3, 1e-2  # of a replay, relatively to the eager step
+SIZED = ("target_positions", "targets")  # what a batch has of several lengths
 Work = Callable[[], Any]
 """What is recorded; it returns the same tensors at every replay."""
 

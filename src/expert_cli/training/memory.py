@@ -27,10 +27,8 @@ from expert_cli.utils.reporter import Reporter
 
 MARGIN = 0.02
 """Of the device's memory, this much must be left over in the step that is tried: later ones fragment it."""
-GAIN = 0.9
-"""Micro-steps are merged where a pack then takes at most this share of the time."""
-ROOMY = 0.8
-"""Of the device's memory, this much must be free for larger micro-steps to be tried."""
+GAIN, ROOMY = 0.9, 0.8
+"""Micro-steps are merged where a pack then takes at most this share of the time, if so much of the memory is free."""
 
 
 def fit_memory(trainer: ExpertTrainer, run: RunConfig, report: Reporter) -> None:

@@ -9,7 +9,7 @@ checkpoints/
         state.json                   identity of the run, the numbers of optimizer and schedule, what was given up for memory
         trainer_state.json           the Trainer's own
     .writing-50/                     a writer was killed, or is under way: no reader looks at it
-    .removed-20/                     on its way out
+    .removed-20/, .replaced-40/      on its way out; stands for checkpoint-40 while that is written again
 
 A folder is written under its hidden name, synced and renamed. `serial` counts the checkpoints ever written here: the newest
 is the one written last, which after going on from an older one is not the one with the most steps.
@@ -32,7 +32,6 @@ from safetensors.torch import load_file, save_file
 from transformers.trainer import TRAINER_STATE_NAME
 
 from expert_cli.errors import IntegrityError
-from expert_cli.training.checkpointing.optimizer_state import own_memory
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import parse_json, read_sealed, remove, sha256_of, sync_names, write_json, write_sealed
 from expert_cli.utils.verified_folder import VerifiedFolder
@@ -48,7 +47,7 @@ OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 _FILES = {ADAPTER, ADAPTER_CONFIG, OPTIMIZER, STATE, TRAINER_STATE_NAME}
 _NAME = re.compile(r"checkpoint-[0-9]+")
-_LEFT = re.compile(r"\.(?:writing|removed)-[0-9]+")
+_LEFT = re.compile(r"\.(?:writing|removed|replaced)-[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def write(folder: Path, step: int, parts: CheckpointState) -> None:
 
     Raises EnvironmentProblem if the disk is full or cannot be written: nothing of this checkpoint is left then.
     """
-    home, beside, before = (folder / name for name in (f"checkpoint-{step}", f".writing-{step}", f".removed-{step}"))
+    home, beside, before = (folder / name for name in (f"checkpoint-{step}", f".writing-{step}", f".replaced-{step}"))
     elsewhere = "give another folder with --output; the checkpoints before are intact"
     with disk_errors(f"cannot write a checkpoint in {folder}", elsewhere):
         folder.mkdir(parents=True, exist_ok=True)
@@ -146,7 +145,7 @@ def _tidy(folder: Path) -> None:
     for path in [path for path in folder.iterdir() if _LEFT.fullmatch(path.name)]:
         home = folder / f"checkpoint-{path.name.rpartition('-')[2]}"
         with suppress(OSError):  # somebody reads it
-            if path.name.startswith(".removed") and not home.exists():
+            if path.name.startswith(".replaced") and not home.exists():
                 path.rename(home)
             else:
                 remove(path)
@@ -158,8 +157,12 @@ def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> None:
     write_json(beside / STATE, parts.state)
     write_json(beside / ADAPTER_CONFIG, parts.adapter_config)
     write_json(beside / TRAINER_STATE_NAME, parts.trainer_state)
-    save_file(own_memory(parts.adapter), beside / ADAPTER, metadata={"format": "pt"})
-    save_file(own_memory(parts.tensors), beside / OPTIMIZER, metadata={"format": "pt"})
+    for name, tensors in ((ADAPTER, parts.adapter), (OPTIMIZER, parts.tensors)):
+        # Views of one buffer share memory, which safetensors refuses.
+        owned = {
+            key: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for key, tensor in tensors.items()
+        }
+        save_file(owned, beside / name, metadata={"format": "pt"})
     files = VerifiedFolder.measured(beside).files
     write_sealed(beside / MANIFEST, {"rule": CHECKPOINT_RULE, "step": step, "serial": serial, "files": files})
     sync_names(beside)

@@ -40,18 +40,6 @@ def load_optimizer(optimizer: Any, tensors: Mapping[str, torch.Tensor], numbers:
             state[name] = _placed(optimizer, group, parameter, name, value)
 
 
-def own_memory(tensors: Mapping[str, torch.Tensor]) -> Tensors:
-    """Return the tensors on the CPU, contiguous, none sharing memory with another: what safetensors writes."""
-    seen: set[int] = set()
-    owned: Tensors = {}
-    for name, tensor in tensors.items():
-        plain = tensor.detach().cpu().contiguous()
-        start = plain.untyped_storage().data_ptr()
-        owned[name] = plain.clone() if start in seen or plain.untyped_storage().nbytes() > plain.nbytes else plain
-        seen.add(start)
-    return owned
-
-
 def _placed(
     optimizer: Any, group: Mapping[str, Any], parameter: torch.Tensor, name: str, value: torch.Tensor
 ) -> torch.Tensor:

@@ -15,7 +15,7 @@ from expert_cli.manifest.keys.optim import OPTIMIZERS
 from expert_cli.model.adapter import adapter_parts
 from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.training.checkpointing.checkpoint import CheckpointState, read, write
-from expert_cli.training.checkpointing.optimizer_state import load_optimizer, optimizer_parts, own_memory
+from expert_cli.training.checkpointing.optimizer_state import load_optimizer, optimizer_parts
 from expert_cli.training.checkpointing.resume import Resumed
 from expert_cli.training.trainer import ExpertTrainer
 from tests.recorders import Recorder
@@ -97,15 +97,6 @@ def test_state_is_written_into_the_tensors_that_are_there(tmp_path: Path, optim:
     found, _ = optimizer_parts(optimizer)
     assert bits(found) == bits(wanted)
     assert {name: tensor.data_ptr() for name, tensor in found.items()} == places
-
-
-def test_views_are_written_alone_and_in_order() -> None:
-    table = torch.arange(12.0).reshape(3, 4)
-    owned = own_memory({"turned": table.T, "row": table[1], "same": table[1], "parameter": torch.nn.Parameter(table)})
-    assert all(tensor.is_contiguous() and not tensor.requires_grad for tensor in owned.values())
-    assert owned["turned"].tolist() == table.T.tolist()
-    assert owned["row"].untyped_storage().nbytes() == 16
-    assert len({tensor.untyped_storage().data_ptr() for tensor in owned.values()}) == 4
 
 
 @pytest.mark.parametrize(
