@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from expert_cli.utils.subprocesses import end_family
 from tests import tiny
 from tests.forked_cli import Forked
 from tests.process_groups import ProcessGroup, free_port
+from tests.train.projects import logged
 from tests.train.test_stop import wait_for_steps
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and kills processes")
@@ -46,17 +46,7 @@ def test_killed_in_two_processes_and_ended_by_one(tmp_path: Path) -> None:
     assert "processes 2 -> 1: a step's 2 packs, in micro-batches of 1, are accumulated over 2 instead of 1" in log
 
 
-AGENT = [
-    sys.executable,
-    "-m",
-    "torch.distributed.run",
-    "--nnodes",
-    "1:2",
-    "--nproc-per-node",
-    "1",
-    "--max-restarts",
-    "3",
-]
+AGENT = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:2", "--nproc-per-node", "1"]
 LAST_CALL_S = 12
 """So long an agent waits for more nodes once there are enough; starting one takes less."""
 
@@ -73,7 +63,7 @@ def test_where_a_node_is_gone_torchrun_goes_on_with_the_others(tmp_path: Path) -
     manifest = kill_test.write_project(tmp_path / "project", tiny.tiny_model_folder(tmp_path / "model"), case)
     run = tmp_path / "run"
     port = free_port()
-    meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}"]
+    meeting = ["--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}"]
     meeting += ["--rdzv-conf", f"last_call_timeout={LAST_CALL_S}"]
     words = [*AGENT, *meeting, "-m", "expert_cli", *kill_test.command(manifest, run)]
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
@@ -91,6 +81,5 @@ def test_where_a_node_is_gone_torchrun_goes_on_with_the_others(tmp_path: Path) -
             end_family(stays)
     log = (run / "log.txt").read_text(encoding="utf-8")
     assert "processes 2 -> 1: a step's 2 packs, in micro-batches of 1, are accumulated over 2 instead of 1" in log
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [line["step"] for line in lines] == [*range(1, 121)]
+    assert [*logged(run, "step")] == [*range(1, 121)]
     assert (run / "COMPLETE").is_file()

@@ -15,8 +15,6 @@ from expert_cli import api
 from expert_cli.cli import app
 from expert_cli.config.plan import trained_adapter
 from expert_cli.errors import ExpertError, InputError
-from expert_cli.evaluation.evaluate import cases_of, evaluate_adapter
-from expert_cli.evaluation.result import Evaluated
 from expert_cli.inference.expert import open_expert
 from expert_cli.inference.expert_config import DecodingConfig
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
@@ -27,28 +25,9 @@ from tests.train.projects import manifest_with, valid
 SETTINGS = GenerationConfig(max_new_tokens=8, batch_size=4)
 
 
-def found(expert: Path, settings: GenerationConfig = SETTINGS, **options: Any) -> Evaluated:
-    by = trained_adapter(expert, None, None, offline=True)
-    return evaluate_adapter(by, cases_of(by.plan, None), settings, NullReporter(), case_timeout_s=2, **options)
-
-
 def cli(*args: str | Path) -> tuple[int, str, BaseException | None]:
     done = CliRunner().invoke(app, [str(arg) for arg in args])
     return done.exit_code, done.stdout, done.exception
-
-
-def test_the_expert_and_its_base_model_side_by_side(expert: Path) -> None:
-    result = found(expert, baseline=True)
-    assert [(one.row.answer, one.row.stop) for one in result.evaluation.answers] == [("7", "end")] * 8
-    assert result.generation is not None
-    assert (result.evaluation.share.correct, result.generation["cut_off"]) == (6, 0)
-    short = found(expert, replace(SETTINGS, max_new_tokens=1))
-    assert short.generation is not None
-    assert (short.generation["cut_off"], {one.row.stop for one in short.evaluation.answers}) == (8, {"length"})
-    (base,) = result.bases.values()
-    assert base.evaluation.share.correct == 0
-    assert (base.pairs.gained, base.pairs.lost) == (6, 0)
-    assert base.as_json()["difference"]["difference"] == 0.75
 
 
 def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
@@ -161,6 +140,6 @@ REFUSED = {
 def test_what_does_not_go_together_is_refused(expert: Path, tmp_path: Path, change: Any, code: int, words: str) -> None:
     change(shutil.copytree(expert, tmp_path / "run"))
     with pytest.raises(ExpertError) as caught:
-        found(tmp_path / "run")
+        api.evaluate(tmp_path / "run", max_new_tokens=8, offline=True)
     assert caught.value.exit_code == code
     assert words in f"{caught.value.message} {caught.value.hint}"

@@ -46,17 +46,6 @@ def test_it_changes_no_bit_of_the_adapter(tmp_path: Path) -> None:
     assert (list(logged(with_it.output, ACCURACY)), logged(without.output, ACCURACY)) == ([5, 10, 12], {})
 
 
-def test_early_stopping_by_answers(tmp_path: Path) -> None:
-    stop = {"early_stopping_patience": 2, "metric_for_best_model": "execution_accuracy", "max_steps": 40}
-    result = judged(tmp_path, {"every_steps": 2}, **stop)
-    steps = result.document["steps"]
-    assert result.document["stop_reason"].startswith(
-        f"early stopping after step {steps} of 40: execution_accuracy was best"
-    )
-    accuracies = list(logged(result.output, ACCURACY).values())
-    assert accuracies.index(max(accuracies)) == len(accuracies) - 3
-
-
 def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: Path) -> None:
     done = judged(tmp_path, {"every_steps": 2, "sample": 8}, max_steps=2)
     with (tmp_path / "tests" / "cases.jsonl").open("a", encoding="utf-8") as file:

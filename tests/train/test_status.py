@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from expert_cli.runs.paths import RunPaths
 from tests.train.projects import logged, project, sick_project, train, valid
 from tests.train.test_stop import STEPS, started, wait_for_steps
 
-posix = pytest.mark.skipif(os.name != "posix", reason="signals cannot be sent to one process on Windows")
+forks = pytest.mark.skipif(sys.platform != "linux", reason="forks processes")
 
 
 def status(output: Path) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def test_a_bug_is_recorded_with_its_traceback_and_without_secrets(tmp_path: Path
     assert "hf_abc" not in RunPaths(output).log.read_text(encoding="utf-8")
 
 
-@posix
+@forks
 def test_a_stopped_run(tmp_path: Path) -> None:
     manifest = project(tmp_path, max_steps=STEPS, logging_steps=1, save_strategy="no", batch_size=1)
     output = tmp_path / "run"
@@ -134,7 +135,7 @@ def test_a_stopped_run(tmp_path: Path) -> None:
     assert f"go on: {ending.go_on}" in told
 
 
-@posix
+@forks
 def test_a_signal_before_training(tmp_path: Path) -> None:
     output = tmp_path / "run"
     process = started(project(tmp_path, max_steps=STEPS), output)
