@@ -129,12 +129,6 @@ def test_held_out_rows_are_no_examples(by: TrainedAdapter) -> None:
     assert len(shown) == len(SEVEN) // 2
 
 
-def test_the_document_and_the_table_have_both(expert: Path, document: dict[str, Any]) -> None:
-    valid(document, "evaluate")
-    assert {row["stop"] for row in document["answers"]} == {"end"}
-    assert "| base model | base model, 2 examples |" in (expert / "adapter" / "README.md").read_text(encoding="utf-8")
-
-
 def test_stricter_cases_judge_kept_answers_again(expert: Path, document: dict[str, Any], tmp_path: Path) -> None:
     own = expert.parents[1] / "tests" / "cases.jsonl"
     rows = [json.loads(line) | {"expected": 8} for line in own.read_text(encoding="utf-8").splitlines()]
@@ -142,6 +136,7 @@ def test_stricter_cases_judge_kept_answers_again(expert: Path, document: dict[st
     args = ["evaluate", "--answers", str(expert / "kept.json"), "--cases", str(stricter), "--json"]
     again = json.loads(CliRunner().invoke(app, args).stdout)
     assert (document["correct"], again["correct"]) == (6, 0)
+    valid(document, "evaluate")
     assert [row["answer"] for row in again["answers"]] == [row["answer"] for row in document["answers"]]
     assert again["generation"] == document["generation"]
     stricter.write_text(stricter.read_text(encoding="utf-8").replace("number is 0", "figure is 0"), encoding="utf-8")

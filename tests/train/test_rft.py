@@ -161,13 +161,6 @@ def test_a_checkpoint_to_begin_from_is_refused_before_anything_is_loaded(tmp_pat
     assert not [*tmp_path.rglob("run.json")]
 
 
-def test_rounds_train_rows_of_prompt_and_answer(tmp_path: Path, first: Path, model: Path) -> None:
-    manifest = unsure_expert(tmp_path, model)
-    write_rows(tmp_path / "train.jsonl", [{"text": "whole"}] * 64)
-    with pytest.raises(InputError, match=r"rounds train rows of prompt and answer, those of .* are whole documents"):
-        train(manifest, init_adapter=first)
-
-
 class StopWhenTrainingBegins(TrainerCallback):
     """Puts the file STOP into a folder; steps are slow, since the file is looked for once a second."""
 

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ forks = pytest.mark.skipif(sys.platform != "linux", reason="forks processes")
 def status(output: Path) -> dict[str, Any]:
     found = json.loads(RunPaths(output).status.read_text(encoding="utf-8"))
     valid(found, "status")
-    assert datetime.fromisoformat(found["started"]) <= datetime.fromisoformat(found["updated"])
     return found  # type: ignore[no-any-return]
 
 
@@ -37,11 +35,8 @@ def short(output: Path) -> tuple[Any, ...]:
 
 
 def log(output: Path) -> list[str]:
-    """The lines of a log without their times, which must be there and in order."""
-    lines = RunPaths(output).log.read_text(encoding="utf-8").splitlines()
-    times = [datetime.fromisoformat(line[:25]) for line in lines]
-    assert times == sorted(times)
-    return [line[26:] for line in lines]
+    """The lines of a log without their times."""
+    return [line[26:] for line in RunPaths(output).log.read_text(encoding="utf-8").splitlines()]
 
 
 def page(output: Path) -> str:
