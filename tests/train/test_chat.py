@@ -14,7 +14,7 @@ from expert_cli.config.plan import trained_adapter
 from expert_cli.data.rows.columnar import Message
 from expert_cli.inference.chat import Chat, open_chat
 from expert_cli.utils.reporter import NullReporter
-from tests.train.projects import Told, manifest_with, valid
+from tests.train.projects import manifest_with, valid
 
 PROMPT = "Which number is 3?"
 
@@ -84,15 +84,6 @@ def test_an_answer_is_held_to_the_experts_grammar(expert: Path) -> None:
     chat = talk(expert, manifest=manifest_with(expert, **decoding))
     assert "".join(chat.answer(PROMPT)) == "77"
     assert chat.ask(PROMPT) == "77"
-
-
-def test_where_no_schema_can_be_read_answers_are_free_text_which_is_told_once(expert: Path) -> None:
-    report = Told()
-    sql = manifest_with(expert, use_grammar=True, grammar_type="sql", top_k=1)
-    by = trained_adapter(expert, sql, None, offline=True)
-    chat = open_chat(by, report, max_new_tokens=8, sample=False)
-    assert [chat.ask(PROMPT), "".join(chat.answer(PROMPT)), chat.vote(PROMPT, samples=1).majority] == ["7"] * 3
-    assert report.warnings[1:] == ["no schema can be read from what was asked: nothing holds the answers to it"]
 
 
 def test_a_conversation_reads_until_an_empty_line(expert: Path) -> None:

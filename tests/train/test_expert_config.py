@@ -58,26 +58,11 @@ def test_a_run_says_how_its_expert_is_asked(expert: Path) -> None:
     assert tokenizer.apply_chat_template(asked, add_generation_prompt=True)["input_ids"] == example["ids"]
     assert tokenizer.decode(example["ids"]) == example["text"]
     assert example["text"].startswith("Be brief.")
-    assert found == {
-        "schema_version": 1,
-        "template": "alpaca",
-        "template_fingerprint": by(expert).origin.template,
-        "system_prompt": "Be brief.",
-        "chat_template": "",
-        "chat_template_kwargs": {},
-        "input_separator": "\n\n### Input:\n",
-        "end_tokens": {"<|im_end|>": 2},
-        "decoding": {
-            "temperature": 0.7,
-            "top_p": 0.9,
-            "top_k": None,
-            "min_p": None,
-            "stop_sequences": ["###"],
-            "grammar": None,
-            "num_beams": None,
-        },
-        "schema_prompt": None,
-    }
+    asked_so = [found[key] for key in ("template", "system_prompt", "input_separator", "end_tokens")]
+    assert asked_so == ["alpaca", "Be brief.", "\n\n### Input:\n", {"<|im_end|>": 2}]
+    assert found["template_fingerprint"] == by(expert).origin.template
+    written = {key: value for key, value in found["decoding"].items() if value is not None}
+    assert written == {"temperature": 0.7, "top_p": 0.9, "stop_sequences": ["###"]}
     card = (expert / "adapter" / "README.md").read_text(encoding="utf-8")
     assert json.dumps(example["text"]) in card
 

@@ -15,8 +15,6 @@ from expert_cli import api
 from expert_cli.cli import app
 from expert_cli.config.plan import trained_adapter
 from expert_cli.errors import ExpertError, InputError
-from expert_cli.evaluation.evaluate import cases_of, evaluate_adapter
-from expert_cli.evaluation.result import Evaluated
 from expert_cli.inference.expert import open_expert
 from expert_cli.inference.expert_config import DecodingConfig
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
@@ -27,28 +25,9 @@ from tests.train.projects import manifest_with, valid
 SETTINGS = GenerationConfig(max_new_tokens=8, batch_size=4)
 
 
-def found(expert: Path, settings: GenerationConfig = SETTINGS, **options: Any) -> Evaluated:
-    by = trained_adapter(expert, None, None, offline=True)
-    return evaluate_adapter(by, cases_of(by.plan, None), settings, NullReporter(), case_timeout_s=2, **options)
-
-
 def cli(*args: str | Path) -> tuple[int, str, BaseException | None]:
     done = CliRunner().invoke(app, [str(arg) for arg in args])
     return done.exit_code, done.stdout, done.exception
-
-
-def test_the_expert_and_its_base_model_side_by_side(expert: Path) -> None:
-    result = found(expert, baseline=True)
-    assert [(one.row.answer, one.row.stop) for one in result.evaluation.answers] == [("7", "end")] * 8
-    assert result.generation is not None
-    assert (result.evaluation.share.correct, result.generation["cut_off"]) == (6, 0)
-    short = found(expert, replace(SETTINGS, max_new_tokens=1))
-    assert short.generation is not None
-    assert (short.generation["cut_off"], {one.row.stop for one in short.evaluation.answers}) == (8, {"length"})
-    (base,) = result.bases.values()
-    assert base.evaluation.share.correct == 0
-    assert (base.pairs.gained, base.pairs.lost) == (6, 0)
-    assert base.as_json()["difference"]["difference"] == 0.75
 
 
 def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
@@ -111,16 +90,12 @@ def test_samples_are_counted_told_and_judged_again(expert: Path, tmp_path: Path)
     document = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
     valid(document, "evaluate")
     assert (document["generation"]["temperature"], document["generation"]["samples"]) == (0.8, 3)
-    assert [len(row["samples"]) for row in document["answers"]] == [3] * 8
     kinds = [[one["kind"] == "correct" for one in row["samples"]] for row in document["answers"]]
     assert document["pass_at"]["1"] == pytest.approx(sum(map(sum, kinds)) / 24)
     assert document["pass_at"]["3"] == sum(map(any, kinds)) / 8
-    assert f"{document['pass_at']['3']:.1%}" in done.stdout
-    assert "majority by result" in done.stdout
-    assert "drawn in" not in done.stdout + done.stderr, "in fp32 a batch's size changes nothing"
-    card = (run / "adapter" / "README.md").read_text(encoding="utf-8")
     low, high = document["pass_at_ci95"]["2"]
-    assert f"| pass@2 | {document['pass_at']['2']:.1%} | {low:.1%} to {high:.1%} |" in card
+    line = f"| pass@2 | {document['pass_at']['2']:.1%} | {low:.1%} to {high:.1%} |"
+    assert line in (run / "adapter" / "README.md").read_text(encoding="utf-8")
     with pytest.raises(InputError, match="--sample is --samples 1"):
         api.evaluate(expert, sample=True, samples=2)
 
@@ -161,6 +136,6 @@ REFUSED = {
 def test_what_does_not_go_together_is_refused(expert: Path, tmp_path: Path, change: Any, code: int, words: str) -> None:
     change(shutil.copytree(expert, tmp_path / "run"))
     with pytest.raises(ExpertError) as caught:
-        found(tmp_path / "run")
+        api.evaluate(tmp_path / "run", max_new_tokens=8, offline=True)
     assert caught.value.exit_code == code
     assert words in f"{caught.value.message} {caught.value.hint}"

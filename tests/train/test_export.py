@@ -12,7 +12,6 @@ from typing import Any
 
 import gguf
 import pytest
-import torch
 from safetensors.torch import load_file
 from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM
@@ -72,11 +71,10 @@ def test_an_adapter_of_bf16_is_merged_with_the_codes_of_bf16(tmp_path: Path) -> 
 
 
 def require_merged(model: Any, plan: TrainedAdapter) -> None:
-    """Hold every weight against W + scaling B A in fp64, rounded once to bf16, and the model against these weights.
+    """Hold every weight against W + scaling B A in fp64, rounded once to bf16.
 
     A rounding to bf16 moves a number by 2**-8 of it at most. The tool adds in fp32: rank + 2 roundings of 2**-24 of what
-    was added up, less than 2**-20. How far a logit moves by that is another question: it is 300 times as far at places
-    where the attention of so small a model is nearly undecided, and which those are depends on the CPU it was trained on.
+    was added up, less than 2**-20.
     """
     run, adapter = plan.plan.run, plan.origin.adapter
     assert plan.origin.dtype is not None
@@ -94,11 +92,6 @@ def require_merged(model: Any, plan: TrainedAdapter) -> None:
         merged = model.get_submodule(layer).weight.double()
         assert ((merged - exact).abs() <= allowed).all(), layer
         assert ((merged - weight).abs() > allowed).any(), layer
-    ids = torch.arange(3, 40)[None]
-    plain = base.merge_and_unload()
-    plain.load_state_dict(model.state_dict())
-    with torch.no_grad():
-        torch.testing.assert_close(model(ids).logits, plain(ids).logits, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize(("kind", "trained"), [("q8_0", ()), ("f16", ("qwen3", "int4"))])

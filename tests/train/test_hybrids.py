@@ -16,21 +16,21 @@ from tests.dataset_world import Words
 from tests.tiny_hybrids import hybrid_folder
 from tests.train import projects
 
-WHOLE: dict[str, Any] = {  # every step reads the whole data set
-    "batch_size": 32,
-    "max_steps": 8,
-    "learning_rate": 0.005,
-    "dropout": 0.0,
-    "logging_steps": 1,
-    "target_modules": "all-linear",
-    "gradient_checkpointing": True,
-}
+WHOLE: dict[str, Any] = {"batch_size": 32, "max_steps": 8, "learning_rate": 0.005, "dropout": 0.0, "logging_steps": 1}
+"""Every step reads the whole data set."""
 
 
 def test_a_hybrid_trains_one_document_a_row_and_answers(tmp_path: Path) -> None:
     model = hybrid_folder(tmp_path / "qwen3_5", "qwen3_5")
     manifest = projects.project(
-        tmp_path, model, projects.SEVEN, **WHOLE, packing=True, cases=[projects.case(n, 7) for n in range(3)]
+        tmp_path,
+        model,
+        projects.SEVEN,
+        **WHOLE,
+        target_modules="all-linear",
+        gradient_checkpointing=True,
+        packing=True,
+        cases=[projects.case(n, 7) for n in range(3)],
     )
     facts, overrides, report = machine.inspect(), Overrides(), Words()
     planned = estimate_run(make_plan(manifest, facts, overrides), facts, overrides, NullReporter()).as_json()

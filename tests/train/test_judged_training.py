@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
@@ -22,43 +21,27 @@ def manifest_of(folder: Path, evaluation: dict[str, Any], **config: Any) -> Path
     return project(folder, rows=SEVEN, evaluation=evaluation, **config)
 
 
-def judged(folder: Path, evaluation: dict[str, Any], **more: Any) -> RunResult:
-    return train(manifest_of(folder, evaluation, **more))
-
-
 def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path) -> None:
     best = {"load_best_model_at_end": True, "metric_for_best_model": "execution_accuracy"}
-    result = judged(tmp_path, {"every_steps": 2, "sample": 6}, seed=2, **best)
+    result = train(manifest_of(tmp_path, {"every_steps": 2, "sample": 6}, seed=2, **best))
     accuracies = logged(result.output, ACCURACY)
     assert list(accuracies) == [2, 4, 6, 8, 10, 12]
     assert accuracies[2] < accuracies[12] == 1.0
     first = next(step for step, value in accuracies.items() if value == 1.0)
     assert first < 12, "the last step would be the best one anyway"
-    paths = RunPaths(result.output)
-    checkpoint = paths.checkpoints / f"checkpoint-{first}"
+    checkpoint = RunPaths(result.output).checkpoints / f"checkpoint-{first}"
     assert sha256_of(checkpoint / "adapter_model.safetensors") == result.document["adapter_sha256"]
 
 
 def test_it_changes_no_bit_of_the_adapter(tmp_path: Path) -> None:
-    with_it = judged(tmp_path / "a", {"every_steps": 5})
-    without = judged(tmp_path / "b", {})
+    with_it = train(manifest_of(tmp_path / "a", {"every_steps": 5}))
+    without = train(manifest_of(tmp_path / "b", {}))
     assert with_it.document["adapter_sha256"] == without.document["adapter_sha256"]
     assert (list(logged(with_it.output, ACCURACY)), logged(without.output, ACCURACY)) == ([5, 10, 12], {})
 
 
-def test_early_stopping_by_answers(tmp_path: Path) -> None:
-    stop = {"early_stopping_patience": 2, "metric_for_best_model": "execution_accuracy", "max_steps": 40}
-    result = judged(tmp_path, {"every_steps": 2}, **stop)
-    steps = result.document["steps"]
-    assert result.document["stop_reason"].startswith(
-        f"early stopping after step {steps} of 40: execution_accuracy was best"
-    )
-    accuracies = list(logged(result.output, ACCURACY).values())
-    assert accuracies.index(max(accuracies)) == len(accuracies) - 3
-
-
 def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: Path) -> None:
-    done = judged(tmp_path, {"every_steps": 2, "sample": 8}, max_steps=2)
+    done = train(manifest_of(tmp_path, {"every_steps": 2, "sample": 8}, max_steps=2))
     with (tmp_path / "tests" / "cases.jsonl").open("a", encoding="utf-8") as file:
         (tmp_path / "tests" / "shop.sqlite").write_bytes(b"no")
         file.write('{"prompt": "?", "verifier": "sql", "database": "shop.sqlite", "expected": "SELECT 1"}\n')

@@ -60,9 +60,6 @@ class Told:
     gguf: Path
     folders: dict[str, Any]
 
-    def at(self, folder: Path) -> Any:
-        return self.folders[str(folder)]
-
 
 def exported(expert: Path, output: Path, **form: Any) -> Path:
     found = trained_adapter(expert, None, None, offline=True)
@@ -94,10 +91,12 @@ def test_every_form_answers_without_a_module_of_ours(told: Told) -> None:
     assert "expert_cli" not in told.folders["modules"]
 
     folders = [told.own / "out", told.nf4 / "out", told.gguf / "out", told.own / "merged"]
-    assert [told.at(folder)["said"] for folder in folders] == ["7"] * 4
-    assert told.at(told.nf4 / "adapter")["said"]  # the run's own adapter: its card asks what no row says
+    assert [told.folders[str(folder)]["said"] for folder in folders] == ["7"] * 4
+    assert told.folders[str(told.nf4 / "adapter")]["said"]  # the run's own adapter: its card asks what no row says
 
-    kinds = [told.at(folder)["auto"] for folder in (told.own / "out", told.nf4 / "adapter", told.gguf / "out")]
+    kinds = [
+        told.folders[str(folder)]["auto"] for folder in (told.own / "out", told.nf4 / "adapter", told.gguf / "out")
+    ]
     assert kinds == ["LlamaForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM"]
 
 
@@ -116,7 +115,7 @@ def test_the_lines_load_the_weights_that_were_trained_on(told: Told) -> None:
     as_trained = logits(told.nf4, "int4")
     elsewhere = (logits(told.nf4, "none") - as_trained).square().mean().sqrt()
     for folder in ("out", "adapter"):
-        loaded = torch.tensor(told.at(told.nf4 / folder)["logits"])
+        loaded = torch.tensor(told.folders[str(told.nf4 / folder)]["logits"])
         assert (loaded - as_trained).square().mean().sqrt() < 0.5 * elsewhere
 
 

@@ -24,17 +24,13 @@ def test_smollm2_learns_sql_in_four_bit(tmp_path: Path) -> None:
     manifest = tmp_path / "experts" / "expert-sql" / "manifest.json"
     manifest.parent.mkdir(parents=True)
     shutil.copy(EXPERTS / "expert-sql" / "manifest.json", manifest)
+    quiet = ("training.config.warmup_ratio=0.0", "training.config.report_to=none", "evaluation.neutral_texts=8")
     overrides = Overrides(
         base_model="smollm2",
         dataset=str(EXPERTS / "expert-sql" / "datasets" / "train.jsonl"),
         output=tmp_path / "run",
         max_steps=6,
-        settings=(
-            "training.config.warmup_ratio=0.0",
-            "training.config.report_to=none",
-            "evaluation.neutral_texts=8",
-            "training.config.max_seq_length=256",
-        ),
+        settings=(*quiet, "training.config.max_seq_length=256"),
     )
     result = train.train(make_plan(manifest, facts, overrides), facts, NullReporter())
     first, last = result.document["loss"]["first"], result.document["loss"]["last"]

@@ -124,10 +124,8 @@ def files_of(folder: Path) -> set[str]:
 
 
 def test_a_run_whose_machine_is_gone_ends_as_an_unbroken_one(tmp_path: Path, bucket: str, s3_server: S3Server) -> None:
-    url, manifest = (
-        f"{bucket}/run",
-        project(tmp_path, **{**SETTINGS, "max_steps": 20, "save_steps": 2}, dropout=0.1),
-    )
+    url = f"{bucket}/run"
+    manifest = project(tmp_path, **{**SETTINGS, "max_steps": 20, "save_steps": 2}, dropout=0.1)
     straight = train_here(manifest, output=tmp_path / "straight")
     words = ["train", "--manifest", str(manifest), "--output", url, "--offline", "--resume", "auto"]
     process = Forked(words, tmp_path, env={**os.environ, "NO_COLOR": "1"})

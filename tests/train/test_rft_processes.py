@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks import kill_test
 from benchmarks.kill_test import command, finish
 from expert_cli.pipeline.rft.work import RoundPaths
 from expert_cli.runs.metrics import read_json
@@ -66,16 +65,12 @@ def test_a_run_killed_in_its_phases_ends_like_an_unbroken_one(tmp_path: Path) ->
     assert len(read_json(RunPaths(broken).run_json)["resumes"]) == len(PHASES)
 
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks processes")
-
-
-@pytest.mark.slow
 def test_two_processes_draw_what_one_does_and_end_together_where_they_are_asked_to(tmp_path: Path) -> None:
     manifest = unsure_expert(tmp_path / "project", sharp_model(tmp_path / "model"))
     first = train(manifest, output=tmp_path / "first", settings=("training.config.method=sft",)).output
     alone = train(manifest, output=tmp_path / "alone", init_adapter=first).output
     together = tmp_path / "together"
-    words = [*kill_test.command(manifest, together), "--from", str(first)]
+    words = [*command(manifest, together), "--from", str(first)]
 
     def job() -> list[Forked]:
         env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}

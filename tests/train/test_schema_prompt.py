@@ -130,7 +130,4 @@ def test_chat_shows_a_database_or_the_tables_of_the_input(expert: Path) -> None:
     ):
         done = CliRunner().invoke(app, [*base, *options])
         assert done.exit_code == 0, done.stderr
-        document = json.loads(done.stdout)
-        assert document["input"] == shown
-    refused = CliRunner().invoke(app, [*base, "--input", TABLES, "--database", str(database)])
-    assert refused.exit_code == 2
+        assert json.loads(done.stdout)["input"] == shown

@@ -22,13 +22,9 @@ STEPS = 2000
 Run = subprocess.Popen[str] | Forked
 
 
-def started(manifest: Path, output: Path, *options: str) -> Run:
+def started(manifest: Path, output: Path, *options: str) -> Forked:
     words = ["train", "--manifest", str(manifest), "--output", str(output), "--offline", *options]
-    env = {**os.environ, "NO_COLOR": "1"}
-    if sys.platform == "linux":
-        return Forked(words, output.parent, env=env)
-    command = [sys.executable, "-m", "expert_cli", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    return Forked(words, output.parent, env={**os.environ, "NO_COLOR": "1"})
 
 
 def wait_for_steps(process: Run, output: Path, lines: int) -> None:
