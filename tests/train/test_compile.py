@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch._dynamo.utils import counters
 from transformers import TrainerCallback
 
@@ -46,3 +47,9 @@ def test_four_bit_layers_train_the_same_and_answers_leave_the_compiler_to_traini
     line = done.document["kernels"]["compile"]
     assert line == {"used": "eager", "reason": f"every decoder layer; {graphs} graphs compiled"}
     assert any(text.startswith(f"compile   {graphs} graphs in ") for text in report.lines)
+
+
+def test_a_compiler_that_compiled_nothing_is_told(tmp_path: Path) -> None:
+    with torch.compiler.set_stance("force_eager"):
+        done = train(project(tmp_path, rows=SEVEN, **COMPILED, max_steps=1))
+    assert done.document["kernels"]["compile"]["reason"] == "eager was asked for, but nothing was compiled"
