@@ -62,7 +62,9 @@ class PlainSteps(TrainerCallback):
         """Make everything ready."""
         self.loss = CausalLoss(parts["model"]).train()
         batches = list(parts["train_dataloader"])
-        self.batches = cycle({key: batch[key] for key in batch if key != "real_tokens"} for batch in batches)
+        self.batches = cycle(
+            {key: batch[key] for key in batch if key not in ("real_tokens", "trained_tokens")} for batch in batches
+        )
         self.trained = [parameter for parameter in self.loss.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(self.trained, lr=args.learning_rate, fused=True)
         self.began = time.perf_counter()

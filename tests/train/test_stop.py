@@ -62,8 +62,8 @@ class TerminatedAtTheEnd(TrainerCallback):
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_signal_after_the_last_step_keeps_the_result(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, max_steps=2)
+def test_a_signal_after_the_last_step_keeps_the_result(tmp_path: Path) -> None:
+    manifest = project(tmp_path, max_steps=2)
     done = expert_cli.train(manifest, output=tmp_path / "run", callbacks=[TerminatedAtTheEnd()])
     assert (done.document["steps"], done.document["samples"]) == (2, [])
     assert (tmp_path / "run" / "COMPLETE").is_file()
