@@ -20,7 +20,7 @@ from expert_cli.errors import InputError, ManifestIssue
 from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.keys.dataset import Dataset, Filters
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, eval_loss_of, is_eval_loss
-from expert_cli.manifest.keys.optim import SCHEDULE_BOUNDS, SCHEDULERS
+from expert_cli.manifest.keys.optim import BY_EVALUATIONS, SCHEDULE_BOUNDS, SCHEDULERS
 from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.schema import ROPE_NUMBERS, Base, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
@@ -182,10 +182,20 @@ def _of_schedule(config: Settings[TrainingConfig]) -> Iterator[Clash]:
     if name == "warmup_stable_decay" and "num_decay_steps" not in written:
         message = f"lr_scheduler {name} needs lr_scheduler_kwargs.num_decay_steps"
         yield "lr_scheduler", message, 'write "lr_scheduler_kwargs": {"num_decay_steps": 100}'
+    if name in BY_EVALUATIONS and not _measures(config.written):
+        message = f"lr_scheduler {name} goes by evaluations, and nothing asks for one"
+        yield "lr_scheduler", message, 'write "eval_strategy": "steps" and "eval_steps"'
     rate, end = config["learning_rate"], written.get("lr_end", 1e-7)
     if name == "polynomial" and end >= rate:
         message = f"lr_scheduler_kwargs.lr_end {end:g} is not below learning_rate {rate:g}"
         yield "lr_scheduler_kwargs", message, "it is where the learning rate ends"
+
+
+def _measures(config: TrainingConfig) -> bool:
+    """Whether anything is evaluated in training that a step can be chosen by."""
+    asked = config.eval_steps or config.load_best_model_at_end or config.early_stopping_patience
+    by_answers = config.metric_for_best_model == EXECUTION_ACCURACY
+    return by_answers or (config.eval_strategy != "no" and bool(asked or config.eval_strategy))
 
 
 def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[Clash]:

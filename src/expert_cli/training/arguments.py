@@ -11,9 +11,10 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.machine import has_package
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
+from expert_cli.manifest.keys.optim import BY_EVALUATIONS
 from expert_cli.training.checkpointing.checkpoint import LEAST
 
-REPORT_PACKAGES = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
+REPORT_PACKAGES = {"azure_ml": "azureml", "flyte": "flytekit"}  # the others are named as their packages are
 
 
 def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> TrainingArguments:
@@ -22,8 +23,8 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
     Raises EnvironmentProblem for a reporting package that is missing.
     """
     for name in run.watch.report_to:
-        if not has_package(REPORT_PACKAGES[name]):
-            hint = f"pip install {REPORT_PACKAGES[name]}, or take it out of report_to"
+        if not has_package(package := REPORT_PACKAGES.get(name, name)):
+            hint = f"pip install {package}, or take it out of report_to"
             raise EnvironmentProblem(f"report_to: {name} is not installed", hint)
     optim, watch, compute, loader = run.optim, run.watch, run.compute, run.loader
     # Where answers choose the best step, they are what is evaluated every so many steps.
@@ -42,7 +43,8 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
         "learning_rate": optim.learning_rate,
         # one_cycle is ours (trainer.py); the Trainer only wants a name it knows.
         "lr_scheduler_type": "constant" if optim.scheduler == "one_cycle" else optim.scheduler,
-        "lr_scheduler_kwargs": dict(optim.scheduler_kwargs),
+        "lr_scheduler_kwargs": dict(optim.scheduler_kwargs)
+        | ({"mode": "max"} if optim.scheduler in BY_EVALUATIONS and watch.greater_is_better else {}),
         "warmup_steps": optim.warmup,
         "weight_decay": optim.weight_decay,
         "max_grad_norm": optim.max_grad_norm,

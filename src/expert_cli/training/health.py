@@ -26,7 +26,7 @@ class TrainingState:
 
 
 class TrainingHealth:
-    """Reads what a step came to one step late: asking at once would wait for the GPU. On a CPU there is nothing to wait for."""
+    """Reads what a step came to one step late: asking at once would wait for the GPU; on a CPU there is nothing to wait for."""
 
     def __init__(
         self, progress: TrainingState, gradients: FlatParameters, documents: Callable[[int], str], *, scaled: bool

@@ -34,6 +34,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
         {"config": {"lr_scheduler": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr": 1e-6, "min_lr_rate": 0.1}}},
     ),
     ("config.lr_scheduler", "kwargs.num_decay_steps", {"config": {"lr_scheduler": "warmup_stable_decay"}}),
+    ("config.lr_scheduler", "greedy goes by evaluations", {"config": {"lr_scheduler": "greedy"}}),
     (
         "config.lr_scheduler_kwargs",
         "lr_end 0.1 is not below learning_rate 0.001",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from expert_cli.manifest.importers.draft import Draft
 from expert_cli.manifest.importers.rules import (
@@ -21,6 +21,7 @@ from expert_cli.manifest.importers.rules import (
     whole,
 )
 from expert_cli.manifest.importers.validation import EVALUATION
+from expert_cli.manifest.keys.log_save_eval import ReportTo
 from expert_cli.manifest.keys.optim import OPTIMIZERS, SCHEDULERS
 
 FULL = (
@@ -42,7 +43,7 @@ OPTIMIZER = to(
     "optim", chosen(_OPTIMIZERS, "not here; adamw_torch_fused is used, for which the learning rate may not fit")
 )
 SCHEDULER = to("lr_scheduler", chosen({name: name for name in SCHEDULERS}, "not here; cosine is used"))
-_TARGETS = ("tensorboard", "trackio", "wandb")
+_TARGETS = get_args(ReportTo)
 
 
 def base_model(draft: Draft, key: str, value: Any) -> None:

@@ -14,6 +14,10 @@ EVAL_LOSS = "eval_loss"
 EXECUTION_ACCURACY = "execution_accuracy"
 """The metric of answers that are run, as against the loss of validation rows."""
 
+# fmt: off
+ReportTo = Literal["azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "kubeflow", "mlflow",
+                   "neptune", "swanlab", "tensorboard", "trackio", "wandb"]
+# fmt: on
 SET_LOSS = r"^eval_.+_loss$"
 """The loss on one set of validation rows."""
 
@@ -82,10 +86,10 @@ class LogSaveEvalKeys(Strict):
         None, "training stops after {} evaluations in a row that are no better"
     )
     """Stop after this many evaluations without a better one."""
-    report_to: (
-        Literal["tensorboard", "trackio", "wandb", "none"] | list[Literal["tensorboard", "trackio", "wandb"]] | None
-    ) = key(None, lambda targets: f"metrics go to {', '.join(targets) or 'metrics.jsonl alone'}")
-    """Where metrics go besides metrics.jsonl."""
+    report_to: Literal["none"] | ReportTo | list[ReportTo] | None = key(
+        None, lambda targets: f"metrics go to {', '.join(targets) or 'metrics.jsonl alone'}"
+    )
+    """Where metrics go besides metrics.jsonl: the integrations of transformers' Trainer, whose packages must be installed."""
 
 
 @dataclass(frozen=True)

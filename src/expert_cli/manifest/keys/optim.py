@@ -22,11 +22,20 @@ SCHEDULERS: dict[str, frozenset[str]] = {
     "cosine_with_min_lr": frozenset({"num_cycles", "min_lr", "min_lr_rate"}),
     "cosine_warmup_with_min_lr": frozenset({"num_cycles", "min_lr", "min_lr_rate", "warmup_lr_rate"}),
     "warmup_stable_decay": frozenset({"num_decay_steps", "num_stable_steps", "min_lr_ratio", "num_cycles"}),
+    "reduce_lr_on_plateau": frozenset({"factor", "patience", "threshold", "cooldown"}),
+    "greedy": frozenset({"factor", "patience", "threshold", "cooldown", "warmup"}),
     "one_cycle": frozenset({"pct_start", "div_factor", "final_div_factor", "three_phase"}),
 }
+BY_EVALUATIONS = ("reduce_lr_on_plateau", "greedy")
+"""Schedulers that go by `metric_for_best_model`, whenever it is measured."""
 SCHEDULE_BOUNDS: dict[str, tuple[float, float]] = {
     "num_cycles": (0, 1e6),
     "power": (0, 1e3),
+    "factor": (0, 1),
+    "patience": (0, LARGEST),
+    "threshold": (0, 1),
+    "cooldown": (0, LARGEST),
+    "warmup": (0, LARGEST),
     "timescale": (1, LARGEST),
     "num_stable_steps": (0, LARGEST),
     "num_decay_steps": (0, LARGEST),

@@ -36,10 +36,8 @@ from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import parse_json, read_sealed, remove, sha256_of, sync_names, write_json, write_sealed
 from expert_cli.utils.verified_folder import VerifiedFolder
 
-CHECKPOINT_RULE = 3
-"""What stands in a checkpoint, and how; one of another rule is not read."""
-LEAST = 2
-"""Checkpoints that are kept at least: the newest may turn out damaged."""
+CHECKPOINT_RULE = 3  # what stands in a checkpoint, and how; one of another rule is not read
+LEAST = 2  # checkpoints are kept: the newest may turn out damaged
 MANIFEST = "checkpoint.json"
 ADAPTER = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
