@@ -126,3 +126,9 @@ def test_what_a_fault_is(text: str, found: list[str]) -> None:
 def test_the_documents_of_the_site_are_those_of_the_folder() -> None:
     listed = set(re.findall(r"^  - [^:]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
     assert listed == {path.name for path in (ROOT / "docs").glob("*.md")}
+
+
+def test_every_test_that_the_oldest_versions_must_pass_is_there() -> None:
+    named = re.findall(r"(tests/\S+\.py)::(\w+)", (ROOT / ".ci" / "oldest").read_text(encoding="utf-8"))
+    assert len(named) > 3
+    assert [name for path, name in named if f"def {name}(" not in (ROOT / path).read_text(encoding="utf-8")] == []
