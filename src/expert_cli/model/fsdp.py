@@ -90,13 +90,6 @@ def _as_plain_bytes(base: torch.nn.Module, device: torch.device) -> None:
             layer.quant_state.to(device)
 
 
-def sharded(model: torch.nn.Module) -> list[str]:
-    """Return the names of parameters of which this process holds a share."""
-    return [
-        name for name, parameter in model.named_parameters(remove_duplicate=False) if isinstance(parameter, DTensor)
-    ]
-
-
 @contextmanager
 def whole_head(base: Any) -> Iterator[Any]:
     """Yield the head of a base model with its weight whole; all processes must ask. One that is not sharded is whole anyhow."""

@@ -29,9 +29,8 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
     optim, watch, compute, loader = run.optim, run.watch, run.compute, run.loader
     # Where answers choose the best step, they are what is evaluated every so many steps.
     by_answers = watch.metric_for_best_model == EXECUTION_ACCURACY
-    by_time = (
-        watch.load_best_model_at_end and watch.save_strategy == "no"
-    )  # then the best step is saved when it is found
+    # Where checkpoints go by time alone, the best step is saved when it is found.
+    by_time = watch.load_best_model_at_end and watch.save_strategy == "no"
     settings = {
         "output_dir": str(checkpoints),
         "seed": run.seed,

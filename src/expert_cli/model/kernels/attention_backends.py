@@ -171,7 +171,6 @@ BACKENDS = (
         lacks=_varlen_lacks,
         refuses=_varlen_refuses,
         function="varlen_attention",
-        captures="",
         repeats_keys=repeats_for_varlen,
     ),
     AttentionBackend(
