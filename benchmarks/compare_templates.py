@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import inspect
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -36,18 +35,14 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from benchmarks.lib.conversations import FAMILIES, Family, control_tokens, conversations, spelled
 from expert_cli.config.run_config import ColumnMapping
-from expert_cli.data.rows.kinds import choose_columns, kind_of
-from expert_cli.data.rows.validation import validate_row
-from expert_cli.data.templates.chat_template import ChatTemplate
-from expert_cli.data.templates.segment import Document
-from expert_cli.data.templates.template import Template, make_template
-from expert_cli.data.tokenize.encoder import Encoder
-from expert_cli.errors import InputError
-from expert_cli.utils.chat_rendering import DATE, render_jinja
+from expert_cli._compat import MARKERS
+from expert_cli.data.columns import choose_columns
+from expert_cli.data.encode import Encoder
+from expert_cli.data.rows import BadRow, to_row
+from expert_cli.data.templates.chat import DATE, Template, make_template
+from expert_cli.data.templates.mask import Document
 
 Span = tuple[int, int]
-SANITIZES = "sanitize_control_tokens" in inspect.signature(PreTrainedTokenizerFast.apply_chat_template).parameters
-"""Older versions of transformers take control tokens in what a row says for such: there are no ids to compare with."""
 HEADS = (
     "family",
     "drawn",
@@ -56,6 +51,7 @@ HEADS = (
     "ids equal",
     "mask = prefixes",
     "mask = generation",
+    "one document an answer",
     "refused",
     "of these expressible",
 )
@@ -110,19 +106,18 @@ class Comparison:
     @cached_property
     def ours(self) -> Template:
         """The template as a run has it."""
-        tokens = {"eos_token": self.family.eos, "bos_token": self.family.bos}
-
-        def render(jinja: str, turns: Any, generate: bool, /, **more: Any) -> str:
-            return render_jinja(jinja, turns, generate, variables=tokens, **more)
-
-        control = control_tokens(self.family, self.jinja)
         return make_template(
             "",
-            own=ChatTemplate(self.jinja, render, self.family.bos),
-            control_tokens=control,
+            self.hf,
             eos_token=self.family.eos,
+            given=self.jinja,
             chat_template_kwargs={"enable_thinking": True} if self.thinking else {},
         )
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """What makes ids of our documents."""
+        return Encoder(self.ours)
 
     def rendered(
         self, row: dict[str, Any], count: int | None = None, *, generate: bool = False, jinja: str | None = None
@@ -143,34 +138,66 @@ class Comparison:
         """Compare one conversation."""
         tally = self.tally
         tally.counts["drawn"] += 1
-        columns = choose_columns(list(row), ColumnMapping(), "drawn")
-        rows = kind_of(columns)()
-        if validate_row(rows, row, columns, "drawn"):
+        try:
+            read = to_row(row, choose_columns(list(row), ColumnMapping(), "drawn"), ColumnMapping(), "drawn")
+        except BadRow:
             tally.counts["bad rows"] += 1
             return
-        try:
-            (document,) = self.ours.documents(rows)
-        except InputError as error:
+        (documents,) = self.ours.documents([read])
+        if isinstance(documents, str):
             try:
                 shown = not self.lost(row, self.rendered(row))
             except Exception:  # noqa: BLE001  a template raises anything
                 shown = False
-            tally.note("refused rightly", not shown, row, error.message)
+            tally.note("refused rightly", not shown, row, documents)
             return
+        if (
+            len(documents) > 1
+            or sum(turn["role"] == "assistant" for turn in row["messages"]) > 1
+            and self.split(documents, row)
+        ):
+            tally.counts["one an answer"] += 1
+            self.compare_split(row, documents)
+            return
+        (document,) = documents
         whole = self.rendered(row)
-        text = "".join(piece.text for piece in document)
-        end = len(text) if whole.startswith(text) else len(text) - len(self.family.eos)
+        text = text_of(document)
+        end = len(text) if whole.startswith(text) else len(text) - len(self.ours.end_token)
         rest = whole[end:]
         same = whole[:end] == text[:end] and not rest.replace(self.family.eos, "").strip()
         tally.note("text", same, row, f"{whole!r}\n    {text!r}")
         if same:
-            if SANITIZES:
-                self.compare_ids(row, document)
+            self.compare_ids(row, document)
             self.compare_masks(row, document, whole)
+
+    def split(self, documents: list[Document], row: dict[str, Any]) -> bool:
+        """Whether the one document there is ends before the conversation, as each answer is a document of its own."""
+        text, whole = text_of(documents[0]).removesuffix(self.ours.end_token), self.rendered(row)
+        return not whole.startswith(text) or bool(
+            whole.removeprefix(text).replace(self.ours.end_token, "").replace(self.family.eos, "").strip()
+        )
+
+    def compare_split(self, row: dict[str, Any], documents: list[Document]) -> None:
+        """Compare each document with what is asked and answered where its answer is the last."""
+        numbers = [
+            n for n, turn in enumerate(row["messages"]) if turn["role"] == "assistant" and turn.get("weight", 1) != 0
+        ]
+        good = len(numbers) == len(documents)
+        for number, document in zip(numbers, documents, strict=False):
+            head = {**row, "messages": row["messages"][: number + 1]}
+            answered, text = self.rendered(head), text_of(document)
+            good = good and answered.startswith(text.removesuffix(self.ours.end_token))
+            ((start, stop),) = joined(list(spans_of(document, len(text)))) or ((0, 0),)
+            asked = self.asked(row, number, answered)
+            good = good and (asked is None or start == asked) and stop == len(text)
+        self.tally.note("split", good, row, str(documents))
 
     def compare_ids(self, row: dict[str, Any], document: Document) -> None:
         """Compare the ids with transformers' own, control tokens in what the row says being text."""
-        encoded = Encoder(self.hf.backend_tokenizer).encode([document]).ids.tolist()
+        encoded = (
+            self.encoder.encode([document], [0]).ids.tolist()
+            or self.encoder.encode([[(t, True) for t, _ in document]], [0]).ids.tolist()
+        )
         encoding: Any = self.hf.apply_chat_template(
             turns_of(row),
             tools=row.get("tools"),
@@ -218,7 +245,7 @@ class Comparison:
 
     def asked(self, row: dict[str, Any], number: int, whole: str) -> int | None:
         """Where the generation prompt of an answer ends, None if the conversation does not begin with it."""
-        prompt = self.rendered(row, number, generate=True, jinja=self.ours.chat_template)
+        prompt = self.rendered(row, number, generate=True, jinja=self.ours.jinja)
         return len(prompt) if whole.startswith(prompt) else None
 
     def by_prefix(self, row: dict[str, Any], number: int, start: int | None, whole: str) -> Span | None:
@@ -266,11 +293,16 @@ def turns_of(row: dict[str, Any]) -> list[dict[str, Any]]:
     return [{name: value for name, value in turn.items() if name != "weight"} for turn in row["messages"]]
 
 
+def text_of(document: Document) -> str:
+    """Return the text of a document, without the marks of control tokens that rows say."""
+    return MARKERS.sub("", "".join(text for text, _ in document))
+
+
 def spans_of(document: Document, most: int) -> Iterator[Span]:
     """Yield where the trained stretches of a document begin and end, without an end token that the text does not have."""
     at = 0
-    for trained, pieces in groupby(document, lambda piece: piece.trained):
-        stop = at + sum(len(piece.text) for piece in pieces)
+    for trained, pieces in groupby(document, lambda piece: piece[1]):
+        stop = at + sum(len(MARKERS.sub("", text)) for text, _ in pieces)
         if trained:
             yield at, min(stop, most)
         at = stop
@@ -333,7 +365,7 @@ def main() -> None:
         if tally is None:
             continue
         counts, refused = tally.counts, tally.counts["refused rightly compared"]
-        shares = (tally.share(what) for what in ("text", "ids", "prefixes", "generation"))
+        shares = (tally.share(what) for what in ("text", "ids", "prefixes", "generation", "split"))
         cells = (
             family.name,
             f"{counts['drawn']:,}",

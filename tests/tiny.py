@@ -12,8 +12,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from expert_cli.data.templates.template import Template, make_template
-from expert_cli.data.tokenize.encoder import control_tokens, leading_token
+from expert_cli.data.templates.chat import Template, make_template
 
 Architecture = Literal["llama", "qwen3"]
 
@@ -68,15 +67,14 @@ class IdsAsText(NamedTuple):
         return "".join(f"{token} " for token in ids)
 
 
-def template_for(tokenizer: Tokenizer, name: str, **options: Any) -> Template:
-    """Return the template `name` for a tokenizer, with the control tokens and the BOS it has."""
-    return make_template(name, control_tokens=control_tokens(tokenizer), bos_token=leading_token(tokenizer), **options)
+def template_for(tokenizer: PreTrainedTokenizerFast, name: str = "chatml", **options: Any) -> Template:
+    """Return the template `name` for a tokenizer, whose own end token ends an answer where the template puts none."""
+    return make_template(name, tokenizer, **{"eos_token": str(tokenizer.eos_token), **options})
 
 
 class TinyTokenizer(NamedTuple):
-    """A tokenizer and its hash, as a store is asked for."""
+    """A tokenizer's hash, as a store is asked for."""
 
-    backend: Tokenizer
     sha256: str = "t"
 
 

@@ -2,15 +2,15 @@
 
 Overridden private methods stand in their classes: the Trainer's `_clip_grad_norm`, `_get_grad_norm`, `_save_checkpoint`,
 `_load_*`, `_determine_best_metric` and `_prepare_for_training` (training/trainer.py, transformers 5.23), accelerate's
-`_is_accelerate_prepared` (model/kernels/chunked_loss.py, 1.15), and jinja2's `Environment._parse`
-(utils/jinja_sandbox.py, 3.1; remove when a parsed template can be handed to `compile`). tests/unit/test_compat.py holds
-their signatures, and the behavior of all that stands here.
+`_is_accelerate_prepared` (model/kernels/chunked_loss.py, 1.15). tests/unit/test_compat.py holds their signatures, and the
+behavior of all that stands here.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +20,44 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
+
+
+MARKERS = re.compile("[\U000f0000\U000f0001]")
+"""What transformers 5.23 (utils/chat_template_utils.py) puts around control tokens that a row says, so that they stay text: its
+`mark_control_tokens` and `encode_marked_chat` are public, the two characters are not. Remove when they are."""
+MARKED = re.compile("\U000f0000[^\U000f0001]*\U000f0001")
+
+
+def control_token_pattern(tokenizer: Any, jinja: str) -> re.Pattern[str]:
+    """Return what finds the tokens that `apply_chat_template(sanitize_control_tokens=True)` keeps as text in what a row says.
+
+    transformers 5.23 (tokenization_utils_base.py, utils/chat_template_utils.py). Remove when a public function tells them.
+    """
+    from transformers.utils.chat_template_utils import _get_control_token_patterns
+
+    pattern: re.Pattern[str] = _get_control_token_patterns(tokenizer._get_control_tokens(jinja))[0]
+    return pattern
+
+
+def mark_control_tokens(said: Any, control: re.Pattern[str]) -> Any:
+    """Return a value of JSON with marks around the control tokens in its texts. transformers 5.23, as above."""
+    from transformers.utils.chat_template_utils import mark_control_tokens as mark
+
+    return mark(said, control)
+
+
+def template_literals(jinja: str) -> list[str]:
+    """Return the texts that a chat template spells. transformers 5.23 keeps them for its own marks; remove as above."""
+    from transformers.utils.chat_template_utils import _get_template_literal_text
+
+    return str(_get_template_literal_text(jinja)).split("\0")
+
+
+def template_variables(jinja: str) -> frozenset[str]:
+    """Return the names that a chat template reads from its caller. transformers 5.23; remove when it is public."""
+    from transformers.utils.chat_template_utils import _get_template_variables
+
+    return frozenset(_get_template_variables(jinja))
 
 
 def quiet_imports() -> None:
@@ -93,6 +131,21 @@ def hub_bar(update: Callable[[float], None]) -> type[Any]:
                 update(most)
 
     return CountingBar
+
+
+def default_patterns(resolve: Callable[[str], list[str]]) -> dict[str, list[str]]:
+    """Return by split the patterns of the files of a folder without a README; {} where it has none. resolve: pattern -> names.
+
+    datasets 4 to 5.2 (data_files.py): the public `get_data_patterns` lists the folder anew for each of 60 patterns.
+    Remove when it takes names.
+    """
+    from datasets.data_files import _get_data_files_patterns
+
+    try:
+        found: dict[str, list[str]] = _get_data_files_patterns(resolve)
+    except FileNotFoundError:
+        return {}
+    return {str(split): patterns for split, patterns in found.items()}
 
 
 def keep_autograd_on_cpu(model: Any) -> None:

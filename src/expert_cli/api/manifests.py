@@ -34,7 +34,7 @@ def _with_columns(found: Validation) -> Validation:
     """Look whether the columns that `field_mapping` names are there, where the rows are."""
     if found.plan is None or not any(vars(found.plan.run.data.mapping).values()):
         return found
-    from expert_cli.data.sources.data_rows import absent_columns
+    from expert_cli.data.select import absent_columns
     from expert_cli.manifest.json_parser import dotted
     from expert_cli.manifest.key import not_used
 

@@ -43,7 +43,7 @@ def pretokenize(
         base_model: The base model whose tokenizer is used, as `train` takes it.
         force: Build anew even if the store fits.
         verify: Hash every file of the store again.
-        documents: How many of the first documents the result shows, token by token, with the reason of every border.
+        documents: How many of the first documents the result shows, token by token.
         threads: Threads that tokenize; 0: one a core.
         stage: Copy the data to this folder (a faster disk) first.
         prune: Delete this expert's other stores, those of other base models too.
@@ -71,7 +71,7 @@ def pretokenize(
         remove_others(run.store, report.store.key.sha256, run.expert, reporter)
     if not documents:
         return report
-    return replace(report, shown=shown_documents(run, report.store, inputs, documents, reporter))
+    return replace(report, shown=shown_documents(run, report.store, inputs, documents))
 
 
 @disk_errors()
@@ -125,7 +125,7 @@ def _run(
     overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
     run = make_plan(Path(manifest), machine.inspect(), overrides).run
     prepare_process()
-    from expert_cli.data.tokenize.backends import limit_threads
+    from expert_cli.data.encode import limit_threads
 
     limit_threads(threads)
     if output is None:

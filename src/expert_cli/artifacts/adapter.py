@@ -40,7 +40,7 @@ def save_adapter(
     write_base(beside, plan.run, source, renderer.template.fingerprint)
     asked = expert_config(decoding_of(plan.loaded.manifest), renderer, plan.run.data.schema_prompt)
     write_text(beside / EXPERT_CONFIG, json_text(asked.as_json()))
-    renderer.tokenizer.hf.chat_template = renderer.template.chat_template
+    renderer.tokenizer.hf.chat_template = renderer.template.jinja
     renderer.tokenizer.hf.save_pretrained(beside)
     write_text(beside / "README.md", model_card(plan, done))
     if told := part(read_json(paths.run_json), "init_adapter"):

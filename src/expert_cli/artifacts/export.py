@@ -76,7 +76,7 @@ def export_expert(
     tokenizer = load_tokenizer(source.folder)
     renderer = PromptRenderer(tokenizer, trained_template(run, tokenizer, trained.origin))
     asked = expert_config(decoding_for(trained, report), renderer, run.data.schema_prompt)
-    tokenizer.hf.chat_template = renderer.template.chat_template
+    tokenizer.hf.chat_template = renderer.template.jinja
     forms = [*(["merged"] if merge else []), *([f"gguf {gguf}"] if gguf else [])]
     facts = {
         "expert": run.expert,

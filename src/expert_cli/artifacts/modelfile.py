@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from expert_cli.data.templates.template import Template
+from expert_cli.data.templates.chat import Template
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.inference.expert_config import ExpertConfig
 
@@ -17,7 +17,7 @@ def modelfile(gguf_name: str, template: Template, asked: ExpertConfig) -> str:
 
     Raises InputError for a stop sequence that no quoting carries.
     """
-    text = "".join(segment.text for segment in template.prompt(_PLACE)).removeprefix(template.compiler.bos_token)
+    text = template.prompt([{"role": "user", "content": _PLACE}]).removeprefix(template.bos_token)
     if text.count(_PLACE) != 1 or '"""' in text:
         raise ExpertError(f"the template {template.name} cannot be written into a Modelfile")
     values = {"temperature": 0, **asked.decoding.sampling()}

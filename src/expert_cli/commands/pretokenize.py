@@ -42,7 +42,7 @@ def pretokenize(
         bool, typer.Option("--explain", help="Say hit, missing, stale or damaged, and what changed; build nothing.")
     ] = False,
     show: Annotated[
-        int, typer.Option(min=0, help="Show this many documents, which tokens of them are trained, and why.")
+        int, typer.Option(min=0, help="Show this many documents, and which tokens of them are trained.")
     ] = 0,
     threads: Annotated[int, typer.Option(min=0, help="Threads that tokenize; 0: one a core.")] = 0,
     stage: Annotated[Path | None, typer.Option(help="Copy the data to this folder (a faster disk) first.")] = None,
@@ -136,7 +136,7 @@ def _end(console: Console, failed: list[tuple[Path, ExpertError]], count: int) -
 def _show_report(console: Console, report: StoreReport) -> None:
     if console.as_json:
         return
-    from expert_cli.data.templates.whole_text import describe_forms
+    from expert_cli.data.templates.mask import describe_forms
 
     row, packing = report.as_json(), report.packing
     speed = f" in {row['seconds']:.1f} s, {row['mb_per_s']:.1f} MB/s, {row['encoder']}" if row["mb_per_s"] else ""
@@ -178,9 +178,7 @@ def _show_documents(console: Console, shown: ShownDocuments, share: float) -> No
     for number, document in enumerate(shown.documents, 1):
         left_out = document.kept.count(False)
         more = f", {left_out:,} left out" if left_out else ""
-        console.heading(
-            f"document {number}, {document.where}: {len(document.tokens):,} tokens, {sum(document.trained):,} trained{more}"
-        )
+        console.heading(f"document {number}: {len(document.ids):,} tokens, {sum(document.trained):,} trained{more}")
         console.tokens(document.runs())
 
 

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -21,12 +21,11 @@ from rich.text import Text
 from expert_cli.console.tokens import STYLES, lines
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import Bar, NullBar, PlainBar
-from expert_cli.utils.text import aligned, clean, count, failure_lines, is_figures
+from expert_cli.utils.text import Token, aligned, clean, count, failure_lines, is_figures
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from expert_cli.utils.token_runs import TokenRun
 
 SCHEMA_VERSION = 1
 
@@ -160,12 +159,12 @@ class Console:
             self._out.file.flush()
         self.text("")
 
-    def tokens(self, runs: Iterable[TokenRun]) -> None:
-        """Write the tokens of a document to stdout, each run with its reasons: in colors on a terminal, with marks always."""
-        for run in runs:
-            for line in lines(run):
+    def tokens(self, runs: Iterable[tuple[str, Sequence[Token]]]) -> None:
+        """Write the tokens of a document to stdout, run by run of one state: in colors on a terminal, with marks always."""
+        for state, run in runs:
+            for line in lines(state, run):
                 if self._out.is_terminal:
-                    self._out.words(line, STYLES[run.state])
+                    self._out.words(line, STYLES[state])
                 else:
                     self._out.data(line)
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from expert_cli.data.rows.columnar import Message
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase
 from expert_cli.evaluation.constrained import constraint_on
 from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
@@ -124,11 +123,11 @@ def _prompt(renderer: PromptRenderer, case: EvalCase, shots: Shots) -> list[int]
         turn
         for example in shots.before(case)
         for turn in (
-            Message("user", renderer.format_user_turn(example.prompt, example.input)),
-            Message("assistant", example.answer),
+            {"role": "user", "content": renderer.format_user_turn(example.prompt, example.input)},
+            {"role": "assistant", "content": example.answer},
         )
     ]
-    return renderer.encode_messages([*turns, Message("user", renderer.format_user_turn(*case.asked))])
+    return renderer.encode_messages([*turns, {"role": "user", "content": renderer.format_user_turn(*case.asked)}])
 
 
 def _tell_of_room(model: Any, tokens: int, report: Reporter) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from expert_cli.data.rows.asked import Asked
+from expert_cli.data import overlap
 from expert_cli.data.schema_prompt.rows import schema_prompt
 from expert_cli.errors import InputError
 from expert_cli.evaluation.extract import extract
@@ -130,9 +130,9 @@ def read_cases(path: Path) -> list[EvalCase]:
     return [EvalCase(*row, texts["prompt"], texts["input"]) for row, texts in _rows(path, "prompt")]
 
 
-def asked_by_cases(cases: Sequence[EvalCase]) -> Asked:
+def asked_by_cases(cases: Sequence[EvalCase]) -> list[overlap.Question]:
     """Return what cases ask, to be looked for in rows."""
-    return Asked([case.prompt for case in cases], [case.input for case in cases], [case.where for case in cases])
+    return [overlap.Question(case.prompt, case.input, case.where) for case in cases]
 
 
 def shown_databases(cases: Sequence[EvalCase], settings: SchemaPromptConfig | None) -> list[EvalCase]:

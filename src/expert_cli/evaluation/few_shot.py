@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from expert_cli.config.plan import TrainedAdapter
-from expert_cli.data.rows.columnar import Example
+from expert_cli.data.rows import Example
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import EvalCase
 from expert_cli.evaluation.verifiers.case import plain
@@ -46,24 +46,22 @@ def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
 
     Raises InputError where the rows are gone, or are whole texts, which nothing parts into question and answer.
     """
-    from expert_cli.data.rows.selected import all_rows
-    from expert_cli.data.rows.selection import select_rows
-    from expert_cli.data.sources.data_rows import locate_data
+    from expert_cli.data.rows import examples_of
+    from expert_cli.data.select import select_rows
+    from expert_cli.data.sources import locate_data
 
     data, rows_of = replace(trained.plan.run.data.as_asked, validation=()), trained.origin.rows
     if rows_of is not None:  # --dataset, --validation and --seed may have said other than the manifest
         sources, share, seed = rows_of
         data = replace(data, train=sources, validation_share=share, seed=seed)
     try:
-        rows = all_rows(select_rows(data, locate_data(data, report), report).train)
+        rows = list(select_rows(data, locate_data(data, report), report).rows())
     except (InputError, EnvironmentProblem) as error:
         raise InputError(
             f"--shots: the rows of training cannot be read: {error.message}", "put them there, or leave --shots out"
         ) from error
-    if rows.is_whole_text:
-        raise InputError("--shots: rows of whole texts hold no questions with answers", "leave --shots out")
     order = random.Random(trained.plan.run.seed).sample(range(len(rows)), len(rows))  # noqa: S311
-    return Shots(count, tuple(filter(None, map(rows.shot, order))))
+    return Shots(count, tuple(examples_of(rows[number] for number in order)))
 
 
 def _is_of(row: Example, asked: EvalCase) -> bool:

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.templates.chat_template import ChatTemplate, name_of
-from expert_cli.data.templates.template import Template, make_template
-from expert_cli.data.templates.trained import TrainedTurns
-from expert_cli.data.tokenize.encoder import control_tokens, leading_token
+from expert_cli.data.templates.chat import Template, make_template
+from expert_cli.data.templates.mask import TrainedTurns
 from expert_cli.errors import InputError
 from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.loading.quantize import DTYPES, load_base
@@ -70,17 +68,13 @@ def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
 
 def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str) -> Template:
     """Return how a run writes its rows down; alpaca heads the input by what its column is called."""
-    model, own, bos_token = run.model, None, tokenizer.hf.bos_token or ""
-    if model.chat_template:
-        own = ChatTemplate(model.chat_template, tokenizer.render, bos_token, name_of(model.chat_template))
-    elif tokenizer.has_chat_template:
-        own = ChatTemplate(tokenizer.hf.get_chat_template(), tokenizer.render, bos_token)
+    model = run.model
     return make_template(
         model.template,
-        own=own,
-        control_tokens=control_tokens(tokenizer.backend),
+        tokenizer.hf,
         eos_token=tokenizer.eos_token,
-        bos_token=leading_token(tokenizer.backend),
+        bos_token=tokenizer.leading_token,
+        given=model.chat_template,
         system_prompt=model.system_prompt,
         chat_template_kwargs=dict(model.chat_template_kwargs),
         trained=TrainedTurns.of(run.data),

@@ -8,7 +8,6 @@ from functools import cache, partial
 from pathlib import Path
 
 from expert_cli.config.plan import TrainedAdapter
-from expert_cli.data.rows.columnar import Message
 from expert_cli.inference.expert import Expert, PromptRenderer, base_renderer, open_expert
 from expert_cli.inference.expert_config import decoding_for
 from expert_cli.inference.generate import generate, stream
@@ -53,7 +52,7 @@ class Chat:
         self._settings, self._drawn = settings, drawn
         self._report = report
         self._told = False
-        self._said: list[Message] = []
+        self._said: list[dict[str, str]] = []
 
     def answer(self, prompt: str, input_: str = "") -> Iterator[str]:
         """Yield the expert's answer in pieces; it is remembered, with the prompt, once it is whole."""
@@ -62,7 +61,7 @@ class Chat:
         for piece in self._pieces(asked, self._expert.renderer, self._settings):
             answer += piece
             yield piece
-        self._said = [*asked, Message("assistant", answer)]
+        self._said = [*asked, {"role": "assistant", "content": answer}]
 
     def ask(self, prompt: str, input_: str = "") -> str:
         """Return the expert's whole answer to one prompt; nothing that was said is seen, and this is not remembered.
@@ -82,7 +81,7 @@ class Chat:
         answers = [settings.until_stop(renderer.decode(one.ids)).strip() for one in written]
         given = self._runs() or partial(text_given, grammar=settings.grammar)
         found = Vote.of(answers, [given(answer) for answer in answers])
-        self._said = [*asked, Message("assistant", found.majority)]
+        self._said = [*asked, {"role": "assistant", "content": found.majority}]
         return found
 
     def base(self, prompt: str, input_: str = "") -> Iterator[str]:
@@ -92,7 +91,7 @@ class Chat:
         """
         renderer = self._base()
         turn = renderer.format_user_turn(prompt, self.shown(prompt, input_))
-        asked = [*self._said, Message("user", turn)]
+        asked = [*self._said, {"role": "user", "content": turn}]
         with self._expert.model.disable_adapter():
             yield from self._pieces(asked, renderer, replace(self._settings, stops=(), grammar=None))
 
@@ -104,14 +103,16 @@ class Chat:
         """Return what stands below a prompt: of the database that the questions are about, or the input as it is given."""
         return self._shows(prompt, input_)
 
-    def _turn(self, prompt: str, input_: str) -> Message:
-        return Message("user", self._expert.renderer.format_user_turn(prompt, self.shown(prompt, input_)))
+    def _turn(self, prompt: str, input_: str) -> dict[str, str]:
+        return {"role": "user", "content": self._expert.renderer.format_user_turn(prompt, self.shown(prompt, input_))}
 
-    def _request(self, messages: Sequence[Message], renderer: PromptRenderer, settings: GenerationConfig) -> Request:
+    def _request(
+        self, messages: Sequence[dict[str, str]], renderer: PromptRenderer, settings: GenerationConfig
+    ) -> Request:
         """Return what is asked, and what holds the answer."""
         held = None
         if settings.grammar is not None:
-            question = "\n\n".join(message.content for message in messages if message.role == "user")
+            question = "\n\n".join(message["content"] for message in messages if message["role"] == "user")
             held = constraint_for(settings.grammar, question, renderer.vocabulary)
             if held is None and not self._told:
                 self._told = True
@@ -119,7 +120,7 @@ class Chat:
         return Request(renderer.encode_messages(messages), (settings.seed,), held)
 
     def _pieces(
-        self, messages: Sequence[Message], renderer: PromptRenderer, settings: GenerationConfig
+        self, messages: Sequence[dict[str, str]], renderer: PromptRenderer, settings: GenerationConfig
     ) -> Iterator[str]:
         """Yield text as soon as it is whole: a character may be several tokens, a stop sequence too."""
         ids: list[int] = []

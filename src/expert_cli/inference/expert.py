@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +16,8 @@ from safetensors import SafetensorError
 
 from expert_cli.config.adapter_origin import PROMPTING, AdapterOrigin
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.rows.columnar import Message
-from expert_cli.data.templates.segment import Document, Segment
-from expert_cli.data.templates.template import Template
-from expert_cli.data.tokenize.encoder import Encoder
+from expert_cli.data.encode import Encoder
+from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.inference.base_model import load_base_of, locate_base, prompt_template
 from expert_cli.inference.grammar.vocabulary import Vocabulary
@@ -42,14 +40,14 @@ class PromptRenderer:
         """Take the tokenizer and the template of training."""
         self.tokenizer = tokenizer
         self.template = template
-        self._encoder = Encoder(tokenizer.backend)
-        self.end_ids = frozenset(self._encoder.ids((Segment(template.end_token, control=True, trained=True),)))
+        self._encoder = Encoder(template)
+        self.end_ids = frozenset(self._encoder.ids(template.end_token))
         self.stop_token_ids = self.end_ids | {tokenizer.eos_id}
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The tokens' bytes, which grammars are asked about."""
-        return Vocabulary(self.tokenizer.backend, self.stop_token_ids)
+        return Vocabulary(self.tokenizer.backend, self.stop_token_ids, self.template.control_tokens)
 
     @cached_property
     def marker_ids(self) -> frozenset[int]:
@@ -72,27 +70,24 @@ class PromptRenderer:
 
     def encode_prompt(self, instruction: str, input_: str = "") -> list[int]:
         """Return what the answer to a row follows."""
-        return self._ids(self.template.prompt(instruction, input_))
+        return self.encode_messages([{"role": "user", "content": self.format_user_turn(instruction, input_)}])
 
     def format_user_turn(self, instruction: str, input_: str = "") -> str:
         """Return the text of a user's turn."""
         return self.template.user_turn(instruction, input_)
 
-    def encode_messages(self, messages: Sequence[Message]) -> list[int]:
+    def encode_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """Return what the next assistant turn follows."""
-        return self._ids(self.template.prompt_messages(messages))
+        return self._encoder.ids(self.template.prompt(messages))
 
     def tokens(self, text: str) -> int:
         """Return how many tokens a text takes as an answer."""
-        return len(self._ids((Segment(text, control=False, trained=True),)))
+        return len(self._encoder.ids(self.template.as_text(text)))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return an answer's text, control tokens spelled out."""
         decoded: str = self.tokenizer.backend.decode(list(ids), skip_special_tokens=False)
         return decoded
-
-    def _ids(self, document: Document) -> list[int]:
-        return list(self._encoder.ids(document))
 
 
 @dataclass(frozen=True)

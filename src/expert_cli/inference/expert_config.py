@@ -111,7 +111,7 @@ def expert_config(
     """Return how an expert is asked whose prompts this renderer writes. schema_prompt: how training showed databases."""
     template, backend = renderer.template, renderer.tokenizer.backend
     ends = {str(backend.id_to_token(number)): number for number in sorted(renderer.stop_token_ids)}
-    text = "".join(segment.text for segment in template.prompt(*EXAMPLE))
+    text = template.prompt([{"role": "user", "content": template.user_turn(*EXAMPLE)}])
     return ExpertConfig(
         template.name,
         template.fingerprint,

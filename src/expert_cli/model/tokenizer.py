@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.utils.chat_rendering import render_jinja, render_safely
 from expert_cli.utils.text import first_line
 
 _PROBE = "Paris 4711"
@@ -38,29 +36,12 @@ class TokenizerInfo:
     vocab_size: int
     sha256: str
 
-    def render_chat(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool) -> str:
-        """Return the text of a conversation ({"role", "content"} each) in the model's own template, without thinking.
-
-        Raises InputError where the template refuses the conversation (no system turn, roles that do not alternate).
-        """
-        return _render(self.hf, messages, add_generation_prompt)
-
-    def render(
-        self,
-        chat_template: str,
-        messages: Sequence[Mapping[str, Any]],
-        add_generation_prompt: bool,
-        /,
-        *,
-        tools: Sequence[Any] = (),
-        **kwargs: Any,
-    ) -> str:
-        """Do so in another template (jinja text), which decides on the thinking. Raises whatever the template raises.
-
-        kwargs: what else it is given.
-        """
-        names = self.hf.special_tokens_map
-        return render_jinja(chat_template, messages, add_generation_prompt, tools=tools, variables=names, **kwargs)
+    @property
+    def leading_token(self) -> str:
+        """The control tokens that the tokenizer itself puts before a text (BOS), "" if none."""
+        encoded = self.backend.encode("a", add_special_tokens=True)
+        marked = zip(encoded.tokens, encoded.special_tokens_mask, strict=True)
+        return "".join(token for token, _ in takewhile(lambda pair: pair[1], marked))
 
 
 def load_tokenizer(folder: Path) -> TokenizerInfo:
@@ -105,19 +86,14 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
     )
 
 
-def _render(hf: PreTrainedTokenizerFast, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool) -> str:
-    variables = {**hf.special_tokens_map, "enable_thinking": False}
-
-    def render(turns: Sequence[Mapping[str, Any]], generate: bool) -> str:
-        return render_jinja(hf.get_chat_template(), turns, generate, variables=variables)
-
-    return render_safely(render, messages, add_generation_prompt)
-
-
 def _turn_end(hf: PreTrainedTokenizerFast, backend: tokenizers.Tokenizer) -> int | None:
     """Return the first control token that the template puts after an answer, None if it puts none."""
     conversation = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": _PROBE}]
-    tail = _render(hf, conversation, False).rpartition(_PROBE)[2]
+    try:
+        text = str(hf.apply_chat_template(conversation, tokenize=False, enable_thinking=False))
+    except Exception as error:  # a template raises anything
+        raise InputError(f"the chat template refuses a conversation of user, assistant: {first_line(error)}") from error
+    tail = text.rpartition(_PROBE)[2]
     control = backend.get_added_tokens_decoder()
     return next((token for token in backend.encode(tail, add_special_tokens=False).ids if token in control), None)
 

@@ -60,7 +60,7 @@ class RunOptions:
 
 def require_folders_apart(run: RunConfig, options: RunOptions) -> None:
     """Raise InputError if a folder that is written to lies in one that rows are read from."""
-    from expert_cli.data.sources.folder import require_apart
+    from expert_cli.data.sources import require_apart
 
     require_apart(run.data, run.output, "--output DIR")
     if options.stage is not None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.rows.asked import Asked
-from expert_cli.data.rows.overlap import MOST_HELD_OUT, digest_of
-from expert_cli.data.rows.validation import BadRow, text_of
+from expert_cli.data.overlap import MOST_HELD_OUT, Question, digest_of
+from expert_cli.data.rows import BadRow, text_of
 from expert_cli.errors import InputError
 from expert_cli.utils.json_lines import json_objects
 from expert_cli.utils.reporter import Reporter
@@ -21,24 +20,23 @@ _REMEDIES = {
 _NAMES = {"validation": "validation rows", "cases": "cases"}
 
 
-def own_cases(run: RunConfig, report: Reporter) -> Asked:
+def own_cases(run: RunConfig, report: Reporter) -> list[Question]:
     """Return what the expert's own cases ask; of a file at fault, which an evaluation will refuse, nothing."""
     if not run.own_cases.is_file():
-        return Asked()
-    asked, where = Asked(), ""
+        return []
+    asked: list[Question] = []
+    where = ""
     try:
         for where, _, case in json_objects(run.own_cases):
-            asked.questions.append(text_of(case, "prompt"))
-            asked.inputs.append(text_of(case, "input") if "input" in case else "")
-            asked.places.append(where)
+            asked.append(Question(text_of(case, "prompt"), text_of(case, "input") if "input" in case else "", where))
     except (InputError, BadRow) as error:
         told = error.message if isinstance(error, InputError) else f"{where}: {error}"
         report.warning(f"cases are not looked for in the training rows: {told}")
-        return Asked()
+        return []
     return asked
 
 
-def tell_overlap(stats: Mapping[str, Any], cases: Asked, report: Reporter) -> None:
+def tell_overlap(stats: Mapping[str, Any], cases: Sequence[Question], report: Reporter) -> None:
     """Warn of what a store's statistics say of it. cases: those that there are now; of others the store tells nothing."""
     found = stats["train"].get("overlap", {})
     if len(cases) and found.get("cases", {}).get("digest") != digest_of(cases):

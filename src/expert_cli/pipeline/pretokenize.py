@@ -11,13 +11,10 @@ from typing import Any
 from expert_cli.config.adapter_origin import PROMPTING
 from expert_cli.config.init_adapter import init_origin, require_same_base
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.right_size import LengthRow, length_table, recommend
-from expert_cli.data.places import DataFile
-from expert_cli.data.rows.preview import first_rows
-from expert_cli.data.sources.data_rows import input_column, locate_data
-from expert_cli.data.sources.folder import require_apart
+from expert_cli.data.select import source_columns
+from expert_cli.data.sources import DataFile, Located, LocatedData, locate_data, require_apart
 from expert_cli.data.staging import stage, staged_path
 from expert_cli.data.store import remote
 from expert_cli.data.store.build import (
@@ -29,10 +26,8 @@ from expert_cli.data.store.build import (
 )
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import file_hashes
-from expert_cli.data.store.inspect import StoreState, has_stores
+from expert_cli.data.store.inspect import StoreState
 from expert_cli.data.store.key import StoreInputs, StoreKey
-from expert_cli.data.store.token_store import lies_in
-from expert_cli.data.templates.template import SCHEMA_COLUMNS
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.inference.base_model import locate_base, prompt_template
 from expert_cli.inference.expert import PromptRenderer
@@ -40,7 +35,7 @@ from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.overlap import own_cases, tell_overlap
-from expert_cli.pipeline.shown_documents import ShownDocument, ShownDocuments
+from expert_cli.pipeline.shown_documents import ShownDocuments
 from expert_cli.utils.filesystem import files_below
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.paths import is_inside
@@ -62,25 +57,18 @@ class DataInputs(StoreInputs):
 
 def resolve_inputs(run: RunConfig, report: Reporter, located: LocatedData | None = None) -> DataInputs:
     """Locate data, unless it is `located`, and base model. Raises InputError, EnvironmentProblem, IntegrityError."""
-    inputs, heads_input = plain_inputs(run, report, located)
-    return headed(inputs, run) if heads_input else inputs
-
-
-def plain_inputs(run: RunConfig, report: Reporter, located: LocatedData | None = None) -> tuple[DataInputs, bool]:
-    """Locate data and base model; the input has no heading by its column's name yet. Returns also whether it gets one."""
     local = run.manifest.parent / "datasets" / "train.jsonl"
     located = located or locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
-    rows = first_rows(run.data, located.train)
+    columns = source_columns(located.train[0], run.data)
     of_prompts = [name for name in PROMPTING if getattr(run.model, name) not in (None, "", ())]
     of_prompts += ["system_prompt"] if run.model.system_prompt == "" else []
-    if rows.is_whole_text and of_prompts:
+    if columns.form in ("text", "segments") and of_prompts:
         names = ", ".join(of_prompts)
         report.warning(f"{names}: rows of whole documents are trained as they are; it stands in later prompts alone")
-    template = prompt_template(run, tokenizer, "")
-    inputs = DataInputs(located, tokenizer, template, file_hashes(run.store), source)
-    return inputs, inputs.template.heads_input and "input" in rows.roles
+    template = prompt_template(run, tokenizer, columns.input)
+    return DataInputs(located, tokenizer, template, file_hashes(run.store), source)
 
 
 def training_inputs(run: RunConfig, report: Reporter) -> DataInputs:
@@ -89,23 +77,6 @@ def training_inputs(run: RunConfig, report: Reporter) -> DataInputs:
     if origin := init_origin(run):
         require_same_base(origin, inputs.source.name, inputs.source.sha256, inputs.template.fingerprint)
     return inputs
-
-
-def headed(inputs: DataInputs, run: RunConfig) -> DataInputs:
-    """Return the inputs with the heading that the input gets by its column's name, which the last row may be the first to tell.
-
-    Where a store of this data lies that was built with a heading, all rows have been read for it already.
-    """
-    if has_stores(run.store):
-        for candidate in (with_heading(inputs, run, name) for name in ("", *SCHEMA_COLUMNS[:1])):
-            if lies_in(run.store, candidate.key(run.data)):
-                return candidate
-    return with_heading(inputs, run, input_column(run.data, inputs.located.train))
-
-
-def with_heading(inputs: DataInputs, run: RunConfig, column: str) -> DataInputs:
-    """Return the inputs with the heading that the input gets from the name of its column."""
-    return replace(inputs, template=prompt_template(run, inputs.tokenizer, column))
 
 
 def store_for(
@@ -239,11 +210,6 @@ class StoreReport:
     recommended: int
     shown: ShownDocuments | None = None
 
-    @property
-    def documents(self) -> tuple[ShownDocument, ...]:
-        """The documents that are shown; none where none were asked for."""
-        return self.shown.documents if self.shown else ()
-
     def as_json(self) -> dict[str, Any]:
         """Return a row under "stores" of `pretokenize --json` (docs/INTERFACE.md)."""
         stats = self.store.stats["train"]
@@ -267,7 +233,7 @@ class StoreReport:
             "packing": asdict(self.packing),
             "right_size": [asdict(row) for row in self.sizes],
             "recommended_max_seq_length": self.recommended,
-            **({"documents": [document.as_json() for document in self.documents]} if self.shown else {}),
+            **({"documents": [document.as_json() for document in self.shown.documents]} if self.shown else {}),
         }
 
 

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.config.run_identity import PROGRAMS, STORE, identity, require_goes_on
-from expert_cli.data.located import Located, LocatedData
-from expert_cli.data.places import DataFile, size_of
-from expert_cli.data.sources.data_rows import locate_data
+from expert_cli.data.sources import Located, LocatedData, content_of, locate_data
 from expert_cli.data.store.files import FileHashCache, file_hashes
 from expert_cli.data.store.key import store_key
 from expert_cli.errors import ExpertError, IntegrityError
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
 LONGEST_ANSWER = 220
 """Characters of a text that the summary of a run shows."""
-SOON_READ_BYTES = 256 << 20
-"""Data files of this size together are read in a second, to compare them."""
 """The reason of a run that was made before reasons were kept."""
 
 
@@ -197,7 +193,7 @@ def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, An
 
 
 def _tell_other_data(run: RunConfig, recorded: Mapping[str, Any], report: Reporter) -> None:
-    """Say which data files are not those that a run was trained on, or that this was not compared.
+    """Say which data files are not those that a run was trained on, or that this is not known.
 
     recorded: their hashes, by path.
     """
@@ -206,28 +202,16 @@ def _tell_other_data(run: RunConfig, recorded: Mapping[str, Any], report: Report
     offline = run.data.offline or all(spec.kind != "url" for spec in specs)
     try:
         located = locate_data(replace(run.data, offline=offline), NullReporter()).files()
-        now = {redact(str(path)): sha256 for path, sha256 in _hashes_at_hand(located, file_hashes(run.store)).items()}
+        hashes = file_hashes(run.store)
+        now = {redact(str(file)): content_of(file, hashes.sha256) for file in located}
     except (ExpertError, OSError) as error:
         report.warning(f"whether the data is what this run was trained on is not known: {error}")
         return
     other = [f"{name} (not there)" for name in recorded if name not in now]
     other += [f"{name} (new)" for name in now if name not in recorded]
-    other += [f"{name} (changed)" for name, sha256 in now.items() if sha256 and recorded.get(name, sha256) != sha256]
-    unknown = [name for name, sha256 in now.items() if not sha256 and name in recorded]
+    other += [f"{name} (changed)" for name, sha256 in now.items() if recorded.get(name, sha256) != sha256]
     if other and recorded:
         report.warning(f"not the data that this run was trained on: {_some(other)}; --overwrite trains anew")
-    if unknown or not recorded:
-        names = _some(unknown or list(now))
-        report.warning(
-            f"not compared with the data that this run was trained on: {names}; train --overwrite would read it"
-        )
-
-
-def _hashes_at_hand(files: Sequence[DataFile], hash_cache: FileHashCache) -> dict[DataFile, str]:
-    """Return the hashes of files that are known by size, times and inode; of the others too if they are soon read, else ""."""
-    unknown = {file for file in files if not hash_cache.knows([file])}
-    soon = sum(map(size_of, unknown)) <= SOON_READ_BYTES
-    return {file: hash_cache.content(file) if soon or file not in unknown else "" for file in files}
 
 
 def _some(names: Sequence[str]) -> str:

@@ -21,11 +21,8 @@ from expert_cli.config.run_config import SourceSpec
 from expert_cli.config.source_names import missing, parse_source
 from expert_cli.config.validate import named_weights, needless_int4
 from expert_cli.data.packing.right_size import LengthRow, length_table, recommend
-from expert_cli.data.rows.columnar import RowReport
-from expert_cli.data.rows.kinds import kind_of
-from expert_cli.data.rows.selected import RowSelection, batches
-from expert_cli.data.rows.selection import select_rows
-from expert_cli.data.sources.data_rows import locate_data
+from expert_cli.data.select import RowReport, RowSelection, select_rows
+from expert_cli.data.sources import locate_data
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import Machine
@@ -167,7 +164,7 @@ def write_manifest_of_rows(
         place = _from_home(Path(spec.path), home)
         dataset |= {key: _named(place, dataset[key]) for key in ("path", "validation_path") if key in dataset}
     planned()
-    kind = kind_of(selection.train[0].columns).kind
+    kind = selection.train[0].columns.form
     return RowsManifest(path, written, dataset["path"], kind, selection.train_report, lengths, size, steps)
 
 
@@ -249,12 +246,11 @@ def _lengths(plan: Plan, selection: RowSelection, report: Reporter) -> Lengths:
 def _estimated(selection: RowSelection, reason: str) -> Lengths:
     tokens: list[int] = []
     trained: list[int] = []
-    for rows in batches(selection.train):
-        for row in range(len(rows)):
-            whole = sum(len(text.encode("utf-8", "replace")) for text in rows.content(row))
-            tokens.append(max(round(whole / BYTES_PER_TOKEN), 2))
-            answer = round(len(rows.answer(row).encode("utf-8", "replace")) / BYTES_PER_TOKEN)
-            trained.append(min(max(answer, 1), tokens[-1]))
+    for row in selection.rows():
+        whole = sum(len(text.encode("utf-8", "replace")) for text in row.content())
+        tokens.append(max(round(whole / BYTES_PER_TOKEN), 2))
+        answer = round(len(row.answer.encode("utf-8", "replace")) / BYTES_PER_TOKEN)
+        trained.append(min(max(answer, 1), tokens[-1]))
     sizes, answers = np.array(tokens, np.int64), np.array(trained, np.int64)
     documents = DocumentLengths(sizes, sizes - answers, answers)
     return Lengths.of(LengthHistogram.of(sizes), [documents], "estimate", reason)

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.plan import Plan
-from expert_cli.data.rows.preview import first_rows
+from expert_cli.data.select import first_good_rows
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.inference.expert_config import decoding_of
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
@@ -139,11 +139,9 @@ def samples(questions: Sequence[Question], before: Sequence[Reply], after: Seque
 
 
 def _row(plan: Plan, inputs: DataInputs) -> list[Question]:
-    rows = first_rows(plan.run.data.as_asked, inputs.located.validation or inputs.located.train)
-    if "response" not in rows.roles or not len(rows):
-        return []
-    lengths = rows.lengths()
-    shot = rows.shot(lengths.index(min(lengths)))
+    (first, *_) = inputs.located.validation or inputs.located.train
+    rows = [row for row in first_good_rows(plan.run.data.as_asked, first) if row.is_pair]
+    shot = min(rows, key=len).example() if rows else None
     return [Question(shot.prompt, shot.input, shot.answer, None)] if shot else []
 
 

@@ -20,6 +20,7 @@ from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.config.run_identity import begun_as, identity, require_same
 from expert_cli.data.packing.dataset import TrainingData
+from expert_cli.data.sources import content_of
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError
@@ -198,7 +199,7 @@ def _checkpoints(
     foreign = foreign_store(run.store) if options.trust_store else None
     what = identity(
         run,
-        files=[inputs.hashes.content(file) for file in inputs.located.files()],
+        files=[content_of(file, inputs.hashes.sha256) for file in inputs.located.files()],
         store=dict(key.parts),
         trusted=trusted_sha256(foreign, inputs.hashes) if foreign else "",
         base=inputs.source.sha256,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from expert_cli.utils.redaction import redact
 
@@ -19,6 +20,13 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
     (str, "text"),
     (type(None), "null"),
 )
+
+
+class Token(NamedTuple):
+    """A token of a document. text: "" where a later token of the same character has it."""
+
+    id: int
+    text: str
 
 
 def size_text(count: float) -> str:
@@ -144,3 +152,8 @@ def aligned(columns: list[str], rows: list[list[str]]) -> list[str]:
         right, width = is_figures(column[len(head) :]), max(map(len, column))
         cells.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
     return ["  ".join(line).rstrip() for line in zip(*cells, strict=True)]
+
+
+def normalize(text: str) -> str:
+    """Return a text in small letters, one blank in place of any."""
+    return " ".join(text.lower().split())

@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
-import gc
+import errno
 import hashlib
 import json
 import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.rows.cache import Unchanged
-from expert_cli.data.store.contents import Counted, StoreBuild, split_stats
+from expert_cli.data.encode import Encoded, Encoder
+from expert_cli.data.overlap import Overlap, Question
+from expert_cli.data.rows import Row
+from expert_cli.data.select import BAD_SHARE, RowReport, RowSelection, Split, select_rows
+from expert_cli.data.sources import DataFile, LocatedData, size_of, stamp_of
 from expert_cli.data.store.documents import Documents, data_files
-from expert_cli.data.store.files import FileHashCache
-from expert_cli.data.store.inspect import StoreState, has_stores, inspect_store, read_stats, store_kind
+from expert_cli.data.store.files import (
+    FileHashCache,
+    ShardRecord,
+    shard_name,
+    write_fingerprint,
+    write_shard,
+)
+from expert_cli.data.store.inspect import BUILDING, StoreState, inspect_store, read_stats, store_kind
 from expert_cli.data.store.key import StoreInputs, StoreKey
-from expert_cli.data.store.token_store import Contents, build
-from expert_cli.errors import IntegrityError
+from expert_cli.data.templates.chat import Template
+from expert_cli.data.templates.mask import FOREIGN, describe_forms
+from expert_cli.errors import InputError, IntegrityError
+from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.files import remove
 from expert_cli.utils.reporter import Reporter
+
+SHARD_ROWS = 20_000
+_BATCH_ROWS = 1_000
+_PERCENTILES = (50, 90, 95, 99)
 
 
 @dataclass(frozen=True)
@@ -83,18 +105,13 @@ def tokenize(
 ) -> TokenStore:
     """Return the store for this data in `folder`, building it if need be. expert: whom it is built for.
 
-    Raises InputError (rows that cannot be used, files that change while they are read), EnvironmentProblem (disk),
-    IntegrityError (`locked` and no store fits).
+    Waits while another process builds the same store, and then uses that one. Raises InputError (rows that cannot be used,
+    files that change while they are read), EnvironmentProblem (disk; nothing of the build is left), IntegrityError (`locked`
+    and no store fits).
     """
     started = time.monotonic()
-    files = Unchanged(inputs.located.files())
-    # Where no store lies one will be built: the engine loads and the rows are looked at while the sources are hashed.
-    begun = None if locked or has_stores(folder) else StoreBuild(data, inputs, report)
-    with ThreadPoolExecutor(1) as thread:
-        hashed = thread.submit(store_state, data, inputs, folder, verify=verify)
-        if begun:
-            _ = begun.selection  # looks at the rows, and keeps what was seen
-        key, state = hashed.result()
+    files = _Unchanged(inputs.located)
+    key, state = store_state(data, inputs, folder, verify=verify)
     home = folder / key.sha256[:12]
     if state.state == "hit" and not force:
         return TokenStore(home, "hit", state.reason, key, read_stats(home), 0.0, 0)
@@ -104,21 +121,275 @@ def tokenize(
         report.info(f"store     {'is built anew, as asked' if force else f'{state.state}: {state.reason}'}")
     for change in state.changes:
         report.info(f"store     {change}")
-    gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
-    build_ = begun or StoreBuild(data, inputs, report)
-    contents = Contents(
-        build_.splits,
-        build_.shards,
-        lambda building: build_.stats(lambda split: Counted.of(Documents(building / split))),
-        files.require,
-        expert,
-        files.require_everywhere,
+    home = build(
+        folder, key, partial(_fill, data, inputs, files, report), inputs.hashes, report, expert=expert, force=force
     )
-    # One that lies there and is stale itself, or not: beside a store of another key another process may have built this one.
-    anew = force or (state.state == "stale" and not state.changes)
-    home = build(folder, key, contents, inputs.hashes, report, force=anew)
     status = "built" if state.state == "missing" else "rebuilt"
-    return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())
+    return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes)
+
+
+Filled = tuple[list[ShardRecord], Callable[[Path], Mapping[str, Any]]]
+"""The shards that were written, and what tells the statistics of a folder of them."""
+
+
+def build(
+    folder: Path,
+    key: StoreKey,
+    fill: Callable[[Path], Filled],
+    hash_cache: FileHashCache,
+    report: Reporter,
+    *,
+    expert: str = "",
+    force: bool = False,
+) -> Path:
+    """Build a store in a folder beside its place, which `fill` fills, and return its folder; one that is there is used.
+
+    force: build even then. Waits while another process builds the same store. Raises EnvironmentProblem when the disk is full
+    (nothing of this build is left) or the folder cannot be written.
+    """
+    home, building = folder / key.sha256[:12], folder / f"{BUILDING}{key.sha256[:12]}"
+    failed, elsewhere = f"cannot write the token store in {folder}", "put the store elsewhere: pretokenize --output DIR"
+    with disk_errors(failed, elsewhere, unfinished=building), _lock(home, report):
+        if home.exists() and not home.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
+        hash_cache.refresh()
+        if not force and inspect_store(folder, key, hash_cache).state == "hit":
+            return home
+        if building.exists() or building.is_symlink():
+            remove(building)
+        records, stats = fill(building)
+        write_fingerprint(building, key.sha256, dict(key.parts), records, stats, expert=expert)
+        remove(home)
+        building.rename(home)
+        state = inspect_store(folder, key, hash_cache, hash_all=True)
+        hash_cache.save()
+        if state.state != "hit":
+            raise IntegrityError(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
+    return home
+
+
+def _fill(data: DataConfig, inputs: StoreInputs, files: _Unchanged, report: Reporter, building: Path) -> Filled:
+    written = StoreBuild(data, inputs, report)
+    records = [record for split in written.splits for record in written.write(building, split)]
+    files.require()
+    return records, written.stats
+
+
+@dataclass
+class Notes:
+    """What became of rows on their way to documents. refused: rows that the template refuses, by source."""
+
+    report: RowReport = field(default_factory=RowReport)
+    refused: Counter[int] = field(default_factory=Counter)
+    documents: Counter[int] = field(default_factory=Counter)
+
+
+class StoreBuild:
+    """One build: selects the rows, writes them as documents shard by shard, and measures what was written."""
+
+    def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter) -> None:
+        """Look at all rows, and decide which are taken. Raises what `select_rows` does."""
+        self.selection: RowSelection = select_rows(data, inputs.located, report)
+        self.template: Template = inputs.template
+        self.encoder = Encoder(self.template, self.selection.sample)
+        self.report = report
+        self.notes = {"train": Notes(), "validation": Notes()}
+        self.overlaps = {"validation": Overlap(), "cases": Overlap()}
+        for case in inputs.cases:
+            self.overlaps["cases"].add(case)
+        self.forms: dict[str, Counter[str]] = {}
+        self.split: dict[str, int] = {}
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits that the store gets, what evaluates first: it is looked for in the rows that train."""
+        return ("validation", "train") if self.selection.validation else ("train",)
+
+    def write(self, building: Path, split: Split) -> list[ShardRecord]:
+        """Write the shards of a split; each is encoded and written by a thread while the next rows are read.
+
+        Raises InputError: more than 1 % of a source's rows are refused by the template, or are in another tokenizer's tokens.
+        """
+        records: list[ShardRecord] = []
+        self.template.forms.clear()
+        self.template.split.clear()
+        total = sum(map(len, self.selection.sources(split)))
+        numbered = self._numbered(split)
+        with self.report.progress(f"tokenizing {split}", total, "rows") as bar, ThreadPoolExecutor(1) as thread:
+            waiting: list[Future[Encoded]] = []
+            rows = 0
+            while batch := list(islice(numbered, min(_BATCH_ROWS, SHARD_ROWS - rows % SHARD_ROWS))):
+                documents, owners = self._documents(split, batch, rows)
+                waiting.append(thread.submit(self.encoder.encode, documents, owners))
+                rows += len(batch)
+                bar.update(rows)
+                if rows % SHARD_ROWS == 0 or rows == total:
+                    encoded = Encoded.joined([one.result() for one in waiting])
+                    waiting = []
+                    if split == "validation":
+                        self._count_sources(encoded)
+                    if len(encoded):
+                        records.append(write_shard(building, shard_name(split, len(records)), encoded))
+                elif len(waiting) > 2:
+                    waiting[-3].result()  # no more than two batches wait
+        self._refuse(split, total)
+        self.forms[split], self.split[split] = Counter(self.template.forms), self.template.split["conversations"]
+        if self.template.forms:
+            self.report.info(f"{split}: whole texts by form: {describe_forms(self.template.forms)}")
+        return records
+
+    def _numbered(self, split: Split) -> Iterator[tuple[int, Row]]:
+        for number, source in enumerate(self.selection.sources(split)):
+            for row in source.rows():
+                yield number, row
+
+    def _documents(self, split: Split, batch: Sequence[tuple[int, Row]], first: int) -> tuple[list[Any], list[int]]:
+        """Write rows down; return the documents, and of each the number of its row."""
+        notes = self.notes[split]
+        documents, owners = [], []
+        for number, ((source, row), made) in enumerate(
+            zip(batch, self.template.documents([row for _, row in batch]), strict=True), first
+        ):
+            if isinstance(made, str):
+                notes.report.drop(made, row.where)
+                notes.refused[source] += 1
+                continue
+            documents += made
+            owners += [number] * len(made)
+            self._look(split, row)
+        sources = self.selection.sources(split)
+        for source, count in notes.refused.items():
+            if count > BAD_SHARE * len(sources[source]):
+                notes.report.read = min(first + len(batch), len(sources[source]))
+                told = f"{count} of {notes.report.read} rows are bad: {'; '.join(notes.report.examples)}"
+                hint = (
+                    'Another base model, "prompt_template" or "chat_template_path" may write these rows; or mend them.'
+                )
+                raise InputError(f"{sources[source].located}: {told}", hint)
+        return documents, owners
+
+    def _look(self, split: Split, row: Row) -> None:
+        """Note what rows that evaluate ask, and look for it in those that train."""
+        if split == "validation":
+            self.overlaps["validation"].add(Question(*row.question, row.where))
+        else:
+            for overlap in self.overlaps.values():
+                if overlap.added:
+                    overlap.look(Question(*row.question, row.where))
+
+    def _count_sources(self, encoded: Encoded) -> None:
+        ends = [len(source) for source in self.selection.validation]
+        starts = [sum(ends[: number + 1]) for number in range(len(ends))]
+        for number in encoded.rows.tolist():
+            self.notes["validation"].documents[next(n for n, end in enumerate(starts) if number < end)] += 1
+
+    def _refuse(self, split: Split, rows: int) -> None:
+        foreign = sum(count for form, count in self.template.forms.items() if form.endswith(FOREIGN))
+        if foreign > BAD_SHARE * rows:
+            raise InputError(
+                f"{foreign} of {rows} texts are written in control tokens that the tokenizer does not have "
+                f"({describe_forms(self.template.forms)}): to the model they would be words",
+                'Give the rows as "messages", or take the base model that they were written for.',
+            )
+        report = self.notes[split].report
+        if report.dropped:
+            bad = sum(report.dropped.values())
+            self.report.warning(
+                f"{bad} of {rows} rows are refused by the template and left out: {'; '.join(report.examples)}"
+            )
+
+    def stats(self, building: Path) -> dict[str, Any]:
+        """Return the store's statistics. Raises InputError: nothing of a split is trained."""
+        if self.template.split["thinking"]:
+            self.report.warning(
+                "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
+                "beside the adapter, unless a program passes enable_thinking=True"
+            )
+        reports = {"train": self.selection.train_report, "validation": self.selection.validation_report}
+        stats: dict[str, Any] = {}
+        for split in sorted(self.splits):
+            report = RowReport()
+            for part in (reports[split], self.notes[split].report):
+                report.add(part)
+            sources = self.selection.sources(split)
+            rows = sum(map(len, sources)) - sum(self.notes[split].refused.values())
+            if not (building / split).is_dir():
+                raise _nothing_trained()
+            documents = Documents(building / split)
+            stats[split] = split_stats(documents, report, rows, self.encoder.engine, self.forms[split])
+            if self.split[split]:
+                stats[split]["split_conversations"] = self.split[split]
+        stats["train"]["overlap"] = {of: overlap.as_json() for of, overlap in self.overlaps.items() if overlap.added}
+        if len(self.selection.validation) > 1:
+            counts = self.notes["validation"].documents
+            stats["validation"]["sources"] = [counts[number] for number in range(len(self.selection.validation))]
+        if any(source.located.spec.share for source in self.selection.train):
+            replayed = (len(source) for source in self.selection.train if source.located.spec.share)
+            stats["train"]["replayed"] = sum(replayed)
+        return stats
+
+
+def split_stats(
+    documents: Documents, report: RowReport, rows: int, encoder: str, forms: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return the statistics of a split. rows: those that were taken. Raises InputError: nothing of it is trained."""
+    lengths, trained = documents.histogram(), documents.trained_tokens()
+    if not trained:
+        raise _nothing_trained()
+    counts, edges = lengths.binned(12)
+    dropped = {**report.dropped, **report.filtered}
+    if rows > len(lengths):
+        dropped["no trained token"] = rows - len(lengths)
+    return {
+        "rows": len(lengths),
+        "tokens": lengths.tokens,
+        "trained_tokens": trained,
+        "dropped": dropped,
+        "filtered": report.filters(),
+        "length": {**{f"p{p}": lengths.percentile(p) for p in _PERCENTILES}, "max": lengths.longest},
+        "histogram": {"counts": counts.tolist(), "edges": [round(float(edge), 1) for edge in edges]},
+        "mapping": report.mapping,
+        "ignored": report.unread(),
+        "forms": dict(forms),
+        "encoder": encoder,
+    }
+
+
+def _nothing_trained() -> InputError:
+    return InputError("no document has a trained token", "check that the response column is mapped and not empty")
+
+
+class _Unchanged:
+    """Files as they are now, to tell later whether one of them has changed."""
+
+    def __init__(self, located: LocatedData) -> None:
+        self._stamps: dict[DataFile, Any] = {file: stamp_of(file) for file in located.files()}
+        self.bytes = sum(map(size_of, self._stamps))
+
+    def require(self) -> None:
+        """Raise InputError naming a file that is not what it was."""
+        for file, seen in self._stamps.items():
+            if stamp_of(file, fresh=True) != seen:
+                raise InputError(f"{file}: changed while it was read", "wait until it is written, then start again")
+
+
+def lock_of(home: Path) -> FileLock:
+    """Return the lock that the builder of a store holds, of the store's folder or of its build."""
+    return FileLock(home.with_name(f".lock-{home.name.removeprefix(BUILDING)}"))
+
+
+@contextmanager
+def _lock(home: Path, report: Reporter) -> Iterator[None]:
+    """Hold the lock of one store. The operating system frees it when its owner dies."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    lock = lock_of(home)
+    try:
+        held = lock.acquire(timeout=0)
+    except Timeout:
+        report.info("another process builds this token store; waiting for it")
+        held = lock.acquire(poll_interval=0.5)
+    with held:
+        yield
 
 
 def foreign_store(folder: Path) -> Path | None:
@@ -156,5 +427,5 @@ def adopt_foreign_store(home: Path, key: StoreKey, vocab_size: int) -> TokenStor
             message = f"{documents.folder}: ids run from {smallest} to {largest}, the tokenizer has {vocab_size}"
             hint = "it was made with another tokenizer; leave --trust-store out to build a store"
             raise IntegrityError(message, hint)
-        stats[split] = split_stats(Counted.of(documents), None, len(documents) + documents.empty, "another program", {})
+        stats[split] = split_stats(documents, RowReport(), len(documents) + documents.empty, "another program", {})
     return replace(trusted, stats=stats)

@@ -10,7 +10,6 @@ A store as it lies on disk (opens with `datasets.load_from_disk`):
       train/data-00000.arrow   input_ids list<int32>, completion_mask list<bool>: one row a document
       train/state.json, train/dataset_info.json
     .building-<first 12>/      one that is not whole yet
-      progress.json            {"expert", "shards": [...]}
 
 `expert` is the one it was built for first, for `--prune`; another with the same data uses the same store.
 """
@@ -27,9 +26,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from expert_cli.data.places import DataFile, StoredFile
-from expert_cli.data.saved import SPLITS, STATE
-from expert_cli.data.tokenize.assemble import Encoded
+from expert_cli.data.encode import Encoded
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import (
     read_sealed,
@@ -43,12 +40,13 @@ from expert_cli.utils.files import (
 from expert_cli.utils.verified_folder import VerifiedFolder
 
 FINGERPRINT = "fingerprint.json"
-PROGRESS = "progress.json"
+STATE = "state.json"
+SPLITS = "dataset_dict.json"
 STATS = "stats.json"
-STORE_RULE = 1
+STORE_RULE = 2
 """By which rows become the shards of a store: which columns are read, which tokens stand for a row and which of these are
 trained, where shards end, how they lie on disk. Raise it whenever any of that changes: stores of another rule are built anew.
-tests/unit/data/templates/test_golden.py fails until it is raised."""
+tests/unit/data/test_golden.py fails until it is raised."""
 BUILD_ANEW = "delete the folder to have it built anew"
 _FEATURES = {
     "input_ids": {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "List"},
@@ -129,7 +127,7 @@ def write_fingerprint(
         write_json(folder / split / "dataset_info.json", info)
     write_json(folder / STATS, stats(folder))
     known = {shard.file: {"bytes": shard.bytes, "sha256": shard.sha256} for shard in shards}
-    files = VerifiedFolder.measured(folder, known, leave_out=(FINGERPRINT, PROGRESS)).files
+    files = VerifiedFolder.measured(folder, known, leave_out=(FINGERPRINT,)).files
     body = {
         "key": key,
         "parts": dict(parts),
@@ -203,15 +201,6 @@ class FileHashCache:
             self.known = dict(read_sealed(self.path)["files"]) | self.known
         except (OSError, ValueError, KeyError, TypeError):
             return
-
-    def knows(self, files: Sequence[DataFile]) -> bool:
-        """Whether no file has to be read for what its content goes by."""
-        remembered = ((path, self.known.get(str(path.resolve()))) for path in files if isinstance(path, Path))
-        return all(seen is not None and seen[:-1] == stamp(path) for path, seen in remembered)
-
-    def content(self, file: DataFile) -> str:
-        """Return what a data file's content goes by: of a local one its SHA-256, of a stored one what the storage tells."""
-        return file.content if isinstance(file, StoredFile) else self.sha256(file)
 
     def sha256(self, path: Path, *, again: bool = False) -> str:
         """Return a file's hash, read anew if the file changed since it was remembered (or if asked `again`)."""

@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from expert_cli.data import saved
-from expert_cli.data.store.files import FINGERPRINT, STATS, FileHashCache, read_fingerprint, verify_store
+from expert_cli.data.store.files import FINGERPRINT, SPLITS, STATE, STATS, FileHashCache, read_fingerprint, verify_store
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import parse_json
@@ -76,7 +75,7 @@ def store_kind(folder: Path) -> Literal["token_store", "saved"] | None:
     """Return what a folder is; a folder named like a store is one, also when its fingerprint is gone."""
     if is_file(folder / FINGERPRINT):
         return "token_store"
-    if is_file(folder / saved.SPLITS) or is_file(folder / saved.STATE):
+    if is_file(folder / SPLITS) or is_file(folder / STATE):
         return "saved"
     return "token_store" if STORE_NAME.fullmatch(folder.name) else None
 
@@ -95,15 +94,3 @@ def recorded_key(folder: Path) -> tuple[str, str]:
     if not re.fullmatch(r"[0-9a-f]{64}", key) or not key.startswith(folder.name):
         return "", f"{FINGERPRINT} belongs to another folder, {key[:12]}"
     return key, ""
-
-
-def store_files(folder: Path) -> tuple[list[Path], str]:
-    """Return the Arrow files that the lists of a saved `Dataset` or `DatasetDict` name, and what is wrong with it or ""."""
-    files: list[Path] = []
-    for state in sorted((*folder.glob(saved.STATE), *folder.glob(f"*/{saved.STATE}"))):
-        try:
-            files += saved.saved_files(state.parent)
-        except (OSError, ValueError):
-            return [], f"{state.relative_to(folder).as_posix()} cannot be read"
-    missing = [path for path in files if not is_file(path)]
-    return files, f"{missing[0].relative_to(folder).as_posix()} is missing" if missing else ""

@@ -16,16 +16,12 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-from tokenizers import Tokenizer
-
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.located import Located, LocatedData
-from expert_cli.data.places import DataFile, StoredFile
-from expert_cli.data.rows.asked import Asked
-from expert_cli.data.sources.hub import refuse_damaged
+from expert_cli.data.overlap import Question
+from expert_cli.data.sources import Located, LocatedData, content_of
 from expert_cli.data.store.files import STORE_RULE, FileHashCache
-from expert_cli.data.templates.template import Template
-from expert_cli.data.templates.trained import TrainedTurns
+from expert_cli.data.templates.chat import Template
+from expert_cli.data.templates.mask import TrainedTurns
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.text import change
 
@@ -57,7 +53,7 @@ def store_key(
     template: str,
 ) -> StoreKey:
     """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make."""
-    digest = partial(_content_of, hash_cache)
+    digest = partial(content_of, hashes=hash_cache.sha256)
     mapping = {name: value for name, value in asdict(data.mapping).items() if value}
     parts = {
         "rule": str(STORE_RULE),
@@ -73,21 +69,14 @@ def store_key(
         "trained turns": str(TrainedTurns.of(data)),
     }
     if data.schema_prompt:
-        files = [[path.name, digest(path)] for path in data.schema_prompt.files()]
+        files = [[path.name, hash_cache.sha256(path)] for path in data.schema_prompt.files()]
         shown = replace(data.schema_prompt, databases=data.schema_prompt.database_column)
         parts["schema prompt"] = json.dumps(asdict(shown))
         parts["databases"] = hashlib.sha256(json.dumps(files).encode()).hexdigest()
     return StoreKey(tuple(parts.items()))
 
 
-def _content_of(hash_cache: FileHashCache, file: DataFile) -> str:
-    found = hash_cache.content(file)
-    if not isinstance(file, StoredFile):
-        refuse_damaged(file, found)
-    return found
-
-
-def _content(sources: Sequence[Located], digest: Callable[[DataFile], str]) -> str:
+def _content(sources: Sequence[Located], digest: Callable[..., str]) -> str:
     hashes = [[source.revision, *map(digest, source.files)] for source in sources]
     return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
 
@@ -101,10 +90,6 @@ def _rows(source: Located, data: DataConfig) -> list[Any]:
 
 class HashedTokenizer(Protocol):
     """A tokenizer and the hash of all that its ids depend on."""
-
-    @property
-    def backend(self) -> Tokenizer:
-        """The tokenizer."""
 
     @property
     def sha256(self) -> str:
@@ -123,7 +108,7 @@ class StoreInputs:
     tokenizer: HashedTokenizer
     template: Template
     hashes: FileHashCache
-    cases: Asked = field(default_factory=Asked, kw_only=True)
+    cases: Sequence[Question] = field(default=(), kw_only=True)
 
     def key(self, data: DataConfig) -> StoreKey:
         """Return the key that these inputs give now. Raises IntegrityError: a file of the hub is not the one it was."""

@@ -6,25 +6,25 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from expert_cli.data.store.files import FINGERPRINT, PROGRESS, read_fingerprint
+from expert_cli.data.store.build import lock_of
+from expert_cli.data.store.files import FINGERPRINT, read_fingerprint
 from expert_cli.data.store.inspect import BUILDING, STORE_NAME
-from expert_cli.data.store.token_store import lock_of
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.files import parse_json, remove
+from expert_cli.utils.files import remove
 from expert_cli.utils.reporter import Reporter
 
 
 def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
     """Delete the stores in `folder` that were built for `expert` and have another key than `keep`, and its broken builds.
 
-    A name proves nothing: a folder is a store if our own fingerprint or progress file lies in it. A folder with a store's name
-    that stays is told.
+    A name proves nothing: a folder is a store if our own fingerprint lies in it. A folder with a store's name that stays is
+    told; an unfinished build has a hidden name of our own.
     """
     for path in sorted(folder.iterdir()):
         is_other = STORE_NAME.fullmatch(path.name) and path.name.removeprefix(BUILDING) != keep[:12]
         if not is_other or path.is_symlink() or not path.is_dir():
             continue
-        owner = _owner(path)
+        owner = expert if path.name.startswith(BUILDING) else _owner(path)
         if owner is None:
             report.warning(f"{path} is not deleted: it has the name of a token store, but no {FINGERPRINT} of one")
         elif owner != expert:
@@ -34,17 +34,12 @@ def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
 
 
 def _owner(home: Path) -> str | None:
-    """Return the expert that a store or a build belongs to; None for what is neither."""
+    """Return the expert that a store belongs to, "" of a build; None for what is neither."""
     try:
         written = read_fingerprint(home)
-        is_ours = str(written["key"]).startswith(home.name.removeprefix(BUILDING))
+        return str(written.get("expert", "")) if str(written["key"]).startswith(home.name) else None
     except (IntegrityError, KeyError):
-        try:
-            written = parse_json((home / PROGRESS).read_bytes())
-            is_ours = home.name.startswith(BUILDING) and isinstance(written["shards"], list)
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-    return str(written.get("expert", "")) if is_ours else None
+        return None
 
 
 def _delete(path: Path, report: Reporter) -> None:

@@ -1,3 +1,3 @@
-"""Checked rows go in, documents come out: segments of text, each trained or not. Decides which tokens are trained
-(`loss_mask.py`, `conversation.py`, `whole_text.py`).
+"""Rows go in, documents come out: pieces of text, each trained or not. Decides how a conversation is written (`chat.py`) and
+which of it is trained (`mask.py`).
 """

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.config.plan import Plan
-from expert_cli.data.rows.similarity import NEAR, Texts
-from expert_cli.data.sources.data_rows import locate_data
+from expert_cli.data.sources import locate_data
 from expert_cli.evaluation.audit.findings import CHECKS, Findings
 from expert_cli.evaluation.audit.leaks import check_leaks
 from expert_cli.evaluation.audit.lengths import check_lengths
 from expert_cli.evaluation.audit.rows import AuditRow, TrainingRows, read_rows, spread
 from expert_cli.evaluation.audit.run_cases import run_cases
 from expert_cli.evaluation.audit.run_rows import Results, Running, run_answers
+from expert_cli.evaluation.audit.similarity import NEAR, Texts
 from expert_cli.evaluation.audit.text_checks import check_repeats, check_texts
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.utils.reporter import Reporter, late_progress

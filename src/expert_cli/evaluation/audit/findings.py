@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from expert_cli.data.rows.similarity import NEAR
+from expert_cli.evaluation.audit.similarity import NEAR
 from expert_cli.evaluation.verdict import detail_line
 
 Severity = Literal["error", "warning"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from expert_cli.data.rows.asked import Asked
-from expert_cli.data.rows.overlap import HeldOut
-from expert_cli.data.rows.similarity import Texts, near_in, normalize
+from expert_cli.data.overlap import HeldOut, Question
 from expert_cli.evaluation.audit.findings import Findings
 from expert_cli.evaluation.audit.rows import AuditRow
+from expert_cli.evaluation.audit.similarity import Texts, near_in
 from expert_cli.evaluation.cases import EvalCase, asked_by_cases
 from expert_cli.utils.reporter import Reporter, late_progress
+from expert_cli.utils.text import normalize
 
 _SHORT_ANSWER = 20
 """Answers of fewer characters ("SELECT 1", a label) are not taken for the case's own."""
@@ -37,7 +37,7 @@ def check_leaks(
     asked = asked_by_cases(cases)
     with late_progress(report, "looking for the cases in the rows", len(rows), "rows") as show:
         leaked = _check_questions(rows, cases, asked, findings, show)
-    near = near_in(Texts.of(asked.questions), Texts.of(asked.inputs), questions, inputs)
+    near = near_in(Texts.of([one.asked for one in asked]), Texts.of([one.input for one in asked]), questions, inputs)
     for number, row in sorted(near.items()):
         if number in leaked:
             continue
@@ -48,16 +48,17 @@ def check_leaks(
 def _check_questions(
     rows: Sequence[AuditRow],
     cases: Sequence[EvalCase],
-    asked: Asked,
+    asked: Sequence[Question],
     findings: Findings,
     show: Callable[[float], None],
 ) -> set[int]:
     """Find the cases that rows ask as they are; return their numbers. asked: what the cases ask."""
     found = set()
-    of_rows = Asked([row.question for row in rows], [row.input for row in rows], [row.where for row in rows])
-    for match in HeldOut(asked).find(of_rows):
-        case, row = cases[match.held], rows[match.row]
-        show(match.row)
-        found.add(match.held)
-        findings.add("leak", match.row, row.where, f"case {case.id} of {case.where}", row.question)
+    held_out = HeldOut(asked)
+    for number, row in enumerate(rows):
+        for held in held_out.find(row.question, row.input):
+            case = cases[held]
+            show(number)
+            found.add(held)
+            findings.add("leak", number, row.where, f"case {case.id} of {case.where}", row.question)
     return found

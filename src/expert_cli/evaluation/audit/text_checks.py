@@ -7,20 +7,20 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from expert_cli.data.rows.similarity import Texts, near_duplicates, normalize
-from expert_cli.data.templates.text_forms import MARKERS, any_of
 from expert_cli.evaluation.audit.findings import Findings, place_beside
 from expert_cli.evaluation.audit.rows import AuditRow
+from expert_cli.evaluation.audit.similarity import Texts, near_duplicates
 from expert_cli.utils.reporter import Reporter, late_progress
+from expert_cli.utils.text import normalize
 
 FEW_ASSERTIONS = 3
 _MIN_PROMPT_CHARACTERS = 12
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})([^`\n]*)")
 # Words that only a prompt's next turn begins with; tokens stand in no program either.
 _NEXT_TURN = re.compile(
-    any_of(MARKERS)
-    + r"|^### (?:Instruction|Input|Human|User|Question|Response):|^\[/?INST\]"
-    + r"|^(?:Human|User|Question): .*\n(?:Assistant|Answer):",
+    r"<\|[A-Za-z_]+\|>|<(?:start|end)_of_turn>|<｜[^｜]{1,30}｜>"
+    r"|^### (?:Instruction|Input|Human|User|Question|Response):|^\[/?INST\]"
+    r"|^(?:Human|User|Question): .*\n(?:Assistant|Answer):",
     re.MULTILINE,
 )
 _ASSERTION = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from expert_cli.config.plan import Plan
-from expert_cli.data.rows.overlap import HeldOut
+from expert_cli.data.overlap import HeldOut
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases, shown_databases
 from expert_cli.evaluation.evaluate import check_gradable
@@ -164,7 +164,7 @@ def _require_apart(prompts: Sequence[EvalCase], others: Sequence[EvalCase], name
         asked_by_cases([replace(one, input=one.asked.input) for one in cases]) for cases in (others, prompts)
     )
     held = HeldOut(held_asked)
-    found = ((prompts[match.row], others[match.held]) for match in held.find(asked))
+    found = ((prompts[n], others[other]) for n, one in enumerate(asked) for other in held.find(one.asked, one.input))
     both = list({id(one): (one, other) for one, other in found if one is not other}.values())
     if both:
         one, other = both[0]

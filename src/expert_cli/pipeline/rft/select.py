@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from expert_cli.data.rows.columns import Columns
-from expert_cli.data.templates.template import Template
+from expert_cli.data.columns import Columns
+from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import EvalCase, Question
 from expert_cli.inference.expert_config import decoding_of

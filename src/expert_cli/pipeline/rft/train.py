@@ -20,11 +20,10 @@ from expert_cli.config.run_identity import (
     require_goes_on,
     require_same,
 )
-from expert_cli.data.rows.asked import asked_by
-from expert_cli.data.rows.columns import Columns
-from expert_cli.data.rows.overlap import HeldOut
-from expert_cli.data.rows.selected import batches
-from expert_cli.data.rows.selection import select_rows
+from expert_cli.data.columns import Columns
+from expert_cli.data.overlap import HeldOut
+from expert_cli.data.select import select_rows
+from expert_cli.data.sources import content_of
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import asked_by_cases
 from expert_cli.hardware.devices import DEVICES
@@ -126,7 +125,7 @@ def _columns(plan: Plan, inputs: DataInputs, prompts: Prompts, report: Reporter)
         told = f"rounds train rows of prompt and answer, those of {selected.train[0].located} are whole documents"
         raise InputError(told, "give rows of prompt and answer, or of messages")
     held = HeldOut(asked_by_cases(prompts.held_back))
-    known = len({match.held for rows in batches(selected.train) for match in held.find(asked_by(rows))})
+    known = len({number for row in selected.rows() for number in held.find(*row.question)})
     if known:
         report.warning(
             f"{known} of {len(prompts.held_back)} held-back prompts stand in the training rows: of these, the figures tell "
@@ -138,7 +137,7 @@ def _columns(plan: Plan, inputs: DataInputs, prompts: Prompts, report: Reporter)
 def _identity(work: Work, inputs: DataInputs) -> dict[str, Any]:
     """Return what two equal runs have in common: prompts, and what they are judged on, are data."""
     run, key = work.run, inputs.key(work.run.data)
-    files = [inputs.hashes.content(file) for file in inputs.located.files()]
+    files = [content_of(file, inputs.hashes.sha256) for file in inputs.located.files()]
     named = (work.settings.prompts, work.settings.held_back_cases)
     files += [*(sha256_of(path) for path in named if path is not None), *work.hashes.values()]
     return identity(

@@ -1,0 +1,212 @@
+"""Which column is the question, which the answer: decided from the names of the first rows' columns, never from what they hold.
+
+A name is met exactly, or else without regard to case if only one column fits. Where the manifest names instruction and
+response, nothing is recognized beside them; a mapping that names less is completed by the usual names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from expert_cli.config.run_config import ColumnMapping
+from expert_cli.errors import InputError
+from expert_cli.manifest.spelling import typo_of
+
+USUAL_NAMES = {
+    "instruction": ("instruction", "prompt", "question", "text"),
+    "input": ("input", "context", "schema"),
+    "response": ("response", "output", "answer", "completion", "cypher", "sql"),
+    "messages": ("messages", "conversations", "conversation"),
+    "text": ("text",),
+    "tools": ("tools",),
+    "system": ("system",),
+    "history": ("history",),
+    "parallel_tool_calls": ("parallel_tool_calls",),
+    "chat_template_kwargs": ("chat_template_kwargs",),
+    "segments": ("segments",),
+    "weight": ("weight",),
+    "train": ("train",),
+}
+"""The names by which columns are recognized, the preferred one first; two that could be the response are an error."""
+Form = Literal["messages", "text", "segments", "pair"]
+FORMS: dict[Form, tuple[str, ...]] = {
+    "messages": ("messages", "tools", "system", "parallel_tool_calls", "chat_template_kwargs"),
+    "text": ("text",),
+    "segments": ("segments",),
+    "pair": ("instruction", "input", "response", "system", "history", "tools", "chat_template_kwargs"),
+}
+"""The forms of rows, in the order in which they are looked for, and the columns of each."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that are read, by role; "" = there is none.
+
+    tools, system, history: what a conversation has beside its messages or its last question and answer: the tools that may be
+    called, its system message, earlier questions and answers. parallel_tool_calls: whether a turn may call several.
+    chat_template_kwargs: what the chat template is given for this row. segments: pieces of a document that say whether they are
+    trained. weight, train: whether a row is trained. database: names the database of a pair.
+    """
+
+    form: Form
+    instruction: str = ""
+    input: str = ""
+    response: str = ""
+    messages: str = ""
+    text: str = ""
+    tools: str = ""
+    system: str = ""
+    history: str = ""
+    parallel_tool_calls: str = ""
+    chat_template_kwargs: str = ""
+    segments: str = ""
+    weight: str = ""
+    train: str = ""
+    database: str = ""
+
+    def __str__(self) -> str:
+        """Return the choice as one line: "instruction <- question, response <- answer"."""
+        named = ((role.name, getattr(self, role.name)) for role in fields(self)[1:])
+        return ", ".join(f"{role} <- {name}" for role, name in named if name)
+
+    def unread(self, names: Iterable[str]) -> list[str]:
+        """Return those of `names` that are not read."""
+        read = {getattr(self, role.name) for role in fields(self)[1:]}
+        return [name for name in names if name not in read]
+
+
+def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
+    """Return the columns to read out of `names`, those that the rows at `where` have.
+
+    Raises InputError: a mapped column is absent, the response (or the instruction) is missing or ambiguous.
+    """
+    table = _Names(names, mapping, where)
+    named = [role for role in USUAL_NAMES if getattr(mapping, role, "")]
+    forms = [form for form, roles in FORMS.items() if set(named) <= set(roles)]
+    if not forms:
+        several = "; ".join(" and ".join(roles) for roles in FORMS.values() if not set(named).isdisjoint(roles))
+        raise InputError(
+            f'"field_mapping" names {" and ".join(named)}, which are of rows of several kinds',
+            f"Keep one of: {several}.",
+        )
+    choose = {
+        "messages": table.of_messages,
+        "text": table.of_text,
+        "segments": table.of_segments,
+        "pair": table.of_pair,
+    }
+    chosen = next(columns for form in forms if (columns := choose[form]()))
+    others = replace(table, names=chosen.unread(names))
+    return replace(chosen, weight=others.usual("weight"), train=others.usual("train"))
+
+
+def absent(names: Sequence[str], mapping: ColumnMapping) -> dict[str, str]:
+    """Return why a column that the manifest names is not there, by its role, for those that are none of `names`."""
+    reason = f"names no column of the first rows; these have: {listed(names)}"
+    return {role: reason for role, column in mapping.columns().items() if not find_column(column, names)}
+
+
+def listed(names: Sequence[str], at_most: int = 20) -> str:
+    """Return the names as a message shows them: a name with half of a surrogate pair could not be printed."""
+    shown = ", ".join(names[:at_most]).encode("utf-8", "replace").decode("utf-8")
+    return f"{shown} and {len(names) - at_most} more" if len(names) > at_most else shown or "none"
+
+
+def find_column(wanted: str, names: Sequence[str]) -> str:
+    """Return the column of that name: exact, else the only one that differs in case alone; "" if there is none."""
+    alike = [name for name in names if name.casefold() == wanted.casefold()]
+    return wanted if wanted in names else alike[0] if len(alike) == 1 else ""
+
+
+@dataclass(frozen=True)
+class _Names:
+    """All columns that the rows at `where` have, and what the manifest names."""
+
+    names: Sequence[str]
+    mapping: ColumnMapping
+    where: str
+
+    def of_messages(self) -> Columns | None:
+        column = self.named_or_usual("messages")
+        instruction, response = self.usual("instruction"), self.usual("response")
+        if column and instruction and response and not self.mapping.messages:
+            raise InputError(
+                f'{self.where}: rows hold both a conversation ("{column}") and a pair ("{instruction}", "{response}")',
+                f'Write "field_mapping": {json.dumps({"messages": column})} or {_mapping_text(instruction, response)}.',
+            )
+        found = Columns("messages", messages=column, tools=self.named_or_usual("tools"))
+        beside: dict[str, Any] = {role: self.usual(role) for role in ("parallel_tool_calls", "chat_template_kwargs")}
+        return replace(found, system=self.named_or_usual("system"), **beside) if column else None
+
+    def of_text(self) -> Columns | None:
+        column = self.mapped("text")
+        # "text" stands last among the instruction names: met there, no better instruction exists.
+        if not column and not self.usual("response") and not self.usual("input"):
+            column = self.usual("text") if self.usual("text") == self.usual("instruction") else ""
+        return Columns("text", text=column) if column else None
+
+    def of_segments(self) -> Columns | None:
+        column = self.usual("segments")
+        others = any(self.usual(role) for role in ("instruction", "response", "text", "messages"))
+        return Columns("segments", segments=column) if column and not others and not self.mapping.columns() else None
+
+    def of_pair(self) -> Columns:
+        instruction, response = self.mapped("instruction"), self.mapped("response")
+        find = self.mapped if instruction and response else self.named_or_usual
+        response = response or self._only_response(instruction)
+        instruction = instruction or self.usual("instruction", other_than=response)
+        if not instruction:
+            raise self.unclear(f'no column is recognized as the instruction beside "{response}"', "", response)
+        found = Columns("pair", instruction, find("input"), response, database=self.mapped("database"))
+        beside: dict[str, Any] = {role: find(role) for role in ("system", "history", "tools")}
+        return replace(found, **beside, chat_template_kwargs=self.usual("chat_template_kwargs"))
+
+    def _only_response(self, instruction: str) -> str:
+        found = [column for name in USUAL_NAMES["response"] if (column := find_column(name, self.names))]
+        found = [column for column in found if column != instruction]
+        instruction = instruction or self.usual("instruction")
+        if len(found) > 1:
+            names = ", ".join(f'"{name}"' for name in found)
+            raise self.unclear(f"{len(found)} columns could be the response ({names})", instruction, found[0])
+        if not found:
+            raise self.unclear("no column is recognized as the response", instruction, "")
+        return found[0]
+
+    def mapped(self, role: str) -> str:
+        """Return the column that the manifest names for a role; "" where it names none. Raises InputError: it is absent."""
+        wanted = getattr(self.mapping, role)
+        if not wanted or (found := find_column(wanted, self.names)):
+            return found if wanted else ""
+        alike = [name for name in self.names if name.casefold() == wanted.casefold()] or [typo_of(wanted, self.names)]
+        near = " or ".join(f'"{name}"' for name in alike if name)
+        raise InputError(
+            f'{self.where}: the column "{wanted}" of "field_mapping.{role}" is not there; columns: {listed(self.names)}',
+            f"Did you mean {near}?" if near else f'Write one of these columns as "field_mapping.{role}".',
+        )
+
+    def named_or_usual(self, role: str) -> str:
+        return self.mapped(role) or self.usual(role)
+
+    def usual(self, role: str, *, other_than: str = "") -> str:
+        """Return the first column with one of a role's usual names, or ""."""
+        found = (find_column(name, self.names) for name in USUAL_NAMES[role])
+        return next((column for column in found if column and column != other_than), "")
+
+    def unclear(self, what: str, instruction: str, response: str) -> InputError:
+        """Return the error that a question and an answer cannot be told, of which these are known."""
+        return InputError(
+            f"{self.where}: {what}; columns: {listed(self.names)}",
+            f'Write in "training.dataset": "field_mapping": {_mapping_text(instruction, response)}.',
+        )
+
+
+def _mapping_text(instruction: str, response: str) -> str:
+    """Return the "field_mapping" of pairs as an error tells to write it."""
+    written = {
+        "instruction": instruction or "<column of the question>",
+        "response": response or "<column of the answer>",
+    }
+    return json.dumps(written, ensure_ascii=False)

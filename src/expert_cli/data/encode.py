@@ -1,0 +1,269 @@
+"""Documents become token ids and the mask of the trained ones, in bulk.
+
+Each piece is encoded by itself, as generation encodes a prompt and writes an answer, so that no merge crosses the border. A
+tokenizer that puts a blank before the first word of any text (SentencePiece's prefix space) would put one within the document:
+there the whole text is encoded, and a border stands behind the ids that both the beginning and the whole have.
+
+fastokens is 20 to 40 times as fast as tokenizers. It is used where it gives the same ids for a sample of these very rows, and
+what it refuses is encoded by tokenizers. Both spread a batch over threads with the GIL released.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expert_cli._compat import MARKERS
+from expert_cli.data.templates.chat import Template
+from expert_cli.data.templates.mask import Document
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_SAMPLE_CHARACTERS = 256_000
+Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
+"""The ids of texts end to end, int32 [tokens], and how many each has, int64 [texts]."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Documents as ids, end to end.
+
+    ids: int32 [tokens]. offsets: int64 [documents + 1], document i is ids[offsets[i]:offsets[i + 1]]. trained: bool [tokens].
+    rows: int64 [documents], the number of the row that each is of.
+    """
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    trained: NDArray[np.bool_]
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Return the number of documents."""
+        return len(self.rows)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Encoded]) -> Encoded:
+        """Return the documents of several, one after the other."""
+        starts = accumulate((len(part.ids) for part in parts), initial=0)
+        ends = [part.offsets[1:] + start for part, start in zip(parts, starts, strict=False)]
+        offsets = np.concatenate([np.zeros(1, np.int64), *ends])
+        ids, trained, rows = (
+            np.concatenate([np.empty(0, kind), *(getattr(part, name) for part in parts)])
+            for name, kind in (("ids", np.int32), ("trained", np.bool_), ("rows", np.int64))
+        )
+        return cls(ids, offsets, trained, rows)
+
+
+@dataclass
+class Sample:
+    """Texts of rows that tell whether two tokenizers are equal: first, last and drawn ones, and every character in any.
+
+    At most 256,000 characters of texts.
+    """
+
+    first: list[str] = field(default_factory=list)
+    last: list[str] = field(default_factory=list)
+    drawn: list[str] = field(default_factory=list)
+    characters: set[str] = field(default_factory=set)
+    room: int = _SAMPLE_CHARACTERS // 4
+    seen: int = 0
+    chance: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Look at the texts of a row."""
+        for text in texts:
+            if not text.isascii():
+                self.characters.update(text)
+            self.seen += 1
+            if self.room > 0:
+                self.first.append(text[: self.room])
+                self.room -= len(text)
+            if (
+                self.seen % 1024 < 8
+            ):  # the last eight texts of a thousand are many enough, and looking at all takes time
+                self.last = [*self.last[-7:], text[: _SAMPLE_CHARACTERS // 32]]
+            if len(self.drawn) < 64:
+                self.drawn.append(text[: _SAMPLE_CHARACTERS // 128])
+            elif (at := int(self.chance.random() * self.seen)) < 64:
+                self.drawn[at] = text[: _SAMPLE_CHARACTERS // 128]
+
+    def texts(self) -> list[str]:
+        """Return them; each character stands by itself, between letters and digits, and twice."""
+        odd = [f"{c} a{c}b {c}{c}1{c}" for c in sorted(self.characters | set(map(chr, range(1, 256))))]
+        return ["", *self.first, *self.last, *self.drawn, *odd]
+
+
+class Encoder:
+    """Encodes documents. engine: what encodes, and its version; reason: why."""
+
+    def __init__(self, template: Template, sample: Sample | None = None) -> None:
+        """Take the template's tokenizer; without a sample of the rows fastokens is not tried."""
+        self.tokenizer: PreTrainedTokenizerFast = template.tokenizer
+        self._backend = self.tokenizer.backend_tokenizer
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._fast: Any = None
+        self.engine, self.reason = f"tokenizers {version('tokenizers')}", "nothing else was tried"
+        self.by_pieces = self._are_equal(template)
+        if sample is not None and self.by_pieces:
+            self._try_fastokens(sample.texts())
+
+    def _are_equal(self, template: Template) -> bool:
+        """Whether the pieces of a conversation give the ids of its text."""
+        (document,) = template.probe
+        texts = [text for text, _ in document]
+        return np.array_equal(self._flat(texts)[0], self._flat(["".join(texts)])[0])
+
+    def _try_fastokens(self, sample: list[str]) -> None:
+        try:
+            import fastokens
+        except ImportError:
+            self.reason = "fastokens has no build for this Python or system"
+            return
+        expected = self._flat(sample)
+        try:
+            fast = _Fastokens(fastokens, json.loads(self._backend.to_str()))
+            ids, sizes = self._by_both(fast, sample)
+        except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
+            self.reason = f"fastokens cannot handle this tokenizer: {str(error)[:200]}"
+            return
+        if np.array_equal(ids, expected[0]) and np.array_equal(sizes, expected[1]):
+            self._fast, self.engine = fast, f"fastokens {version('fastokens')}"
+            self.reason = "gives the ids of tokenizers for a sample of these rows"
+        else:
+            self.reason = "fastokens gives other ids than tokenizers for a sample of these rows"
+
+    def encode(self, documents: Sequence[Document], rows: Sequence[int]) -> Encoded:
+        """Encode documents, `rows`: of each the number of its row. Those without a trained token are left out."""
+        if self.by_pieces:
+            flat = [piece for document in documents for piece in document]
+            ids, sizes = self._flat([text for text, _ in flat])
+            trained = np.repeat(np.array([kept for _, kept in flat], np.bool_), sizes)
+            pieces = np.fromiter(map(len, documents), np.int64, len(documents))
+            offsets = np.append(0, sizes.cumsum())[np.append(0, pieces.cumsum())]
+        else:
+            lists, masks = zip(*map(self._whole, documents), strict=True) if documents else ((), ())
+            ids, trained = np.array([*chain(*lists)], np.int32), np.array([*chain(*masks)], np.bool_)
+            offsets = np.append(0, np.cumsum([*map(len, lists)])).astype(np.int64)
+        good = np.diff(np.append(0, trained.cumsum())[offsets]) > 0
+        numbers = np.array(rows, np.int64)
+        if good.all():
+            return Encoded(ids, offsets, trained, numbers)
+        kept = np.repeat(good, np.diff(offsets))
+        return Encoded(ids[kept], np.append(0, np.diff(offsets)[good].cumsum()), trained[kept], numbers[good])
+
+    def ids(self, text: str) -> list[int]:
+        """Return the ids of one text: what generation starts from."""
+        return [int(number) for number in self._flat([text])[0]]
+
+    def _whole(self, document: Document) -> tuple[list[int], list[bool]]:
+        """Encode a document as one text; a border is where the ids of the beginning and those of the whole part."""
+        *before, whole = map(self.ids, accumulate(text for text, _ in document))
+        ends = [_common(ids, whole) for ids in before]
+        sizes = np.diff([0, *np.maximum.accumulate([*ends, len(whole)])])
+        return whole, np.repeat([trained for _, trained in document], sizes).tolist()
+
+    def _by_tokenizers(self, texts: list[str]) -> Ids:
+        lists = [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
+        return np.fromiter(chain(*lists), np.int32), np.fromiter(map(len, lists), np.int64, len(lists))
+
+    def _by_both(self, fast: _Fastokens, texts: list[str]) -> Ids:
+        """Encode by fastokens, and by tokenizers what that must not have, or refuses: it does not say which text."""
+        left = [n for n, text in enumerate(texts) if fast.refuses(text)]
+        try:
+            ids = fast.encode(["" if fast.refuses(text) else text for text in texts] if left else texts)
+        except ValueError:
+            return self._by_tokenizers(texts)
+        return _replaced(ids, left, self._by_tokenizers([texts[n] for n in left])) if left else ids
+
+    def _flat(self, texts: list[str]) -> Ids:
+        """Return the ids of texts end to end, int32 [tokens], and how many each has, int64 [texts]."""
+        marked = (
+            {n: text for n, text in enumerate(texts) if MARKERS.search(text)}
+            if MARKERS.search("\x00".join(texts))
+            else {}
+        )
+        plain = ["" if n in marked else text for n, text in enumerate(texts)] if marked else texts
+        ids, sizes = self._by_both(self._fast, plain) if self._fast else self._by_tokenizers(plain)
+        if not marked:
+            return ids, sizes
+        from transformers.utils.chat_template_utils import encode_marked_chat
+
+        lists = [encode_marked_chat(self.tokenizer, text) for text in marked.values()]
+        odd = np.array([*chain(*lists)], np.int32), np.array([*map(len, lists)], np.int64)
+        return _replaced((ids, sizes), list(marked), odd)
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many ids two texts begin with alike."""
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _replaced(of_all: Ids, places: Sequence[int], others: Ids) -> Ids:
+    """Return the ids of texts with those of some, by their numbers, replaced by others."""
+    parts = np.split(of_all[0], of_all[1].cumsum()[:-1])
+    for place, part in zip(places, np.split(others[0], others[1].cumsum()[:-1]), strict=True):
+        parts[place] = part
+    return np.concatenate(parts), np.fromiter(map(len, parts), np.int64, len(parts))
+
+
+class _Fastokens:
+    """fastokens' tokenizer.
+
+    It splits texts by GPT-2's pattern with vector instructions, but not where digits are split off before (SmolLM2: 12 instead
+    of 200 MB/s). Such a tokenizer gets its digits as added tokens, which split a text at the same places; texts with another
+    numeric character ("²") it must not have then.
+    """
+
+    def __init__(self, fastokens: Any, spec: dict[str, Any]) -> None:
+        steps = (spec.get("pre_tokenizer") or {}).get("pretokenizers", [])
+        vocabulary, added = spec["model"].get("vocab", {}), spec["added_tokens"]
+        self.splits_digits = (
+            [step["type"] for step in steps] == ["Digits", "ByteLevel"]
+            and steps[0]["individual_digits"]
+            and not spec.get("normalizer")
+            and all(digit in vocabulary for digit in "0123456789")
+            and not any(token["single_word"] or any(map(str.isnumeric, token["content"])) for token in added)
+        )
+        if self.splits_digits:
+            flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+            digits = [{"id": vocabulary[digit], "content": digit, **flags} for digit in "0123456789"]
+            spec = {**spec, "pre_tokenizer": steps[1], "added_tokens": [*added, *digits]}
+        self._tokenizer = fastokens.Tokenizer.from_json_str(json.dumps(spec))
+
+    def refuses(self, text: str) -> bool:
+        """Whether a text has a character that might be numeric, whatever version of Unicode one asks."""
+        return self.splits_digits and not text.isascii() and any(map(_may_be_numeric, set(text)))
+
+    def encode(self, texts: list[str]) -> Ids:
+        """Return ids and sizes. Raises ValueError: a text with a byte that the vocabulary lacks."""
+        ids, bounds = self._tokenizer.encode_batch_flat(texts)
+        return np.frombuffer(ids, np.int32), np.diff(np.frombuffer(bounds, np.int64)).astype(np.int64)
+
+
+@cache
+def _may_be_numeric(character: str) -> bool:
+    return character not in "0123456789" and (
+        unicodedata.category(character)[0] == "N" or unicodedata.category(character) == "Cn"
+    )
+
+
+def limit_threads(threads: int) -> None:
+    """Let both engines use at most `threads` threads, 0 = one a core; works only before the first text is encoded.
+
+    The engines have no other switch than the environment, which they read when they start their threads.
+    """
+    if threads:
+        os.environ["RAYON_NUM_THREADS"] = os.environ["FASTOKENS_BPE_THREADS"] = str(threads)

@@ -1,0 +1,704 @@
+"""A conversation becomes text through a chat template, the same for training, evaluation and generation.
+
+`tokenizer.apply_chat_template` renders; the template is jinja text, which is what every other program reads. A run's own
+changes to it stand around it, never in it, and lie beside the adapter with it:
+
+    {%- if enable_thinking is not defined %}{%- set enable_thinking = false %}{%- endif %}    chat_template_kwargs
+    {%- macro strftime_now(format) %}...                                         the day that training rendered with
+    {%- if messages[0]['role'] != 'system' %}                                    system_prompt: a text
+    {%- set messages = [{'role': 'system', 'content': "Be brief."}] + messages %}
+    {%- endif %}
+    ... the template as it came ...
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.resources import files
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from expert_cli._compat import (
+    MARKED,
+    MARKERS,
+    control_token_pattern,
+    mark_control_tokens,
+    template_literals,
+    template_variables,
+)
+from expert_cli.data.rows import REASONING, Row
+from expert_cli.data.templates.mask import (
+    ANSWERS,
+    FOREIGN,
+    PLAIN,
+    TEXT_FORMS,
+    Document,
+    TrainedTurns,
+    any_of,
+    border,
+    find_answers,
+    pieces_of,
+)
+from expert_cli.errors import InputError
+from expert_cli.utils.text import first_line
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+STYLES = ("alpaca", "chatml", "deepseek", "gemma", "llama", "mistral", "phi", "qwen3")
+"""The prompt templates that a manifest can name; their jinja texts lie in styles/, qwen3 is chatml."""
+OWN = "the tokenizer's own chat template"
+_GIVEN = frozenset(("messages", "tools", "documents", "add_generation_prompt", "strftime_now"))
+DATE = dt.date(2024, 7, 26)
+"""What `strftime_now` calls today, as Llama's templates do without it: rows written tomorrow are those written today."""
+_DATES = re.compile(r"""strftime_now\s*\(\s*(['"])(.*?)\1\s*\)""")
+_A, _B, _C = "\ue000A\ue001", "\ue000B\ue001", "\ue000C\ue001"
+_MARK = "\ue000(\\d+)'\"&<\\\\\ue001"
+_CHECKED_EVERY = 500
+_HINT = 'Take it out of the rows, or use a base model, "prompt_template" or "chat_template_path" that shows it.'
+Part = str | int
+"""Text of the template, or the number of a message whose content stands there."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """How rows are written down. Built by `make_template`.
+
+    `name` says which template it is; `jinja` is its text with the run's changes. `input_separator`: what stands between an
+    instruction and its input. `given`: the manifest's own template as it came, "" = none. `bos_token`: what the tokenizer puts
+    before a text. `counts`: how many whole texts had which form, and conversations one document for each answer.
+    """
+
+    name: str
+    jinja: str
+    tokenizer: PreTrainedTokenizerFast
+    eos_token: str
+    bos_token: str = ""
+    input_separator: str = "\n\n"
+    system_prompt: str | None = None
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    given: str = ""
+    trained: TrainedTurns = ANSWERS
+    forms: Counter[str] = field(default_factory=Counter, compare=False)
+    split: Counter[str] = field(default_factory=Counter, compare=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this template from another one for the same tokenizer: its name, end token, joint, what it is given."""
+        parts = [self.name, repr(self.end_token), repr(self.input_separator)]
+        if self.system_prompt is not None:
+            parts.append(f"system {self.system_prompt!r}")
+        if self.chat_template_kwargs:
+            parts.append(f"kwargs {json.dumps(self.chat_template_kwargs, sort_keys=True)}")
+        return ", ".join(parts)
+
+    @cached_property
+    def probe(self) -> list[Document]:
+        """The documents of a question and its answer, of one letter each."""
+        return self._of_row(Row("", [_turn("user", "a"), _turn("assistant", "b")], [None, None]), ["a", "b"])
+
+    def user_turn(self, instruction: str, input_: str = "") -> str:
+        """Return instruction and input as one turn's text."""
+        return f"{instruction}{self.input_separator}{input_}" if input_ else instruction
+
+    def prompt(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """Return the text that the next answer follows; control tokens in what is said are marked as text."""
+        turns, _, _ = self._marked(messages, (), {})
+        return self.render(turns, generate=True)
+
+    def as_text(self, text: str) -> str:
+        """Return a text with its control tokens marked, so that they stay text."""
+        (marked,) = self._marked(text)
+        return str(marked)
+
+    @cached_property
+    def control_tokens(self) -> frozenset[str]:
+        """The spellings of what must be single ids: special tokens, and added ones that the template writes."""
+        return frozenset(token for token in self.tokenizer.added_tokens_encoder if self._control.fullmatch(token))
+
+    def documents(self, rows: Sequence[Row]) -> list[list[Document] | str]:
+        """Return of each row its documents, or why it cannot be written down; each document ends with an end token.
+
+        One document a row; where the template writes earlier turns otherwise once a later one exists, one for each answer.
+        """
+        found: list[list[Document] | str] = []
+        said = [self._contents(row) for row in rows]
+        every = "\0".join(text for texts in said for text in texts)
+        literals = [text for text in self._literals if text in every]
+        for number, (row, contents) in enumerate(zip(rows, said, strict=True)):
+            try:
+                quick = None if _holds(contents, literals) else self._filled(row, contents)
+                if quick is None or number % _CHECKED_EVERY == 0:
+                    real = self._of_row(row, contents)
+                    if quick not in (None, real):  # this template looks into what is said
+                        self._shapes[_shape(row)] = None
+                        return self.documents(rows)
+                    quick = real
+                found.append(quick)
+            except InputError as error:
+                found.append(error.message)
+        return found
+
+    def _contents(self, row: Row) -> list[str]:
+        said = [turn["content"] for turn in row.messages]
+        if row.input:
+            said[-2] = self.user_turn(said[-2], row.input)
+        return said
+
+    # Quick: texts of the template and contents by turns ---------------------------------------------------------------
+
+    def _filled(self, row: Row, contents: Sequence[str]) -> list[Document] | None:
+        """Join the contents and the texts of their shape; None where the template might look into what is said."""
+        if row.tools or row.kwargs or not row.messages or any(len(turn) > 2 for turn in row.messages):
+            return None
+        shape = _shape(row)
+        if shape not in self._shapes:
+            self._shapes[shape] = self._parts(row, "\n\t") or self._parts(row, "")
+        known = self._shapes[shape]
+        if known is None or not all(contents):
+            return None
+        parts, strips = known
+        if strips and any(text[0].isspace() or text[-1].isspace() for text in contents):
+            return None
+        return [
+            [
+                ("".join([p if isinstance(p, str) else contents[p] for p in piece]), trained)
+                for piece, trained in document
+            ]
+            for document in parts
+        ]
+
+    @cached_property
+    def _shapes(self) -> dict[Any, tuple[list[list[tuple[list[Part], bool]]], bool] | None]:
+        return {}
+
+    def _parts(self, row: Row, blanks: str) -> tuple[list[list[tuple[list[Part], bool]]], bool] | None:
+        """Render marks for contents, once for a sequence of roles: what stands between the marks is the template's.
+
+        blanks: what stands around each mark, to tell whether the template strips what is said.
+        """
+        marks = [f"{blanks}\ue000{n}'\"&<\\\ue001{blanks[::-1]}" for n in range(len(row.messages))]
+        found = re.compile(f"{blanks}{_MARK}{blanks[::-1]}")
+        try:
+            documents = self._of_row(row, marks, exact=True)
+        except InputError:
+            return None
+        for document in documents:
+            numbers = [int(n) for text, _ in document for n in found.findall(text)]
+            if numbers != list(range(len(numbers))) or len(numbers) < len(marks) == 2:
+                return None
+        split = [[(found.split(text), trained) for text, trained in document] for document in documents]
+        return [
+            [([int(p) if n % 2 else p for n, p in enumerate(parts)], trained) for parts, trained in document]
+            for document in split
+        ], not blanks
+
+    @cached_property
+    def _literals(self) -> list[str]:
+        """Control tokens, their marks, and what else the template spells, which it might look for in contents."""
+        texts = {text.strip() for text in template_literals(self.jinja)}
+        spelled = (text for text in texts if len(text) > 2 and not text.isalnum())
+        return [*spelled, *self.control_tokens, *MARKERS.pattern[1:-1]]
+
+    # By the template ----------------------------------------------------------------------------------------------------
+
+    def _of_row(self, row: Row, contents: Sequence[str], *, exact: bool = False) -> list[Document]:
+        """Return the documents of a row. exact: refuse one whose prompt is not the beginning of its answer.
+
+        Raises InputError: the template refuses the conversation, or does not show all of it.
+        """
+        if row.is_whole_text:
+            return [self._of_text(row)]
+        masks = self.trained.of_turns(row)
+        plain = [{**turn, "content": text} for turn, text in zip(row.messages, contents, strict=True)]
+        self._require_read(row.kwargs)
+        turns, tools, kwargs = self._marked(list(map(self._with_arguments, plain)), row.tools, row.kwargs)
+        self._require_tools(turns, tools, kwargs)
+        spans: list[tuple[str, int, int, str, bool]] = []  # text, begin, end, an end token that is wanting, trained
+        together = True
+        for number, turn in enumerate(turns):
+            if turn["role"] != "assistant" and not masks[number]:
+                continue
+            asked, answered = self._asked(turns, number, tools, kwargs), self.render(turns[: number + 1], tools, kwargs)
+            if turn["role"] == "assistant":
+                # of an answer that is only read, templates leave the reasoning out
+                shown = plain[number] if masks[number] else {**plain[number], **dict.fromkeys(REASONING)}
+                _require_shown(shown, answered, self._literals)
+            begin = border(asked, answered, self._added)
+            together = together and begin == len(asked)
+            end, wanting = self._ended(answered)
+            spans.append((answered, begin, end, wanting, masks[number]))
+        whole = spans[-1][0]
+        for turn in plain:
+            if turn["role"] != "assistant":
+                _require_shown(turn, whole, self._literals)
+        if exact and not together:
+            raise InputError("the generation prompt is no beginning of the answer")
+        everything = not self.trained.completion_only
+        together = together and all(whole.startswith(text[:end]) for text, _, end, _, _ in spans)
+        if together or everything:
+            # where the template leaves an answer's end to the next turn, what begins that turn ends the answer
+            ends = [
+                found.end() if wanting and (found := self._control.match(whole, end)) else end
+                for _, _, end, wanting, _ in spans
+            ]
+            places = [(begin, end, kept) for (_, begin, _, _, kept), end in zip(spans, ends, strict=True)]
+            groups = [(whole, places if together else [(0, ends[-1], True)], spans[-1])]
+        else:
+            self.split["conversations"] += 1
+            groups = [
+                (text, [(begin, end, kept)], span) for span in spans for text, begin, end, _, kept in [span] if kept
+            ]
+        documents = []
+        for text, cut, (_, _, end, wanting, kept) in groups:
+            document = pieces_of(text, cut, everything=everything)
+            if wanting and cut[-1][1] == end:
+                document[-1] = (document[-1][0] + wanting, kept) if document[-1][1] == kept else document[-1]
+            documents.append(document)
+        return documents
+
+    def _asked(self, turns: Sequence[Any], number: int, tools: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """Return what a turn is asked with: the conversation before it and what the template puts before its content."""
+        if number and turns[number]["role"] == "assistant":
+            asked = self.render(turns[:number], tools, kwargs, generate=True)
+            if "enable_thinking" not in self.jinja or not any(map(turns[number].get, REASONING)):
+                return asked
+            answered = self.render(turns[: number + 1], tools, kwargs)
+            thinking = self.render(turns[:number], tools, {**kwargs, "enable_thinking": True}, generate=True)
+            if not answered.startswith(asked) and answered.startswith(thinking):
+                self.split["thinking"] += 1
+                return thinking
+            return asked
+        marked = self.render([*turns[:number], {**turns[number], "content": _A}], tools, kwargs)
+        return marked.partition(_A)[0]
+
+    def _ended(self, answered: str) -> tuple[int, str]:
+        """Return where an answer ends, its end token included, and the end token where it is wanting."""
+        if self._tail and answered.endswith(self._tail):
+            return len(answered) - len(self._tail) + self._tail.index(self.end_token) + len(self.end_token), ""
+        end = len(answered.rstrip())
+        last = [token for token in self._control.finditer(answered, max(0, end - 64)) if token.end() == end]
+        return end, "" if last else self.end_token
+
+    @cached_property
+    def _tail(self) -> str:
+        """What the template writes after an answer, "" where no token is in it."""
+        tail = self.render([_turn("user", _A), _turn("assistant", _B)]).rpartition(_B)[2]
+        return tail if self._control.search(tail) else ""
+
+    @cached_property
+    def end_token(self) -> str:
+        """What ends an answer, and generation stops at: what the template puts there, be it with the next turn, else eos."""
+        if self._tail:
+            found = self._control.search(self._tail)
+        else:
+            try:
+                whole = self.render([_turn("user", _A), _turn("assistant", _B), _turn("user", _C)])
+            except InputError:
+                return self.eos_token
+            found = self._control.match(whole.partition(_B)[2].lstrip())
+        return found[0] if found else self.eos_token
+
+    def _of_text(self, row: Row) -> Document:
+        everything = not self.trained.completion_only
+        if row.segments:
+            self.forms["segments"] += 1
+            return [(text, trained or everything) for text, trained in row.segments if text]
+        if self.trained.roles != ("assistant",):
+            raise InputError(
+                f"roles_to_train is {', '.join(self.trained.roles)}, but of whole texts the answers alone are found",
+                'Leave roles_to_train out, or give rows of "messages".',
+            )
+        text = row.text if row.text.startswith(self.bos_token) else self.bos_token + row.text
+        ends = {self.eos_token, self.end_token}
+        form, spans = find_answers(text, ends)
+        end = TEXT_FORMS[form].end if form != PLAIN else ""
+        self.forms[form + FOREIGN if end and end not in self._known else form] += 1
+        spans = spans[-1:] if self.trained.last_alone else spans
+        if form == PLAIN or everything:
+            start = 0 if everything else len(self.bos_token)
+            spans = [
+                (start, len(text) if form == PLAIN and not text.rstrip().endswith((*ends,)) else len(text.rstrip()))
+            ]
+        pieces = pieces_of(text, [(start, stop, True) for start, stop in spans], everything=everything)
+        if pieces and not pieces[-1][0].endswith((*ends, *([end] if end in self._known else []))):
+            pieces[-1] = (pieces[-1][0] + self.end_token, True)
+        return pieces or [(text, False)]
+
+    # What a template takes ------------------------------------------------------------------------------------------------
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        generate: bool = False,
+    ) -> str:
+        """Return a conversation as text. Raises InputError: the template refuses it."""
+        return _render(self.tokenizer, self.jinja, messages, generate, tools, kwargs)
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.tokenizer.added_tokens_encoder)
+
+    @cached_property
+    def _control(self) -> re.Pattern[str]:
+        """Finds the control tokens in a text, the longest of several."""
+        return control_token_pattern(self.tokenizer, self.jinja)
+
+    @cached_property
+    def _added(self) -> re.Pattern[str]:
+        return re.compile(any_of(self._known))
+
+    def _marked(self, *said: Any) -> tuple[Any, ...]:
+        """Mark control tokens in what a row says, so that they stay text. Raises InputError: a name of a field is one."""
+        text = json.dumps(said, ensure_ascii=False)
+        if not self._control.search(text) and not MARKERS.search(text):
+            return said
+        marked = tuple(mark_control_tokens(part, self._control) for part in said)
+        found = self._control.search(MARKED.sub("", json.dumps(marked, ensure_ascii=False)))
+        if found:
+            raise InputError(f"a field is called {found[0]}, which is a control token", _HINT)
+        return marked
+
+    def _require_read(self, names: Mapping[str, Any]) -> None:
+        require_read(self.jinja, names)
+
+    def _require_tools(self, turns: Sequence[Any], tools: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Refuse a template that writes the same without tools, or not the name of each."""
+        if not tools:
+            return
+        text = self.render(turns, tools, kwargs)
+        names = [str((tool.get("function") or tool)["name"]) for tool in tools]
+        if self.render(turns, (), kwargs) == text or not all(name in text for name in names):
+            raise InputError("the chat template does not show tools", _HINT)
+
+    def _with_arguments(self, turn: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a turn whose calls have their arguments as this template takes them: objects, or JSON text."""
+        if "tool_calls" not in turn:
+            return turn
+        takes_text, takes_objects = self._arguments
+
+        def taken(call: dict[str, Any]) -> dict[str, Any]:
+            if "function" in call:
+                return {**call, "function": taken(call["function"])}
+            given = call.get("arguments")
+            if isinstance(given, str) and not takes_text:
+                try:
+                    parsed = json.loads(given)
+                except ValueError:
+                    return call
+                return {**call, "arguments": parsed} if isinstance(parsed, dict) else call
+            if isinstance(given, dict) and not takes_objects:
+                return {**call, "arguments": json.dumps(given, ensure_ascii=False)}
+            return call
+
+        return {**turn, "tool_calls": [taken(call) for call in turn["tool_calls"]]}
+
+    @cached_property
+    def _arguments(self) -> tuple[bool, bool]:
+        """Whether the template writes arguments of calls that are JSON text as they are, and whether it takes objects."""
+
+        def written(arguments: object) -> str:
+            call = {"id": "c00000001", "type": "function", "function": {"name": "f", "arguments": arguments}}
+            try:
+                return self.render([_turn("user", _A), {**_turn("assistant", ""), "tool_calls": [call]}])
+            except InputError:
+                return ""
+
+        spelled = '{"p": 1}'
+        text = written(spelled)
+        return spelled in text and json.dumps(spelled) not in text, bool(written({"p": 1}))
+
+
+def make_template(  # noqa: PLR0913  what a template is made of, each by its name
+    name: str,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    eos_token: str,
+    bos_token: str = "",
+    given: str = "",
+    system_prompt: str | None = None,
+    chat_template_kwargs: Mapping[str, Any] = MappingProxyType({}),
+    trained: TrainedTurns = ANSWERS,
+    input_column: str = "",
+) -> Template:
+    """Choose the prompt template that `name` means for this tokenizer.
+
+    name: "" = the manifest's own (`given`), else the tokenizer's own chat template, else alpaca. A named chat template gives
+    way to the tokenizer's own if that writes a user turn in the same form. eos_token: what ends an answer where the template
+    puts nothing. bos_token: what the tokenizer itself puts before a text; it stands there exactly once. system_prompt: the system
+    message of conversations that have none; "": none, not even the template's default; None: as the template has it.
+    chat_template_kwargs: what it is given where its caller gives nothing. input_column: alpaca heads a column called schema or
+    context "### Schema:".
+    Raises InputError: an unknown name; control tokens that the tokenizer lacks; no end token; a template that cannot do this.
+    """
+    if name and name not in STYLES:
+        raise InputError(f"unknown prompt template {name!r}", f"Use one of: {', '.join(STYLES)}.")
+    known = frozenset(tokenizer.added_tokens_encoder)
+    if eos_token not in known:
+        raise InputError(
+            f"the tokenizer's end token {eos_token!r} is not one of its control tokens",
+            "Without one the model cannot learn to stop: use a base model whose tokenizer has an end token.",
+        )
+    own, style, separator = given or str(tokenizer.chat_template or ""), style_text(name or "alpaca"), "\n\n"
+    if own and (not name or _speaks(tokenizer, own, name, style)):
+        title = f"chat_template_path {hashlib.sha256(given.encode()).hexdigest()[:16]}" if given else OWN
+        jinja = own
+    else:
+        title, jinja = name or "alpaca", f"{{%- set eos_token = {literal(eos_token)} %}}\n{style.removesuffix(chr(10))}"
+        _require_control_tokens(title, style, known)
+        separator = input_heading(input_column) if title == "alpaca" else separator
+    jinja = _as_trained(tokenizer, jinja, system_prompt, chat_template_kwargs, bos_token)
+    return Template(
+        title, jinja, tokenizer, eos_token, bos_token, separator, system_prompt, chat_template_kwargs, given, trained
+    )
+
+
+def style_text(name: str) -> str:
+    """Return the jinja text of a built-in prompt template."""
+    file = files("expert_cli.data.templates") / "styles" / f"{'chatml' if name == 'qwen3' else name}.jinja"
+    return file.read_text(encoding="utf-8")
+
+
+def input_heading(column: str) -> str:
+    """Return what alpaca puts between an instruction and an input that stood in a column of that name."""
+    return f"\n\n### {'Schema' if column.lower() in ('schema', 'context') else 'Input'}:\n"
+
+
+def _style_tokens(style: str) -> list[str]:
+    return list(dict.fromkeys(re.findall(r"<[^\s<>']+>", style)))
+
+
+def _require_control_tokens(name: str, style: str, known: frozenset[str]) -> None:
+    """An end token spelled in plain tokens would be learned as text, and nothing would stop generation."""
+    if missing := [token for token in _style_tokens(style) if token not in known]:
+        usable = [one for one in STYLES if known.issuperset(_style_tokens(style_text(one)))]
+        raise InputError(
+            f"prompt template {name!r} needs control tokens that this tokenizer does not have: {' '.join(missing)}",
+            f"Leave prompt_template out (the tokenizer's own, else alpaca), or use one of: {', '.join(usable)}.",
+        )
+
+
+def _speaks(tokenizer: PreTrainedTokenizerFast, own: str, name: str, style: str) -> bool:
+    """Whether a chat template writes a user turn and the generation prompt as a style does, but for white space."""
+    if name == "alpaca":
+        return False
+    try:
+        texts = [_render(tokenizer, jinja, [_turn("user", _A)], True) for jinja in (own, style)]
+    except InputError:
+        return False
+    return "".join(texts[1].split()) in "".join(texts[0].split())
+
+
+def _as_trained(
+    tokenizer: PreTrainedTokenizerFast, jinja: str, system_prompt: str | None, kwargs: Mapping[str, Any], bos_token: str
+) -> str:
+    """Return the template that a run trains with, which needs no argument and no system message from its caller."""
+    control = control_token_pattern(tokenizer, jinja)
+    for key, said in (("system_prompt", system_prompt or ""), ("chat_template_kwargs", literal(kwargs))):
+        if found := control.search(said):
+            raise InputError(f"{key} holds the control token {found[0]}", "Take it out: the template puts its own.")
+    require_read(jinja, kwargs)
+    thinks = {"enable_thinking": False} if "enable_thinking" in jinja and "enable_thinking" not in kwargs else {}
+    for name, value in kwargs.items():
+        jinja = f"{_default(name, value)}\n{jinja}"
+    if system_prompt:
+        jinja = _saying(tokenizer, jinja, system_prompt)
+    elif system_prompt is not None:
+        jinja = _without_default(tokenizer, jinja, bos_token)
+    for name, value in thinks.items():
+        jinja = f"{_default(name, value)}\n{jinja}"
+    if "strftime_now" in jinja:  # every day writes what training wrote
+        known = {form: DATE.strftime(form) for _, form in _DATES.findall(jinja)}
+        told = f"{{{{- {literal(known)}.get(format, '{DATE}') }}}}"
+        jinja = f"{{%- macro strftime_now(format) %}}{told}{{%- endmacro %}}\n{jinja}"
+    jinja = _opened_as_answered(tokenizer, jinja)
+    asked = _render(tokenizer, jinja, [_turn("user", _A)], True)
+    return jinja if asked.startswith(bos_token) else f"{{{{- {literal(bos_token)} }}}}{{#- BOS #}}\n{jinja}"
+
+
+def _opened_as_answered(tokenizer: PreTrainedTokenizerFast, jinja: str) -> str:
+    r"""Cut off the generation prompt what a conversation with its answer does not have there.
+
+    QwQ opens a think block for the model, and writes an answer without one:
+
+        <|im_start|>assistant\n | <think>\n        asked
+        <|im_start|>assistant\n | four<|im_end|>   answered
+    """
+    asked = _render(tokenizer, jinja, [_turn("user", _A)], True)
+    answered = _render(tokenizer, jinja, [_turn("user", _A), _turn("assistant", _B)], False)
+    opened = asked[border(asked, answered, re.compile("(?!)")) :]
+    if not opened or _A in opened:
+        return jinja
+    cut = f"add_generation_prompt and conversation.endswith({literal(opened)})"
+    end = f"{{% endset %}}{{{{- conversation[:-{len(opened)}] if {cut} else conversation }}}}"
+    return "{%- set conversation %}\n" + jinja.removesuffix("\n") + end
+
+
+def _saying(tokenizer: PreTrainedTokenizerFast, jinja: str, text: str) -> str:
+    """Put a system message before conversations without one. Raises InputError: the template takes none."""
+
+    def with_system(said: str) -> str:
+        system = f"[{{'role': 'system', 'content': {literal(said)}}}]"
+        put = f"{{%- set messages = {system} + messages %}}"
+        return f"{{%- if messages[0]['role'] != 'system' %}}\n{put}\n{{%- endif %}}\n{jinja}"
+
+    hint = 'Leave system_prompt out, or set "prompt_template": "alpaca" for this base model.'
+    try:
+        written = _render(tokenizer, with_system(_B), [_turn("user", _A)], True)
+    except InputError as error:
+        message = f"the chat template takes no system message, so no system_prompt: {error.message.rpartition(': ')[2]}"
+        raise InputError(message, hint) from error
+    if written.count(_B) != 1 or written.count(_A) != 1 or written.index(_B) > written.index(_A):
+        raise InputError(
+            "the chat template does not show a system message before the user's, so no system_prompt", hint
+        )
+    return with_system(text)
+
+
+def _without_default(tokenizer: PreTrainedTokenizerFast, jinja: str, bos_token: str) -> str:
+    r"""Cut off the system message that a template puts by itself.
+
+    There is one if a first question is opened by more than a second one. Then the template is given an empty system
+    message, and what it makes of that one alone is cut off:
+
+        <|im_start|>system\n<|im_end|>\n | <|im_start|>user\nHow many?<|im_end|>\n ...
+    """
+    turns = [_turn("user", _A), _turn("assistant", _B), _turn("user", _C)]
+    whole = _render(tokenizer, jinja, turns, False)
+    # SmolLM2's is <|im_start|>, which opens every turn
+    names = (bos_token, str(tokenizer.bos_token or ""))
+    bos = next((token for token in names if whole.startswith(token) and whole.count(token) == 1), "")
+    opening = whole.partition(_A)[0].removeprefix(bos)
+    between = whole.partition(_B)[2].partition(_C)[0]
+    if between.endswith(opening):
+        return jinja
+    refusal = InputError(
+        f'system_prompt "": nothing takes out what the chat template puts before a question: {opening[:80]!r}',
+        "Write a text, or leave system_prompt out.",
+    )
+    try:
+        head = _render(tokenizer, jinja, [_turn("system", "")], False)
+        asked = _render(tokenizer, jinja, [_turn("system", ""), _turn("user", _A)], True)
+    except InputError as error:
+        raise refusal from error
+    if not (asked.startswith(head) and between.endswith(asked.removeprefix(head).partition(_A)[0])):
+        raise refusal
+    kept = f"{literal(bos)} + " if bos and head.startswith(bos) else ""
+    cut = f"{{% endset %}}{{{{- conversation if has_system else {kept}conversation[{len(head)}:] }}}}"
+    lines = (
+        "{%- set has_system = messages[0]['role'] == 'system' %}",
+        "{%- if not has_system %}",
+        "{%- set messages = [{'role': 'system', 'content': ''}] + messages %}",
+        "{%- endif %}",
+        "{%- set conversation %}",
+    )
+    return "\n".join([*lines, jinja.removesuffix("\n") + cut])
+
+
+def require_read(jinja: str, names: Mapping[str, Any]) -> None:
+    """Raise InputError if a template is to be given something that it does not read, or that is given to it anyway."""
+    for name in names:
+        variables = template_variables(jinja)
+        if name in _GIVEN or name not in variables:
+            known = ", ".join(sorted(variables - _GIVEN)) or "nothing"
+            raise InputError(
+                f"chat_template_kwargs: the chat template reads no {json.dumps(name, ensure_ascii=False)}; it reads {known}",
+                "Leave it out, or use a chat template that reads it.",
+            )
+
+
+def _render(
+    tokenizer: PreTrainedTokenizerFast,
+    jinja: str,
+    messages: Sequence[Mapping[str, Any]],
+    generate: bool,
+    tools: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
+    turns: Any = list(messages)
+    try:
+        text: Any = tokenizer.apply_chat_template(
+            turns,
+            tools=list(tools) or None,
+            chat_template=jinja,
+            tokenize=False,
+            add_generation_prompt=generate,
+            **kwargs,
+        )
+    except Exception as error:  # a template raises anything
+        roles = ", ".join(message["role"] for message in messages)
+        raise InputError(
+            f"the chat template refuses a conversation of {roles}: {first_line(error)}",
+            'Give the rows the roles it knows, or set another "prompt_template".',
+        ) from error
+    return str(text)
+
+
+def _require_shown(turn: Mapping[str, Any], text: str, literals: Sequence[str]) -> None:
+    """Refuse a row of which the template does not show everything: content, reasoning, calls with their arguments."""
+    text = MARKERS.sub("", text)
+
+    def shown(said: str) -> bool:
+        said = said.strip()
+        return said in text or json.dumps(said, ensure_ascii=False)[1:-1] in text
+
+    content = turn["content"]
+    said = [content] if shown(content) else re.split(any_of(literals), content)  # taken apart, as thoughts are
+    said += [str(turn[name]) for name in REASONING if turn.get(name)]
+    calls = [call.get("function") or call for call in turn.get("tool_calls", ())]
+    said += [leaf for call in calls for leaf in _leaves(call.get("arguments"))]
+    lost = next((part for part in said if not shown(part)), None)
+    names = Counter(str(call["name"]) for call in calls)
+    lost = next((name for name, times in names.items() if text.count(name) < times), lost)
+    if lost is not None:
+        whose = "the last answer" if turn["role"] == "assistant" else f"a turn of {turn['role']}"
+        told = json.dumps(lost[:60], ensure_ascii=False)
+        raise InputError(f"the chat template does not show all of {whose}: {told}", _HINT)
+
+
+def _leaves(value: object) -> Iterator[str]:
+    """Yield the keys and texts in the arguments of a call."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield str(name)
+            yield from _leaves(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner)
+
+
+def _holds(contents: Sequence[str], literals: Sequence[str]) -> bool:
+    return any(literal in text for literal in literals for text in contents)
+
+
+def _shape(row: Row) -> Any:
+    return tuple(turn["role"] for turn in row.messages), tuple(row.trained)
+
+
+def _default(name: str, value: object) -> str:
+    return f"{{%- if {name} is not defined %}}{{%- set {name} = {literal(value)} %}}{{%- endif %}}"
+
+
+def _turn(role: str, content: str) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def literal(value: object) -> str:
+    """Return a value of JSON as jinja spells it in an expression."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{literal(name)}: {literal(inner)}' for name, inner in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(literal, value))}]"
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)

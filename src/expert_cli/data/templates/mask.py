@@ -1,0 +1,166 @@
+r"""Which text of a row is trained: the assistant mask, as pieces of text.
+
+    asked     <|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n
+    answered  <|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\nFour.<|im_end|>\n
+    pieces    ------------------------- not trained -------------------------|----trained----
+
+An answer begins where the text that asks for it ends in the text that holds it, and ends with its end token. Each piece is
+encoded by itself, so that the border in ids is the one that generation has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from expert_cli.config.run_config import DataConfig
+from expert_cli.data.rows import Row
+from expert_cli.errors import InputError
+
+Document = list[tuple[str, bool]]
+"""Pieces of text, and whether each is trained."""
+PLAIN = "plain"
+"""The form of a whole text without known markers: all of it is trained."""
+FOREIGN = ", in another tokenizer's control tokens"
+"""Ends the name of a form whose control tokens the tokenizer does not have: to the model they are words."""
+
+
+class TextForm(NamedTuple):
+    """How whole texts of one chat template mark turns. hint: a text that is in each; answer: what an answer follows; role: what
+    begins another turn; end: the token that ends an answer, "" = the tokenizer's own.
+    """
+
+    hint: str
+    answer: str
+    role: str
+    end: str = ""
+
+
+TEXT_FORMS = {
+    "chatml": TextForm("<|im_start|>", r"<\|im_start\|>assistant\n?", r"<\|im_start\|>", "<|im_end|>"),
+    "llama": TextForm(
+        "<|start_header_id|>",
+        r"<\|start_header_id\|>assistant<\|end_header_id\|>\n*",
+        r"<\|start_header_id\|>",
+        "<|eot_id|>",
+    ),
+    "gemma": TextForm("<start_of_turn>", r"<start_of_turn>model\n?", "<start_of_turn>", "<end_of_turn>"),
+    "phi": TextForm("<|end|>", r"<\|assistant\|>\n?", r"<\|(?:system|user|assistant|tool)\|>", "<|end|>"),
+    "mistral": TextForm("[/INST]", r"\[/INST\]", r"\[INST\]"),
+    "alpaca": TextForm(
+        "### Response:", r"^### Response:[ \t]*\n?", "^### (?:System|Instruction|Input|Schema|Response):"
+    ),
+}
+"""In the order in which a text is held against them: words last, since any text may hold them."""
+
+
+@dataclass(frozen=True)
+class TrainedTurns:
+    """What of a row is trained, as the manifest says.
+
+    completion_only: off, all that is written is trained, but for answers that say otherwise. roles: whose turns are trained,
+    but for those that say otherwise. last_alone: of the turns that are trained the last one alone.
+    """
+
+    completion_only: bool = True
+    roles: tuple[str, ...] = ("assistant",)
+    last_alone: bool = False
+
+    @classmethod
+    def of(cls, data: DataConfig) -> TrainedTurns:
+        """Return what a run trains."""
+        return cls(data.completion_only, data.roles_to_train, data.mask_history)
+
+    def __str__(self) -> str:
+        """Return it as a store's key has it."""
+        if not self.completion_only:
+            return "everything"
+        whose = "answers" if self.roles == ("assistant",) else f"turns of {', '.join(sorted(self.roles))}"
+        return f"{whose}, the last alone" if self.last_alone else whose
+
+    def of_turns(self, row: Row) -> tuple[bool, ...]:
+        """Return for each turn whether its tokens carry loss by themselves.
+
+        Raises InputError: a turn says that it is trained, or that it is not, and that cannot be.
+        """
+        masks = []
+        for turn, says in zip(row.messages, row.trained, strict=True):
+            role = turn["role"]
+            if says and role not in self.roles:
+                raise InputError(
+                    f"a turn of {role} says that it is trained, but roles_to_train is {', '.join(self.roles)}",
+                    f'Write "roles_to_train": [..., "{role}"], or leave out what the turn says.',
+                )
+            if says is False and not self.completion_only and role != "assistant":
+                raise InputError(
+                    "a turn that is no answer is not to be trained, but completion_only_loss is false",
+                    "Leave completion_only_loss out, or weight and train of that turn.",
+                )
+            masks.append(role in self.roles if says is None else says)
+        last = max((number for number, trained in enumerate(masks) if trained), default=-1)
+        return tuple(trained and (number == last or not self.last_alone) for number, trained in enumerate(masks))
+
+
+ANSWERS = TrainedTurns()
+
+
+def border(asked: str, answered: str, control: re.Pattern[str]) -> int:
+    """Return where what was asked ends in what was answered: with their common beginning, never within a control token."""
+    if answered.startswith(asked):
+        return len(asked)
+    pairs = zip(asked, answered, strict=False)
+    common = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(asked), len(answered)))
+    tokens = (token for text in (asked, answered) for token in control.finditer(text, max(0, common - 64)))
+    return min((token.start() for token in tokens if token.start() < common < token.end()), default=common)
+
+
+def pieces_of(text: str, spans: Iterable[tuple[int, int, bool]], *, everything: bool) -> Document:
+    """Cut a text at its spans (start, stop, trained), which are in order; the rest is trained where everything is."""
+    pieces: Document = []
+    at = 0
+    for start, stop, trained in spans:
+        pieces += [(text[at:start], everything), (text[start:stop], trained)]
+        at = stop
+    return [piece for piece in pieces if piece[0]]
+
+
+def find_answers(text: str, ends: Collection[str]) -> tuple[str, list[tuple[int, int]]]:
+    """Return the form of a whole text, "plain" without one, and where its answers begin and end.
+
+    ends: the tokenizer's tokens that end a turn. An answer keeps its end token, or ends before the next role's marker.
+    """
+    for name, form in TEXT_FORMS.items():
+        if form.hint not in text or not (markers := list(re.finditer(form.answer, text, re.MULTILINE))):
+            continue
+        stops = re.compile(f"(?P<role>{form.role})|{any_of({form.end, *ends} - {''})}", re.MULTILINE)
+        spans = []
+        for marker in markers:
+            found = stops.search(text, marker.end())
+            stop = len(text) if found is None else found.start() if found["role"] else found.end()
+            spans.append((marker.end(), max(marker.end(), len(text[:stop].rstrip()))))
+        return name, [(start, stop) for start, stop in spans if stop > start]
+    return PLAIN, []
+
+
+def any_of(texts: Iterable[str]) -> str:
+    """Return a regular expression that finds any of some texts, the longest of several."""
+    return "|".join(map(re.escape, sorted(texts, key=len, reverse=True))) or "(?!)"
+
+
+def describe_forms(forms: dict[str, int]) -> str:
+    """Return what a report says of the forms of whole texts: "chatml 120, plain 3 (trained whole)"."""
+    ordered = sorted(forms.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{form} {count:,}{' (trained whole)' if form == PLAIN else ''}" for form, count in ordered)
+
+
+def split_text(text: str, ends: Sequence[str] = ()) -> tuple[str, str]:
+    """Return question and answer of a whole text: what stands before and after its last assistant's marker."""
+    form, spans = find_answers(text, ends)
+    if not spans:
+        return "", text
+    start, stop = spans[-1]
+    marker = re.search(f"(?:{TEXT_FORMS[form].answer})\\Z", text[:start], re.MULTILINE)
+    end = next((end for end in (TEXT_FORMS[form].end, *ends) if end and text[start:stop].endswith(end)), "")
+    return text[: marker.start() if marker else start], text[start:stop].removesuffix(end)
