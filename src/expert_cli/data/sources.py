@@ -36,10 +36,10 @@ from expert_cli.utils.text import first_line
 
 _HUB_TIMEOUT_S = 10.0
 _NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
-_UNREAD = set(
-    [".xlsx", ".xls", ".ods", ".feather", ".orc", ".avro", ".pkl", ".npy", ".npz", ".db", ".sqlite", ".sqlite3", ".h5", ".hdf5", ".msgpack", ".tar", ".tgz"]
+_UNREAD = frozenset(
+    ".xlsx .xls .ods .feather .orc .avro .pkl .npy .npz .db .sqlite .sqlite3 .h5 .hdf5 .msgpack .tar .tgz .zip .lz4 .7z .rar "
+    ".jsonlines .jsonl~ .json5 .parq .pq .ipc .tfrecord .lance .xml .dat".split()
 )
-_UNREAD |= set([".zip", ".lz4", ".7z", ".rar", ".jsonlines", ".jsonl~", ".json5", ".parq", ".pq", ".ipc", ".tfrecord", ".lance", ".xml", ".dat"])
 _SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})(?=[.-])")
 _NO_FILES = {
     stat.S_IFIFO: "a named pipe",
@@ -444,7 +444,7 @@ def _name_unread(where: str, names: Sequence[str], reporter: Reporter) -> None:
 
 
 def _of_one_format(names: Sequence[str], where: str) -> list[str]:
-    """The same files, texts beside files of rows left out: these are words about the rows. Two formats may hold the same rows."""
+    """The same files; texts beside files of rows are words about these, and are left out. Two formats may hold the same rows."""
     files = [name for name in names if format_name(name) != PLAIN_TEXT] or list(names)
     if unknown := next((name for name in files if not _holds_rows(name)), ""):
         raise InputError(

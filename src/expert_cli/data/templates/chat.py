@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from expert_cli._compat import (
     MARKED,
+    MARKED_THOUGHT,
     MARKERS,
     control_token_pattern,
     mark_control_tokens,
@@ -115,8 +116,8 @@ class Template:
 
     def as_text(self, text: str) -> str:
         """Return a text with its control tokens marked, so that they stay text."""
-        (marked,) = self._marked(text)
-        return str(marked)
+        ((turn,), _, _) = self._marked([{"role": "assistant", "content": text}], (), {})
+        return str(turn["content"])
 
     @cached_property
     def control_tokens(self) -> frozenset[str]:
@@ -217,16 +218,18 @@ class Template:
         if row.is_whole_text:
             return [self._of_text(row)]
         masks = self.trained.of_turns(row)
-        plain = [{**turn, "content": text} for turn, text in zip(row.messages, contents, strict=True)]
-        self._require_read(row.kwargs)
-        turns, tools, kwargs = self._marked(list(map(self._with_arguments, plain)), row.tools, row.kwargs)
+        said = ({**turn, "content": text} for turn, text in zip(row.messages, contents, strict=True))
+        plain = list(map(self._with_arguments, said))
+        require_read(self.jinja, row.kwargs)
+        turns, tools, kwargs = self._marked(plain, row.tools, row.kwargs)
         self._require_tools(turns, tools, kwargs)
         spans: list[tuple[str, int, int, str, bool]] = []  # text, begin, end, an end token that is wanting, trained
         together = True
         for number, turn in enumerate(turns):
             if turn["role"] != "assistant" and not masks[number]:
                 continue
-            asked, answered = self._asked(turns, number, tools, kwargs), self.render(turns[: number + 1], tools, kwargs)
+            answered = self.render(turns[: number + 1], tools, kwargs)
+            asked = self._asked(turns, number, answered, tools, kwargs)
             if turn["role"] == "assistant":
                 # of an answer that is only read, templates leave the reasoning out
                 shown = plain[number] if masks[number] else {**plain[number], **dict.fromkeys(REASONING)}
@@ -264,20 +267,21 @@ class Template:
             documents.append(document)
         return documents
 
-    def _asked(self, turns: Sequence[Any], number: int, tools: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    def _asked(
+        self, turns: Sequence[Any], number: int, answered: str, tools: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> str:
         """Return what a turn is asked with: the conversation before it and what the template puts before its content."""
-        if number and turns[number]["role"] == "assistant":
-            asked = self.render(turns[:number], tools, kwargs, generate=True)
-            if "enable_thinking" not in self.jinja or not any(map(turns[number].get, REASONING)):
-                return asked
-            answered = self.render(turns[: number + 1], tools, kwargs)
-            thinking = self.render(turns[:number], tools, {**kwargs, "enable_thinking": True}, generate=True)
-            if not answered.startswith(asked) and answered.startswith(thinking):
-                self.split["thinking"] += 1
-                return thinking
+        if not number or turns[number]["role"] != "assistant":
+            marked = self.render([*turns[:number], {**turns[number], "content": _A}], tools, kwargs)
+            return marked.partition(_A)[0]
+        asked = self.render(turns[:number], tools, kwargs, generate=True)
+        if answered.startswith(asked) or "enable_thinking" not in self.jinja:
             return asked
-        marked = self.render([*turns[:number], {**turns[number], "content": _A}], tools, kwargs)
-        return marked.partition(_A)[0]
+        thinking = self.render(turns[:number], tools, {**kwargs, "enable_thinking": True}, generate=True)
+        if not answered.startswith(thinking):
+            return asked
+        self.split["thinking"] += 1
+        return thinking
 
     def _ended(self, answered: str) -> tuple[int, str]:
         """Return where an answer ends, its end token included, and the end token where it is wanting."""
@@ -358,19 +362,20 @@ class Template:
     def _added(self) -> re.Pattern[str]:
         return re.compile(any_of(self._known))
 
-    def _marked(self, *said: Any) -> tuple[Any, ...]:
-        """Mark control tokens in what a row says, so that they stay text. Raises InputError: a name of a field is one."""
+    def _marked(self, messages: Sequence[Any], tools: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+        """Mark control tokens in what a row says, so that they stay text. Raises InputError: a name of a field is one.
+
+        What an answer thinks stands between tokens, in its content too: these are what the model is to write.
+        """
+        said = (messages, tools, kwargs)
         text = json.dumps(said, ensure_ascii=False)
         if not self._control.search(text) and not MARKERS.search(text):
             return said
-        marked = tuple(mark_control_tokens(part, self._control) for part in said)
-        found = self._control.search(MARKED.sub("", json.dumps(marked, ensure_ascii=False)))
-        if found:
+        turns, *rest = (mark_control_tokens(part, self._control) for part in said)
+        if found := self._control.search(MARKED.sub("", json.dumps([turns, *rest], ensure_ascii=False))):
             raise InputError(f"a field is called {found[0]}, which is a control token", _HINT)
-        return marked
-
-    def _require_read(self, names: Mapping[str, Any]) -> None:
-        require_read(self.jinja, names)
+        thought = ({**turn, "content": MARKED_THOUGHT.sub(r"\1", turn["content"])} for turn in turns)
+        return [new if old["role"] == "assistant" else old for old, new in zip(turns, thought, strict=True)], *rest
 
     def _require_tools(self, turns: Sequence[Any], tools: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Refuse a template that writes the same without tools, or not the name of each."""
@@ -435,8 +440,8 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
 
     name: "" = the manifest's own (`given`), else the tokenizer's own chat template, else alpaca. A named chat template gives
     way to the tokenizer's own if that writes a user turn in the same form. eos_token: what ends an answer where the template
-    puts nothing. bos_token: what the tokenizer itself puts before a text; it stands there exactly once. system_prompt: the system
-    message of conversations that have none; "": none, not even the template's default; None: as the template has it.
+    puts nothing. bos_token: what the tokenizer itself puts before a text; it stands there exactly once. system_prompt: the
+    system message of conversations that have none; "": none, not even the template's default; None: as the template has it.
     chat_template_kwargs: what it is given where its caller gives nothing. input_column: alpaca heads a column called schema or
     context "### Schema:".
     Raises InputError: an unknown name; control tokens that the tokenizer lacks; no end token; a template that cannot do this.

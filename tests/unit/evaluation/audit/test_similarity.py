@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from expert_cli.data.rows.similarity import (
+from expert_cli.evaluation.audit.similarity import (
     HASHES,
     NEAR,
     Texts,

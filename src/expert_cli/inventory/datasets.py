@@ -1,0 +1,159 @@
+"""Every data set on this machine, and what manifests name that is not here.
+
+hub cache     <HF_HUB_CACHE>/datasets--org--name, as `huggingface_hub.scan_cache_dir` lists it
+Arrow cache   <HF_DATASETS_CACHE>/org___name, made by the library `datasets`; training does not read it
+token stores  <root>/datasets_optimized/**, and where manifests' `pretokenized_cache` points
+named         the files and folders that manifests name, there or missing
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from stat import S_ISREG
+from typing import Literal
+
+from expert_cli.config.data_files import PLAIN_TEXT, format_name
+from expert_cli.config.data_sources import resolve_sources, test_sources
+from expert_cli.config.run_config import SourceKind, SourceSpec
+from expert_cli.config.settings import Settings
+from expert_cli.data.store.inspect import BUILDING, STORE_NAME, read_stats, recorded_key
+from expert_cli.errors import ExpertError
+from expert_cli.manifest.reader import load_manifest
+from expert_cli.utils.filesystem import facts_of, files_below, matching
+from expert_cli.utils.paths import STORES, project_root, store_folder
+from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import utc_time
+
+Kind = SourceKind | Literal["arrow_cache", "token_store"]
+Status = Literal["used", "unused", "missing", "fresh", "stale", "damaged"]
+StoreUser = tuple[str, Path, str]
+"""(expert, its manifest, a base model of it) whose token stores lie in a folder."""
+CurrentKey = Callable[[Path, str], str | None]
+"""(manifest, its base model) -> the key that its token store must have now; None where that cannot be told."""
+
+
+@dataclass(frozen=True)
+class DatasetEntry:
+    """A row of `find-datasets --json`, key by key: docs/schemas/find-datasets.schema.json says what they mean."""
+
+    name: str
+    path: str
+    kind: Kind
+    bytes: int
+    files: int
+    rows: int | None
+    last_used: str | None
+    experts: tuple[str, ...]
+    status: Status
+    note: str
+    dataset_option: str | None
+
+
+def find_datasets(
+    experts: Path | None, hub: Path, arrow: Path, report: Reporter, current_key: CurrentKey
+) -> list[DatasetEntry]:
+    """List all data sets; `experts` holds a folder an expert, or is one expert's folder; without it only caches are listed.
+
+    A manifest that does not load is a warning. Raises OSError for a place that may not be read.
+    """
+    sources: dict[str, tuple[SourceSpec, set[str]]] = {}
+    stores: dict[Path, list[StoreUser]] = defaultdict(list)
+    for manifest in sorted([*experts.glob("manifest.json"), *experts.glob("*/manifest.json")]) if experts else []:
+        try:
+            loaded, root = load_manifest(manifest), project_root(manifest)
+            written, name = loaded.manifest.training, loaded.manifest.name
+            data = resolve_sources(loaded, Settings(written.dataset), root, None, None, evaluates=False)
+            tests = [source for _, source in test_sources(loaded, root)]
+        except ExpertError as error:
+            report.warning(f"{error}; what this manifest names is not known")
+            continue
+        for source in (*data.train, *data.validation, *tests):
+            sources.setdefault([*source.tried, source.path][0], (source, set()))[1].add(name)
+        for base in loaded.manifest.bases:
+            folder = (base.config and base.config.pretokenized_cache) or written.config.pretokenized_cache or ""
+            stores[store_folder(root, name, folder)].append((name, manifest, base.name))
+    found = {path for folder in stores for path in folder.glob("*")}
+    found.update((project_root(experts / "manifest.json") / STORES).resolve().rglob("*") if experts else ())
+    hub_ids = {name: users for name, (source, users) in sources.items() if source.kind == "hub"}
+    rows = [*_hub_cache(hub, hub_ids, report), *_arrow_cache(arrow)]
+    places = sorted(path for path in found if STORE_NAME.fullmatch(path.name))
+    kept = [_token_store(path, stores.get(path.parent, []), current_key) for path in places]
+    return [*rows, *kept, *_named_files(sources)]
+
+
+def _hub_cache(hub: Path, named: Mapping[str, Collection[str]], report: Reporter) -> Iterator[DatasetEntry]:
+    from huggingface_hub import CacheNotFound, scan_cache_dir
+
+    cached = {}
+    with suppress(CacheNotFound):
+        cache = scan_cache_dir(hub)
+        cached = {repo.repo_id: repo.revisions for repo in cache.repos if repo.repo_type == "dataset"}
+        for warning in cache.warnings:
+            report.warning(str(warning))
+    for name in sorted({*cached, *named}):
+        revisions, path = cached.get(name, ()), hub / f"datasets--{name.replace('/', '--')}"
+        blobs = {file.blob_path for revision in revisions for file in revision.files}
+        main = [file.file_path for revision in revisions if "main" in revision.refs for file in revision.files]
+        yield _entry("hub", name, path, named.get(name, ()), blobs, _parquet_rows(main))
+
+
+def _arrow_cache(arrow: Path) -> Iterator[DatasetEntry]:
+    for folder in sorted(arrow.glob("*")):
+        if folder.is_dir() and folder.name != "downloads" and not folder.name.startswith((".", "_")):
+            yield _entry("arrow_cache", folder.name.replace("___", "/"), folder, (), files_below(folder))
+
+
+def _token_store(store: Path, users: Collection[StoreUser], current_key: CurrentKey) -> DatasetEntry:
+    """Return the row of a store; it is stale only where all keys of now are known."""
+    entry = _entry("token_store", _shown(store), store, {name for name, *_ in users}, files_below(store))
+    if store.name.startswith(BUILDING):
+        return replace(entry, note="an unfinished build: pretokenize begins it anew")
+    key, fault = recorded_key(store)
+    if fault:
+        return replace(entry, status="damaged", note=fault)
+    keys = {current_key(manifest, base) for _, manifest, base in users}
+    status: Status = "fresh" if key in keys else "stale" if keys and None not in keys else entry.status
+    return replace(entry, status=status, rows=sum(split["rows"] for split in read_stats(store).values()))
+
+
+def _named_files(sources: Mapping[str, tuple[SourceSpec, set[str]]]) -> Iterator[DatasetEntry]:
+    for place, (source, users) in sorted(sources.items()):
+        if source.kind not in ("hub", "url"):
+            path = Path(place)
+            files = [path, *files_below(path)] if source.kind != "files" else [*matching(place)]
+            yield _entry(source.kind, _shown(path), path, users, files, _parquet_rows(files))
+
+
+def _entry(
+    kind: Kind, name: str, path: Path, users: Collection[str], files: Iterable[Path], rows: int | None = None
+) -> DatasetEntry:
+    facts = [fact for fact in facts_of(files).values() if S_ISREG(fact.st_mode)]
+    last = utc_time(max((fact.st_mtime for fact in facts), default=None))
+    told = sum(fact.st_size for fact in facts), len(facts), rows, last.isoformat(timespec="seconds") if last else None
+    is_source = kind not in ("arrow_cache", "token_store")
+    status: Status = "missing" if is_source and not facts else "used" if users else "unused"
+    option = name if is_source and facts else None
+    return DatasetEntry(name, str(path), kind, *told, tuple(sorted(users)), status, "", option)
+
+
+def _shown(path: Path) -> str:
+    """Return a path as it is called in the working directory; in full where it does not lie below."""
+    here = Path.cwd()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
+
+
+def _parquet_rows(files: Iterable[Path]) -> int | None:
+    """Return the rows of Parquet files by their metadata; None where other files hold rows, too, or one does not open."""
+    # A text or a JSON file beside Parquet is about the data set.
+    data = [path for path in files if format_name(path) not in ("", PLAIN_TEXT, "JSON")]
+    if {format_name(path) for path in data} != {"Parquet"}:
+        return None
+    from pyarrow import ArrowException, parquet
+
+    with suppress(OSError, ArrowException):
+        return sum(int(parquet.read_metadata(path).num_rows) for path in data)
+    return None

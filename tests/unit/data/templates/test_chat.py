@@ -1,0 +1,482 @@
+"""How conversations are written down, and which of them is trained: held against `apply_chat_template`."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+from typing import Any
+
+import pytest
+
+from benchmarks.lib.conversations import FAMILIES, Family, control_tokens
+from expert_cli.data.rows import Row
+from expert_cli.data.templates.chat import STYLES, Template, style_text
+from expert_cli.data.templates.mask import ANSWERS, TrainedTurns
+from expert_cli.errors import InputError
+from tests.chat_templates import (
+    ALWAYS_THINKING,
+    DATED,
+    FORGETTING,
+    GEMMA2,
+    LLAMA31,
+    PREAMBLE,
+    PUBLISHED,
+    QWEN3,
+    QWEN25,
+    QWQ,
+    SMOLLM2,
+)
+from tests.documents import refusal, talk, written
+from tests.tiny import CHATML, template_for, tiny_tokenizer
+
+EOS, BOS, END = "</s>", "<s>", "<|im_end|>"
+SYSTEM = 'Answer with SQL: "one" {{query}}, {% nothing else %}.\nNo words \\ é 😀'
+TALK = (("user", "How many?"), ("assistant", "Three."), ("user", " Sure? "), ("assistant", "Four."))
+THOUGHT = "<think>\nR\n</think>\n\nFour."
+CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "add", "arguments": {"a": 2, "key": "x"}}}
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+CALLED = (
+    ("user", "q"),
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    ("tool", "4"),
+    ("assistant", "Four."),
+)
+
+
+def tokenizer(*more: str, chat_template: str | None = None) -> Any:
+    """Return a tokenizer with the control tokens of all built-in styles, and others."""
+    made = tiny_tokenizer(chat_template=chat_template)
+    styled = {token for style in STYLES for token in style_tokens(style)}
+    made.add_special_tokens({"additional_special_tokens": sorted({EOS, BOS, "<|eot_id|>", "<think>", *styled, *more})})
+    made.eos_token, made.bos_token = EOS, BOS
+    return made
+
+
+def style_tokens(style: str) -> list[str]:
+    from expert_cli.data.templates.chat import _style_tokens
+
+    return _style_tokens(style_text(style))
+
+
+TOKENIZER = tokenizer()
+
+
+def made(jinja: str = "", name: str = "", **options: Any) -> Template:
+    return template_for(TOKENIZER, name, given=jinja, eos_token=EOS, **options)
+
+
+def by_transformers(jinja: str, *turns: tuple[str, str], generate: bool = False) -> str:
+    """Return what another program writes with the template that a run leaves."""
+    messages = [{"role": role, "content": content} for role, content in turns]
+    return str(
+        TOKENIZER.apply_chat_template(messages, chat_template=jinja, tokenize=False, add_generation_prompt=generate)
+    )
+
+
+@pytest.mark.parametrize("bos", ["", BOS], ids=["no bos", "bos"])
+@pytest.mark.parametrize("system", [None, "", SYSTEM], ids=["nothing", "none", "text"])
+@pytest.mark.parametrize("name", [*STYLES, *PUBLISHED])
+def test_what_is_left_writes_what_was_trained(name: str, system: str | None, bos: str) -> None:
+    if system and name in ("gemma 2", "mistral") and name in PUBLISHED:
+        pytest.skip("takes no system message")
+    options: dict[str, Any] = {"system_prompt": system, "bos_token": bos}
+    template = made(PUBLISHED[name], **options) if name in PUBLISHED else made(name=name, **options)
+    asked = [{"role": role, "content": content} for role, content in TALK[:3]]
+    assert by_transformers(template.jinja, *TALK[:3], generate=True) == template.prompt(asked)
+    (*_, trained) = (text.replace("⟦", "").replace("⟧", "") for text in written(template, talk(*TALK)))
+    rest = by_transformers(template.jinja, *TALK).removeprefix(trained.removesuffix(template.end_token))
+    assert rest.replace(template.end_token, "").strip() == ""
+    assert template.prompt(asked).count(SYSTEM) == bool(system)
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_each_answer_is_trained_to_its_end_token(name: str) -> None:
+    (text,) = written(made(name=name), talk(*TALK))
+    gap = " " if name == "mistral" else ""
+    trained = [part.partition("⟧")[0] for part in text.split("⟦")[1:]]
+    end = made(name=name).end_token
+    assert trained == [f"{gap}Three.{end}", f"{gap}Four.{end}"]
+
+
+# What is said, and where an answer begins -------------------------------------------------------------------------------
+
+WRITTEN: dict[str, tuple[str, Row, list[str]]] = {
+    "an empty think block that the prompt wrote": (
+        QWEN3,
+        talk(("user", "q"), ("assistant", "a")),
+        ["<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n⟦a<|im_end|>⟧"],
+    ),
+    "a think block that the prompt opened is closed by the model": (
+        ALWAYS_THINKING,
+        talk(("user", "q"), ("assistant", "a")),
+        ["<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n⟦\n</think>\n\na<|im_end|>⟧"],
+    ),
+    "one that the conversation does not have is cut off the prompt": (
+        QWQ,
+        talk(("user", "q"), ("assistant", "a")),
+        ["<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n⟦a<|im_end|>⟧"],
+    ),
+    "thoughts of earlier answers go: a document for each answer": (
+        QWEN3,
+        talk(("user", "q"), ("assistant", THOUGHT), ("user", "r"), ("assistant", "b")),
+        [
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n⟦<think>\nR\n</think>\n\nFour.<|im_end|>⟧",
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nFour.<|im_end|>\n<|im_start|>user\nr<|im_end|>\n"
+            "<|im_start|>assistant\n<think>\n\n</think>\n\n⟦b<|im_end|>⟧",
+        ],
+    ),
+    "calls": (
+        QWEN3,
+        talk(*CALLED[:2], tools=[]),
+        [
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n⟦<tool_call>\n"
+            '{"name": "add", "arguments": {"a": 2, "key": "x"}}\n</tool_call><|im_end|>⟧'
+        ],
+    ),
+    "the day of training": (
+        DATED,
+        talk(("user", "q"), ("assistant", "a")),
+        ["<|im_start|>system\nToday is 26 Jul 2024.<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n⟦a<|im_end|>⟧"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("jinja", "row", "expected"), WRITTEN.values(), ids=WRITTEN)
+def test_where_an_answer_begins(jinja: str, row: Row, expected: list[str]) -> None:
+    assert written(made(jinja), row) == expected
+
+
+def test_a_border_never_lies_within_a_control_token() -> None:
+    """Asked with <think>, answered with <tool_call>: both begin with "<t"."""
+    opened = "{% if add_generation_prompt %}{{ '<think>' }}{% endif %}"
+    closed = "{%- if loop.last and m.role == 'assistant' %}{{ '<tool_call>' if m.content == 'a' else '<think>' }}{%- endif %}"
+    jinja = f"{{%- for m in messages %}}{{{{ m.role }}}}{closed}{{{{ m.content + '</s>' }}}}{{%- endfor %}}{opened}"
+    one = template_for(tokenizer("<tool_call>"), "", given=jinja, eos_token=EOS)
+    assert written(one, talk(("user", "q"), ("assistant", "a")))[0].endswith("⟦assistant<tool_call>a</s>⟧")
+
+
+def test_an_end_that_is_left_to_the_next_turn_is_trained_in_every_turn() -> None:
+    jinja = "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}"
+    jinja += "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+    template = made(jinja)
+    assert template.end_token == "<|user|>"
+    assert written(template, talk(*TALK)) == [
+        "<|user|>How many?<|assistant|>⟦Three.<|user|>⟧ Sure? <|assistant|>⟦Four.<|user|>⟧"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trained", "said", "expected"),
+    [
+        (ANSWERS, [None, False, None, None], ["Four.<|im_end|>"]),
+        (TrainedTurns(last_alone=True), [], ["Four.<|im_end|>"]),
+        (TrainedTurns(last_alone=True), [None, None, None, False], ["Three.<|im_end|>"]),
+        (TrainedTurns(roles=("user",)), [], ["How many?<|im_end|>", " Sure? <|im_end|>"]),
+        (
+            TrainedTurns(roles=("user", "assistant")),
+            [True, False, None, False],
+            ["How many?<|im_end|>", " Sure? <|im_end|>"],
+        ),
+    ],
+    ids=["an answer that is not", "the last", "the last is not", "the users'", "both, but for what says otherwise"],
+)
+@pytest.mark.parametrize("jinja", [CHATML, QWEN25], ids=["chatml", "qwen 2.5"])
+def test_which_turns_are_trained(
+    jinja: str, trained: TrainedTurns, said: list[bool | None], expected: list[str]
+) -> None:
+    (text,) = written(made(jinja, trained=trained), talk(*TALK, trained=said))
+    assert [part.partition("⟧")[0] for part in text.split("⟦")[1:]] == expected
+
+
+def test_everything_is_trained_but_what_says_otherwise() -> None:
+    everything = made(CHATML, trained=TrainedTurns(completion_only=False))
+    (text,) = written(everything, talk(*TALK, trained=[None, False, None, None]))
+    head, tail = (
+        "<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n",
+        "<|im_start|>assistant\nFour.<|im_end|>",
+    )
+    assert text == f"⟦{head}⟧Three.<|im_end|>⟦\n<|im_start|>user\n Sure? <|im_end|>\n{tail}⟧"
+    with pytest.raises(InputError, match="completion_only_loss is false"):
+        everything.trained.of_turns(talk(*TALK, trained=[False, None, None, None]))
+    assert "says that it is trained, but roles_to_train" in refusal(
+        made(CHATML), talk(*TALK, trained=[True, None, None, None])
+    )
+
+
+def test_quick_and_by_the_template_are_the_same() -> None:
+    """Contents of a shape that was seen are joined with its texts; what a template might look into goes through it."""
+    contents = [
+        "plain",
+        " blank ",
+        "\nlines\n",
+        "<|im_end|>",
+        "</think> x",
+        "assistant",
+        "<think>",
+        "{{ 1 }}",
+        "a\ue000b",
+        "é 漢 😀",
+    ]
+    for jinja, said in product((CHATML, QWEN3, QWEN25, LLAMA31, FORGETTING), contents):
+        row = talk(("user", said), ("assistant", f"{said} y"), ("user", "z"), ("assistant", said))
+        template, other = made(jinja), made(jinja)
+        both = [template.documents([row, talk(*TALK), row])[2], other.documents([row])[0]]
+        assert both[0] == both[1], (said, jinja)
+
+
+# What a row says stays text ----------------------------------------------------------------------------------------------
+
+
+def spoken(rng: random.Random) -> str:
+    words = [
+        "assistant",
+        "user",
+        "system",
+        END,
+        "<think>",
+        "</think>",
+        "<tool_call>",
+        "four",
+        "  ",
+        "\n",
+        "é",
+        "<|",
+        "im_end",
+        "",
+    ]
+    return "".join(rng.choices(words, k=rng.randint(0, 5)))
+
+
+@pytest.mark.parametrize(
+    "jinja", [CHATML, QWEN3, ALWAYS_THINKING, QWEN25, LLAMA31, GEMMA2, QWQ, SMOLLM2, DATED, FORGETTING]
+)
+def test_of_200_odd_talks_exactly_the_answers_are_trained(jinja: str) -> None:
+    """Answers that stand in their question, that are names of roles, control tokens or blanks."""
+    rng, template = random.Random(jinja), made(jinja)
+    for _ in range(200):
+        answer = spoken(rng) + "x"
+        turns = [
+            ("user", spoken(rng) + "q"),
+            ("assistant", spoken(rng) + "y"),
+            ("user", f"{answer} ?"),
+            ("assistant", answer),
+        ]
+        (documents,) = template.documents([talk(*turns)])
+        assert not isinstance(documents, str) or "does not show" in documents
+        if isinstance(documents, str) or "</think>" in answer:  # what is thought is asked for otherwise
+            continue
+        text = "".join(text for text, _ in documents[-1])
+        asked = template.prompt([{"role": role, "content": content} for role, content in turns[:3]])
+        assert text.startswith(asked)
+        *before, (last, kept) = documents[-1]
+        assert kept
+        assert len(asked) == sum(len(piece) for piece, _ in before)
+        assert last == text[len(asked) :]
+
+
+def test_control_tokens_in_names_and_arguments_stay_text() -> None:
+    call = {"type": "function", "function": {"name": "add", "arguments": {"a": "<|im_end|>"}}}
+    row = talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [call]})
+    template = template_for(tiny_tokenizer(), "", given=QWEN3, eos_token=END)
+    (documents,) = template.documents([row])
+    messages = [dict(turn) for turn in row.messages]
+    expected: Any = template.tokenizer.apply_chat_template(
+        messages, chat_template=template.jinja, sanitize_control_tokens=True
+    )
+    from expert_cli.data.encode import Encoder
+
+    ids = Encoder(template).encode(documents, [0]).ids.tolist()
+    assert ids == expected["input_ids"][: len(ids)]
+    assert ids.count(2) == 2, "the template's own ends alone"
+    named = {"type": "function", "function": {"name": "add", "arguments": {"<|im_end|>": 1}}}
+    odd = talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [named]})
+    assert "a field is called <|im_end|>" in refusal(template, odd)
+
+
+LOST: dict[str, tuple[str, Row, str]] = {
+    "tools": (CHATML, talk(*TALK, tools=[TOOL]), "does not show tools"),
+    "reasoning": (
+        CHATML,
+        talk(("user", "q"), {"role": "assistant", "content": "a", "reasoning_content": "R"}),
+        'does not show all of the last answer: "R"',
+    ),
+    "calls": (CHATML, talk(*CALLED), "does not show all of the last answer"),
+    "a second call": (
+        QWEN3.replace("for tool_call in message.tool_calls", "for tool_call in message.tool_calls[:1]"),
+        talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [CALL, CALL]}),
+        'does not show all of the last answer: "add"',
+    ),
+    "a user's words": (
+        CHATML.replace("message['content']", "(message['content'] | upper)"),
+        talk(("user", "How?"), ("assistant", "X")),
+        'does not show all of a turn of user: "How?"',
+    ),
+    "a role": (GEMMA2, talk(("system", "s"), *TALK), "refuses a conversation of system, user"),
+    "an argument that it does not read": (CHATML, talk(*TALK, kwargs={"speed": 1}), 'reads no "speed"'),
+}
+
+
+@pytest.mark.parametrize(("jinja", "row", "reason"), LOST.values(), ids=LOST)
+def test_what_a_template_does_not_show_is_refused(jinja: str, row: Row, reason: str) -> None:
+    assert reason in refusal(made(jinja), row)
+
+
+def test_arguments_are_given_as_the_template_takes_them() -> None:
+    spelled = {**CALL, "function": {"name": "add", "arguments": '{"a":2,"key": "x"}'}}
+
+    def with_call(call: dict[str, Any]) -> Row:
+        return talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [call]})
+
+    assert '"arguments": {"a":2,"key": "x"}' in written(made(QWEN3), with_call(spelled))[0]
+    quoting = QWEN3.replace("if tool_call.arguments is string", "if false")
+    assert quoting != QWEN3
+    assert '"arguments": {"a": 2, "key": "x"}' in written(made(quoting), with_call(spelled))[0]
+    text_alone = "{% for m in messages %}{{ m.role + m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name + c.function.arguments }}"
+    text_alone += "{% endfor %}{{ '</s>' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant' }}{% endif %}"
+    assert 'add{"a": 2, "key": "x"}' in written(made(text_alone), with_call(CALL))[0]
+
+
+# The run's own changes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("jinja", "prompt"),
+    [
+        (SMOLLM2, "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"),
+        (
+            LLAMA31,
+            "<s><|start_header_id|>user<|end_header_id|>\n\nu<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+        ),
+        (GEMMA2, "<s><start_of_turn>user\nu<end_of_turn>\n<start_of_turn>model\n"),
+    ],
+    ids=["smollm2", "llama 3.1", "gemma 2"],
+)
+def test_an_empty_system_prompt_takes_the_default_away(jinja: str, prompt: str) -> None:
+    template = made(jinja, system_prompt="", bos_token=BOS if jinja.startswith("{{") else "")
+    assert template.prompt([{"role": "user", "content": "u"}]) == prompt
+
+
+@pytest.mark.parametrize("system", ["Be brief.", ""])
+@pytest.mark.parametrize("jinja", [SMOLLM2, QWEN25, LLAMA31, CHATML, ""])
+def test_a_row_keeps_its_own_system_message(jinja: str, system: str) -> None:
+    turns = [{"role": "system", "content": "Mine."}, {"role": "user", "content": "u"}]
+    assert made(jinja, system_prompt=system).prompt(turns) == made(jinja).prompt(turns)
+
+
+@pytest.mark.parametrize(
+    ("jinja", "options", "message"),
+    [
+        (
+            GEMMA2,
+            {"system_prompt": "Be brief."},
+            "takes no system message, so no system_prompt: System role not supported",
+        ),
+        (
+            "{% for m in messages if m.role != 'system' %}{{ '<|im_start|>' + m.content + '<|im_end|>' }}{% endfor %}",
+            {"system_prompt": "Be brief."},
+            "does not show a system message before the user's",
+        ),
+        (PREAMBLE, {"system_prompt": ""}, r"nothing takes out what the chat template puts before a question: 'A chat"),
+        (CHATML, {"system_prompt": "Stop at <|im_end|>."}, r"system_prompt holds the control token <\|im_end\|>"),
+        (CHATML, {"chat_template_kwargs": {"speed": 1}}, 'reads no "speed"'),
+        (CHATML, {"eos_token": "<none>"}, "end token '<none>' is not one of its control tokens"),
+        ("", {"name": "nonsense"}, "unknown prompt template 'nonsense'"),
+    ],
+    ids=["refused", "dropped", "a preamble", "a control token", "an argument", "no end token", "no such name"],
+)
+def test_what_a_template_cannot_do_is_an_error(jinja: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        template_for(TOKENIZER, **{"name": "", "given": jinja, "eos_token": EOS, **options})
+
+
+def test_a_style_needs_its_control_tokens() -> None:
+    with pytest.raises(InputError, match=r"'gemma' needs control tokens .*: <start_of_turn> <end_of_turn>"):
+        template_for(tiny_tokenizer(chat_template=None), "gemma", eos_token=END)
+
+
+def test_a_named_template_gives_way_to_an_own_one_that_writes_the_same() -> None:
+    own = tokenizer(chat_template=SMOLLM2)
+    names = [template_for(own, name, eos_token=EOS).name for name in ("", "chatml", "qwen3", "alpaca", "llama")]
+    of_own = "the tokenizer's own chat template"
+    assert names == [of_own, of_own, of_own, "alpaca", "llama"]
+
+
+def test_what_a_run_is_given_tells_templates_apart() -> None:
+    given = (
+        {},
+        {"system_prompt": ""},
+        {"system_prompt": "Be brief."},
+        {"chat_template_kwargs": {"enable_thinking": True}},
+    )
+    prints = [template_for(tokenizer(chat_template=QWEN3), "", eos_token=EOS, **one).fingerprint for one in given]
+    assert prints[0] == "the tokenizer's own chat template, '<|im_end|>', '\\n\\n'"
+    assert len(set(prints)) == 4
+
+
+def test_alpaca_heads_an_input_by_the_name_of_its_column() -> None:
+    headed = [made(name="alpaca", input_column=name).user_turn("q", "i") for name in ("context", "Schema", "input", "")]
+    assert headed == ["q\n\n### Schema:\ni"] * 2 + ["q\n\n### Input:\ni"] * 2
+
+
+# Whole texts ------------------------------------------------------------------------------------------------------------------
+
+TEXTS = {
+    "chatml": "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n⟦a<|im_end|>⟧\n<|im_start|>user\nv<|im_end|>\n"
+    "<|im_start|>assistant\n⟦b</s>⟧",
+    "phi": "<|user|>\nu<|end|>\n<|assistant|>\n⟦a<|end|>⟧\n<|user|>\nv<|end|>\n<|assistant|>\n⟦b<|end|>⟧",
+    "llama": "<|start_header_id|>user<|end_header_id|>\n\nu<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n⟦a<|eot_id|>⟧",
+    "gemma": "<start_of_turn>user\nu<end_of_turn>\n<start_of_turn>model\n⟦a<end_of_turn>⟧",
+    "mistral": "<s>[INST] u [/INST]⟦ a</s>⟧[INST]v[/INST]⟦b</s>⟧",
+    "alpaca": "### Instruction:\nu\n\n### Response:\n⟦a⟧\n\n### Instruction:\nv\n\n### Response:\n⟦b</s>⟧",
+    "plain": "⟦once upon a time</s>⟧",
+}
+
+
+@pytest.mark.parametrize(("form", "expected"), TEXTS.items(), ids=TEXTS)
+def test_of_a_whole_text_the_answers_are_trained(form: str, expected: str) -> None:
+    template = made(name="alpaca")
+    text = expected.replace("⟦", "").replace("⟧", "").removesuffix("</s>" if form != "mistral" else "")
+    assert written(template, Row("x:1", text=text)) == [expected]
+    assert template.forms == {form: 1}
+    everything = made(name="alpaca", trained=TrainedTurns(completion_only=False))
+    (whole,) = written(everything, Row("x:1", text=text))
+    assert whole.startswith(f"⟦{text}")
+    (last,) = written(made(name="alpaca", trained=TrainedTurns(last_alone=True)), Row("x:1", text=text))
+    assert last.count("⟦") == 1
+    assert last.rpartition("⟦")[2] == expected.rpartition("⟦")[2]
+
+
+def test_a_text_of_another_tokenizer_is_told() -> None:
+    template = template_for(tiny_tokenizer(), "chatml")
+    written(template, Row("x:1", text="<start_of_turn>user\nu<end_of_turn>\n<start_of_turn>model\na<end_of_turn>"))
+    assert template.forms == {"gemma, in another tokenizer's control tokens": 1}
+
+
+def test_a_text_without_an_answer_trains_nothing() -> None:
+    assert written(made(name="alpaca"), Row("x:1", text="### Response:\n")) == ["### Response:\n"]
+    assert "roles_to_train is user" in refusal(
+        made(name="alpaca", trained=TrainedTurns(roles=("user",))), Row("x:1", text="x")
+    )
+
+
+def test_segments_are_trained_as_they_say() -> None:
+    row = Row("x:1", segments=[("q <|im_end|>", False), ("", True), ("a", True), ("b", False)])
+    assert written(made(CHATML), row) == ["q <|im_end|>⟦a⟧b"]
+
+
+# Families of models -----------------------------------------------------------------------------------------------------------
+
+HERE = [family for family in FAMILIES if family.jinja()]
+
+
+@pytest.mark.parametrize("family", HERE, ids=lambda family: family.name)
+def test_a_users_turn_is_trained_as_it_stands_in_the_template(family: Family) -> None:
+    jinja = family.jinja()
+    one = tokenizer(*control_tokens(family, jinja))
+    options: dict[str, Any] = {"given": jinja, "eos_token": family.eos}
+    both = template_for(one, "", trained=TrainedTurns(roles=("user", "assistant")), **options)
+    documents = written(both, talk(*TALK))
+    trained = [part.partition("⟧")[0] for text in documents for part in text.split("⟦")[1:]]
+    asked = [part for part in trained if "How many?" in part or "Sure?" in part]
+    assert len(asked) == 2
+    assert asked[0].lstrip().startswith("How many?")

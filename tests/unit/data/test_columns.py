@@ -1,0 +1,125 @@
+"""Which columns are chosen, and what is said where that cannot be told."""
+
+from __future__ import annotations
+
+import pytest
+
+from expert_cli.config.run_config import ColumnMapping
+from expert_cli.data.columns import Columns, choose_columns
+from expert_cli.errors import InputError
+
+NOTHING = ColumnMapping()
+
+
+@pytest.mark.parametrize(
+    ("names", "mapping", "chosen", "line"),
+    [
+        pytest.param(
+            ["db_id", "question", "context", "answer"],
+            NOTHING,
+            Columns("pair", "question", "context", "answer"),
+            "instruction <- question, input <- context, response <- answer",
+            id="spider",
+        ),
+        pytest.param(["id", "text"], NOTHING, Columns("text", text="text"), "text <- text", id="text as the document"),
+        pytest.param(
+            ["prompt", "messages"],
+            NOTHING,
+            Columns("messages", messages="messages"),
+            "messages <- messages",
+            id="messages",
+        ),
+        pytest.param(
+            ["Answer", "answer", "prompt"],
+            NOTHING,
+            Columns("pair", "prompt", "", "answer"),
+            None,
+            id="exact case first",
+        ),
+        pytest.param(
+            ["question", "context", "answer"],
+            ColumnMapping(instruction="question", response="answer"),
+            Columns("pair", "question", "", "answer"),
+            None,
+            id="instruction and response named: nothing beside them",
+        ),
+        pytest.param(
+            ["question", "context", "solution"],
+            ColumnMapping(response="solution"),
+            Columns("pair", "question", "context", "solution"),
+            None,
+            id="response named: the others recognized",
+        ),
+        pytest.param(
+            ["weight", "question", "answer", "Train"],
+            NOTHING,
+            Columns("pair", "question", "", "answer", weight="weight", train="Train"),
+            "instruction <- question, response <- answer, weight <- weight, train <- Train",
+            id="flags of rows",
+        ),
+        pytest.param(
+            ["q", "a", "weight", "train"],
+            ColumnMapping(instruction="q", response="a", input="weight"),
+            Columns("pair", "q", "weight", "a", train="train"),
+            None,
+            id="a flag beside what is named, but for the column that is named",
+        ),
+    ],
+)
+def test_columns_are_chosen_by_mapping_and_usual_names(
+    names: list[str], mapping: ColumnMapping, chosen: Columns, line: str | None
+) -> None:
+    columns = choose_columns(names, mapping, "rows.jsonl")
+    assert columns == chosen
+    assert line is None or str(columns) == line
+
+
+@pytest.mark.parametrize(
+    ("names", "mapping", "message", "hint"),
+    [
+        pytest.param(
+            ["question", "answer", "sql"],
+            NOTHING,
+            'rows.jsonl: 2 columns could be the response ("answer", "sql"); columns: question, answer, sql',
+            '"field_mapping": {"instruction": "question", "response": "answer"}',
+            id="ambiguous response",
+        ),
+        pytest.param(
+            ["id", "answer"],
+            NOTHING,
+            'rows.jsonl: no column is recognized as the instruction beside "answer"; columns: id, answer',
+            '"response": "answer"',
+            id="missing instruction",
+        ),
+        pytest.param(
+            ["messages", "prompt", "completion"],
+            NOTHING,
+            'rows hold both a conversation ("messages") and a pair ("prompt", "completion")',
+            '"field_mapping": {"messages": "messages"} or {"instruction": "prompt", "response": "completion"}',
+            id="two kinds",
+        ),
+        pytest.param(
+            ["question", "anwser"],
+            ColumnMapping(instruction="question", response="answer"),
+            'the column "answer" of "field_mapping.response" is not there; columns: question, anwser',
+            'Did you mean "anwser"?',
+            id="near miss",
+        ),
+        pytest.param(
+            ["text", "answer"],
+            ColumnMapping(text="text", response="answer"),
+            '"field_mapping" names response and text',
+            "Keep one",
+            id="text and response named",
+        ),
+        pytest.param(["\ud800", "x"], NOTHING, "columns: ?, x", "field_mapping", id="a name that cannot be printed"),
+    ],
+)
+def test_what_cannot_be_told_is_an_error_with_the_mapping_to_write(
+    names: list[str], mapping: ColumnMapping, message: str, hint: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        choose_columns(names, mapping, "rows.jsonl")
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert caught.value.message.encode("utf-8")
