@@ -181,20 +181,19 @@ class Encoder:
 
     def _by_both(self, fast: _Fastokens, texts: list[str]) -> Ids:
         """Encode by fastokens, and by tokenizers what that must not have, or refuses: it does not say which text."""
-        left = [n for n, text in enumerate(texts) if fast.refuses(text)]
+        left = [n for n, text in enumerate(texts) if not text.isascii() and fast.refuses(text)]
+        refused = set(left)
         try:
-            ids = fast.encode(["" if fast.refuses(text) else text for text in texts] if left else texts)
+            ids = fast.encode(["" if n in refused else text for n, text in enumerate(texts)] if left else texts)
         except ValueError:
             return self._by_tokenizers(texts)
         return _replaced(ids, left, self._by_tokenizers([texts[n] for n in left])) if left else ids
 
     def _flat(self, texts: list[str]) -> Ids:
         """Return the ids of texts end to end, int32 [tokens], and how many each has, int64 [texts]."""
-        marked = (
-            {n: text for n, text in enumerate(texts) if MARKERS.search(text)}
-            if MARKERS.search("\x00".join(texts))
-            else {}
-        )
+        joined = "\0".join(texts)
+        is_marked = any(marker in joined for marker in MARKERS.pattern[1:-1])
+        marked = {n: text for n, text in enumerate(texts) if MARKERS.search(text)} if is_marked else {}
         plain = ["" if n in marked else text for n, text in enumerate(texts)] if marked else texts
         ids, sizes = self._by_both(self._fast, plain) if self._fast else self._by_tokenizers(plain)
         if not marked:
@@ -245,7 +244,7 @@ class _Fastokens:
 
     def refuses(self, text: str) -> bool:
         """Whether a text has a character that might be numeric, whatever version of Unicode one asks."""
-        return self.splits_digits and not text.isascii() and any(map(_may_be_numeric, set(text)))
+        return self.splits_digits and any(map(_may_be_numeric, set(text)))
 
     def encode(self, texts: list[str]) -> Ids:
         """Return ids and sizes. Raises ValueError: a text with a byte that the vocabulary lacks."""

@@ -70,7 +70,7 @@ class Example(NamedTuple):
     where: str
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: there are millions, and each would take three times as long to make
 class Row:
     """What one row of a file means, and where it stands ("file:line"). One of messages, text and segments is there.
 
@@ -284,17 +284,14 @@ def _turns(
     turns: list[dict[str, Any]] = []
     trained: list[bool | None] = []
     unread: set[str] = set()
+    usual = not (mapping.role or mapping.content or mapping.roles)
     for turn in value:
         if not isinstance(turn, dict):
             raise BadRow(f"a message is {type_name(turn)}, not an object")
-        if len(turn) == 2 and not mapping.role and not mapping.content:  # the usual turn says nothing else
-            role, content = turn.get("role", turn.get("from")), turn.get("content", turn.get("value"))
-            if (
-                role in ("user", "assistant", "system", "human", "gpt")
-                and isinstance(content, str)
-                and content.isascii()
-            ):
-                turns.append({"role": ROLES[role], "content": content})
+        if usual and len(turn) == 2:  # most turns say nothing else
+            role, content = turn.get("role"), turn.get("content")
+            if role in ("user", "assistant", "system") and type(content) is str and content.isascii():
+                turns.append(turn)
                 trained.append(None)
                 continue
         read, says, left = _turn(turn, mapping)
@@ -404,6 +401,8 @@ def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
 
 def _up_to_answer(turns: Sequence[Mapping[str, Any]], trained: Sequence[bool | None]) -> int:
     """Return how many turns there are up to the last one of the assistant; nothing could train those that follow."""
+    if turns and turns[-1]["role"] == "assistant" and turns[-1]["content"].strip() and False not in trained:
+        return len(turns)
     answers = [number for number, turn in enumerate(turns) if turn["role"] == "assistant"]
     if not answers:
         raise BadRow("no assistant turn")

@@ -64,8 +64,8 @@ _A, _B, _C = "\ue000A\ue001", "\ue000B\ue001", "\ue000C\ue001"
 _MARK = "\ue000(\\d+)'\"&<\\\\\ue001"
 _CHECKED_EVERY = 500
 _HINT = 'Take it out of the rows, or use a base model, "prompt_template" or "chat_template_path" that shows it.'
-Part = str | int
-"""Text of the template, or the number of a message whose content stands there."""
+Piece = tuple[str, list[int], bool]
+"""Text of the template with %s where the contents of messages stand, their numbers, and whether it is trained."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Template:
         literals = [text for text in self._literals if text in every]
         for number, (row, contents) in enumerate(zip(rows, said, strict=True)):
             try:
-                quick = None if _holds(contents, literals) else self._filled(row, contents)
+                quick = None if literals and _holds(contents, literals) else self._filled(row, contents)
                 if quick is None or number % _CHECKED_EVERY == 0:
                     real = self._of_row(row, contents)
                     if quick not in (None, real):  # this template looks into what is said
@@ -168,19 +168,13 @@ class Template:
         parts, strips = known
         if strips and any(text[0].isspace() or text[-1].isspace() for text in contents):
             return None
-        return [
-            [
-                ("".join([p if isinstance(p, str) else contents[p] for p in piece]), trained)
-                for piece, trained in document
-            ]
-            for document in parts
-        ]
+        return [[(text % tuple([contents[n] for n in at]), kept) for text, at, kept in document] for document in parts]
 
     @cached_property
-    def _shapes(self) -> dict[Any, tuple[list[list[tuple[list[Part], bool]]], bool] | None]:
+    def _shapes(self) -> dict[Any, tuple[list[list[Piece]], bool] | None]:
         return {}
 
-    def _parts(self, row: Row, blanks: str) -> tuple[list[list[tuple[list[Part], bool]]], bool] | None:
+    def _parts(self, row: Row, blanks: str) -> tuple[list[list[Piece]], bool] | None:
         """Render marks for contents, once for a sequence of roles: what stands between the marks is the template's.
 
         blanks: what stands around each mark, to tell whether the template strips what is said.
@@ -195,11 +189,11 @@ class Template:
             numbers = [int(n) for text, _ in document for n in found.findall(text)]
             if numbers != list(range(len(numbers))) or len(numbers) < len(marks) == 2:
                 return None
-        split = [[(found.split(text), trained) for text, trained in document] for document in documents]
-        return [
-            [([int(p) if n % 2 else p for n, p in enumerate(parts)], trained) for parts, trained in document]
-            for document in split
-        ], not blanks
+
+        def piece(text: str, trained: bool) -> Piece:
+            return found.sub("%s", text.replace("%", "%%")), [int(n) for n in found.findall(text)], trained
+
+        return [[piece(text, trained) for text, trained in document] for document in documents], not blanks
 
     @cached_property
     def _literals(self) -> list[str]:
