@@ -173,7 +173,8 @@ def _show_documents(console: Console, shown: ShownDocuments, share: float) -> No
     console.text(
         f"documents {len(shown.documents):,} of {shown.total:,}; {share:.1%} of all tokens are trained\n"
         f"  manifest  {shown.manifest}\n"
-        f"  template  {shown.template}, tokenizer of {shown.base_model}"
+        f"  template  {shown.template}, tokenizer of {shown.base_model}\n"
+        "  marks     » trained, | not trained, × left out by max_seq_length; ¦ between tokens, ¶ a line feed"
     )
     for number, document in enumerate(shown.documents, 1):
         left_out = document.kept.count(False)

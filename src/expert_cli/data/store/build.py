@@ -214,7 +214,7 @@ class StoreBuild:
         """
         records: list[ShardRecord] = []
         self.template.forms.clear()
-        self.template.split.clear()
+        self.template.counts.clear()
         total = sum(map(len, self.selection.sources(split)))
         numbered = self._numbered(split)
         with self.report.progress(f"tokenizing {split}", total, "rows") as bar, ThreadPoolExecutor(1) as thread:
@@ -235,7 +235,7 @@ class StoreBuild:
                 elif len(waiting) > 2:
                     waiting[-3].result()  # no more than two batches wait
         self._refuse(split, total)
-        self.forms[split], self.split[split] = Counter(self.template.forms), self.template.split["conversations"]
+        self.forms[split], self.split[split] = Counter(self.template.forms), self.template.counts["split"]
         if self.template.forms:
             self.report.info(f"{split}: whole texts by form: {describe_forms(self.template.forms)}")
         return records
@@ -302,7 +302,7 @@ class StoreBuild:
 
     def stats(self, building: Path) -> dict[str, Any]:
         """Return the store's statistics. Raises InputError: nothing of a split is trained."""
-        if self.template.split["thinking"]:
+        if self.template.counts["thinking"]:
             self.report.warning(
                 "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
                 "beside the adapter, unless a program passes enable_thinking=True"

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expert_cli._compat import (
     MARKED,
@@ -68,13 +68,24 @@ Piece = tuple[str, list[int], bool]
 """Text of the template with %s where the contents of messages stand, their numbers, and whether it is trained."""
 
 
+class _Answer(NamedTuple):
+    """An answer in the text that ends with it. wanting: the end token that the template does not put there."""
+
+    text: str
+    begin: int
+    end: int
+    wanting: str
+    trained: bool
+
+
 @dataclass(frozen=True)
 class Template:
     """How rows are written down. Built by `make_template`.
 
     `name` says which template it is; `jinja` is its text with the run's changes. `input_separator`: what stands between an
     instruction and its input. `given`: the manifest's own template as it came, "" = none. `bos_token`: what the tokenizer puts
-    before a text. `counts`: how many whole texts had which form, and conversations one document for each answer.
+    before a text. `forms`: how many whole texts had which form; `counts`: "split" conversations are one document for each
+    answer, answers with "thinking" are asked for otherwise.
     """
 
     name: str
@@ -88,7 +99,7 @@ class Template:
     given: str = ""
     trained: TrainedTurns = ANSWERS
     forms: Counter[str] = field(default_factory=Counter, compare=False)
-    split: Counter[str] = field(default_factory=Counter, compare=False)
+    counts: Counter[str] = field(default_factory=Counter, compare=False)
 
     @property
     def fingerprint(self) -> str:
@@ -135,14 +146,16 @@ class Template:
         literals = [text for text in self._literals if text in every]
         for number, (row, contents) in enumerate(zip(rows, said, strict=True)):
             try:
+                is_known = _shape(row) in self._shapes
                 quick = None if literals and _holds(contents, literals) else self._filled(row, contents)
-                if quick is None or number % _CHECKED_EVERY == 0:
+                if quick is None or not is_known or number % _CHECKED_EVERY == 0:
                     real = self._of_row(row, contents)
                     if quick not in (None, real):  # this template looks into what is said
                         self._shapes[_shape(row)] = None
                         return self.documents(rows)
                     quick = real
                 found.append(quick)
+                self.counts["split"] += len(quick) > 1
             except InputError as error:
                 found.append(error.message)
         return found
@@ -187,7 +200,7 @@ class Template:
             return None
         for document in documents:
             numbers = [int(n) for text, _ in document for n in found.findall(text)]
-            if numbers != list(range(len(numbers))) or len(numbers) < len(marks) == 2:
+            if numbers != list(range(len(numbers))) or sum(text.count("\ue001") for text, _ in document) > len(numbers):
                 return None
 
         def piece(text: str, trained: bool) -> Piece:
@@ -217,8 +230,8 @@ class Template:
         require_read(self.jinja, row.kwargs)
         turns, tools, kwargs = self._marked(plain, row.tools, row.kwargs)
         self._require_tools(turns, tools, kwargs)
-        spans: list[tuple[str, int, int, str, bool]] = []  # text, begin, end, an end token that is wanting, trained
-        together = True
+        answers: list[_Answer] = []
+        is_prefix = True
         for number, turn in enumerate(turns):
             if turn["role"] != "assistant" and not masks[number]:
                 continue
@@ -229,37 +242,34 @@ class Template:
                 shown = plain[number] if masks[number] else {**plain[number], **dict.fromkeys(REASONING)}
                 _require_shown(shown, answered, self._literals)
             begin = border(asked, answered, self._added)
-            together = together and begin == len(asked)
-            end, wanting = self._ended(answered)
-            spans.append((answered, begin, end, wanting, masks[number]))
-        whole = spans[-1][0]
+            is_prefix = is_prefix and begin == len(asked)
+            answers.append(_Answer(answered, begin, *self._ended(answered), masks[number]))
+        whole = answers[-1].text
         for turn in plain:
             if turn["role"] != "assistant":
                 _require_shown(turn, whole, self._literals)
-        if exact and not together:
+        if exact and not is_prefix:
             raise InputError("the generation prompt is no beginning of the answer")
-        everything = not self.trained.completion_only
-        together = together and all(whole.startswith(text[:end]) for text, _, end, _, _ in spans)
-        if together or everything:
-            # where the template leaves an answer's end to the next turn, what begins that turn ends the answer
-            ends = [
-                found.end() if wanting and (found := self._control.match(whole, end)) else end
-                for _, _, end, wanting, _ in spans
-            ]
-            places = [(begin, end, kept) for (_, begin, _, _, kept), end in zip(spans, ends, strict=True)]
-            groups = [(whole, places if together else [(0, ends[-1], True)], spans[-1])]
-        else:
-            self.split["conversations"] += 1
-            groups = [
-                (text, [(begin, end, kept)], span) for span in spans for text, begin, end, _, kept in [span] if kept
-            ]
-        documents = []
-        for text, cut, (_, _, end, wanting, kept) in groups:
-            document = pieces_of(text, cut, everything=everything)
-            if wanting and cut[-1][1] == end:
-                document[-1] = (document[-1][0] + wanting, kept) if document[-1][1] == kept else document[-1]
-            documents.append(document)
-        return documents
+        if is_prefix and all(whole.startswith(one.text[: one.end]) for one in answers):
+            return [self._cut(whole, answers)]
+        if not self.trained.completion_only:
+            return [self._cut(whole, [answers[-1]._replace(begin=0, trained=True)])]
+        return [self._cut(one.text, [one]) for one in answers if one.trained]
+
+    def _cut(self, text: str, answers: Sequence[_Answer]) -> Document:
+        """Cut a text at its answers; the last one gets an end token where the template puts none.
+
+        Where the template leaves an answer's end to the next turn, what begins that turn ends the answer.
+        """
+        spans = []
+        for _, begin, end, wanting, trained in answers:
+            following = self._control.match(text, end) if wanting else None
+            spans.append((begin, following.end() if following else end, trained))
+        document = pieces_of(text, spans, everything=not self.trained.completion_only)
+        last = answers[-1]
+        if last.wanting and spans[-1][1] == last.end and document[-1][1] == last.trained:
+            document[-1] = (document[-1][0] + last.wanting, last.trained)
+        return document
 
     def _asked(
         self, turns: Sequence[Any], number: int, answered: str, tools: Sequence[Any], kwargs: Mapping[str, Any]
@@ -274,7 +284,7 @@ class Template:
         thinking = self.render(turns[:number], tools, {**kwargs, "enable_thinking": True}, generate=True)
         if not answered.startswith(thinking):
             return asked
-        self.split["thinking"] += 1
+        self.counts["thinking"] += 1
         return thinking
 
     def _ended(self, answered: str) -> tuple[int, str]:
