@@ -26,7 +26,7 @@ from expert_cli.data.columns import Columns, absent, choose_columns
 from expert_cli.data.encode import Sample
 from expert_cli.data.reading import RawRow, rows_of
 from expert_cli.data.rows import BadRow, NotTrained, Row, flag_of, to_row
-from expert_cli.data.schema_prompt.rows import show_database
+from expert_cli.data.schema_prompt import show_database
 from expert_cli.data.sources import Located, LocatedData, locate_data
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.utils.reporter import NullReporter, Reporter

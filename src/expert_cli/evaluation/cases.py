@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from expert_cli.data import overlap
-from expert_cli.data.schema_prompt.rows import schema_prompt
+from expert_cli.data.schema_prompt import schema_prompt
 from expert_cli.errors import InputError
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verifiers.case import Case
@@ -146,7 +146,7 @@ def shown_databases(cases: Sequence[EvalCase], settings: SchemaPromptConfig | No
 def _shown(case: EvalCase, settings: SchemaPromptConfig) -> str:
     database = case.file if case.case.file_key == "database" else None
     try:
-        return schema_prompt(settings).of_question(case.prompt, case.input, database)
+        return schema_prompt(settings, case.prompt, case.input, database)
     except InputError as error:
         raise InputError(f"{case.where}: {error.message}", error.hint) from error
 

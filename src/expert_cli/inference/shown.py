@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from expert_cli.data.schema_prompt.rows import schema_prompt
-from expert_cli.data.schema_prompt.sqlite_reader import creates_tables
+from expert_cli.data.schema_prompt import schema_prompt
+from expert_cli.data.schema_prompt.database import creates_tables
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 
@@ -21,4 +21,4 @@ def shown_input(question: str, input_: str, settings: SchemaPromptConfig | None,
         raise InputError(f"{database}: the expert was not trained to be shown databases", hint)
     if settings is None or (database is None and not creates_tables(input_)):
         return input_
-    return schema_prompt(settings).of_question(question, input_, database)
+    return schema_prompt(settings, question, input_, database)

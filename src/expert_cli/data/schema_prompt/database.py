@@ -1,0 +1,298 @@
+"""SQLite reads a database: a file, which is not changed, or CREATE TABLE texts; and the words of its names and values.
+
+What is read is bounded by rows and by steps of SQLite's machine, never by time: the same database gives the same prompts.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+from expert_cli.errors import InputError
+from expert_cli.utils.files import stamp
+
+MOST_ROWS = 20_000  # of a table, the first ones: values further down are not found
+MOST_STEPS = 300_000_000  # of SQLite's machine, for the values of a database
+_CREATE = re.compile(r"\bCREATE\s+(?:TEMP(?:ORARY)?\s+)?(?:TABLE|VIEW)\b(?!\s+[\"`\[]?sqlite_)", re.IGNORECASE)
+_DENIED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_ATTACH)  # of what a text creates: it is read, nothing is computed
+_COLUMNS = r"""SELECT t.name, c.name, type, pk FROM (
+  SELECT rowid AS place, name FROM sqlite_master
+  WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY place LIMIT 2000
+) AS t, pragma_table_info(t.name) AS c ORDER BY place, cid"""
+_FOREIGN_KEYS = """SELECT t.name, id, k."table", "from", ifnull("to", '')
+FROM sqlite_master AS t, pragma_foreign_key_list(t.name) AS k WHERE type = 'table' ORDER BY t.rowid, id DESC, seq"""
+_VALUES = """SELECT value FROM (SELECT {column} AS value FROM {table} LIMIT {rows})
+WHERE typeof(value) IN ('text', 'integer', 'real') AND length(value) BETWEEN 1 AND 60
+GROUP BY value ORDER BY count(*) DESC, min(value) LIMIT {most}"""
+_CAN_BE_SHOWN = re.compile(r"(?! *$)(?!.*(?:\ufffd|\*/)).*").fullmatch  # in a prompt's line; "\ufffd": no UTF-8
+_PLURAL = re.compile("(?<=...ss)es$|(?<=...[cs]h)es$|(?<=...x)es$|(?<=...)(?<!s)s$")
+STOP_WORDS = [
+    "a",
+    "about",
+    "above",
+    "after",
+    "all",
+    "also",
+    "am",
+    "an",
+    "and",
+    "any",
+    "are",
+    "as",
+    "at",
+    "be",
+    "been",
+    "before",
+    "being",
+    "below",
+    "between",
+    "both",
+    "but",
+    "by",
+    "can",
+    "did",
+    "do",
+    "does",
+    "each",
+    "else",
+    "every",
+    "find",
+    "for",
+    "from",
+    "get",
+    "give",
+    "had",
+    "has",
+    "have",
+    "having",
+    "he",
+    "her",
+    "him",
+    "his",
+    "how",
+    "i",
+    "if",
+    "in",
+    "into",
+    "is",
+    "it",
+    "its",
+    "itself",
+    "least",
+    "less",
+    "list",
+    "many",
+    "me",
+    "more",
+    "most",
+    "much",
+    "my",
+    "no",
+    "nor",
+    "not",
+    "number",
+    "of",
+    "on",
+    "one",
+    "only",
+    "or",
+    "order",
+    "other",
+    "our",
+    "out",
+    "over",
+    "per",
+    "please",
+    "return",
+    "same",
+    "she",
+    "show",
+    "shown",
+    "so",
+    "some",
+    "tell",
+    "than",
+    "that",
+    "the",
+    "their",
+    "them",
+    "then",
+    "there",
+    "these",
+    "they",
+    "this",
+    "those",
+    "through",
+    "to",
+    "together",
+    "two",
+    "under",
+    "up",
+    "us",
+    "use",
+    "used",
+    "uses",
+    "using",
+    "was",
+    "we",
+    "were",
+    "what",
+    "when",
+    "where",
+    "which",
+    "while",
+    "who",
+    "whom",
+    "whose",
+    "why",
+    "will",
+    "with",
+    "you",
+    "your",
+]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or view: its columns in their order with the types that are declared, and what joins it to others.
+
+    foreign_keys: another table, and its columns by those of this one ("": a primary key is meant, and there is none). joined:
+    the tables that a foreign key joins it to, either way. values: of each column, as SQL literals, the most frequent first.
+    """
+
+    name: str
+    columns: dict[str, str] = field(default_factory=dict)
+    primary_key: list[str] = field(default_factory=list)
+    foreign_keys: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    joined: set[str] = field(default_factory=set)
+    values: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Database:
+    """Tables by name, in their order. places: where a text stands, (table, column, text), by the stems of its words."""
+
+    tables: dict[str, Table]
+    places: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
+
+
+def read_file(file: Path) -> Database:
+    """Return an SQLite file's tables and the texts in them, kept until it changes. Raises InputError: it has no table."""
+    if not file.is_file():
+        raise InputError(f"{file}: no such file", "name an SQLite database")
+    return _read_file(file, *stamp(file))
+
+
+@lru_cache(maxsize=256)
+def _read_file(file: Path, *_stamp: int) -> Database:
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.execute("PRAGMA trusted_schema = OFF")
+            database = Database(_tables(connection))
+            _add_values(connection, database)
+    except sqlite3.Error as error:
+        raise InputError(f"{file}: {error}", "name an SQLite database") from error
+    if not database.tables:
+        raise InputError(f"{file}: there is no table", "name an SQLite database")
+    return database
+
+
+@lru_cache(maxsize=256)
+def read_text(text: str) -> Database:
+    """Return the tables that a text creates. Raises InputError: there are none, or SQLite refuses a statement."""
+    start = _CREATE.search(text)
+    if start is None:
+        raise InputError("no CREATE TABLE stands in the input", "give the tables, or the database")
+    try:
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.set_authorizer(
+                lambda action, *_: sqlite3.SQLITE_DENY if action in _DENIED else sqlite3.SQLITE_OK
+            )
+            statement = ""
+            for piece in re.split(r"(?<=;)", text[start.start() :]):
+                statement += piece
+                if sqlite3.complete_statement(statement) or not piece.endswith(";"):
+                    connection.execute(statement if _CREATE.match(statement.lstrip()) else "")
+                    statement = ""
+            connection.set_authorizer(None)
+            return Database(_tables(connection))
+    except (sqlite3.Error, ValueError) as error:  # ValueError: of a NUL, of half a surrogate pair
+        raise InputError(f"SQLite refuses a CREATE statement of the input: {error}", "mend it") from error
+
+
+def creates_tables(text: str) -> bool:
+    """Whether a CREATE statement of a table or view stands in a text."""
+    return _CREATE.search(text) is not None
+
+
+def _tables(connection: sqlite3.Connection) -> dict[str, Table]:
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    tables: dict[str, Table] = {}
+    rows = connection.execute(_COLUMNS).fetchall()
+    for name, column, type_, _ in rows:
+        tables.setdefault(name, Table(name)).columns[column] = type_
+    for name, column, _, place in sorted(rows, key=itemgetter(3)):
+        tables[name].primary_key.extend([column] if place else [])
+    by_name = {name.casefold(): table for name, table in tables.items()}
+    for (name, _, referred), pairs in groupby(connection.execute(_FOREIGN_KEYS), itemgetter(0, 1, 2)):
+        table, other = tables.get(name), by_name.get(referred.casefold())
+        if table and other:
+            declared = {column.casefold(): column for column in other.columns} | {"": "".join(other.primary_key[:1])}
+            columns = {own: declared.get(theirs.casefold(), theirs) for *_, own, theirs in pairs}
+            table.foreign_keys.append((other.name, columns))
+            table.joined.add(other.name)
+            other.joined.add(name)
+    return tables
+
+
+def _add_values(connection: sqlite3.Connection, database: Database) -> None:
+    steps = iter(range(MOST_STEPS // 100_000))
+    connection.set_progress_handler(lambda: next(steps, None) is None, 100_000)
+    room = 200_000
+    for table, column in [(one, column) for one in database.tables.values() for column in one.columns]:
+        query = _VALUES.format(column=quoted(column), table=quoted(table.name), rows=MOST_ROWS, most=room)
+        try:
+            values = [value for (value,) in connection.execute(query) if _CAN_BE_SHOWN(str(value))]
+        except sqlite3.Error:  # a view that fails, or takes more steps than there are
+            continue
+        table.values[column] = [literal(value) for value in values[:5]]
+        texts = [value for value in values if isinstance(value, str)]
+        room -= len(texts)
+        for text in texts:
+            words = text_words(text)
+            if len(words) > 1 or (words and words[0] not in STOP_WORDS and len(words[0]) > 1):
+                database.places.setdefault(" ".join(map(stem, words)), []).append((table.name, column, text))
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL writes any name."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: str | float) -> str:
+    """Return a value as SQL writes it."""
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+@lru_cache(maxsize=100_000)
+def stem(word: str) -> str:
+    """Return a word without the endings that words of one meaning differ in: "flies" and "fly", "producing" and "produce"."""
+    word = _PLURAL.sub("", re.sub("(?<=...)ies$", "y", word.casefold()))
+    return re.sub("(?<=...)y$", "i", re.sub("(?<=...)(?:ing|ed|er|or|e)$", "", word))
+
+
+@lru_cache(maxsize=100_000)
+def name_words(name: str) -> list[str]:
+    """Return the words that a name is made of, as stems: "Home_Town", "homeTown" and "home town" give the same."""
+    return [stem(part) for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+", name)]
+
+
+def text_words(text: str) -> list[str]:
+    """Return the words of a text, in small letters."""
+    return [word.casefold() for word in re.findall(r"[^\W_]+", text)]
