@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from expert_cli.data.encode import Encoded
 from expert_cli.data.packing.batches import Batch, Collator
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.plan import Ints
+from expert_cli.data.store.build import build
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import FileHashCache
+from expert_cli.data.store.files import FileHashCache, write_shard
 from expert_cli.data.store.key import StoreKey
-from expert_cli.data.store.token_store import Contents, build
-from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.manifest.keys.loader import Overflow, Packing
 from expert_cli.utils.reporter import NullReporter
 
@@ -50,7 +50,6 @@ def encoded(*documents: tuple[int, int]) -> Encoded:
         offsets.astype(np.int64),
         np.array(list(chain.from_iterable(trained)), np.bool_),
         np.arange(len(documents)),
-        0,
     )
 
 
@@ -65,7 +64,7 @@ def packed(
     home = build(
         folder,
         StoreKey((("a", "b"),)),
-        Contents(("train",), lambda _, skip: [encoded(*documents)][skip:], lambda _: {}),
+        lambda building: ([write_shard(building, "train/data-00000.arrow", encoded(*documents))], lambda _: {}),
         FileHashCache(folder / ".memo.json"),
         NullReporter(),
     )

@@ -16,7 +16,7 @@ from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.pipeline.shown_documents import ShownDocument, shown_documents
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests
-from tests.dataset_world import Words
+from tests.words import Words
 from tests.odd_manifests import MACHINE
 
 Content = bytes | str | Callable[[Path], Any]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from expert_cli.commands.find_datasets import age_text
+from expert_cli.utils.files import write_sealed
 from tests import manifests
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "find-datasets.schema.json"
@@ -26,36 +26,62 @@ def validator() -> jsonschema_rs.Draft202012Validator:
     return jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
 
 
+KEY = "0123456789ab" + "c" * 52
+
+
+def written(path: Path, content: bytes = b"{}\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def hub(folder: Path, name: str, commit: str, **files: bytes) -> Path:
+    """Put a data set into a hub cache: blobs, the links of a snapshot, the branch that names it."""
+    home = folder / f"datasets--{name.replace('/', '--')}"
+    written(home / "refs" / "main", commit.encode())
+    for file, content in files.items():
+        blob = written(home / "blobs" / file, content)
+        link = home / "snapshots" / commit / file.replace("_", ".")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(blob)
+    return home
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """One expert with rows, one whose data is not here, one that does not load; a hub cache with one idle data set."""
-    for name, path in (("rows", "datasets/a.jsonl"), ("far", "org/far")):
-        home = tmp_path / "experts" / name
-        home.mkdir(parents=True)
-        written = manifests.small()
-        written = {**written, "name": name, "training": {**written["training"], "dataset": {"path": path}}}
-        manifests.write(home, written)
-    rows = tmp_path / "experts" / "rows" / "datasets" / "a.jsonl"
-    rows.parent.mkdir()
-    rows.write_bytes(b'{"instruction": "1", "response": "2"}\n' * 100)
-    long_ago = time.time() - 3.5 * 86400
-    os.utime(rows, (long_ago, long_ago))
-    (tmp_path / "experts" / "bad").mkdir()
-    (tmp_path / "experts" / "bad" / "manifest.json").write_text("{", encoding="utf-8")
-    idle = tmp_path / "hf" / "hub" / "datasets--org--idle" / "snapshots" / "abc" / "x.csv"
-    idle.parent.mkdir(parents=True)
-    idle.write_bytes(b"a,b\n1,2\n")
+    """One expert with rows, one whose data is not here, one that does not load; caches and a token store."""
+    for name, path in (("rows", "datasets/a.jsonl"), ("far", "org/far"), ("gone", "b.jsonl")):
+        (tmp_path / "experts" / name).mkdir(parents=True)
+        small = manifests.small()
+        small = {**small, "name": name, "training": {**small["training"], "dataset": {"path": path}}}
+        manifests.write(tmp_path / "experts" / name, small)
+    written(tmp_path / "experts" / "rows" / "datasets" / "a.jsonl", b'{"instruction": "1", "response": "2"}\n' * 100)
+    written(tmp_path / "experts" / "bad" / "manifest.json", b"{")
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"text": ["a", "b", "c"]}), sink)
+    hub(tmp_path / "hf" / "hub", "org/idle", "a" * 40, train_parquet=sink.getvalue().to_pybytes(), README_md=b"#\n")
+    written(tmp_path / "hf" / "datasets" / "org___old" / "default" / "x.arrow", b"12")
+    store = tmp_path / "datasets_optimized" / "rows" / "tokenized" / KEY[:12]
+    written(store / "stats.json", b'{"train": {"rows": 7}, "validation": {"rows": 2}}')
+    size = {"bytes": 49, "sha256": "0" * 64}
+    write_sealed(store / "fingerprint.json", {"key": KEY, "parts": {}, "shards": [], "files": {"stats.json": size}})
+    written(store.with_name("f" * 12) / "stats.json")
     return tmp_path
 
 
-def rows_of(document: dict[str, Any]) -> dict[str, tuple[str, str, int, list[str]]]:
-    return {row["name"]: (row["kind"], row["status"], row["bytes"], row["experts"]) for row in document["datasets"]}
+def rows_of(document: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    return {row["name"]: (row["kind"], row["status"], row["rows"], row["experts"]) for row in document["datasets"]}
 
 
+STORES = "datasets_optimized/rows/tokenized"
 EXPECTED = {
-    "org/idle": ("hub", "unused", 8, []),
-    "org/far": ("hub", "missing", 0, ["far"]),
-    "rows/datasets/a.jsonl": ("file", "used", 3800, ["rows"]),
+    "org/idle": ("hub", "unused", 3, []),
+    "org/far": ("hub", "missing", None, ["far"]),
+    "org/old": ("arrow_cache", "unused", None, []),
+    f"{STORES}/{KEY[:12]}": ("token_store", "used", 9, ["rows"]),
+    f"{STORES}/{'f' * 12}": ("token_store", "damaged", None, ["rows"]),
+    "experts/rows/datasets/a.jsonl": ("file", "used", None, ["rows"]),
+    "experts/gone/b.jsonl": ("file", "missing", None, ["gone"]),
 }
 
 
@@ -69,34 +95,57 @@ def test_json_is_one_document_of_its_schema(
     assert document["hf_cache"] == str(project / "hf")
     assert rows_of(document) == EXPECTED
     assert "bad" in done.err
+    options = {row["name"]: row["dataset_option"] for row in document["datasets"]}
+    assert options["org/idle"] == "org/idle"
+    assert {name for name, option in options.items() if option is None} == {
+        *("org/far", "org/old", "experts/gone/b.jsonl"),
+        *(name for name in EXPECTED if name.startswith(STORES)),
+    }
 
 
-def test_the_environment_names_the_caches(
-    cli: Cli, project: Path, validator: jsonschema_rs.Draft202012Validator
-) -> None:
+def test_the_environment_names_the_caches(cli: Cli, project: Path) -> None:
     home = json.loads(cli("find-datasets", "--json", HF_HOME=str(project / "hf")).out)
-    validator.validate(home)
     assert rows_of(home) == EXPECTED
-    built = project / "arrow" / "org___far" / "default" / "1.0.0" / "hash" / "x.arrow"
-    built.parent.mkdir(parents=True)
-    built.write_bytes(b"12")
-    parts = {"HF_HUB_CACHE": str(project / "hf" / "hub"), "HF_DATASETS_CACHE": str(project / "arrow")}
-    document = json.loads(cli("find-datasets", "--json", HF_HOME=str(project / "none"), **parts).out)
-    kinds = [(row["name"], row["kind"], row["status"]) for row in document["datasets"]]
-    assert ("org/far", "arrow_cache", "used") in kinds
-    assert ("org/far", "hub", "missing") in kinds
-    assert ("org/idle", "hub", "unused") in kinds
+    parts = {"HF_HUB_CACHE": str(project / "hf" / "hub"), "HF_DATASETS_CACHE": str(project / "hf" / "datasets")}
+    assert rows_of(json.loads(cli("find-datasets", "--json", HF_HOME=str(project / "none"), **parts).out)) == EXPECTED
 
 
-def test_the_table_says_what_when_and_whose(cli: Cli, project: Path) -> None:
+def test_what_the_hub_client_warns_of_is_shown(cli: Cli, project: Path) -> None:
+    written(project / "hf" / "hub" / "datasets--org--odd" / "x")
+    done = cli("find-datasets", "--hf-cache", "hf")
+    assert "datasets--org--odd" in done.err
+
+
+def test_the_table_has_a_line_each(cli: Cli, project: Path) -> None:
     done = cli("find-datasets", "--hf-cache", "hf")
     lines = [" ".join(line.split()) for line in done.out.splitlines()]
-    assert "used 3.8 kB 1 100 read 3 days ago rows/datasets/a.jsonl (rows) experts/rows/datasets/a.jsonl" in lines
     assert "missing org/far (far)" in lines
-    assert str(project / "experts") in lines
-    assert lines[-1] == "3 data sets, 3.8 kB"
-    assert done.err.count("\n") == 1
-    assert "bad" in done.err
+    assert any(
+        line.startswith("used 3.8 kB 1") and line.endswith("experts/rows/datasets/a.jsonl (rows)") for line in lines
+    )
+    assert any("damaged" in line and "no fingerprint.json" in line for line in lines)
+    assert lines[-1].startswith("7 data sets, ")
+
+
+def test_a_store_of_the_key_of_now_is_fresh_and_another_is_stale(cli: Cli, project: Path) -> None:
+    from expert_cli.inventory.datasets import find_datasets
+    from tests.words import Words
+
+    found = {
+        key: {
+            row.name: row.status
+            for row in find_datasets(
+                project / "experts", project / "no", project / "no", Words(), lambda *_, key=key: key
+            )
+            if row.kind == "token_store"
+        }
+        for key in (KEY, "d" * 64, None)
+    }
+    assert [next(status for name, status in rows.items() if name.endswith(KEY[:12])) for rows in found.values()] == [
+        "fresh",
+        "stale",
+        "used",
+    ]
 
 
 NO_EXPERTS = "no folder experts/ here or above; --experts DIR names another\n"
@@ -105,12 +154,5 @@ NO_EXPERTS = "no folder experts/ here or above; --experts DIR names another\n"
 def test_nothing_at_all_is_no_failure(cli: Cli, tmp_path: Path) -> None:
     done = cli("find-datasets", "--hf-cache", tmp_path)
     assert (done.code, done.out, done.err) == (0, "0 data sets, 0 B\n", NO_EXPERTS)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-5, "now"), (59, "now"), (60, "1 minute ago"), (7199, "1 hour ago"), (3.9 * 86400, "3 days ago"),
-     (40 * 86400, "1 month ago"), (364 * 86400, "11 months ago"), (800 * 86400, "2 years ago")],
-)  # fmt: skip
-def test_ages_are_read_easily(seconds: float, text: str) -> None:
-    assert age_text(seconds) == text
+    wrong = cli("find-datasets", "--experts", "none")
+    assert (wrong.code, "none: no such folder of experts" in wrong.err) == (2, True)

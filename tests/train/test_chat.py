@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from expert_cli.cli import app
 from expert_cli.config.plan import trained_adapter
-from expert_cli.data.rows.columnar import Message
 from expert_cli.inference.chat import Chat, open_chat
 from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import manifest_with, valid
@@ -29,9 +28,9 @@ def test_the_base_model_is_asked_the_same_and_does_not_answer_so(expert: Path) -
     chat = talk(expert)
     base = "".join(chat.base(PROMPT))
     assert "".join(chat.answer(PROMPT)) == "7" != base
-    assert chat._said == [Message("user", PROMPT), Message("assistant", "7")]
+    assert chat._said == [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "7"}]
     assert "".join(chat.answer(PROMPT, "below")) == "7"
-    assert chat._said[2] == Message("user", f"{PROMPT}\n\nbelow")
+    assert chat._said[2] == {"role": "user", "content": f"{PROMPT}\n\nbelow"}
     chat.forget()
     assert "".join(chat.base(PROMPT)) == base, "the first answer does not depend on what was said before it"
 
@@ -61,7 +60,7 @@ def test_many_answers_are_put_to_the_vote(expert: Path) -> None:
     assert len(vote.answers) == 20
     assert vote.counts == tuple(Counter(vote.answers).most_common())
     assert [answer == "7" for answer, _ in vote.counts] == [True, False]
-    assert chat._said == [Message("user", PROMPT), Message("assistant", "7")]
+    assert chat._said == [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "7"}]
     assert talk(expert, 1, manifest=two).vote(PROMPT, samples=3).answers == vote.answers[:3]
     assert talk(expert, 1, manifest=two, sample=True).ask(PROMPT) == vote.answers[0]
 

@@ -11,7 +11,7 @@ from torch._dynamo.utils import counters
 from transformers import TrainerCallback
 
 from expert_cli.pipeline.train import RunOptions
-from tests.dataset_world import Words
+from tests.words import Words
 from tests.train.projects import SEVEN, case, logged, project, train
 
 COMPILED: dict[str, Any] = {"torch_compile": True, "torch_compile_backend": "eager"}

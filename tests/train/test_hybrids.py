@@ -12,7 +12,7 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.estimate.run_estimate import estimate_run
 from expert_cli.hardware import machine
 from expert_cli.utils.reporter import NullReporter
-from tests.dataset_world import Words
+from tests.words import Words
 from tests.tiny_hybrids import hybrid_folder
 from tests.train import projects
 

@@ -36,10 +36,10 @@ from expert_cli.utils.text import first_line
 
 _HUB_TIMEOUT_S = 10.0
 _NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
-_UNREAD = frozenset(
-    ".xlsx .xls .ods .feather .orc .avro .pkl .npy .npz .db .sqlite .sqlite3 .h5 .hdf5 .msgpack .tar .tgz .zip .lz4 .7z .rar "
-    ".jsonlines .jsonl~ .json5 .parq .pq .ipc .tfrecord .lance .xml .dat".split()
-)
+_DATA_LIKE = """
+    .xlsx .xls .ods .feather .orc .avro .pkl .npy .npz .db .sqlite .sqlite3 .h5 .hdf5 .msgpack .tar .tgz .zip .lz4 .7z .rar
+    .jsonlines .jsonl~ .json5 .parq .pq .ipc .tfrecord .lance .xml .dat"""
+_UNREAD = frozenset(_DATA_LIKE.split())
 _SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})(?=[.-])")
 _NO_FILES = {
     stat.S_IFIFO: "a named pipe",
@@ -84,7 +84,7 @@ def stamp_of(file: DataFile, *, fresh: bool = False) -> list[int] | str | None:
     """Return what changes with a file's bytes, None if it is gone. fresh: ask storage anew, not as the file was found."""
     if isinstance(file, RemoteFile):
         info = StoredFolder(file.url).info() if fresh else ObjectInfo(file.size, file.version)
-        return info and f"{info.version} {info.size}"
+        return f"{info.version} {info.size}" if info else None
     return stamp(file) if file.exists() else None
 
 
@@ -444,7 +444,7 @@ def _name_unread(where: str, names: Sequence[str], reporter: Reporter) -> None:
 
 
 def _of_one_format(names: Sequence[str], where: str) -> list[str]:
-    """The same files; texts beside files of rows are words about these, and are left out. Two formats may hold the same rows."""
+    """The same files; texts beside files of rows are words about these, and left out. Two formats may hold the same rows."""
     files = [name for name in names if format_name(name) != PLAIN_TEXT] or list(names)
     if unknown := next((name for name in files if not _holds_rows(name)), ""):
         raise InputError(

@@ -5,17 +5,15 @@ from __future__ import annotations
 import pytest
 
 from expert_cli.artifacts.modelfile import modelfile
-from expert_cli.data.templates.template import make_template
 from expert_cli.errors import InputError
 from expert_cli.inference.expert_config import DecodingConfig, Example, ExpertConfig
+from tests.tiny import template_for, tiny_tokenizer
 
-START, END, EOS = "<|im_start|>", "<|im_end|>", "</s>"
+END, EOS = "<|im_end|>", "<|endoftext|>"
 
 
 def written(*stops: str, system_prompt: str | None = None) -> str:
-    template = make_template(
-        "chatml", own=None, control_tokens=[START, END, EOS], eos_token=EOS, system_prompt=system_prompt
-    )
+    template = template_for(tiny_tokenizer(chat_template=None), system_prompt=system_prompt)
     decoding = DecodingConfig(stop_sequences=stops)
     asked = ExpertConfig("chatml", "", system_prompt, "\n\n", Example("", "", "", ()), {END: 1, EOS: 2}, decoding)
     return modelfile("x.gguf", template, asked)

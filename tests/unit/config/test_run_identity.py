@@ -29,7 +29,7 @@ from expert_cli.pipeline.result import finished
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import write_json
 from tests import manifests
-from tests.dataset_world import Words
+from tests.words import Words
 
 PARTS = {
     "rule": "1",

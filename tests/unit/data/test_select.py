@@ -18,7 +18,7 @@ from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import store_key
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import NullReporter, Reporter
-from tests.dataset_world import Words
+from tests.words import Words
 
 
 def rows_of(path: Path, *rows: Any, split: str = "train", **drawn: Any) -> SourceSpec:

@@ -12,7 +12,7 @@ import pytest
 from expert_cli.evaluation.rows_given import rows_given
 from expert_cli.inference.vote import Given, Vote
 from expert_cli.utils.reporter import NullReporter
-from tests.dataset_world import Words
+from tests.words import Words
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from expert_cli.training.memory import MARGIN, adjust_as_before, fit_memory, out
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import NullReporter
 from tests import run_blocks, tiny
-from tests.dataset_world import Words
+from tests.words import Words
 from tests.fake_torch import Clock, as_if
 from tests.live_memory import Alive
 from tests.recorders import Recorder, raising

@@ -116,7 +116,7 @@ def _best_tables(database: Database, fits: dict[str, dict[str, float]], stems: f
     """Return at most so many tables, the one that fits best first, each with the tables that join it to those before."""
     table_fits = {}
     for name, of_columns in fits.items():
-        first, second, third = (sorted(of_columns.values(), reverse=True) + [0.0, 0.0])[:3]
+        first, second, third = [*sorted(of_columns.values(), reverse=True), 0.0, 0.0][:3]
         table_fits[name] = 1.5 * _name_fit(name, stems) + (first + 0.5 * second + 0.25 * third)
     joined = {name: table.joined for name, table in database.tables.items()}
     chosen: list[str] = []

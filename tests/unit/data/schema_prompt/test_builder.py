@@ -6,11 +6,11 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from expert_cli.data.schema_prompt import sqlite_reader
-from expert_cli.data.schema_prompt.builder import SchemaPrompt
+from expert_cli.data.schema_prompt import database, schema_prompt, show_database
 from expert_cli.data.schema_prompt.styles import written
 from expert_cli.data.store.files import STORE_RULE
 from expert_cli.errors import InputError
@@ -56,22 +56,26 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def prompt(**settings: object) -> SchemaPrompt:
-    return SchemaPrompt(replace(SchemaPromptConfig(), **settings))  # type: ignore[arg-type]
+def prompt(**settings: Any) -> SchemaPromptConfig:
+    return replace(SchemaPromptConfig(), **settings)
+
+
+def shown_of(settings: SchemaPromptConfig, file: Path, question: str) -> str:
+    return schema_prompt(settings, question, "", file)
 
 
 def test_a_question_is_shown_the_tables_that_fit_it_with_their_keys_types_and_values(file: Path) -> None:
-    assert STORE_RULE == 1  # raise it where this text changes
-    assert prompt(tables=2).of_file(file, "Which heads were born in california?") == HEADS
+    assert STORE_RULE == 2  # raise it where this text changes
+    assert shown_of(prompt(tables=2), file, "Which heads were born in california?") == HEADS
 
 
 def test_tables_that_join_those_that_fit_are_shown_within_the_number(file: Path) -> None:
-    shown = prompt(tables=3).of_file(file, "The budget of the department and the age of its head")
+    shown = shown_of(prompt(tables=3), file, "The budget of the department and the age of its head")
     assert list(tables_of(shown)) == ["head", "management", "department"]
 
 
 def test_keys_of_shown_joins_are_shown_whatever_the_number_of_columns(file: Path) -> None:
-    shown = prompt(tables=3, columns=1).of_file(file, "The budget of the department and the age of its head")
+    shown = shown_of(prompt(tables=3, columns=1), file, "The budget of the department and the age of its head")
     assert {name: table.columns for name, table in tables_of(shown).items()} == {
         "department": ("Department_ID",),
         "management": ("department_ID", "head_ID"),
@@ -88,7 +92,7 @@ def test_keys_of_shown_joins_are_shown_whatever_the_number_of_columns(file: Path
     ],
 )
 def test_a_value_is_shown_as_the_database_writes_it(file: Path, question: str, value: str) -> None:
-    shown = SchemaPrompt(ALL).of_file(file, question)
+    shown = shown_of(ALL, file, question)
     assert value in shown
     assert shown.count("'York'") == 0
 
@@ -97,28 +101,28 @@ def test_a_stop_word_is_no_value_whatever_its_stem(file: Path) -> None:
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("INSERT INTO head VALUES (9, 'Ande', 'Utah', 1)")
         connection.commit()
-    assert "'Ande'" not in SchemaPrompt(ALL).of_file(file, "the names and ages of heads")
-    assert "name = 'Ande'" in SchemaPrompt(ALL).of_file(file, "the age of ande")
+    assert "'Ande'" not in shown_of(ALL, file, "the names and ages of heads")
+    assert "name = 'Ande'" in shown_of(ALL, file, "the age of ande")
 
 
 def test_values_that_no_prompt_can_hold_are_not_shown(file: Path) -> None:
-    shown = SchemaPrompt(replace(ALL, examples=5)).of_file(file, "a b, x y and m")
+    shown = shown_of(replace(ALL, examples=5), file, "a b, x y and m")
     assert "name = 'Ann' | 'O''Neil'," in shown  # neither the one of two lines nor the one that is no UTF-8
     assert "*/" not in shown
 
 
 def test_examples_are_the_most_frequent_values(file: Path) -> None:
-    shown = SchemaPrompt(replace(ALL, examples=1)).of_file(file, "age?")
+    shown = shown_of(replace(ALL, examples=1), file, "age?")
     assert "born_state = 'New York', age int = 1)" in shown
 
 
 def test_joins_are_shown_as_queries_write_them_in_small_letters(file: Path) -> None:
-    shown = prompt(style="joins", types=False, tables=3).of_file(
-        file, "Which heads of departments were born in california?"
+    shown = shown_of(
+        prompt(style="joins", types=False, tables=3), file, "Which heads of departments were born in california?"
     )
     assert shown == JOINS
-    assert '"order"("Home Town", "group", "a(b,c)", plain)' in prompt(style="joins", tables=None).of_file(file, "?")
-    without = prompt(style="joins", types=False, tables=1).of_file(file, "Which heads were born in california?")
+    assert '"order"("Home Town", "group", "a(b,c)", plain)' in shown_of(prompt(style="joins", tables=None), file, "?")
+    without = shown_of(prompt(style="joins", types=False, tables=1), file, "Which heads were born in california?")
     assert without.splitlines() == [*JOINS.splitlines()[:2], *JOINS.splitlines()[-2:]]
 
 
@@ -127,7 +131,7 @@ def test_joins_are_shown_as_queries_write_them_in_small_letters(file: Path) -> N
 @pytest.mark.parametrize("keys", [True, False])
 def test_every_style_is_read_by_the_grammar(file: Path, style: str, types: bool, keys: bool) -> None:
     settings = SchemaPromptConfig(style, types, keys, None, None, values=2, examples=2)  # type: ignore[arg-type]
-    shown = SchemaPrompt(settings).of_file(file, "Bonn West, Tables:")
+    shown = shown_of(settings, file, "Bonn West, Tables:")
     found = tables_of(f"Which head(s) live in Bonn?\n\n{shown}\n\nAnd f(x)?")
     assert {name: [column.lower() for column in table.columns] for name, table in found.items()} == {
         name: [column.lower() for column in table.columns] for name, table in tables_of(SCHEMA).items()
@@ -135,7 +139,7 @@ def test_every_style_is_read_by_the_grammar(file: Path, style: str, types: bool,
 
 
 def test_names_are_in_quotes_where_a_query_needs_them(file: Path) -> None:
-    shown = SchemaPrompt(replace(ALL, values=0)).of_file(file, "?")
+    shown = shown_of(replace(ALL, values=0), file, "?")
     assert '"order"("Home Town", "group", "a(b,c)", plain)' in shown
 
 
@@ -149,17 +153,18 @@ def test_a_name_is_in_quotes_where_sqlite_would_read_it_as_something_else(name: 
 
 def test_an_answer_adds_what_it_names_and_only_where_that_is_asked_for(file: Path) -> None:
     question, answer = "Heads?", "SELECT x2 FROM unrelated WHERE x2 = 'plain' AND acting"
-    shown = prompt(tables=1, columns=1).of_file(file, question, answer)
+    data = replace(prompt(tables=1, columns=1), databases=str(file.with_name("{db_id}.sqlite")))
+    shown = show_database(data, "d", "", question, answer)
     assert {name: table.columns for name, table in tables_of(shown).items()} == {
         "head": ("head_ID",),
         "unrelated": ("x1", "x2"),
     }
-    without = prompt(tables=1, columns=1, gold_in_training=False)
-    assert list(tables_of(without.of_file(file, question, answer))) == ["head"]
+    without = replace(data, gold_in_training=False)
+    assert list(tables_of(show_database(without, "d", "", question, answer))) == ["head"]
 
 
 def test_texts_are_read_as_databases_are_without_values(file: Path) -> None:
-    shown = prompt(tables=2).of_text(f"Here it is: {SCHEMA}", "Which heads were born in california?")
+    shown = schema_prompt(prompt(tables=2), "Which heads were born in california?", f"Here it is: {SCHEMA}", None)
     assert shown == HEADS.replace(" = 'California'", "")
 
 
@@ -173,38 +178,37 @@ def test_texts_are_read_as_databases_are_without_values(file: Path) -> None:
 )
 def test_what_cannot_be_read_is_refused(text: str, fault: str) -> None:
     with pytest.raises(InputError, match=fault):
-        prompt().of_text(text, "?")
+        schema_prompt(prompt(), "?", text, None)
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("no database, but long enough to be looked at")
     for path in (tmp_path / "a", tmp_path / "missing"):
         with pytest.raises(InputError, match=str(path)):
-            prompt().of_file(path, "?")
+            shown_of(prompt(), path, "?")
 
 
 def test_only_the_first_rows_are_looked_at(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_reader, "MOST_ROWS", 1)
-    shown = SchemaPrompt(ALL).of_file(file, "california or new york")
+    monkeypatch.setattr(database, "MOST_ROWS", 1)
+    shown = shown_of(ALL, file, "california or new york")
     assert "California" in shown
     assert "New York" not in shown
 
 
 def test_a_file_that_changes_is_read_anew(file: Path) -> None:
-    one = SchemaPrompt(ALL)
-    one.of_file(file, "?")
+    shown_of(ALL, file, "?")
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE later (z TEXT)")
         connection.commit()
-    assert "later" in tables_of(one.of_file(file, "?"))
+    assert "later" in tables_of(shown_of(ALL, file, "?"))
 
 
 def test_a_view_that_never_ends_is_given_up(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_reader, "_MOST_STEPS", 1_000_000)
+    monkeypatch.setattr(database, "MOST_STEPS", 1_000_000)
     with closing(sqlite3.connect(file)) as connection:
         endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) AS i FROM n"
         connection.execute(f"CREATE VIEW endless AS {endless}")
         connection.commit()
-    shown = SchemaPrompt(ALL).of_file(file, "california")
+    shown = shown_of(ALL, file, "california")
     assert "endless" in tables_of(shown)
     assert "'California'" in shown

@@ -17,7 +17,7 @@ from expert_cli.errors import InputError
 from expert_cli.hardware.machine import inspect
 from expert_cli.utils.files import write_sealed
 from expert_cli.utils.paths import cache_folder, stores_of_url
-from tests.dataset_world import KEY, OTHER, expert, listed, made, store
+from tests.words import KEY, OTHER, expert, listed, made, store
 
 
 @pytest.fixture

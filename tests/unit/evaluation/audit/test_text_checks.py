@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.data.rows.similarity import Texts
 from expert_cli.evaluation.audit.findings import Findings
 from expert_cli.evaluation.audit.rows import AuditRow, split_text
+from expert_cli.evaluation.audit.similarity import Texts
 from expert_cli.evaluation.audit.text_checks import (
     assertions,
     check_repeats,

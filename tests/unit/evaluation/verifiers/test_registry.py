@@ -15,7 +15,7 @@ import pytest
 
 import expert_cli
 from expert_cli.commands.evaluate import evaluate
-from expert_cli.data.rows.columnar import Example
+from expert_cli.data.rows import Example
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.extract import extract

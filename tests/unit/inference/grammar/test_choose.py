@@ -5,11 +5,11 @@ import pytest
 from expert_cli.inference.grammar.choose import constraint_for, unread
 from expert_cli.inference.grammar.grammar import Grammar, GrammarType
 from expert_cli.inference.grammar.vocabulary import Vocabulary
-from tests.tiny import tiny_backend
+from tests.tiny import CONTROL_TOKENS, tiny_backend
 
 END = 0
 TOKENIZER = tiny_backend()
-VOCABULARY = Vocabulary(TOKENIZER, [END])
+VOCABULARY = Vocabulary(TOKENIZER, [END], CONTROL_TOKENS)
 TABLE = 'CREATE TABLE head (age INTEGER, "größe" REAL);\nHow old are they?'
 GRAPH = "Nodes:\n(:Person {name, born})\n(:Film {title})\nRelationships:\n(:Person)-[:ACTED_IN]->(:Film)\nWho acted?"
 INTEGER = {"type": "integer"}

@@ -4,11 +4,11 @@ import pytest
 
 from expert_cli.inference.grammar.text_constraint import MOST_BLANKS, TextConstraint
 from expert_cli.inference.grammar.vocabulary import Vocabulary
-from tests.tiny import tiny_backend
+from tests.tiny import CONTROL_TOKENS, tiny_backend
 
 END, OTHER_END = 0, 2
 TOKENIZER = tiny_backend()
-VOCABULARY = Vocabulary(TOKENIZER, [END])
+VOCABULARY = Vocabulary(TOKENIZER, [END], CONTROL_TOKENS)
 
 
 class OneOf:

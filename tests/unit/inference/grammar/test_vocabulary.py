@@ -47,8 +47,12 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     return Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
+def specials(tokenizer: Tokenizer) -> list[str]:
+    return [one.content for one in tokenizer.get_added_tokens_decoder().values() if one.special]
+
+
 def test_bytes_are_what_the_tokenizer_decodes(tokenizer: Tokenizer) -> None:
-    vocabulary = Vocabulary(tokenizer, [0])
+    vocabulary = Vocabulary(tokenizer, [0], specials(tokenizer))
     draw = random.Random(5)
     ids = [token for token in range(len(vocabulary.tokens)) if vocabulary.bytes_of(token) is not None]
     anchor = tokenizer.encode("a", add_special_tokens=False).ids[-1]
@@ -67,8 +71,8 @@ def test_bytes_are_what_the_tokenizer_decodes(tokenizer: Tokenizer) -> None:
 
 
 def test_control_tokens_and_ids_that_stand_for_nothing_write_nothing(tokenizer: Tokenizer) -> None:
-    vocabulary = Vocabulary(tokenizer, [0])
-    control = [token for token, one in tokenizer.get_added_tokens_decoder().items() if one.special]
+    vocabulary = Vocabulary(tokenizer, [0], specials(tokenizer))
+    control = [tokenizer.token_to_id(token) for token in specials(tokenizer)]
     assert control
     assert [vocabulary.bytes_of(token) for token in [*control, -1, len(vocabulary.tokens), 10**9]] == [None] * (
         len(control) + 3
