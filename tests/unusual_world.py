@@ -14,7 +14,6 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.errors import ExpertError
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.pipeline.shown_documents import ShownDocument, shown_documents
-from expert_cli.utils.reporter import NullReporter
 from tests import manifests
 from tests.words import Words
 from tests.odd_manifests import MACHINE
@@ -70,7 +69,7 @@ def prepare(folder: Path, model: Path, files: Mapping[str, Content], dataset: An
         words.lines += [*map(str, plan.warnings), *(f"{row.key}: {row.status}" for row in plan.effects)]
         inputs = resolve_inputs(plan.run, words)
         store = store_for(plan.run, inputs, words)
-        shown = shown_documents(plan.run, store, inputs, 10_000, NullReporter())
+        shown = shown_documents(plan.run, store, inputs, 10_000)
         documents = [parts(document) for document in shown.documents]
     except ExpertError as error:
         return Outcome([], "\n".join(words.lines), f"{error.message}\n{error.hint}")
@@ -80,5 +79,5 @@ def prepare(folder: Path, model: Path, files: Mapping[str, Content], dataset: An
 def parts(document: ShownDocument) -> tuple[str, str]:
     """Return what is not trained of a document, and what is."""
     tokens = list(zip(document.tokens, document.trained, strict=True))
-    one, other = ("".join(token.text for token, trained in tokens if trained is kind) for kind in (False, True))
+    one, other = ("".join(text for text, trained in tokens if trained is kind) for kind in (False, True))
     return one, re.sub(r"<\|im_end\|>\n?|<\|endoftext\|>", "|", other).removesuffix("|")

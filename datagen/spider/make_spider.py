@@ -29,8 +29,7 @@ from datagen.cases.make import sql_category
 from datagen.common.dataset_files import Row, write_jsonl
 from datagen.spider.make_real_cases import SHARED_DATABASES, read, tidy
 from datagen.spider.plain_sql import plain
-from expert_cli.data.schema_prompt.schema import Table
-from expert_cli.data.schema_prompt.sqlite_reader import read_file
+from expert_cli.data.schema_prompt.database import Table, read_file
 
 HELD_OUT = 20
 SEED = 0
@@ -60,13 +59,13 @@ def rows_of(connection: sqlite3.Connection, query: str) -> list[str] | None:
 
 @cache
 def _declared(database: Path) -> tuple[Table, ...]:
-    return read_file(database).tables
+    return tuple(read_file(database).tables.values())
 
 
 @cache
 def tables_of(database: Path) -> dict[str, list[str]]:
     """The tables of a database and their columns, in small letters where they need no quotes."""
-    return {small(one.name): [small(column.name) for column in one.columns] for one in _declared(database)}
+    return {small(one.name): [small(column) for column in one.columns] for one in _declared(database)}
 
 
 def small(name: str) -> str:
@@ -77,8 +76,8 @@ def small(name: str) -> str:
 @cache
 def joins_of(database: Path) -> frozenset[tuple[str, str, str, str]]:
     """The foreign keys of a database: table, column, the other table, its column, in small letters."""
-    keys = [(one.name, key) for one in _declared(database) for key in one.foreign_keys]
-    named = [(name, own, key.table, theirs) for name, key in keys for own, theirs in key.columns if theirs]
+    keys = [(one.name, *key) for one in _declared(database) for key in one.foreign_keys]
+    named = [(name, own, other, theirs) for name, other, pairs in keys for own, theirs in pairs.items() if theirs]
     return frozenset((a.lower(), b.lower(), c.lower(), d.lower()) for a, b, c, d in named)
 
 

@@ -15,7 +15,7 @@ from filelock import FileLock
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
-from expert_cli.data.rows import look
+from expert_cli.data.store import build
 from expert_cli.errors import InputError
 from tests import manifests, tiny
 
@@ -172,7 +172,6 @@ def test_prune_deletes_this_experts_stores_and_nothing_else(tmp_path: Path, mode
         "applications",
         "202411220230",
         "deadbeef0123",
-        ".building-0123456789ab",
         ".building-site",
         ".building-bbbbbbbbbbbb",
         "abcdefabcdef",
@@ -239,20 +238,13 @@ def test_staged_data_gives_the_same_key_and_store(tmp_path: Path, model: Path) -
     assert [path.name for path in (tmp_path / "fast").rglob("*.jsonl")] == ["train.jsonl"]
 
 
-@pytest.mark.parametrize(
-    ("template", "reason"),
-    [
-        ("{{ 'x' * 4000000000 }}", "a text or list would be too large"),
-        ("{{ messages[0].no.such }}", "has no attribute 'no'"),
-    ],
-)
-def test_a_chat_template_that_goes_wrong_is_an_error_of_the_input(tmp_path: Path, template: str, reason: str) -> None:
-    hostile = tiny.tiny_model_folder(tmp_path / "hostile", chat_template=template)
+def test_a_chat_template_that_goes_wrong_is_an_error_of_the_input(tmp_path: Path) -> None:
+    hostile = tiny.tiny_model_folder(tmp_path / "hostile", chat_template="{{ messages[0].no.such }}")
     with pytest.raises(
         InputError, match="hostile: the chat template refuses a conversation of user, assistant: "
     ) as caught:
         pretokenize("-m", project(tmp_path, hostile))
-    assert reason in caught.value.message
+    assert "has no attribute 'no'" in caught.value.message
     assert "another base model" in caught.value.hint
 
 
@@ -276,7 +268,7 @@ def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_s
     row = {"id": "a", "verifier": "exact", "expected": "yes", "prompt": "Say 2."}
     cases.write_text(json.dumps(row) + "\n", encoding="utf-8")
     built = pretokenize("--manifest", manifest)[0]
-    monkeypatch.setattr(look, "check_block", None)
+    monkeypatch.setattr(build, "select_rows", None)
     again = pretokenize("--manifest", manifest)[0]
     assert (built["status"], again["status"]) == ("built", "hit")
     assert built["overlap"] == again["overlap"]

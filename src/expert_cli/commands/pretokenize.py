@@ -149,6 +149,10 @@ def _show_report(console: Console, report: StoreReport) -> None:
         f"  rows      {row['rows']:,}, {row['tokens']:,} tokens, {row['trained_tokens']:,} trained; dropped: {dropped}",
         *(_filtered(reason, told) for reason, told in row["filtered"].items() if told["examples"]),
         *([f"  forms     {describe_forms(row['forms'])}"] if row["forms"] else []),
+        *(
+            [f"  split     {row['split_conversations']:,} conversations: a document an answer"]
+            * bool(row["split_conversations"])
+        ),
         *([f"  not read  {', '.join(row['ignored'])}"] if row["ignored"] else []),
         f"  length    {length}",
         *_histogram(report),

@@ -226,6 +226,7 @@ class StoreReport:
             "mb_per_s": self.store.source_bytes / 1e6 / seconds if seconds else None,
             "encoder": stats["encoder"],
             "forms": stats.get("forms", {}),
+            "split_conversations": stats.get("split_conversations", 0),
             "ignored": stats.get("ignored", []),
             "filtered": stats.get("filtered", {}),
             "overlap": stats.get("overlap", {}),

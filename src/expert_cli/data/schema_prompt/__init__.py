@@ -6,29 +6,16 @@ Decides which tables, columns and values a question is shown, by its words alone
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path, PurePath
 
-from expert_cli.data.schema_prompt.database import (
-    STOP_WORDS,
-    Database,
-    literal,
-    name_words,
-    read_file,
-    read_text,
-    stem,
-    text_words,
-)
+from expert_cli.data.schema_prompt.database import STOPPED, Database, name_words, read_file, read_text, stem, text_words
 from expert_cli.data.schema_prompt.styles import STYLES
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 
-_MOST_WORDS = 8  # of a value that is looked for in the question
 _NAME_OR_TEXT = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|[^\W\d]\w*")
-_STOPPED = frozenset(map(stem, STOP_WORDS))
 
 
 def show_database(settings: SchemaPromptConfig, name: str, input_: str, question: str, answer: str) -> str:
@@ -48,9 +35,8 @@ def schema_prompt(settings: SchemaPromptConfig, question: str, input_: str, file
     answer: a query whose tables and columns are shown as well. Raises InputError: there is no table.
     """
     database = read_text(input_) if file is None else read_file(file)
-    words = text_words(question)
-    stems = frozenset(map(stem, words))
-    matches = _matches(database, words, question)
+    stems = frozenset(map(stem, text_words(question)))
+    matches = database.matches(question)
     fits = {
         name: {column: _name_fit(column, stems) + ((name, column) in matches) for column in table.columns}
         for name, table in database.tables.items()
@@ -66,8 +52,13 @@ def schema_prompt(settings: SchemaPromptConfig, question: str, input_: str, file
                 keys[other] |= set(pairs.values()) - {""}
     shown = []
     for table in map(database.tables.__getitem__, chosen):
-        best = _best_columns(fits[table.name], keys[table.name], settings.columns or len(table.columns))
-        best |= {name for name in table.columns if {name.casefold(), table.name.casefold()} <= answered}
+        fit = {
+            name: (name in keys[table.name], own + 0.3 * ("name" in name_words(name)))
+            for name, own in fits[table.name].items()
+        }
+        most = max(settings.columns or len(fit), len(keys[table.name]))
+        best = set(sorted(fit, key=fit.__getitem__, reverse=True)[:most])
+        best |= {name for name in fit if {name.casefold(), table.name.casefold()} <= answered}
         values = {}
         for name in best:
             matched = matches.get((table.name, name), [])[: settings.values]
@@ -80,33 +71,15 @@ def schema_prompt(settings: SchemaPromptConfig, question: str, input_: str, file
     return STYLES[settings.style](shown)
 
 
-def _matches(database: Database, words: list[str], question: str) -> Mapping[tuple[str, str], list[str]]:
-    """Return the values of each (table, column) that stand in the question, the longest first; none within a longer one."""
-    found: dict[tuple[str, str], set[tuple[int, bool, str]]] = defaultdict(set)
-    taken: set[int] = set()
-    for count in range(min(_MOST_WORDS, len(words)), 0, -1):
-        hits: set[int] = set()
-        for at in range(len(words) - count + 1):
-            span = set(range(at, at + count))
-            texts = database.places.get(" ".join(map(stem, words[at : at + count])))
-            # "Ande" is no value of a question that says "and", though their stems are the same.
-            if texts and (count > 1 or words[at] not in STOP_WORDS):
-                hits |= span
-                for table, column, text in [] if span <= taken else texts:
-                    found[table, column].add((-count, text not in question, text))
-        taken |= hits
-    return {place: [literal(text) for *_, text in sorted(texts)] for place, texts in found.items()}
-
-
 @lru_cache(maxsize=10_000)
 def _name_fit(name: str, stems: frozenset[str]) -> float:
     """Return how well a name fits a question: 1 = it has all words of the name; less: abbreviations, parts of words."""
     fits = weights = 0.0
     for word in name_words(name):
-        alike = [own for own in stems - _STOPPED if min(len(own), len(word)) >= 3 and (own in word or word in own)]
+        alike = [own for own in stems - STOPPED if min(len(own), len(word)) >= 3 and (own in word or word in own)]
         starts = any(own.startswith(word) or word.startswith(own) for own in alike)
         part = any(min(len(own), len(word)) >= 4 for own in alike)
-        weight = 0.2 if word in _STOPPED else 1.0
+        weight = 0.2 if word in STOPPED else 1.0
         fits += weight * (1.0 if word in stems else 0.6 if starts else 0.5 if part else 0.0)
         weights += weight
     return fits / (weights or 1.0)
@@ -118,23 +91,18 @@ def _best_tables(database: Database, fits: dict[str, dict[str, float]], stems: f
     for name, of_columns in fits.items():
         first, second, third = [*sorted(of_columns.values(), reverse=True), 0.0, 0.0][:3]
         table_fits[name] = 1.5 * _name_fit(name, stems) + (first + 0.5 * second + 0.25 * third)
-    joined = {name: table.joined for name, table in database.tables.items()}
     chosen: list[str] = []
     while len(chosen) < min(most, len(fits)):
         rest = [name for name in fits if name not in chosen]
-        best = max(rest, key=lambda name: table_fits[name] + 0.4 * len(joined[name].intersection(chosen)))
+        best = max(
+            rest, key=lambda name: table_fits[name] + 0.4 * len(database.tables[name].joined.intersection(chosen))
+        )
         paths: dict[str, list[str]] = {name: [] for name in chosen}
         queue = [*chosen]
         for name in queue:  # by the fewest joins from the chosen ones
-            for other in sorted(joined[name] - paths.keys()):
+            for other in sorted(database.tables[name].joined - paths.keys()):
                 paths[other] = [*paths[name], other]
                 queue.append(other)
         path = paths.get(best, [best])
         chosen += path if len(chosen) + len(path) <= most else [best]
     return chosen
-
-
-def _best_columns(fits: Mapping[str, float], keys: set[str], most: int) -> set[str]:
-    """Return the columns of a table that are shown: the keys, and the best up to so many."""
-    named = {name: fit + 0.3 * ("name" in name_words(name)) for name, fit in fits.items()}
-    return set(sorted(fits, key=lambda name: (name not in keys, -named[name]))[: max(most, len(keys))])

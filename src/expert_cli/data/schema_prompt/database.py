@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections import defaultdict
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,7 +21,7 @@ from expert_cli.utils.files import stamp
 MOST_ROWS = 20_000  # of a table, the first ones: values further down are not found
 MOST_STEPS = 300_000_000  # of SQLite's machine, for the values of a database
 _CREATE = re.compile(r"\bCREATE\s+(?:TEMP(?:ORARY)?\s+)?(?:TABLE|VIEW)\b(?!\s+[\"`\[]?sqlite_)", re.IGNORECASE)
-_DENIED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_ATTACH)  # of what a text creates: it is read, nothing is computed
+_DENIED = dict.fromkeys((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_ATTACH), sqlite3.SQLITE_DENY)  # a text only defines
 _COLUMNS = r"""SELECT t.name, c.name, type, pk FROM (
   SELECT rowid AS place, name FROM sqlite_master
   WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY place LIMIT 2000
@@ -30,17 +31,14 @@ FROM sqlite_master AS t, pragma_foreign_key_list(t.name) AS k WHERE type = 'tabl
 _VALUES = """SELECT value FROM (SELECT {column} AS value FROM {table} LIMIT {rows})
 WHERE typeof(value) IN ('text', 'integer', 'real') AND length(value) BETWEEN 1 AND 60
 GROUP BY value ORDER BY count(*) DESC, min(value) LIMIT {most}"""
-_CAN_BE_SHOWN = re.compile(r"(?! *$)(?!.*(?:\ufffd|\*/)).*").fullmatch  # in a prompt's line; "\ufffd": no UTF-8
+_NOT_SHOWN = re.compile(r"\ufffd|\*/|^ *$")  # bytes that are no UTF-8; the end of a comment; nothing
 _PLURAL = re.compile("(?<=...ss)es$|(?<=...[cs]h)es$|(?<=...x)es$|(?<=...)(?<!s)s$")
-_STOP = """
-    a about above after all also am an and any are as at be been before being below between both but by can did do
-    does each else every find for from get give had has have having he her him his how i if in into is it its itself
-    least less list many me more most much my no nor not number of on one only or order other our out over per
-    please return same she show shown so some tell than that the their them then there these they this those through
-    to together two under up us use used uses using was we were what when where which while who whom whose why will
-    with you your"""
-STOP_WORDS = frozenset(_STOP.split())
-"""Words that name nothing by themselves."""
+_STOP = """a about above after all also am an and any are as at be been before being below between both but by can did do does
+    each else every find for from get give had has have having he her him his how i if in into is it its itself least less
+    list many me more most much my no nor not number of on one only or order other our out over per please return same she
+    show shown so some tell than that the their them then there these they this those through to together two under up
+    us use used uses using was we were what when where which while who whom whose why will with you your"""
+_STOP_WORDS = frozenset(_STOP.split())  # which name nothing by themselves
 
 
 @dataclass(frozen=True)
@@ -65,6 +63,24 @@ class Database:
 
     tables: dict[str, Table]
     places: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
+
+    def matches(self, question: str) -> dict[tuple[str, str], list[str]]:
+        """Return the values of each (table, column) that stand in a question, the longest first; none within a longer one."""
+        words = text_words(question)
+        found: dict[tuple[str, str], set[tuple[int, bool, str]]] = defaultdict(set)
+        taken: set[int] = set()
+        for count in range(min(8, len(words)), 0, -1):  # of words
+            hits: set[int] = set()
+            for at in range(len(words) - count + 1):
+                span = set(range(at, at + count))
+                texts = self.places.get(" ".join(map(stem, words[at : at + count])))
+                # "Ande" is no value of a question that says "and", though their stems are the same.
+                if texts and (count > 1 or words[at] not in _STOP_WORDS):
+                    hits |= span
+                    for table, column, text in [] if span <= taken else texts:
+                        found[table, column].add((-count, text not in question, text))
+            taken |= hits
+        return {place: [literal(text) for *_, text in sorted(texts)] for place, texts in found.items()}
 
 
 def read_file(file: Path) -> Database:
@@ -96,9 +112,7 @@ def read_text(text: str) -> Database:
         raise InputError("no CREATE TABLE stands in the input", "give the tables, or the database")
     try:
         with closing(sqlite3.connect(":memory:")) as connection:
-            connection.set_authorizer(
-                lambda action, *_: sqlite3.SQLITE_DENY if action in _DENIED else sqlite3.SQLITE_OK
-            )
+            connection.set_authorizer(lambda action, *_: _DENIED.get(action, sqlite3.SQLITE_OK))
             statement = ""
             for piece in re.split(r"(?<=;)", text[start.start() :]):
                 statement += piece
@@ -143,15 +157,16 @@ def _add_values(connection: sqlite3.Connection, database: Database) -> None:
     for table, column in [(one, column) for one in database.tables.values() for column in one.columns]:
         query = _VALUES.format(column=quoted(column), table=quoted(table.name), rows=MOST_ROWS, most=room)
         try:
-            values = [value for (value,) in connection.execute(query) if _CAN_BE_SHOWN(str(value))]
+            values = [value for (value,) in connection.execute(query)]
         except sqlite3.Error:  # a view that fails, or takes more steps than there are
             continue
+        values = [one for one in values if str(one).isprintable() and not _NOT_SHOWN.search(str(one))]
         table.values[column] = [literal(value) for value in values[:5]]
         texts = [value for value in values if isinstance(value, str)]
         room -= len(texts)
         for text in texts:
             words = text_words(text)
-            if len(words) > 1 or (words and words[0] not in STOP_WORDS and len(words[0]) > 1):
+            if len(words) > 1 or (words and words[0] not in _STOP_WORDS and len(words[0]) > 1):
                 database.places.setdefault(" ".join(map(stem, words)), []).append((table.name, column, text))
 
 
@@ -181,3 +196,6 @@ def name_words(name: str) -> list[str]:
 def text_words(text: str) -> list[str]:
     """Return the words of a text, in small letters."""
     return [word.casefold() for word in re.findall(r"[^\W_]+", text)]
+
+
+STOPPED = frozenset(map(stem, _STOP_WORDS))

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from functools import lru_cache
 from types import MappingProxyType
 
 from expert_cli.data.schema_prompt.database import Table, quoted
 
 HEADING = "Tables:"
-_SHORT = {
-    "int": "int",
-    "char": "",
-    "clob": "",
-    "text": "",
-    "string": "",
-    "bool": "bool",
-    "date": "date",
-    "time": "time",
-}
-_SHORT |= {"blob": "blob", "real": "real", "floa": "real", "doub": "real"}
+_SHORT_TYPES = (
+    ("int", "int"),
+    ("char", ""),
+    ("clob", ""),
+    ("text", ""),
+    ("string", ""),
+    ("bool", "bool"),
+    ("date", "date"),
+)
+_MORE_TYPES = (("time", "time"), ("blob", "blob"), ("real", "real"), ("floa", "real"), ("doub", "real"))
 
 
 def _compact(tables: list[Table]) -> str:
@@ -73,9 +72,10 @@ def _create_table(tables: list[Table]) -> str:
     for table in tables:
         shown = {name: f"/* {', '.join(values)} */" if values else "" for name, values in table.values.items()}
         items = [" ".join(filter(None, (written(name), type_, shown[name]))) for name, type_ in table.columns.items()]
-        items += [f"PRIMARY KEY ({_names(table.primary_key)})"] if table.primary_key else []
+        items += [f"PRIMARY KEY ({', '.join(map(written, table.primary_key))})"] if table.primary_key else []
         for other, pairs in table.foreign_keys:
-            items.append(f"FOREIGN KEY ({_names(pairs)}) REFERENCES {written(other)} ({_names(pairs.values())})")
+            own, theirs = (", ".join(map(written, names)) for names in (pairs, pairs.values()))
+            items.append(f"FOREIGN KEY ({own}) REFERENCES {written(other)} ({theirs})")
         statements.append(f"CREATE TABLE {written(table.name)} ({', '.join(items)});")
     return " ".join(statements)
 
@@ -85,13 +85,9 @@ def _lines(tables: list[Table], write: Callable[[str], str], column: Callable[[T
     return [HEADING, *(f"{write(table.name)}({of_table})" for table, of_table in zip(tables, columns, strict=True))]
 
 
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(map(written, names))
-
-
 def _short_type(declared: str) -> str:
     """Return a declared type in one short word, "" for text, as SQLite tells types by parts of their names."""
-    found = (short for part, short in _SHORT.items() if part in declared.casefold())
+    found = (short for part, short in (*_SHORT_TYPES, *_MORE_TYPES) if part in declared.casefold())
     return next(found, "num" if declared else "")
 
 
@@ -104,14 +100,10 @@ def _small(name: str) -> str:
 def written(name: str) -> str:
     """Return a name as a query writes it: in quotes where it must be, as `order` and `Home Town`."""
     query = f"SELECT {name} FROM (SELECT 'a name' AS {quoted(name)})"  # noqa: S608  a word
-    try:
-        with closing(sqlite3.connect(":memory:")) as connection:
-            plain = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and connection.execute(query).fetchone() == (
-                "a name",
-            )
-    except sqlite3.Error:
-        plain = False
-    return name if plain else quoted(name)
+    with closing(sqlite3.connect(":memory:")) as connection, suppress(sqlite3.Error):
+        if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and connection.execute(query).fetchall() == [("a name",)]:
+            return name
+    return quoted(name)
 
 
 STYLES: Mapping[str, Callable[[list[Table]], str]] = MappingProxyType(

@@ -39,7 +39,7 @@ class TextForm(NamedTuple):
 
 
 TEXT_FORMS = {
-    "chatml": TextForm("<|im_start|>", r"<\|im_start\|>assistant\n?", r"<\|im_start\|>", "<|im_end|>"),
+    "chatml": TextForm("<|im_start|>", r"<\|im_start\|>assistant(?:\n|<\|im_sep\|>)?", r"<\|im_start\|>", "<|im_end|>"),
     "llama": TextForm(
         "<|start_header_id|>",
         r"<\|start_header_id\|>assistant<\|end_header_id\|>\n*",
@@ -132,11 +132,11 @@ def find_answers(text: str, ends: Collection[str]) -> tuple[str, list[tuple[int,
     ends: the tokenizer's tokens that end a turn. An answer keeps its end token, or ends before the next role's marker.
     """
     for name, form in TEXT_FORMS.items():
-        if form.hint not in text or not (markers := list(re.finditer(form.answer, text, re.MULTILINE))):
+        if form.hint not in text or not re.search(form.role, text, re.MULTILINE):
             continue
         stops = re.compile(f"(?P<role>{form.role})|{any_of({form.end, *ends} - {''})}", re.MULTILINE)
         spans = []
-        for marker in markers:
+        for marker in re.finditer(form.answer, text, re.MULTILINE):
             found = stops.search(text, marker.end())
             stop = len(text) if found is None else found.start() if found["role"] else found.end()
             spans.append((marker.end(), max(marker.end(), len(text[:stop].rstrip()))))

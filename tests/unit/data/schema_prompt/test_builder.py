@@ -51,7 +51,7 @@ def file(tmp_path: Path) -> Path:
         rows = [(1, "Ann", "California", 50), (2, "O'Neil", "New York", 60), (3, "a\nb", "New York", None)]
         connection.executemany("INSERT INTO head VALUES (?, ?, ?, ?)", rows)
         connection.execute("INSERT INTO head VALUES (4, CAST(x'4d fc'AS TEXT), 'York', 1)".replace(" fc", "fc"))
-        connection.execute("""INSERT INTO "order" VALUES ('Bonn, (West)', 'x*/y', 'Z', 'b')""")
+        connection.execute("""INSERT INTO "order" VALUES ('Bonn, (West)', 'x*/y', 'Z' || char(27), 'b')""")
         connection.commit()
     return path
 
@@ -109,6 +109,7 @@ def test_values_that_no_prompt_can_hold_are_not_shown(file: Path) -> None:
     shown = shown_of(replace(ALL, examples=5), file, "a b, x y and m")
     assert "name = 'Ann' | 'O''Neil'," in shown  # neither the one of two lines nor the one that is no UTF-8
     assert "*/" not in shown
+    assert "\x1b" not in shown
 
 
 def test_examples_are_the_most_frequent_values(file: Path) -> None:

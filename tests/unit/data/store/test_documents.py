@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from expert_cli.data.store.documents import Documents
-from tests.unit.data.store.test_token_store import make
-
-LENGTHS = [3, 2, 4, *[2] * 20]
+from tests.unit.data.store.test_build import LENGTHS, make
 
 
 @pytest.mark.parametrize("numbers", [[], [0], [22], [1, 2], [0, 2, 3, 21], [*range(23)]], ids=str)

@@ -1,29 +1,30 @@
-"""Token stores and what lies among them: fresh, stale, damaged, foreign."""
+"""Where the stores of an expert lie, and what is wrong with one, by its fingerprint."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import Dataset
 
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.store.files import read_fingerprint
+from expert_cli.data.store.files import FINGERPRINT, read_fingerprint
+from expert_cli.data.store.inspect import recorded_key
 from expert_cli.errors import InputError
 from expert_cli.hardware.machine import inspect
 from expert_cli.utils.files import write_sealed
 from expert_cli.utils.paths import cache_folder, stores_of_url
-from tests.words import KEY, OTHER, expert, listed, made, store
+from tests import manifests
+from tests.unit.data.store.test_build import KEY, make
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Path:
-    (tmp_path / "project" / "experts").mkdir(parents=True)
-    return tmp_path
+def planned(folder: Path, name: str, written: str | None) -> Plan:
+    home = folder / "project" / "experts" / "one"
+    home.mkdir(parents=True, exist_ok=True)
+    manifest = manifests.small(**({"pretokenized_cache": written} if written else {}))
+    return make_plan(manifests.write(home, {**manifest, "name": name}), inspect(), Overrides())
 
 
 @pytest.mark.parametrize(
@@ -36,104 +37,43 @@ def world(tmp_path: Path) -> Path:
         ("one", "./cache/../cache/mine/", "cache/mine"),
     ],
 )
-def test_a_store_is_found_where_training_puts_it(world: Path, name: str, written: str | None, place: str) -> None:
-    path = expert(world, "folder", {"path": "org/rows"}, pretokenized_cache=written)
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"name": name}), encoding="utf-8")
-    run = make_plan(path, inspect(), Overrides()).run
-    assert run.store == world / "project" / place
-    home = store(run.store)
-    (row,) = [row for row in listed(world, lambda _: KEY).values() if row.path == home]
-    assert (row.status, row.experts) == ("fresh", (name,))
+def test_where_the_stores_of_an_expert_lie(tmp_path: Path, name: str, written: str | None, place: str) -> None:
+    assert planned(tmp_path, name, written).run.store == tmp_path / "project" / place
 
 
-def test_stores_at_a_url_have_a_folder_of_this_machine(world: Path) -> None:
-    path = expert(world, "one", {"path": "org/rows"}, pretokenized_cache="s3://bucket/stores/")
-    run = make_plan(path, inspect(), Overrides()).run
+def test_stores_at_a_url_have_a_folder_of_this_machine(tmp_path: Path) -> None:
+    run = planned(tmp_path, "one", "s3://bucket/stores/").run
     assert run.store_url == "s3://bucket/stores/"
     assert run.store == stores_of_url("s3://bucket/stores") != stores_of_url("s3://other/stores")
     assert run.store.is_relative_to(cache_folder())
-    path = expert(world, "one", {"path": "org/rows"}, pretokenized_cache=(world / "project" / "here").as_uri())
-    run = make_plan(path, inspect(), Overrides()).run
-    assert (run.store, run.store_url) == (world / "project" / "here", "")
+    run = planned(tmp_path, "one", (tmp_path / "project" / "here").as_uri()).run
+    assert (run.store, run.store_url) == (tmp_path / "project" / "here", "")
     for written, error in (("none://host/a", "none:// is not read"), ("file:///etc/x", "outside the project root")):
-        path = expert(world, "one", {"path": "org/rows"}, pretokenized_cache=written)
         with pytest.raises(InputError, match=error):
-            make_plan(path, inspect(), Overrides())
-
-
-def test_a_base_model_may_have_a_folder_of_its_own(world: Path) -> None:
-    path = expert(world, "one", {"path": "org/rows"})
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    manifest["base_models"].append({"name": "org/second", "config": {"pretokenized_cache": "second"}})
-    path.write_text(json.dumps(manifest), encoding="utf-8")
-    homes = [store(world / "project" / place) for place in ("second", "datasets_optimized/one/tokenized")]
-    rows = {row.path: row.experts for row in listed(world).values()}
-    assert [rows[home] for home in homes] == [("one",), ("one",)]
-
-
-@pytest.mark.parametrize(
-    ("now", "owner", "status"),
-    [
-        (lambda _: KEY, "one", "fresh"),
-        (lambda _: OTHER, "one", "stale"),
-        (lambda _: None, "one", "used"),
-        (lambda _: KEY, "two", "unused"),
-        (lambda plan: OTHER if plan.run.model.name == "org/second" else None, "one", "used"),
-    ],
-    ids=["same", "other", "not told", "nobody's", "one of two not told"],
-)
-def test_a_store_is_fresh_only_if_its_key_is_one_of_now(
-    world: Path, now: Callable[[Plan], str | None] | None, owner: str, status: str
-) -> None:
-    path = expert(world, owner, {"path": "org/rows"})
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    manifest["base_models"].append({"name": "org/second", "quantization": "none"})
-    path.write_text(json.dumps(manifest), encoding="utf-8")
-    store(world / "project" / "datasets_optimized" / "one" / "tokenized")
-    assert listed(world, now)["one/tokenized/0123456789ab"].status == status
+            planned(tmp_path, "one", written)
 
 
 @pytest.mark.parametrize(
     ("fingerprint", "note"),
     [
         ({"files": {"train/gone.arrow": {"bytes": 1}}}, "train/gone.arrow is missing"),
-        ({"files": {"dataset_dict.json": {"bytes": 5}}}, "dataset_dict.json has 21 bytes, not 5"),
+        ({"files": {"dataset_dict.json": {"bytes": 5}}}, "dataset_dict.json has 52 bytes, not 5"),
         ({"files": {"../x": {"bytes": 5}}}, "fingerprint.json names a file outside the store, ../x"),
         ({"files": ["a"]}, "fingerprint.json is not of its form"),
-        ({"key": OTHER}, "fingerprint.json belongs to another folder, fedcba987654"),
+        ({"key": "fedcba987654"}, "fingerprint.json belongs to another folder, fedcba987654"),
     ],
 )
-def test_a_damaged_store_is_named(world: Path, fingerprint: dict[str, Any], note: str) -> None:
-    expert(world, "one", {"path": "org/rows"})
-    home = store(world / "project" / "datasets_optimized" / "one" / "tokenized")
-    path = home / "fingerprint.json"
-    body = read_fingerprint(home)
-    write_sealed(path, {**body, **fingerprint})
-    row = listed(world, lambda _: KEY)["one/tokenized/0123456789ab"]
-    assert (row.status, row.note) == ("damaged", note)
+def test_what_is_wrong_with_a_store_is_named(tmp_path: Path, fingerprint: dict[str, Any], note: str) -> None:
+    home = make(tmp_path)
+    assert recorded_key(home) == (KEY.sha256, "")
+    write_sealed(home / FINGERPRINT, {**read_fingerprint(home), **fingerprint})
+    assert recorded_key(home) == ("", note)
 
 
-def test_folders_among_the_stores_that_are_none(world: Path) -> None:
-    stores = world / "project" / "datasets_optimized"
-    expert(world, "one", {"path": "org/rows"})
-    expert(world, "old", {"path": "org/rows"}, pretokenized_cache="datasets_optimized/old")
-    expert(world, "mine", {"path": "../../datasets_optimized/mine"})
-    for name in ("old", "mine", "broken"):
-        Dataset.from_dict({"a": [1, 2, 3]}).save_to_disk(stores / name)
-    next((stores / "broken").glob("*.arrow")).unlink()
-    (store(stores / "one" / "tokenized") / "fingerprint.json").unlink()
-    (stores / "one" / "tokenized" / OTHER[:12]).mkdir()
-    made(stores / "one" / "tokenized" / f".building-{OTHER[:12]}" / "train" / "data-00000.arrow", b"")
-    made(stores / "loose.parquet", b"")
-    rows = listed(world, lambda _: KEY)
-    assert {name: (row.kind, row.status, row.experts, row.rows) for name, row in rows.items() if row.kind != "hub"} == {
-        "old": ("saved", "foreign", ("old",), 3),
-        "mine": ("saved", "used", ("mine",), 3),
-        "broken": ("saved", "damaged", (), None),
-        "one/tokenized/0123456789ab": ("saved", "foreign", ("one",), 2),
-        "one/tokenized/fedcba987654": ("token_store", "damaged", ("one",), None),
-        "one/tokenized/.building-fedcba987654": ("token_store", "used", ("one",), None),
-        "loose.parquet": ("file", "damaged", (), None),
-    }
-    assert rows["one/tokenized/fedcba987654"].note == "no fingerprint.json: an interrupted or foreign build"
-    assert rows["broken"].note == "data-00000-of-00001.arrow is missing"
+def test_a_fingerprint_that_is_cut_is_told(tmp_path: Path) -> None:
+    path = make(tmp_path) / FINGERPRINT
+    whole = path.read_text(encoding="utf-8")
+    path.write_text(json.dumps({**json.loads(whole), "expert": "another"}), encoding="utf-8")
+    assert recorded_key(path.parent)[0] == ""
+    path.unlink()
+    assert recorded_key(path.parent) == ("", "no fingerprint.json: an interrupted or foreign build")

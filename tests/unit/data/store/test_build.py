@@ -1,0 +1,384 @@
+"""The token store: found by content, verified before use, whole or absent."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+
+from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.data.sources import Located, LocatedData
+from expert_cli.data.store import files as store_files
+from expert_cli.data.store.build import Filled, TokenStore, build, tokenize
+from expert_cli.data.store.documents import Documents
+from expert_cli.data.store.files import FileHashCache, shard_name, write_shard
+from expert_cli.data.store.inspect import StoreState, inspect_store
+from expert_cli.data.store.key import StoreInputs, StoreKey, store_key
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.utils.reporter import NullReporter, Reporter
+from tests.packs import encoded
+from tests.tiny import TinyTokenizer, template_for, tiny_tokenizer
+from tests.words import Words
+
+KEY = StoreKey((("format", "1"), ("train data", "abc")))
+BUILDING = f".building-{KEY.sha256[:12]}"
+ROOT = str(Path(__file__).parents[4])
+LENGTHS = [3, 2, 4, *[2] * 20]
+SHARDS = {
+    "train": [encoded((1, 2), (1, 1)), encoded((1, 3)), encoded(*[(1, 1)] * 20)],
+    "validation": [encoded((1, 2))],
+}
+
+
+def fill(building: Path) -> Filled:
+    records = [
+        write_shard(building, shard_name(split, number), shard)
+        for split, shards in SHARDS.items()
+        for number, shard in enumerate(shards)
+    ]
+    return records, lambda _: {"rows": 24}
+
+
+def make(folder: Path, key: StoreKey = KEY, filled: Callable[[Path], Filled] = fill) -> Path:
+    return build(folder, key, filled, FileHashCache(folder / ".memo.json"), NullReporter())
+
+
+def state(folder: Path, key: StoreKey = KEY, **how: bool) -> StoreState:
+    return inspect_store(folder, key, FileHashCache(folder / ".memo.json"), **how)
+
+
+def contents(home: Path) -> dict[str, bytes]:
+    return {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+
+def breaks(building: Path) -> Filled:
+    write_shard(building, shard_name("train", 0), SHARDS["train"][0])
+    raise KeyboardInterrupt
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    home = make(tmp_path)
+    documents = Documents(home / "train")
+    ids, trained = documents.document(2)
+    assert ids.tolist() == [100, 200, 201, 9]
+    assert trained.tolist() == [False, True, True, True]
+    tokens, prompts, trained_tokens = map(np.concatenate, zip(*documents.measured(), strict=True))
+    assert tokens.tolist() == LENGTHS
+    assert prompts.tolist() == [1] * 23
+    assert trained_tokens.tolist() == [length - 1 for length in LENGTHS]
+    assert documents.histogram().counts.tolist() == [0, 0, 21, 1, 1]
+    assert documents.id_range() == (9, 201)
+    assert home.name == KEY.sha256[:12]
+
+
+def test_the_datasets_library_opens_it(tmp_path: Path) -> None:
+    opened = datasets.load_from_disk(str(make(tmp_path)))
+    assert list(opened) == ["train", "validation"]
+    assert opened["train"][1] == {"input_ids": [100, 9], "completion_mask": [False, True]}
+    assert opened["train"].num_rows == 23
+
+
+def test_an_interrupted_build_is_no_store_and_the_next_begins_anew(tmp_path: Path) -> None:
+    whole = contents(make(tmp_path / "a"))
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "b", filled=breaks)
+    assert state(tmp_path / "b").state == "missing"
+    made = make(tmp_path / "b")
+    assert contents(made) == whole
+    assert not (made.parent / BUILDING).exists()
+
+
+def flip(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
+def zero(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    middle = len(raw) // 3
+    raw[middle : middle + 4096] = bytes(len(raw[middle : middle + 4096]))
+    path.write_bytes(raw)
+
+
+def flip_unseen(path: Path) -> None:
+    seen = path.stat()
+    flip(path)
+    os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+
+
+DAMAGES = {
+    "delete": Path.unlink,
+    "cut a byte": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "flip": flip,
+    "flip, with the time restored": flip_unseen,
+    "zero": zero,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_every_damage_to_every_file_is_found_and_mended(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    home = make(tmp_path)
+    whole = contents(home)
+    for name in whole:
+        assert state(tmp_path).state == "hit"
+        damage(home / name)
+        found = state(tmp_path)
+        assert (found.state, Path(name).name in found.reason) == ("damaged", True), name
+        assert contents(make(tmp_path)) == whole
+
+
+def test_a_hit_hashes_nothing_and_verify_hashes_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = make(tmp_path)
+    hashed: list[Path] = []
+    real = store_files.sha256_of
+    monkeypatch.setattr(store_files, "sha256_of", lambda path: hashed.append(path) or real(path))
+    assert state(tmp_path).state == "hit"
+    assert hashed == []
+    assert state(tmp_path, hash_all=True).state == "hit"
+    assert len(hashed) == len(contents(home)) - 1
+
+
+def test_a_read_only_store_is_used(tmp_path: Path) -> None:
+    home = make(tmp_path)
+    for path in [*tmp_path.rglob("*"), tmp_path]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        assert state(tmp_path).state == "hit"
+        assert len(Documents(home / "train")) == 23
+    finally:
+        for path in [tmp_path, *tmp_path.rglob("*")]:
+            path.chmod(0o755)
+
+
+def test_a_full_disk_leaves_no_debris_and_the_old_store_intact(tmp_path: Path) -> None:
+    old = make(tmp_path)
+    whole = contents(old)
+    other = StoreKey((("format", "1"), ("train data", "other")))
+
+    def full(building: Path) -> Filled:
+        write_shard(building, shard_name("train", 0), SHARDS["train"][0])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(EnvironmentProblem, match="No space left") as caught:
+        make(tmp_path, other, full)
+    assert caught.value.exit_code == 3
+    assert contents(old) == whole
+    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".lock")} == {".memo.json", old.name}
+
+
+def test_a_stale_store_says_what_changed(tmp_path: Path) -> None:
+    make(tmp_path)
+    found = state(tmp_path, StoreKey((("format", "1"), ("train data", "xyz"), ("template", "chatml"))))
+    assert found.state == "stale"
+    assert found.changes == ("train data: abc -> xyz", "template: nothing -> chatml")
+
+
+BUILDER = """
+import sys, time
+sys.path.insert(0, {tests!r})
+from tests.unit.data.store import test_build as t
+from pathlib import Path
+def slow(building):
+    with open({log!r}, "a") as log:
+        log.write("begun\\n")
+    time.sleep({pause})
+    return t.fill(building)
+t.make(Path({folder!r}), filled=slow)
+"""
+
+
+def start_builder(folder: Path, log: Path, pause: float) -> subprocess.Popen[bytes]:
+    code = BUILDER.format(tests=ROOT, log=str(log), pause=pause, folder=str(folder))
+    return subprocess.Popen([sys.executable, "-c", code])
+
+
+def test_builders_at_once_build_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    running = [start_builder(tmp_path / "store", log, 0.5) for _ in range(3)]
+    assert [process.wait(timeout=600) for process in running] == [0] * 3
+    assert log.read_text(encoding="utf-8").split() == ["begun"]
+
+
+def test_a_dead_owners_lock_is_taken_over(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    owner = start_builder(tmp_path / "store", log, 600)
+    while not log.exists():
+        assert owner.poll() is None
+        time.sleep(0.1)
+    owner.kill()
+    owner.wait()
+    assert len(Documents(make(tmp_path / "store") / "train")) == 23
+
+
+DATA = DataConfig(
+    train=(SourceSpec("file", "x"),),
+    validation=(),
+    validation_share=0.0,
+    mapping=ColumnMapping(),
+    filters=RowFilters(),
+    completion_only=True,
+    max_seq_length=512,
+    seed=1,
+    offline=True,
+)
+
+
+def key_of(folder: Path, raw: bytes = b"rows", **changes: Any) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "rows.jsonl"
+    path.write_bytes(raw)
+    data = replace(DATA, **{name: value for name, value in changes.items() if name in DataConfig.__dataclass_fields__})
+    located = LocatedData(tuple(Located(spec, (path,), changes.get("revision", "")) for spec in data.train), ())
+    made_by = {"tokenizer": changes.get("tokenizer", "t"), "template": changes.get("template", "chatml")}
+    return store_key(data, located, FileHashCache(folder / "m"), **made_by).sha256
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "a byte": {"raw": b"rowz"},
+    "an added byte": {"raw": b"rows "},
+    "tokenizer": {"tokenizer": "u"},
+    "template": {"template": "alpaca"},
+    "mapping": {"mapping": ColumnMapping(instruction="q")},
+    "masking": {"completion_only": False},
+    "slice": {"train": (SourceSpec("file", "x", split="train[:5]"),)},
+    "weight": {"train": (SourceSpec("file", "x", weight=2.0),)},
+    "repeated rows": {"filters": RowFilters("row")},
+    "repeated answers": {"filters": RowFilters("answer")},
+    "validation share": {"validation_share": 0.1},
+    "revision": {"revision": "abc"},
+}
+
+
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES.keys())
+def test_every_change_of_content_changes_the_key(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert key_of(tmp_path / "a") != key_of(tmp_path / "b", **changes)
+
+
+def test_the_rule_is_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key_of(tmp_path)
+    monkeypatch.setattr("expert_cli.data.store.key.STORE_RULE", 0)
+    assert key_of(tmp_path) != before
+
+
+SAME: dict[str, dict[str, Any]] = {
+    "length": {"max_seq_length": 64},
+    "seed that draws nothing": {"seed": 2},
+    "name of the path": {"train": (SourceSpec("file", "elsewhere"),)},
+    "offline": {"offline": False},
+}
+
+
+@pytest.mark.parametrize("changes", SAME.values(), ids=SAME.keys())
+def test_what_is_not_content_does_not(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert key_of(tmp_path / "a") == key_of(tmp_path / "b", **changes)
+
+
+def test_the_seed_counts_where_rows_are_drawn(tmp_path: Path) -> None:
+    drawn = (SourceSpec("file", "x", weight=0.5),)
+    assert key_of(tmp_path / "a", train=drawn, seed=1) != key_of(tmp_path / "b", train=drawn, seed=2)
+    assert key_of(tmp_path / "a", validation_share=0.1, seed=1) != key_of(tmp_path / "b", validation_share=0.1, seed=2)
+
+
+def test_the_key_is_the_same_in_another_process(tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {ROOT!r}); from pathlib import Path; "
+        f"from tests.unit.data.store import test_build as t; print(t.key_of(Path({str(tmp_path / 'b')!r})))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "77"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == key_of(tmp_path / "a")
+
+
+ROW = '{"instruction": "q", "output": "a"}\n'
+
+
+def tokenized(rows: Path, folder: Path, reporter: Reporter) -> TokenStore:
+    data = replace(DATA, train=(SourceSpec("file", str(rows)),))
+    located = LocatedData((Located(data.train[0], (rows,)),), ())
+    template = template_for(tiny_tokenizer())
+    inputs = StoreInputs(located, TinyTokenizer(), template, FileHashCache(folder / "m"))
+    return tokenize(data, inputs, folder, reporter)
+
+
+class AppendsWhileRead(Words):
+    """Appends a row to a file when the words `when` are told."""
+
+    def __init__(self, path: Path, when: str) -> None:
+        super().__init__()
+        self.path, self.when = path, when
+
+    def progress(self, title: str, total: float | None, unit: str = "") -> Any:
+        if title.startswith(self.when):
+            self.path.write_text(self.path.read_text(encoding="utf-8") + ROW, encoding="utf-8")
+        return super().progress(title, total, unit)
+
+
+def test_a_source_that_changes_while_it_is_read_is_not_stored(tmp_path: Path) -> None:
+    source, folder = tmp_path / "rows.jsonl", tmp_path / "out"
+    source.write_text(ROW * 3, encoding="utf-8")
+    with pytest.raises(InputError, match=r"rows\.jsonl: changed while it was read"):
+        tokenized(source, folder, AppendsWhileRead(source, "tokenizing"))
+    assert not list(folder.glob("[0-9a-f]*"))
+    store = tokenized(source, folder, NullReporter())
+    assert (store.status, len(store.training())) == ("built", 4)
+    assert tokenized(source, folder, NullReporter()).status == "hit"
+
+
+@pytest.mark.parametrize("damage", [b"[]", b"\xff"], ids=["list", "not UTF-8"])
+def test_a_damaged_memo_is_none(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / ".memo.json").write_bytes(damage)
+    make(tmp_path)
+    assert state(tmp_path).state == "hit"
+
+
+def test_a_memo_with_one_digit_changed_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"abc")
+    hash_cache = FileHashCache(tmp_path / "m")
+    true = hash_cache.sha256(path)
+    hash_cache.save()
+    assert FileHashCache(tmp_path / "m").known
+    (tmp_path / "m").write_text((tmp_path / "m").read_text().replace(true[:8], "00000000"))
+    assert FileHashCache(tmp_path / "m").sha256(path) == true
+
+
+IN_THE_WAY: dict[str, Any] = {
+    "folder": lambda out: out.touch(),
+    "store": lambda out: (out.mkdir(), (out / KEY.sha256[:12]).touch()),
+    "lock": lambda out: (out / f".lock-{KEY.sha256[:12]}").mkdir(parents=True),
+}
+
+
+@pytest.mark.parametrize("lay", IN_THE_WAY.values(), ids=IN_THE_WAY.keys())
+def test_something_else_in_the_place_of_a_store_is_named(tmp_path: Path, lay: Any) -> None:
+    out = tmp_path / "stores" / "out"
+    out.parent.mkdir()
+    lay(out)
+    before = set(tmp_path.rglob("*"))
+    with pytest.raises(EnvironmentProblem, match=r"cannot write the token store in .*stores") as caught:
+        make(out)
+    assert "move it away" in caught.value.hint
+    assert before <= set(tmp_path.rglob("*"))
+
+
+def test_a_build_writes_through_no_link(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    write_shard(elsewhere, "train/data-00000.arrow", SHARDS["train"][0])
+    before = contents(elsewhere)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / BUILDING).symlink_to(elsewhere)
+    home = make(tmp_path / "out")
+    assert not home.is_symlink()
+    assert len(Documents(home / "train")) == 23
+    assert contents(elsewhere) == before
