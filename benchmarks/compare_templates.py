@@ -34,8 +34,8 @@ from transformers.utils import chat_template_utils
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from benchmarks.lib.conversations import FAMILIES, Family, control_tokens, conversations, spelled
-from expert_cli.config.run_config import ColumnMapping
 from expert_cli._compat import MARKERS
+from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import choose_columns
 from expert_cli.data.encode import Encoder
 from expert_cli.data.rows import BadRow, to_row
@@ -151,10 +151,8 @@ class Comparison:
                 shown = False
             tally.note("refused rightly", not shown, row, documents)
             return
-        if (
-            len(documents) > 1
-            or sum(turn["role"] == "assistant" for turn in row["messages"]) > 1
-            and self.split(documents, row)
+        if len(documents) > 1 or (
+            sum(turn["role"] == "assistant" for turn in row["messages"]) > 1 and self.split(documents, row)
         ):
             tally.counts["one an answer"] += 1
             self.compare_split(row, documents)

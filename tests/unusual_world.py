@@ -15,8 +15,8 @@ from expert_cli.errors import ExpertError
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.pipeline.shown_documents import ShownDocument, shown_documents
 from tests import manifests
-from tests.words import Words
 from tests.odd_manifests import MACHINE
+from tests.words import Words
 
 Content = bytes | str | Callable[[Path], Any]
 """What a file holds, or what makes it."""

@@ -10,10 +10,8 @@ from typing import Any
 
 from expert_cli.commands.schema import manifest_schema
 from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, format_name
-from expert_cli.data.formats.registry import FORMATS
-from expert_cli.data.rows.columns import USUAL_NAMES
-from expert_cli.data.rows.kinds import KINDS
-from expert_cli.data.templates.builtin import STYLES
+from expert_cli.data.columns import USUAL_NAMES
+from expert_cli.data.templates.chat import STYLES, style_text
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.manifest.json_parser import MAX_BYTES, MAX_DEPTH
 from expert_cli.manifest.key import declared
@@ -23,6 +21,7 @@ from expert_cli.manifest.schema import Base, Manifest
 from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import LARGEST, LARGEST_NUMBER
+from tests.row_forms import FORMS
 
 SMALLEST = """\
 {
@@ -99,6 +98,16 @@ BLOCKS = (
     ),
 )
 
+HOLDS = {
+    "JSON lines": "an object a line",
+    "JSON": "a list of JSON objects",
+    "CSV": "a first line of names, then a row a line; more lines where a text in quotes has them",
+    "TSV": "the same with tabs for commas",
+    "plain text": "a document a line, in the column `text`; blank lines are none",
+    "Parquet": "a table",
+    "Arrow": "a table, as a file or as the stream that `datasets` writes",
+}
+"""What the rows of each format of data files are."""
 TEMPLATE = Path(__file__).with_name("EXPERT_FORMAT.template.md")
 
 
@@ -202,10 +211,9 @@ def _rows(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _forms() -> Iterator[tuple[str, ...]]:
-    for kind in KINDS.values():
-        for name, form in kind.row_forms.items():
-            mapping = f"`{json.dumps(dict(form.mapping))}`" if form.mapping else ""
-            yield name, kind.kind, f"`{json.dumps(form.row)}`", mapping
+    for name, form in FORMS.items():
+        mapping = f"`{json.dumps(dict(form.mapping))}`" if form.mapping else ""
+        yield name, f"`{json.dumps(form.row)}`", mapping
 
 
 def _files() -> str:
@@ -218,7 +226,7 @@ def _files() -> str:
             ", ".join(f"`{suffix}`" for suffix in suffixes),
             ", ".join(f"`{more}`" for more in COMPRESSED_SUFFIXES if format_name(f"x{suffixes[0]}{more}"))
             or "no: inside",
-            FORMATS[name].holds,
+            HOLDS[name],
         )
         for name, suffixes in by_format.items()
     )
@@ -233,9 +241,14 @@ def _schedulers() -> str:
 
 
 def _templates() -> str:
+    from transformers.utils.chat_template_utils import render_jinja_template
+
     turns = (("system", "SYSTEM"), ("user", "QUESTION"), ("assistant", "ANSWER"))
     messages = [{"role": role, "content": content} for role, content in turns]
-    written = {name: style.chat_template("EOS")(messages, False) for name, style in STYLES.items()}
+    written = {
+        name: render_jinja_template([messages], chat_template=style_text(name), eos_token="EOS")[0][0]  # noqa: S106
+        for name in STYLES
+    }
     return "\n".join(f"`{name}`:\n\n```text\n{text}\n```\n" for name, text in written.items())
 
 

@@ -27,7 +27,7 @@ COMMANDS = {
     "audit": "Run the answers of an expert's training rows and cases, and say which rows harm.",
     "export": "Write an expert in the form in which it is used, with its model card.",
     "chat": "Ask an expert.",
-    "find-datasets": "List the data on this machine: size, last use, which expert names it, and what is missing.",
+    "find-datasets": "List the data on this machine: size, last change, which expert names it, and what is missing.",
     "benchmark": "Watch a training run and say what holds it back; or measure one setting against another.",
     "report": "Draw a run, or several side by side, as one HTML file that needs no network.",
     "validate": "Check manifests, and say what every key does on this machine.",

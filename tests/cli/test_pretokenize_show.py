@@ -51,7 +51,9 @@ def test_tokens_and_mask_are_those_of_the_store(
     else:
         assert (row is LONG, config, sum(document["kept"])) == (True, {}, 64)
         both = [had and kept for had, kept in zip(stored["completion_mask"], document["kept"], strict=True)]
-        assert sum(both) - 1 == sum(document["trained"])  # the first token behind what is left out has another before it
+        assert sum(both) - 1 == sum(
+            document["trained"]
+        )  # the first token behind what is left out has another before it
 
 
 def test_marks_tell_trained_from_untrained_without_colors(tmp_path: Path, model: Path) -> None:

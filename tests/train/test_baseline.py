@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 
 from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
-from expert_cli.data.templates.chat_template import OWN
+from expert_cli.data.select import select_rows
+from expert_cli.data.sources import locate_data
+from expert_cli.data.templates.chat import OWN
 from expert_cli.errors import InputError
 from expert_cli.evaluation import answer
 from expert_cli.evaluation.baseline import NEW_TOKENS
@@ -24,7 +26,6 @@ from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
-from tests.reading import read_training_rows
 from tests.train.projects import SEVEN, Told, valid, write_rows
 
 
@@ -123,9 +124,9 @@ def test_held_out_rows_are_no_examples(by: TrainedAdapter) -> None:
     rows = by.origin.rows._replace(validation_share=0.5, seed=5)
     other = replace(by, origin=replace(by.origin, rows=rows))
     data = replace(by.plan.run.data, validation_share=0.5, seed=5)
-    trained_rows = read_training_rows(data, NullReporter()).train
+    trained = select_rows(data, locate_data(data, NullReporter()), NullReporter()).rows()
     shown = {row.prompt for row in drawn_shots(other, 2, NullReporter()).rows}
-    assert shown == set(trained_rows.instruction)
+    assert shown == {row.question[0] for row in trained}
     assert len(shown) == len(SEVEN) // 2
 
 

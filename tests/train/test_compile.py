@@ -11,8 +11,8 @@ from torch._dynamo.utils import counters
 from transformers import TrainerCallback
 
 from expert_cli.pipeline.train import RunOptions
-from tests.words import Words
 from tests.train.projects import SEVEN, case, logged, project, train
+from tests.words import Words
 
 COMPILED: dict[str, Any] = {"torch_compile": True, "torch_compile_backend": "eager"}
 

@@ -12,9 +12,9 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.estimate.run_estimate import estimate_run
 from expert_cli.hardware import machine
 from expert_cli.utils.reporter import NullReporter
-from tests.words import Words
 from tests.tiny_hybrids import hybrid_folder
 from tests.train import projects
+from tests.words import Words
 
 WHOLE: dict[str, Any] = {"batch_size": 32, "max_steps": 8, "learning_rate": 0.005, "dropout": 0.0, "logging_steps": 1}
 """Every step reads the whole data set."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,8 +17,6 @@ from expert_cli.utils.text import plural, size_text
 
 if TYPE_CHECKING:
     from expert_cli.inventory.datasets import DatasetEntry
-
-_TITLES = {"hub": "hub cache {hub}", "arrow_cache": "Arrow cache {arrow}", "token_store": "token stores"}
 
 
 def find_datasets(
@@ -48,40 +45,39 @@ def find_datasets(
     """
     from huggingface_hub import constants
 
-    from expert_cli.inventory.datasets import find_datasets as listed
+    from expert_cli.inventory.datasets import find_datasets as datasets_here
 
-    if hf_cache is not None and not hf_cache.is_dir():
-        console.warning(f"{hf_cache}: no such cache")
     if experts is not None and not experts.is_dir():
         raise InputError(f"{experts}: no such folder of experts", "name one: --experts DIR")
     here = Path.cwd()
-    folder = experts or next((at / "experts" for at in (here, *here.parents) if (at / "experts").is_dir()), None)
-    if folder is None:
+    found = next((at / "experts" for at in (here, *here.parents) if (at / "experts").is_dir()), None)
+    if not (experts or found):
         console.info("no folder experts/ here or above; --experts DIR names another")
     home = (hf_cache or Path(constants.HF_HOME)).absolute()
     hub, arrow = home / "hub", home / "datasets"
     if hf_cache is None:  # the hub client's own answer: what is listed is then what training reads
-        hub, arrow = Path(constants.HF_HUB_CACHE), Path(os.environ.get("HF_DATASETS_CACHE", arrow))
-    rows = listed(folder and folder.absolute(), hub, arrow, console, cache(_current_key))
+        hub, arrow = Path(constants.HF_HUB_CACHE), Path(os.environ.get("HF_DATASETS_CACHE", arrow)).absolute()
+    elif not (hub.is_dir() or arrow.is_dir()):
+        console.warning(f"{hf_cache}: has neither hub/ nor datasets/ in it")
+    rows = list(datasets_here((experts or found or here / "experts").absolute(), hub, arrow, console, _current_key))
     if console.as_json:
         console.document({"hf_cache": str(home), "datasets": [asdict(row) for row in rows]})
         return
-    columns = ["state", "size", "files", "rows", "changed", "data set"]
-    for kind, group in groupby(rows, lambda row: row.kind if row.kind in _TITLES else "named"):
-        title = _TITLES.get(kind, "named by manifests").format(hub=hub, arrow=arrow)
-        console.table(title, columns, [_cells(row) for row in group])
+    titles = {"hub": f"Hub cache {hub}", "arrow_cache": f"Arrow cache {arrow}", "token_store": "Token stores"}
+    for title, group in groupby(rows, lambda row: titles.get(row.kind, "Files that manifests name")):
+        console.table(title, ["state", "size", "rows", "written", "experts", "data set"], [*map(_cells, group)])
         console.text("")
     console.text(f"{plural(len(rows), 'data set')}, {size_text(sum(row.bytes for row in rows))}")
 
 
 def _current_key(manifest: Path, base_model: str) -> str | None:
     """Return the key that a token store must have now; None where data or tokenizer are not on this machine."""
-    from expert_cli.utils.process_setup import prepare_process
-
-    prepare_process()
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware.machine import inspect
+    from expert_cli.utils.process_setup import prepare_process
+
+    prepare_process()
     from expert_cli.pipeline.pretokenize import explain, resolve_inputs
 
     try:
@@ -92,13 +88,6 @@ def _current_key(manifest: Path, base_model: str) -> str | None:
 
 
 def _cells(row: DatasetEntry) -> list[str]:
-    there = row.status != "missing"
-    named = f"{row.name} ({', '.join(row.experts)})" if row.experts else row.name
-    return [
-        row.status,
-        size_text(row.bytes) if there else "",
-        f"{row.files:,}" if there else "",
-        "" if row.rows is None else f"{row.rows:,}",
-        (row.last_used or "").replace("T", " ")[:16],
-        f"{named}: {row.note}" if row.note else named,
-    ]
+    size, rows = size_text(row.bytes) if row.files else "", "" if row.rows is None else f"{row.rows:,}"
+    name = f"{row.name}: {row.note}" if row.note else row.name
+    return [row.status, size, rows, (row.last_used or "")[:10], ", ".join(row.experts), name]

@@ -17,9 +17,9 @@ DATA_SUFFIXES: Mapping[str, str] = {
     ".parquet": "Parquet",
     ".arrow": "Arrow",
 }
-"""Suffixes of data files in small letters, and the format of each: `FORMATS` in `data/formats/registry.py` has the rest."""
+"""Suffixes of data files in small letters, and the format of each, which `data/reading.py` reads."""
 COMPRESSED_SUFFIXES: Mapping[str, str] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
-"""What may follow such a suffix, and the compression: `COMPRESSIONS` in `data/formats/compression.py` has the rest."""
+"""What may follow such a suffix, and the compression."""
 _COMPRESSED_INSIDE = frozenset({"Parquet", "Arrow"})
 
 

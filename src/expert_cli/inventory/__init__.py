@@ -1,3 +1,1 @@
-"""Caches, folders and manifests of this machine go in, one list of data sets comes out (`find-datasets`). Writes
-nothing.
-"""
+"""Which data sets are on this machine, and which manifests name them (`find-datasets`). Writes nothing."""

@@ -18,7 +18,7 @@ from typing import Literal
 
 from expert_cli.config.data_files import PLAIN_TEXT, format_name
 from expert_cli.config.data_sources import resolve_sources, test_sources
-from expert_cli.config.run_config import SourceKind, SourceSpec
+from expert_cli.config.run_config import SourceKind
 from expert_cli.config.settings import Settings
 from expert_cli.data.store.inspect import BUILDING, STORE_NAME, read_stats, recorded_key
 from expert_cli.errors import ExpertError
@@ -30,8 +30,7 @@ from expert_cli.utils.text import utc_time
 
 Kind = SourceKind | Literal["arrow_cache", "token_store"]
 Status = Literal["used", "unused", "missing", "fresh", "stale", "damaged"]
-StoreUser = tuple[str, Path, str]
-"""(expert, its manifest, a base model of it) whose token stores lie in a folder."""
+StoreUser = tuple[str, Path, str]  # expert, its manifest, one of its base models
 CurrentKey = Callable[[Path, str], str | None]
 """(manifest, its base model) -> the key that its token store must have now; None where that cannot be told."""
 
@@ -54,35 +53,41 @@ class DatasetEntry:
 
 
 def find_datasets(
-    experts: Path | None, hub: Path, arrow: Path, report: Reporter, current_key: CurrentKey
-) -> list[DatasetEntry]:
-    """List all data sets; `experts` holds a folder an expert, or is one expert's folder; without it only caches are listed.
+    experts: Path, hub: Path, arrow: Path, report: Reporter, current_key: CurrentKey
+) -> Iterator[DatasetEntry]:
+    """Yield all data sets; `experts` holds a folder an expert, or is one expert's folder; it need not exist.
 
     A manifest that does not load is a warning. Raises OSError for a place that may not be read.
     """
-    sources: dict[str, tuple[SourceSpec, set[str]]] = {}
+    named: dict[tuple[SourceKind, str], set[str]] = defaultdict(set)
     stores: dict[Path, list[StoreUser]] = defaultdict(list)
-    for manifest in sorted([*experts.glob("manifest.json"), *experts.glob("*/manifest.json")]) if experts else []:
+    for manifest in sorted([*experts.glob("manifest.json"), *experts.glob("*/manifest.json")]):
         try:
             loaded, root = load_manifest(manifest), project_root(manifest)
-            written, name = loaded.manifest.training, loaded.manifest.name
+            written, expert = loaded.manifest.training, loaded.manifest.name
             data = resolve_sources(loaded, Settings(written.dataset), root, None, None, evaluates=False)
-            tests = [source for _, source in test_sources(loaded, root)]
+            sources = *data.train, *data.validation, *(source for _, source in test_sources(loaded, root))
         except ExpertError as error:
             report.warning(f"{error}; what this manifest names is not known")
             continue
-        for source in (*data.train, *data.validation, *tests):
-            sources.setdefault([*source.tried, source.path][0], (source, set()))[1].add(name)
+        for source in sources:
+            named[source.kind, (*source.tried, source.path)[0]].add(expert)
         for base in loaded.manifest.bases:
             folder = (base.config and base.config.pretokenized_cache) or written.config.pretokenized_cache or ""
-            stores[store_folder(root, name, folder)].append((name, manifest, base.name))
-    found = {path for folder in stores for path in folder.glob("*")}
-    found.update((project_root(experts / "manifest.json") / STORES).resolve().rglob("*") if experts else ())
-    hub_ids = {name: users for name, (source, users) in sources.items() if source.kind == "hub"}
-    rows = [*_hub_cache(hub, hub_ids, report), *_arrow_cache(arrow)]
-    places = sorted(path for path in found if STORE_NAME.fullmatch(path.name))
-    kept = [_token_store(path, stores.get(path.parent, []), current_key) for path in places]
-    return [*rows, *kept, *_named_files(sources)]
+            stores[store_folder(root, expert, folder)].append((expert, manifest, base.name))
+    yield from _hub_cache(hub, {place: users for (kind, place), users in named.items() if kind == "hub"}, report)
+    for built in sorted(arrow.glob("[!._]*/")):
+        if built.name != "downloads":
+            yield _entry("arrow_cache", built.name.replace("___", "/"), built, (), files_below(built))
+    optimized = (project_root(experts / "manifest.json") / STORES).resolve()
+    found = {*optimized.rglob("*"), *(path for folder in stores for path in folder.glob("*"))}
+    for store in sorted(path for path in found if STORE_NAME.fullmatch(path.name)):
+        yield _token_store(store, stores.get(store.parent, []), current_key)
+    for (kind, place), users in sorted(named.items(), key=lambda item: item[0][1]):
+        if kind not in ("hub", "url"):
+            path = Path(place)
+            files = [*matching(place)] if kind == "files" else [path, *files_below(path)]
+            yield _entry(kind, _shown(path), path, users, files, _parquet_rows(files))
 
 
 def _hub_cache(hub: Path, named: Mapping[str, Collection[str]], report: Reporter) -> Iterator[DatasetEntry]:
@@ -101,12 +106,6 @@ def _hub_cache(hub: Path, named: Mapping[str, Collection[str]], report: Reporter
         yield _entry("hub", name, path, named.get(name, ()), blobs, _parquet_rows(main))
 
 
-def _arrow_cache(arrow: Path) -> Iterator[DatasetEntry]:
-    for folder in sorted(arrow.glob("*")):
-        if folder.is_dir() and folder.name != "downloads" and not folder.name.startswith((".", "_")):
-            yield _entry("arrow_cache", folder.name.replace("___", "/"), folder, (), files_below(folder))
-
-
 def _token_store(store: Path, users: Collection[StoreUser], current_key: CurrentKey) -> DatasetEntry:
     """Return the row of a store; it is stale only where all keys of now are known."""
     entry = _entry("token_store", _shown(store), store, {name for name, *_ in users}, files_below(store))
@@ -118,14 +117,6 @@ def _token_store(store: Path, users: Collection[StoreUser], current_key: Current
     keys = {current_key(manifest, base) for _, manifest, base in users}
     status: Status = "fresh" if key in keys else "stale" if keys and None not in keys else entry.status
     return replace(entry, status=status, rows=sum(split["rows"] for split in read_stats(store).values()))
-
-
-def _named_files(sources: Mapping[str, tuple[SourceSpec, set[str]]]) -> Iterator[DatasetEntry]:
-    for place, (source, users) in sorted(sources.items()):
-        if source.kind not in ("hub", "url"):
-            path = Path(place)
-            files = [path, *files_below(path)] if source.kind != "files" else [*matching(place)]
-            yield _entry(source.kind, _shown(path), path, users, files, _parquet_rows(files))
 
 
 def _entry(

@@ -1,3 +1,1 @@
-"""What any Python project could use goes in and out here: files, processes, texts, chat templates in a sandbox. Knows
-neither manifests nor models.
-"""
+"""What any Python project could use goes in and out here: files, processes, texts. Knows neither manifests nor models."""

@@ -20,7 +20,7 @@ from expert_cli.config.run_identity import (
     require_goes_on,
     require_same,
 )
-from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import store_key
 from expert_cli.errors import InputError, IntegrityError

@@ -22,11 +22,11 @@ from expert_cli.training.memory import MARGIN, adjust_as_before, fit_memory, out
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import NullReporter
 from tests import run_blocks, tiny
-from tests.words import Words
 from tests.fake_torch import Clock, as_if
 from tests.live_memory import Alive
 from tests.recorders import Recorder, raising
 from tests.small_trainer import IMPOSSIBLE, small_trainer
+from tests.words import Words
 
 SHRUNK = ["micro-batch 6 x 1 -> 3 x 2", "micro-batch 3 x 2 -> 1 x 6"]
 RECOMPUTES, NO_COPY = "gradient checkpointing on", "the unpacked copy of the 4-bit weights is given back"

@@ -13,8 +13,7 @@ import pytest
 
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.rows.columns import Columns
-from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.columns import Columns
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import EvalCase, Question, read_cases
 from expert_cli.manifest.keys.rft import RftConfig
@@ -81,15 +80,13 @@ def test_an_expected_answer_that_is_kept_already_is_not_trained_twice(case: Eval
 
 
 def test_a_row_is_written_as_the_expert_is_asked() -> None:
-    template = tiny.template_for(
-        tiny.tiny_backend(), "", own=ChatTemplate(tiny.CHATML), eos_token=tiny.CONTROL_TOKENS[0]
-    )
+    template = tiny.template_for(tiny.tiny_tokenizer(), "")
     pairs, alone, talk = (
-        RowForm(Columns(**names), template)
-        for names in (
-            {"instruction": "q", "input": "schema", "response": "a"},
-            {"instruction": "q", "response": "a"},
-            {"messages": "messages"},
+        RowForm(columns, template)
+        for columns in (
+            Columns("pair", instruction="q", input="schema", response="a"),
+            Columns("pair", instruction="q", response="a"),
+            Columns("messages", messages="messages"),
         )
     )
     asked, turn = Question("How many?", "CREATE TABLE t (a)"), template.user_turn("How many?", "CREATE TABLE t (a)")
@@ -124,10 +121,8 @@ def test_rows_are_what_was_answered_and_expected_answers_that_are_right(tmp_path
     right, other = read_cases(write_rows(tmp_path / "p.jsonl", [text, part]))
     plan = make_plan(manifests.write(tmp_path, manifests.small()), CPU, Overrides())
     work: Any = Here(plan, SETTINGS, Told(), tmp_path)
-    template = tiny.template_for(
-        tiny.tiny_backend(), "", own=ChatTemplate(tiny.CHATML), eos_token=tiny.CONTROL_TOKENS[0]
-    )
-    form = RowForm(Columns(instruction="q", response="a"), template)
+    template = tiny.template_for(tiny.tiny_tokenizer(), "")
+    form = RowForm(Columns("pair", instruction="q", response="a"), template)
     wrong = replace(drawn(other, ("{}", False), ("[]", False)), expected="schema")
     answered = (drawn(right, ('a.b_key="x"', True), ("no", False)), wrong)
     found = select(work, Sampled(answered, 1, 1.0), 1, form)
@@ -152,11 +147,9 @@ def test_a_prompt_whose_database_no_row_can_name_is_refused_by_name(tmp_path: Pa
         for name in ("in/a.sqlite", "out/b.sqlite")
     ]
     within, without = read_cases(write_rows(tmp_path / "p.jsonl", rows))
-    template = tiny.template_for(
-        tiny.tiny_backend(), "", own=ChatTemplate(tiny.CHATML), eos_token=tiny.CONTROL_TOKENS[0]
-    )
+    template = tiny.template_for(tiny.tiny_tokenizer(), "")
     shown = SchemaPromptConfig(databases=str(tmp_path / "in" / "{db}.sqlite"))
-    columns = Columns(instruction="q", response="a", database="db")
+    columns = Columns("pair", instruction="q", response="a", database="db")
     RowForm(columns, template, shown).require_shown([within])
     RowForm(columns, template).require_shown([without])
     with_tables = replace(without, input="CREATE TABLE t (a)")
@@ -164,7 +157,7 @@ def test_a_prompt_whose_database_no_row_can_name_is_refused_by_name(tmp_path: Pa
     with pytest.raises(InputError, match=r"p\.jsonl:2: rows cannot name .*out/b\.sqlite: .*databases is .*in/\{db\}"):
         RowForm(columns, template, shown).require_shown([within, without])
     with pytest.raises(InputError, match=r"p\.jsonl:1: rows cannot name .*: .*databases is not written"):
-        RowForm(Columns(instruction="q", response="a"), template, SchemaPromptConfig()).require_shown([within])
+        RowForm(Columns("pair", instruction="q", response="a"), template, SchemaPromptConfig()).require_shown([within])
 
 
 REASONS: dict[str, tuple[list[list[bool]], str, str]] = {
