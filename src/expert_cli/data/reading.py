@@ -78,7 +78,7 @@ def _content(file: DataFile) -> Iterator[io.BufferedReader]:
     with _open(file) as raw:
         plain = raw
         if codec == "xz":
-            plain = lzma.LZMAFile(raw)
+            plain = lzma.open(raw)  # noqa: SIM115  closed with `raw`
         elif codec:
             plain = pa.CompressedInputStream(raw, codec.replace("bzip2", "bz2"))
         content = io.BufferedReader(plain, _BUFFER_BYTES)

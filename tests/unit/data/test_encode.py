@@ -1,4 +1,4 @@
-"""Documents as ids: pieces by themselves, borders where generation has them, fastokens only where its ids are those of tokenizers."""
+"""Documents as ids: pieces by themselves, borders where generation has them, fastokens only where its ids are the same."""
 
 from __future__ import annotations
 

@@ -136,7 +136,10 @@ WRITTEN: dict[str, tuple[str, Row, list[str]]] = {
     "the day of training": (
         DATED,
         talk(("user", "q"), ("assistant", "a")),
-        ["<|im_start|>system\nToday is 26 Jul 2024.<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n⟦a<|im_end|>⟧"],
+        [
+            "<|im_start|>system\nToday is 26 Jul 2024.<|im_end|>\n<|im_start|>user\nq<|im_end|>\n"
+            "<|im_start|>assistant\n⟦a<|im_end|>⟧"
+        ],
     ),
 }  # fmt: skip
 
@@ -331,8 +334,8 @@ def test_arguments_are_given_as_the_template_takes_them() -> None:
     quoting = QWEN3.replace("if tool_call.arguments is string", "if false")
     assert quoting != QWEN3
     assert '"arguments": {"a": 2, "key": "x"}' in written(made(quoting), with_call(spelled))[0]
-    text_alone = "{% for m in messages %}{{ m.role + m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name + c.function.arguments }}"
-    text_alone += "{% endfor %}{{ '</s>' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant' }}{% endif %}"
+    text_alone = "{% for m in messages %}{{ m.role + m.content }}{% for c in m.tool_calls or [] %}"
+    text_alone += "{{ c.function.name + c.function.arguments }}{% endfor %}{{ '</s>' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant' }}{% endif %}"
     assert 'add{"a": 2, "key": "x"}' in written(made(text_alone), with_call(CALL))[0]
 
 
@@ -424,7 +427,8 @@ TEXTS = {
     "chatml": "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n⟦a<|im_end|>⟧\n<|im_start|>user\nv<|im_end|>\n"
     "<|im_start|>assistant\n⟦b</s>⟧",
     "phi": "<|user|>\nu<|end|>\n<|assistant|>\n⟦a<|end|>⟧\n<|user|>\nv<|end|>\n<|assistant|>\n⟦b<|end|>⟧",
-    "llama": "<|start_header_id|>user<|end_header_id|>\n\nu<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n⟦a<|eot_id|>⟧",
+    "llama": "<|start_header_id|>user<|end_header_id|>\n\nu<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n⟦a<|eot_id|>⟧",
     "gemma": "<start_of_turn>user\nu<end_of_turn>\n<start_of_turn>model\n⟦a<end_of_turn>⟧",
     "mistral": "<s>[INST] u [/INST]⟦ a</s>⟧[INST]v[/INST]⟦b</s>⟧",
     "alpaca": "### Instruction:\nu\n\n### Response:\n⟦a⟧\n\n### Instruction:\nv\n\n### Response:\n⟦b</s>⟧",
