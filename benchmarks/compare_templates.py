@@ -193,8 +193,8 @@ class Comparison:
     def compare_ids(self, row: dict[str, Any], document: Document) -> None:
         """Compare the ids with transformers' own, control tokens in what the row says being text."""
         encoded = (
-            self.encoder.encode([document], [0]).ids.tolist()
-            or self.encoder.encode([[(t, True) for t, _ in document]], [0]).ids.tolist()
+            self.encoder.encode([document]).ids.tolist()
+            or self.encoder.encode([[(t, True) for t, _ in document]]).ids.tolist()
         )
         encoding: Any = self.hf.apply_chat_template(
             turns_of(row),

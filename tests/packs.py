@@ -49,7 +49,6 @@ def encoded(*documents: tuple[int, int]) -> Encoded:
         np.array(list(chain.from_iterable(ids)), np.int32),
         offsets.astype(np.int64),
         np.array(list(chain.from_iterable(trained)), np.bool_),
-        np.arange(len(documents)),
     )
 
 

@@ -41,17 +41,15 @@ class Encoded:
     """Documents as ids, end to end.
 
     ids: int32 [tokens]. offsets: int64 [documents + 1], document i is ids[offsets[i]:offsets[i + 1]]. trained: bool [tokens].
-    rows: int64 [documents], the number of the row that each is of.
     """
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
     trained: NDArray[np.bool_]
-    rows: NDArray[np.int64]
 
     def __len__(self) -> int:
         """Return the number of documents."""
-        return len(self.rows)
+        return len(self.offsets) - 1
 
     @classmethod
     def joined(cls, parts: Sequence[Encoded]) -> Encoded:
@@ -59,11 +57,8 @@ class Encoded:
         starts = accumulate((len(part.ids) for part in parts), initial=0)
         ends = [part.offsets[1:] + start for part, start in zip(parts, starts, strict=False)]
         offsets = np.concatenate([np.zeros(1, np.int64), *ends])
-        ids, trained, rows = (
-            np.concatenate([np.empty(0, kind), *(getattr(part, name) for part in parts)])
-            for name, kind in (("ids", np.int32), ("trained", np.bool_), ("rows", np.int64))
-        )
-        return cls(ids, offsets, trained, rows)
+        ids = np.concatenate([np.empty(0, np.int32), *(part.ids for part in parts)])
+        return cls(ids, offsets, np.concatenate([np.empty(0, np.bool_), *(part.trained for part in parts)]))
 
 
 @dataclass
@@ -98,6 +93,21 @@ class Sample:
                 self.drawn.append(text[: _SAMPLE_CHARACTERS // 128])
             elif (at := int(self.chance.random() * self.seen)) < 64:
                 self.drawn[at] = text[: _SAMPLE_CHARACTERS // 128]
+
+    def add_sample(self, other: Sample) -> None:
+        """Add a sample of rows that follow."""
+        self.characters |= other.characters
+        for text in other.first:
+            if self.room > 0:
+                self.first.append(text[: self.room])
+                self.room -= len(text)
+        self.last = [*self.last, *other.last][-8:]
+        self.seen += other.seen
+        for number, text in enumerate(other.drawn):
+            if number == len(self.drawn):
+                self.drawn.append(text)
+            elif self.chance.random() * self.seen < other.seen:
+                self.drawn[number] = text
 
     def texts(self) -> list[str]:
         """Return them; each character stands by itself, between letters and digits, and twice."""
@@ -145,8 +155,8 @@ class Encoder:
         else:
             self.reason = "fastokens gives other ids than tokenizers for a sample of these rows"
 
-    def encode(self, documents: Sequence[Document], rows: Sequence[int]) -> Encoded:
-        """Encode documents, `rows`: of each the number of its row. Those without a trained token are left out."""
+    def encode(self, documents: Sequence[Document]) -> Encoded:
+        """Encode documents. Those without a trained token are left out."""
         if self.by_pieces:
             flat = [piece for document in documents for piece in document]
             ids, sizes = self._flat([text for text, _ in flat])
@@ -158,11 +168,10 @@ class Encoder:
             ids, trained = np.array([*chain(*lists)], np.int32), np.array([*chain(*masks)], np.bool_)
             offsets = np.append(0, np.cumsum([*map(len, lists)])).astype(np.int64)
         good = np.diff(np.append(0, trained.cumsum())[offsets]) > 0
-        numbers = np.array(rows, np.int64)
         if good.all():
-            return Encoded(ids, offsets, trained, numbers)
+            return Encoded(ids, offsets, trained)
         kept = np.repeat(good, np.diff(offsets))
-        return Encoded(ids[kept], np.append(0, np.diff(offsets)[good].cumsum()), trained[kept], numbers[good])
+        return Encoded(ids[kept], np.append(0, np.diff(offsets)[good].cumsum()), trained[kept])
 
     def ids(self, text: str) -> list[int]:
         """Return the ids of one text: what generation starts from."""

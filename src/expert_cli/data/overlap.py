@@ -59,16 +59,16 @@ class Overlap:
             self.questions.append(question)
 
     @cached_property
-    def _held(self) -> HeldOut:
+    def held(self) -> HeldOut:
+        """The texts that are looked for."""
         return HeldOut(self.questions)
 
-    def look(self, row: Question) -> None:
-        """Look at a row that trains."""
-        for held in self._held.find(row.asked, row.input):
-            if held not in self.same and len(self.examples) < _MOST_EXAMPLES:
-                there = {"held_out": short_place(self.questions[held].where), "train": short_place(row.where)}
-                self.examples.append({**there, "text": excerpt(self.questions[held].asked)})
-            self.same.add(held)
+    def found(self, number: int, where: str) -> None:
+        """Note that a row that trains asks a text, by the number of this."""
+        if number not in self.same and len(self.examples) < _MOST_EXAMPLES:
+            there = {"held_out": short_place(self.questions[number].where), "train": short_place(where)}
+            self.examples.append({**there, "text": excerpt(self.questions[number].asked)})
+        self.same.add(number)
 
     def as_json(self) -> dict[str, Any]:
         """Return how many texts were looked for, and how many stand in training rows."""

@@ -3,19 +3,22 @@
 Everything that needs a count or another row is decided here, in a first pass over all rows, before one is encoded. What is kept
 is a number a row and, where it is needed, a hash of 16 bytes; the second pass reads the files again. Where chance decides, rows
 are ordered by a keyed hash, never by a random generator whose algorithm may change.
+
+Both passes go file by file, so that they can be spread over machines: `Each`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +30,7 @@ from expert_cli.data.encode import Sample
 from expert_cli.data.reading import RawRow, rows_of
 from expert_cli.data.rows import BadRow, NotTrained, Row, flag_of, to_row
 from expert_cli.data.schema_prompt import show_database
-from expert_cli.data.sources import Located, LocatedData, locate_data
+from expert_cli.data.sources import DataFile, Located, LocatedData, locate_data
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import excerpt, short_place
@@ -41,6 +44,13 @@ _MOST_EXAMPLES, _MOST_ALIKE, _MOST_LEFT_OUT = 5, 2, 3
 _OTHER_PROGRAMS = frozenset(("tools", "system", "system_prompt", "history"))
 """Columns that other programs train."""
 Split = Literal["train", "validation"]
+Each: TypeAlias = Callable[[Callable[[Any], Iterator[Any]], Sequence[Any]], Iterator[Any]]
+"""Calls a function with each of some things and yields what these calls yield, in order: `one_by_one`, or on other machines."""
+
+
+def one_by_one(function: Callable[[Any], Iterator[Any]], things: Sequence[Any]) -> Iterator[Any]:
+    """Call the function in this process."""
+    return chain.from_iterable(map(function, things))
 
 
 @dataclass
@@ -113,9 +123,52 @@ class RowReport:
             )
 
 
+class Span(NamedTuple):
+    """Rows of a file, by their numbers in it."""
+
+    file: DataFile
+    start: int
+    stop: int
+
+    def raw_rows(self) -> Iterator[RawRow]:
+        """Yield them as they were read."""
+        return islice(rows_of(self.file), self.start, self.stop)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The rows of one file that are taken. numbers: int64, theirs in the file; source: that of their source in its split.
+
+    first: the number of the first one among the rows of the split.
+    """
+
+    file: DataFile
+    numbers: NDArray[np.int64]
+    columns: Columns
+    data: DataConfig
+    source: int
+    first: int
+
+    def rows(self) -> Iterator[Row]:
+        """Yield them. Raises InputError: the file is not what it was."""
+        wanted = set(self.numbers.tolist())
+        for number, raw in enumerate(islice(rows_of(self.file), int(self.numbers[-1]) + 1)):
+            if number in wanted:
+                wanted.remove(number)
+                try:
+                    yield _row(raw, self.columns, self.data)
+                except (BadRow, NotTrained) as error:
+                    raise self._changed() from error
+        if wanted:
+            raise self._changed()
+
+    def _changed(self) -> InputError:
+        return InputError(f"{self.file}: changed while it was read", "Start again.")
+
+
 @dataclass(frozen=True)
 class SelectedSource:
-    """One source, decided. start: the number of the first row of its slice, from 0 over its files.
+    """One source, decided. spans: the rows of its slice.
 
     copies: int32 [rows of the slice], how often each row is taken; 0 = bad, filtered out, not drawn, or of the other split.
     """
@@ -123,37 +176,26 @@ class SelectedSource:
     located: Located
     columns: Columns
     data: DataConfig
-    start: int
+    spans: tuple[Span, ...]
     copies: NDArray[np.int32]
 
     def __len__(self) -> int:
         """Return how many rows are taken, repeats counted."""
         return int(self.copies.sum())
 
-    def rows(self, start: int = 0, stop: int = sys.maxsize) -> Iterator[Row]:
-        """Yield the rows that are taken, by their numbers among these: all once, then those taken twice once more."""
+    def pieces(self, source: int = 0, first: int = 0) -> Iterator[Piece]:
+        """Yield the rows that are taken, file by file: all once, then those taken twice once more."""
+        ends = np.cumsum([0, *(span.stop - span.start for span in self.spans)])
         for turn in range(int(self.copies.max(initial=0))):
-            taken = np.flatnonzero(self.copies > turn)
-            mine = taken[max(start, 0) : max(stop, 0)]
-            start, stop = start - len(taken), stop - len(taken)
-            if len(mine):
-                yield from self._numbered(mine)
+            for span, at in zip(self.spans, ends.tolist(), strict=False):
+                mine = np.flatnonzero(self.copies[at : at + span.stop - span.start] > turn) + span.start
+                if len(mine):
+                    yield Piece(span.file, mine, self.columns, self.data, source, first)
+                    first += len(mine)
 
-    def _numbered(self, numbers: NDArray[np.int64]) -> Iterator[Row]:
-        wanted = iter((numbers + self.start).tolist())
-        number = next(wanted)
-        for at, raw in enumerate(raw_rows(self.located)):
-            if at == number:
-                try:
-                    yield _row(raw, self.columns, self.data)
-                except (BadRow, NotTrained) as error:
-                    raise InputError(
-                        f"{self.located}: the files changed while they were read", "Start again."
-                    ) from error
-                number = next(wanted, -1)
-                if number < 0:
-                    return
-        raise InputError(f"{self.located}: the files changed while they were read", "Start again.")
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows that are taken. Raises InputError: a file is not what it was."""
+        return chain.from_iterable(piece.rows() for piece in self.pieces())
 
 
 @dataclass(frozen=True)
@@ -170,14 +212,26 @@ class RowSelection:
         """Return the sources of a split."""
         return self.train if split == "train" else self.validation
 
+    def pieces(self, split: Split) -> Iterator[Piece]:
+        """Yield the rows of a split, source by source and file by file."""
+        first = 0
+        for number, source in enumerate(self.sources(split)):
+            yield from source.pieces(number, first)
+            first += len(source)
+
     def rows(self, split: Split = "train") -> Iterator[Row]:
         """Yield the rows of a split, source by source. Raises InputError: a file is not what it was."""
-        return chain.from_iterable(source.rows() for source in self.sources(split))
+        return chain.from_iterable(piece.rows() for piece in self.pieces(split))
 
 
 def raw_rows(located: Located) -> Iterator[RawRow]:
     """Yield the rows of a source's files, whatever its slice."""
     return chain.from_iterable(map(rows_of, located.files))
+
+
+def first_names(located: Located) -> dict[str, None]:
+    """Return the names of the columns that the first rows of a source have."""
+    return dict.fromkeys(name for row in islice(raw_rows(located), FIRST_ROWS) for name in row.fields)
 
 
 def source_columns(located: Located, data: DataConfig) -> Columns:
@@ -209,7 +263,7 @@ def absent_columns(data: DataConfig) -> dict[str, str]:
     names: dict[str, None] = {}
     with suppress(ExpertError):
         for located in locate_data(here, NullReporter()).train:
-            names = dict.fromkeys(name for row in islice(raw_rows(located), FIRST_ROWS) for name in row.fields)
+            names = first_names(located)
     return absent(list(names), data.mapping) if names else {}
 
 
@@ -226,7 +280,12 @@ def first_good_rows(data: DataConfig, located: Located, count: int = 64) -> list
 
 
 def select_rows(
-    data: DataConfig, located: LocatedData, reporter: Reporter, *, bad_share: float = BAD_SHARE
+    data: DataConfig,
+    located: LocatedData,
+    reporter: Reporter,
+    *,
+    bad_share: float = BAD_SHARE,
+    each: Each = one_by_one,
 ) -> RowSelection:
     """Look at the rows of all sources, and decide.
 
@@ -235,7 +294,7 @@ def select_rows(
     """
     splits = bool(data.validation_share) and not located.validation
     sample = Sample()
-    select = partial(_select_from, data=data, reporter=reporter, sample=sample, bad_share=bad_share)
+    select = partial(_select_from, data=data, reporter=reporter, sample=sample, bad_share=bad_share, each=each)
     train, report, ranks = select(located.train, ranked=splits)
     if not splits:
         held, held_report, _ = select(located.validation, ranked=False)
@@ -244,83 +303,94 @@ def select_rows(
     return RowSelection(train, held, report, RowReport(sum(map(len, held)), mapping=report.mapping), sample)
 
 
-class _Pass:
-    """The first pass over one source: which of its rows are good, and what became of the others."""
+@dataclass
+class _Look:
+    """What the first pass finds in some rows of a source. good: a byte a row; ranks, digests: 16 bytes a good one."""
 
-    def __init__(self, located: Located, data: DataConfig, sample: Sample) -> None:
-        self.located, self.data, self.sample = located, data, sample
-        self.columns = source_columns(located, data)
-        self.report = RowReport(mapping=str(self.columns))
-        self.names: dict[str, None] = {}
-        self.shapes: set[tuple[str, ...]] = set()
-        self.unread: set[str] = set()
-        self.good = bytearray()
-        self.ranks, self.digests = bytearray(), bytearray()
-        self.start = 0
+    columns: Columns
+    names: dict[str, None]
+    report: RowReport = field(default_factory=RowReport)
+    unread: set[str] = field(default_factory=set)
+    good: bytearray = field(default_factory=bytearray)
+    ranks: bytearray = field(default_factory=bytearray)
+    digests: bytearray = field(default_factory=bytearray)
+    sample: Sample = field(default_factory=Sample)
 
-    def run(self, *, ranked: bool, bad_share: float) -> None:
-        """Look at the rows of the slice. Raises InputError."""
-        filters, salt = self.data.filters, f"{self.data.seed}:"
-        for raw in self._in_slice():
-            self.report.read += 1
-            self.good.append(0)
-            try:
-                if not raw.fault:
-                    self._require_known(raw)
-                row = _row(raw, self.columns, self.data)
-            except BadRow as bad:
-                self.report.drop(str(bad), raw.where)
-                continue
-            except NotTrained:
-                self.report.filtered[NOT_TRAINED] += 1
-                continue
-            self.unread |= row.unread
-            self.report.trailing += row.trailing
-            if (filters.min_chars or filters.max_chars) and (reason := filters.reason(len(row))):
-                self.report.leave_out(reason, row)
-                continue
-            self.good[-1] = 1
-            self.sample.add((row.text,) if row.text else [turn["content"] for turn in row.messages])
-            if filters.repeated:
-                self.digests += row.digest(filters.deduplicate)
-            if ranked:
-                self.ranks += row.digest(salt=salt)
-        within = getattr(self.columns, {"pair": "response"}.get(self.columns.form, self.columns.form))
-        fields = [f"{within}[].{name}" for name in sorted(self.unread)]
-        self.report.ignored = [*self.columns.unread(self.names), *fields]
-        self.report.refuse_bad(str(self.located), bad_share)
+    def add(self, other: _Look) -> None:
+        """Add what was found in the rows that follow."""
+        self.report.add(other.report)
+        self.sample.add_sample(other.sample)
+        self.names |= other.names
+        self.unread |= other.unread
+        self.good += other.good
+        self.ranks += other.ranks
+        self.digests += other.digests
 
-    def _in_slice(self) -> Iterator[RawRow]:
-        """The rows of the slice; bad ones count, so that "train[:100]" is the same rows once they are mended."""
-        split = parse_split(self.located.spec.split)
-        if not (split.start or split.stop):
-            return raw_rows(self.located)
-        total = split.rows_needed if split.rows_needed is not None else sum(1 for _ in raw_rows(self.located))
-        numbers = split.rows(total)
-        self.start = numbers.start
-        return islice(raw_rows(self.located), numbers.start, max(numbers.start, numbers.stop))
 
-    def _require_known(self, raw: RawRow) -> None:
-        """Refuse a column that appears after the first rows and would have been read."""
-        shape = tuple(raw.fields)
-        if shape in self.shapes:
-            return
-        self.shapes.add(shape)
-        before = list(self.names)
-        self.names |= dict.fromkeys(shape)
-        if self.report.read <= FIRST_ROWS or len(self.names) == len(before):
-            return
+def _look(span: Span, *, found: _Look, data: DataConfig, where: str, ranked: bool) -> Iterator[_Look]:
+    """Look at rows of a file; `found`: what is known of the source before. Raises InputError: a column that came too late."""
+    look = _Look(found.columns, dict(found.names))
+    filters, salt, shapes = data.filters, f"{data.seed}:", set[tuple[str, ...]]()
+    for raw in span.raw_rows():
+        look.report.read += 1
+        look.good.append(0)
+        if not raw.fault and (shape := tuple(raw.fields)) not in shapes:
+            shapes.add(shape)
+            _require_known(raw, look, data, where)
         try:
-            chosen = choose_columns(list(self.names), self.data.mapping, str(self.located))
-            same = replace(chosen, weight="", train="") == replace(self.columns, weight="", train="")
+            row = _row(raw, look.columns, data)
+        except BadRow as bad:
+            look.report.drop(str(bad), raw.where)
+            continue
+        except NotTrained:
+            look.report.filtered[NOT_TRAINED] += 1
+            continue
+        look.unread |= row.unread
+        look.report.trailing += row.trailing
+        if (filters.min_chars or filters.max_chars) and (reason := filters.reason(len(row))):
+            look.report.leave_out(reason, row)
+            continue
+        look.good[-1] = 1
+        look.sample.add((row.text,) if row.text else [turn["content"] for turn in row.messages])
+        if filters.repeated:
+            look.digests += row.digest(filters.deduplicate)
+        if ranked:
+            look.ranks += row.digest(salt=salt)
+    yield look
+
+
+def _require_known(raw: RawRow, look: _Look, data: DataConfig, where: str) -> None:
+    """Refuse a column that is not in the first rows and would have been read."""
+    if new := [name for name in raw.fields if name not in look.names]:
+        look.names |= dict.fromkeys(new)
+        try:
+            chosen = choose_columns(list(look.names), data.mapping, where)
+            same = replace(chosen, weight="", train="") == replace(look.columns, weight="", train="")
         except InputError:
             same = False
         if not same:
-            new = ", ".join(f'"{name}"' for name in self.names if name not in before)
             raise InputError(
-                f"{raw.where}: {new} stands in no row before; the columns were chosen without: {self.columns}",
+                f"{raw.where}: {', '.join(map(json.dumps, new))} stands in none of the first {FIRST_ROWS} rows, by which the "
+                f"columns were chosen: {look.columns}",
                 'Name the columns in "field_mapping" of training.dataset, or put such a row first.',
             )
+
+
+def _spans(located: Located) -> list[Span]:
+    """The rows of a slice, file by file; bad ones count, so that "train[:100]" is the same rows once they are mended."""
+    split, left = parse_split(located.spec.split), sys.maxsize
+    if not (split.start or split.stop):
+        return [Span(file, 0, left) for file in located.files]
+    if split.rows_needed is not None:
+        left = split.rows_needed
+    sizes = []
+    for file in located.files:
+        sizes.append(sum(1 for _ in islice(rows_of(file), left)) if left else 0)
+        left -= sizes[-1]
+    wanted, ends = split.rows(sum(sizes)), np.cumsum([0, *sizes]).tolist()
+    files = zip(located.files, ends, sizes, strict=False)
+    spans = [Span(file, max(0, wanted.start - at), min(size, wanted.stop - at)) for file, at, size in files]
+    return [span for span in spans if span.start < span.stop]
 
 
 def _row(raw: RawRow, columns: Columns, data: DataConfig) -> Row:
@@ -345,7 +415,14 @@ def _row(raw: RawRow, columns: Columns, data: DataConfig) -> Row:
 
 
 def _select_from(
-    sources: Sequence[Located], *, data: DataConfig, reporter: Reporter, sample: Sample, bad_share: float, ranked: bool
+    sources: Sequence[Located],
+    *,
+    data: DataConfig,
+    reporter: Reporter,
+    sample: Sample,
+    bad_share: float,
+    each: Each,
+    ranked: bool,
 ) -> tuple[tuple[SelectedSource, ...], RowReport, NDArray[np.uint64]]:
     """Select from sources of one form; repeated rows are looked for over all of them. ranked: rank the rows that are taken."""
     total = RowReport()
@@ -353,17 +430,27 @@ def _select_from(
     ranks = [np.empty((0, 2), np.uint64)]
     seen: set[bytes] = set()
     for number, located in enumerate(sources):
-        look = _Pass(located, data, sample)
-        if selected and look.columns.form != selected[0].columns.form:
+        columns = source_columns(located, data)
+        if selected and columns.form != selected[0].columns.form:
             raise InputError(
-                f"{located}: rows are {look.columns.form} ({look.report.mapping}), those of {sources[0]} are "
-                f"{selected[0].columns.form}",
+                f"{located}: rows are {columns.form} ({columns}), those of {sources[0]} are {selected[0].columns.form}",
                 "Train on rows of one kind: messages, text, segments, pair.",
             )
-        look.run(ranked=ranked, bad_share=bad_share)
+        look = _Look(columns, first_names(located), RowReport(mapping=str(columns)))
+        spans = []
+        asked = _spans(located)
+        look_at = partial(_look, found=look, data=data, where=str(located), ranked=ranked)
+        for span, part in zip(asked, each(look_at, asked), strict=True):
+            look.add(part)
+            spans.append(span._replace(stop=span.start + len(part.good)))
+        within = getattr(columns, {"pair": "response"}.get(columns.form, columns.form))
+        unread = [f"{within}[].{name}" for name in sorted(look.unread)]
+        look.report.ignored = [*columns.unread(look.names), *unread]
+        look.report.refuse_bad(str(located), bad_share)
+        sample.add_sample(look.sample)
         good = np.frombuffer(look.good, np.bool_).copy()
         source_ranks = _halves(look.ranks)
-        source = SelectedSource(located, look.columns, data, look.start, np.zeros(len(good), np.int32))
+        source = SelectedSource(located, columns, data, tuple(spans), np.zeros(len(good), np.int32))
         if data.filters.repeated:
             new = _first_ones(look.digests, seen)
             repeats = np.flatnonzero(good)[~new]
@@ -374,7 +461,7 @@ def _select_from(
                 look.report.filtered[data.filters.repeated] = len(repeats)
             good[repeats] = False
             source_ranks = source_ranks[new] if ranked else source_ranks
-        count = _require_some(int(good.sum()), look)
+        count = _require_some(int(good.sum()), located, look.report)
         spec = located.spec
         weight = _replayed(located, count, sum(map(len, selected)), reporter) if spec.share else _weight(spec, count)
         source.copies[good] = repeat_counts(count, weight, data.seed, str(number)) * np.int32(spec.repeat)
@@ -401,13 +488,13 @@ def _halves(sixteens: bytearray) -> NDArray[np.uint64]:
     return np.frombuffer(sixteens, ">u8").astype(np.uint64).reshape(-1, 2)
 
 
-def _require_some(good: int, look: _Pass) -> int:
+def _require_some(good: int, located: Located, report: RowReport) -> int:
     if good:
         return good
-    judged = look.report.read - sum(look.report.dropped.values())
-    reasons = ", ".join(f"{reason}: {count}" for reason, count in look.report.filtered.items())
+    judged = report.read - sum(report.dropped.values())
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in report.filtered.items())
     raise InputError(
-        f"{look.located}: no row of {judged} is left ({reasons})",
+        f"{located}: no row of {judged} is left ({reasons})",
         'Loosen "filters", or mend "weight" and "train" of the rows.',
     )
 

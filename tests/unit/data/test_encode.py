@@ -42,7 +42,7 @@ def prefixing() -> PreTrainedTokenizerFast:
 def encoded(template: Template, *rows: Any, sample: Sample | None = None) -> Encoded:
     made = template.documents(list(rows))
     documents = [document for found in made for document in found if not isinstance(found, str)]
-    return Encoder(template, sample).encode(documents, [n for n, found in enumerate(made) for _ in found])  # type: ignore[arg-type]
+    return Encoder(template, sample).encode(documents)  # type: ignore[arg-type]
 
 
 def test_pieces_are_encoded_by_themselves_and_joined() -> None:
@@ -102,7 +102,7 @@ def test_fastokens_gives_the_ids_of_tokenizers(tokenizer: Any) -> None:
     fast, slow = Encoder(template, sample(*ODD)), Encoder(template)
     assert (fast.engine.split()[0], slow.engine.split()[0]) == ("fastokens", "tokenizers")
     documents = [[(text, False), (f"{text} {n} <|im_end|>", True)] for n, text in enumerate(ODD * 3)]
-    one, other = (encoder.encode(documents, range(len(documents))) for encoder in (fast, slow))
+    one, other = (encoder.encode(documents) for encoder in (fast, slow))
     for name in ("ids", "offsets", "trained", "rows"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
 
@@ -121,4 +121,4 @@ def test_a_byte_that_the_vocabulary_lacks_is_passed_over_as_tokenizers_does() ->
     backend.add_special_tokens(["<|im_start|>", "<|im_end|>"])
     template = template_for(PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>"), "alpaca")
     encoder = Encoder(template, sample("ab"))
-    assert encoder.encode([[("abxab", True)]], [0]).ids.tolist() == [2, 2]
+    assert encoder.encode([[("abxab", True)]]).ids.tolist() == [2, 2]

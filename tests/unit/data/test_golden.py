@@ -129,7 +129,7 @@ def documents() -> dict[str, str]:
             (made,) = template.documents([row])
             written = "refused"
             if not isinstance(made, str):
-                encoded = encoder.encode(made, [0] * len(made))
+                encoded = encoder.encode(made)
                 told = [encoded.ids.tolist(), encoded.trained.tolist(), encoded.offsets.tolist()]
                 written = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
             found[f"{template_name}: {row_name}"] = written

@@ -7,23 +7,33 @@ import gc
 import hashlib
 import json
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import islice
+from functools import cached_property, partial
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.encode import Encoded, Encoder
-from expert_cli.data.overlap import Overlap, Question
+from expert_cli.data.encode import Encoded, Encoder, Sample
+from expert_cli.data.overlap import HeldOut, Overlap, Question
 from expert_cli.data.rows import Row
-from expert_cli.data.select import BAD_SHARE, RowReport, RowSelection, Split, select_rows
+from expert_cli.data.select import (
+    BAD_SHARE,
+    Each,
+    Piece,
+    RowReport,
+    RowSelection,
+    SelectedSource,
+    Split,
+    one_by_one,
+    select_rows,
+)
 from expert_cli.data.sources import DataFile, LocatedData, size_of, stamp_of
 from expert_cli.data.store.documents import Documents, data_files
 from expert_cli.data.store.files import (
@@ -36,7 +46,7 @@ from expert_cli.data.store.files import (
 from expert_cli.data.store.inspect import BUILDING, StoreState, inspect_store, read_stats, store_kind
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.templates.chat import Template
-from expert_cli.data.templates.mask import FOREIGN, describe_forms
+from expert_cli.data.templates.mask import FOREIGN, Document, describe_forms
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import remove
@@ -103,8 +113,9 @@ def tokenize(
     verify: bool = False,
     force: bool = False,
     locked: bool = False,
+    each: Each = one_by_one,
 ) -> TokenStore:
-    """Return the store for this data in `folder`, building it if need be. expert: whom it is built for.
+    """Return the store for this data in `folder`, building it if need be. expert: whom it is built for; each: by what machines.
 
     Waits while another process builds the same store, and then uses that one. Raises InputError (rows that cannot be used,
     files that change while they are read), EnvironmentProblem (disk; nothing of the build is left), IntegrityError (`locked`
@@ -123,9 +134,8 @@ def tokenize(
     for change in state.changes:
         report.info(f"store     {change}")
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
-    home = build(
-        folder, key, partial(_fill, data, inputs, files, report), inputs.hashes, report, expert=expert, force=force
-    )
+    fill = partial(_fill, data, inputs, files, report, each)
+    home = build(folder, key, fill, inputs.hashes, report, expert=expert, force=force)
     status = "built" if state.state == "missing" else "rebuilt"
     return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes)
 
@@ -170,8 +180,10 @@ def build(
     return home
 
 
-def _fill(data: DataConfig, inputs: StoreInputs, files: _Unchanged, report: Reporter, building: Path) -> Filled:
-    written = StoreBuild(data, inputs, report)
+def _fill(
+    data: DataConfig, inputs: StoreInputs, files: _Unchanged, report: Reporter, each: Each, building: Path
+) -> Filled:
+    written = StoreBuild(data, inputs, report, each)
     records = [record for split in written.splits for record in written.write(building, split)]
     files.require()
     return records, written.stats
@@ -179,28 +191,103 @@ def _fill(data: DataConfig, inputs: StoreInputs, files: _Unchanged, report: Repo
 
 @dataclass
 class Notes:
-    """What became of rows on their way to documents. refused: rows that the template refuses, by source."""
+    """What became of rows on their way to documents. refused: rows that the template refuses, by source.
+
+    documents: how many of each source; forms, counts: the template's; found: (evaluation, number of its text, place of a row).
+    """
 
     report: RowReport = field(default_factory=RowReport)
     refused: Counter[int] = field(default_factory=Counter)
     documents: Counter[int] = field(default_factory=Counter)
+    forms: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    questions: list[Question] = field(default_factory=list)
+    found: list[tuple[str, int, str]] = field(default_factory=list)
+    engine: str = ""
+
+    def add(self, other: Notes) -> None:
+        """Add what became of the rows that follow; what was asked and found is not kept."""
+        self.report.add(other.report)
+        for name in ("refused", "documents", "forms", "counts"):
+            getattr(self, name).update(getattr(other, name))
+        self.engine = other.engine
+
+
+@dataclass(frozen=True)
+class Part:
+    """The documents of some rows. first: the number of the first row in its split; rows: how many."""
+
+    encoded: Encoded
+    first: int
+    rows: int
+    notes: Notes
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes rows down as documents of token ids. held: the texts of evaluations, looked for in rows that train."""
+
+    template: Template
+    sample: Sample
+    held: Mapping[str, HeldOut] = field(default_factory=dict)
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """What encodes."""
+        return Encoder(self.template, self.sample)
+
+    def __call__(self, piece: Piece) -> Iterator[Part]:
+        """Yield the documents of some rows of a file; a thread encodes while the next rows are read."""
+        rows, first = piece.rows(), piece.first
+        waiting: deque[tuple[Future[Encoded], int, int, Notes]] = deque()
+        with ThreadPoolExecutor(1) as thread:
+            # No part has rows of two shards.
+            while batch := list(islice(rows, _BATCH_ROWS - first % _BATCH_ROWS)):
+                documents, notes = self._documents(batch, piece.source)
+                waiting.append((thread.submit(self.encoder.encode, documents), first, len(batch), notes))
+                first += len(batch)
+                if len(waiting) > 2:
+                    yield self._part(*waiting.popleft(), piece.source)
+            while waiting:
+                yield self._part(*waiting.popleft(), piece.source)
+
+    def _part(self, encoded: Future[Encoded], first: int, rows: int, notes: Notes, source: int) -> Part:
+        notes.documents[source] += len(encoded.result())
+        return Part(encoded.result(), first, rows, notes)
+
+    def _documents(self, batch: Sequence[Row], source: int) -> tuple[list[Document], Notes]:
+        notes = Notes(engine=self.encoder.engine)
+        self.template.forms.clear()
+        self.template.counts.clear()
+        documents = []
+        for row, made in zip(batch, self.template.documents(batch), strict=True):
+            if isinstance(made, str):
+                notes.report.drop(made, row.where)
+                notes.refused[source] += 1
+                continue
+            documents += made
+            asked = row.question
+            for of, held in self.held.items():
+                notes.found += ((of, number, row.where) for number in held.find(*asked))
+            if not self.held:
+                notes.questions.append(Question(*asked, row.where))
+        notes.forms.update(self.template.forms)
+        notes.counts.update(self.template.counts)
+        return documents, notes
 
 
 class StoreBuild:
     """One build: selects the rows, writes them as documents shard by shard, and measures what was written."""
 
-    def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter) -> None:
+    def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter, each: Each) -> None:
         """Look at all rows, and decide which are taken. Raises what `select_rows` does."""
-        self.selection: RowSelection = select_rows(data, inputs.located, report)
+        self.selection: RowSelection = select_rows(data, inputs.located, report, each=each)
         self.template: Template = inputs.template
-        self.encoder = Encoder(self.template, self.selection.sample)
-        self.report = report
+        self.report, self.each = report, each
         self.notes = {"train": Notes(), "validation": Notes()}
         self.overlaps = {"validation": Overlap(), "cases": Overlap()}
         for case in inputs.cases:
             self.overlaps["cases"].add(case)
-        self.forms: dict[str, Counter[str]] = {}
-        self.split: dict[str, int] = {}
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -208,101 +295,62 @@ class StoreBuild:
         return ("validation", "train") if self.selection.validation else ("train",)
 
     def write(self, building: Path, split: Split) -> list[ShardRecord]:
-        """Write the shards of a split; each is encoded and written by a thread while the next rows are read.
+        """Write the shards of a split.
 
         Raises InputError: more than 1 % of a source's rows are refused by the template, or are in another tokenizer's tokens.
         """
+        held = {of: overlap.held for of, overlap in self.overlaps.items() if overlap.added and split == "train"}
+        writer = Writer(self.template, self.selection.sample, held)
+        notes, sources = self.notes[split], self.selection.sources(split)
         records: list[ShardRecord] = []
-        self.template.forms.clear()
-        self.template.counts.clear()
-        total = sum(map(len, self.selection.sources(split)))
-        numbered = self._numbered(split)
-        with self.report.progress(f"tokenizing {split}", total, "rows") as bar, ThreadPoolExecutor(1) as thread:
-            waiting: list[Future[Encoded]] = []
-            rows = 0
-            while batch := list(islice(numbered, min(_BATCH_ROWS, SHARD_ROWS - rows % SHARD_ROWS))):
-                documents, owners = self._documents(split, batch, rows)
-                waiting.append(thread.submit(self.encoder.encode, documents, owners))
-                rows += len(batch)
-                bar.update(rows)
-                if rows % SHARD_ROWS == 0 or rows == total:
-                    encoded = Encoded.joined([one.result() for one in waiting])
-                    waiting = []
-                    if split == "validation":
-                        self._count_sources(encoded)
-                    if len(encoded):
-                        records.append(write_shard(building, shard_name(split, len(records)), encoded))
-                elif len(waiting) > 2:
-                    waiting[-3].result()  # no more than two batches wait
-        self._refuse(split, total)
-        self.forms[split], self.split[split] = Counter(self.template.forms), self.template.counts["split"]
-        if self.template.forms:
-            self.report.info(f"{split}: whole texts by form: {describe_forms(self.template.forms)}")
+        total = sum(map(len, sources))
+        with self.report.progress(f"tokenizing {split}", total, "rows") as bar:
+            parts = self.each(writer, list(self.selection.pieces(split)))
+            for _, shard in groupby(parts, lambda part: part.first // SHARD_ROWS):
+                encoded = []
+                for part in shard:
+                    notes.add(part.notes)
+                    self._require_good(notes, sources, part.first + part.rows)
+                    for question in part.notes.questions if split == "validation" else ():
+                        self.overlaps["validation"].add(question)
+                    for of, number, where in part.notes.found:
+                        self.overlaps[of].found(number, where)
+                    encoded.append(part.encoded)
+                    bar.update(part.first + part.rows)
+                if len(joined := Encoded.joined(encoded)):
+                    records.append(write_shard(building, shard_name(split, len(records)), joined))
+        self._tell(split, total)
         return records
 
-    def _numbered(self, split: Split) -> Iterator[tuple[int, Row]]:
-        for number, source in enumerate(self.selection.sources(split)):
-            for row in source.rows():
-                yield number, row
-
-    def _documents(self, split: Split, batch: Sequence[tuple[int, Row]], first: int) -> tuple[list[Any], list[int]]:
-        """Write rows down; return the documents, and of each the number of its row."""
-        notes = self.notes[split]
-        documents, owners = [], []
-        for number, ((source, row), made) in enumerate(
-            zip(batch, self.template.documents([row for _, row in batch]), strict=True), first
-        ):
-            if isinstance(made, str):
-                notes.report.drop(made, row.where)
-                notes.refused[source] += 1
-                continue
-            documents += made
-            owners += [number] * len(made)
-            self._look(split, row)
-        sources = self.selection.sources(split)
+    def _require_good(self, notes: Notes, sources: Sequence[SelectedSource], rows: int) -> None:
         for source, count in notes.refused.items():
             if count > BAD_SHARE * len(sources[source]):
-                notes.report.read = min(first + len(batch), len(sources[source]))
-                told = f"{count} of {notes.report.read} rows are bad: {'; '.join(notes.report.examples)}"
+                told = f"{count} of {min(rows, len(sources[source]))} rows are bad: {'; '.join(notes.report.examples)}"
                 hint = (
                     'Another base model, "prompt_template" or "chat_template_path" may write these rows; or mend them.'
                 )
                 raise InputError(f"{sources[source].located}: {told}", hint)
-        return documents, owners
 
-    def _look(self, split: Split, row: Row) -> None:
-        """Note what rows that evaluate ask, and look for it in those that train."""
-        if split == "validation":
-            self.overlaps["validation"].add(Question(*row.question, row.where))
-        else:
-            for overlap in self.overlaps.values():
-                if overlap.added:
-                    overlap.look(Question(*row.question, row.where))
-
-    def _count_sources(self, encoded: Encoded) -> None:
-        ends = [len(source) for source in self.selection.validation]
-        starts = [sum(ends[: number + 1]) for number in range(len(ends))]
-        for number in encoded.rows.tolist():
-            self.notes["validation"].documents[next(n for n, end in enumerate(starts) if number < end)] += 1
-
-    def _refuse(self, split: Split, rows: int) -> None:
-        foreign = sum(count for form, count in self.template.forms.items() if form.endswith(FOREIGN))
+    def _tell(self, split: Split, rows: int) -> None:
+        notes = self.notes[split]
+        foreign = sum(count for form, count in notes.forms.items() if form.endswith(FOREIGN))
         if foreign > BAD_SHARE * rows:
             raise InputError(
                 f"{foreign} of {rows} texts are written in control tokens that the tokenizer does not have "
-                f"({describe_forms(self.template.forms)}): to the model they would be words",
+                f"({describe_forms(notes.forms)}): to the model they would be words",
                 'Give the rows as "messages", or take the base model that they were written for.',
             )
-        report = self.notes[split].report
-        if report.dropped:
-            bad = sum(report.dropped.values())
+        if notes.forms:
+            self.report.info(f"{split}: whole texts by form: {describe_forms(notes.forms)}")
+        if notes.report.dropped:
+            bad = sum(notes.report.dropped.values())
             self.report.warning(
-                f"{bad} of {rows} rows are refused by the template and left out: {'; '.join(report.examples)}"
+                f"{bad} of {rows} rows are refused by the template and left out: {'; '.join(notes.report.examples)}"
             )
 
     def stats(self, building: Path) -> dict[str, Any]:
         """Return the store's statistics. Raises InputError: nothing of a split is trained."""
-        if self.template.counts["thinking"]:
+        if self.notes["train"].counts["thinking"]:
             self.report.warning(
                 "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
                 "beside the adapter, unless a program passes enable_thinking=True"
@@ -310,17 +358,16 @@ class StoreBuild:
         reports = {"train": self.selection.train_report, "validation": self.selection.validation_report}
         stats: dict[str, Any] = {}
         for split in sorted(self.splits):
-            report = RowReport()
-            for part in (reports[split], self.notes[split].report):
+            report, notes = RowReport(), self.notes[split]
+            for part in (reports[split], notes.report):
                 report.add(part)
-            sources = self.selection.sources(split)
-            rows = sum(map(len, sources)) - sum(self.notes[split].refused.values())
+            rows = sum(map(len, self.selection.sources(split))) - sum(notes.refused.values())
             if not (building / split).is_dir():
                 raise _nothing_trained()
             documents = Documents(building / split)
-            stats[split] = split_stats(documents, report, rows, self.encoder.engine, self.forms[split])
-            if self.split[split]:
-                stats[split]["split_conversations"] = self.split[split]
+            stats[split] = split_stats(documents, report, rows, notes.engine, notes.forms)
+            if notes.counts["split"]:
+                stats[split]["split_conversations"] = notes.counts["split"]
         stats["train"]["overlap"] = {of: overlap.as_json() for of, overlap in self.overlaps.items() if overlap.added}
         if len(self.selection.validation) > 1:
             counts = self.notes["validation"].documents

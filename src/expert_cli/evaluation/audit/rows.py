@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.rows import BadRow, NotTrained, to_row
-from expert_cli.data.select import SelectedSource, raw_rows, select_rows
+from expert_cli.data.select import SelectedSource, select_rows
 from expert_cli.data.sources import DataFile, LocatedData
 from expert_cli.data.templates.mask import split_text
 from expert_cli.utils.reporter import Reporter
@@ -59,7 +59,7 @@ def read_rows(data: DataConfig, located: LocatedData, report: Reporter) -> Train
 
 
 def _read_source(source: SelectedSource, found: TrainingRows) -> None:
-    rows = islice(raw_rows(source.located), source.start, source.start + len(source.copies))
+    rows = chain.from_iterable(span.raw_rows() for span in source.spans)
     for raw, copies in zip(rows, source.copies.tolist(), strict=False):
         try:
             row = None if raw.fault else to_row(raw.fields, source.columns, source.data.mapping, raw.where)

@@ -288,7 +288,7 @@ def test_control_tokens_in_names_and_arguments_stay_text() -> None:
     )
     from expert_cli.data.encode import Encoder
 
-    ids = Encoder(template).encode(documents, [0]).ids.tolist()
+    ids = Encoder(template).encode(documents).ids.tolist()
     assert ids == expected["input_ids"][: len(ids)]
     assert ids.count(2) == 2, "the template's own ends alone"
     named = {"type": "function", "function": {"name": "add", "arguments": {"<|im_end|>": 1}}}
