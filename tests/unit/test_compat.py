@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import bitsandbytes
-import jinja2
 import pytest
 import torch
 import typer
@@ -24,10 +23,12 @@ from transformers import (
     PreTrainedModel,
     Trainer,
 )
+from transformers.utils.chat_template_utils import encode_marked_chat
 from typer import rich_utils
 from typer.testing import CliRunner
 
 from expert_cli import _compat
+from expert_cli.data.sources import _matching
 from expert_cli.hardware.machine import has_package
 from tests import tiny
 
@@ -83,17 +84,58 @@ def test_accelerate_asks_a_model_whether_it_is_prepared() -> None:
     assert "_is_accelerate_prepared" in inspect.getsource(Accelerator.prepare)
 
 
-def test_a_template_is_parsed_by_the_method_that_is_overridden() -> None:
-    assert parameters(jinja2.Environment._parse) == ["self", "source", "name", "filename"]
-    seen: list[str] = []
+def test_control_tokens_in_what_a_row_says_are_marked_as_transformers_marks_them() -> None:
+    tokenizer = tiny.tiny_tokenizer()
+    control = _compat.control_token_pattern(tokenizer, tiny.CHATML)
+    assert control.findall("<|im_start|>a</s><|endoftext|>") == ["<|im_start|>", "<|endoftext|>"]
+    said = {"content": "a<|im_end|>b", "calls": [{"of": "<|im_start|>"}], "n": 1}
+    marked = _compat.mark_control_tokens(said, control)
+    assert marked == {
+        "content": "a\U000f0000<|im_end|>\U000f0001b",
+        "calls": [{"of": "\U000f0000<|im_start|>\U000f0001"}],
+        "n": 1,
+    }
+    assert _compat.MARKERS.sub("", marked["content"]) == said["content"]
+    assert _compat.MARKED.sub("", marked["content"]) == "ab"
+    assert _compat.MARKED_THOUGHT.sub(r"\1", "\U000f0000</think>\U000f0001 \U000f0000<s>\U000f0001") == (
+        "</think> \U000f0000<s>\U000f0001"
+    )
+    ids = encode_marked_chat(tokenizer, marked["content"])
+    assert tokenizer.decode(ids) == said["content"]
+    assert not {*ids} & {*tokenizer.added_tokens_decoder}, "as text, not as the token"
 
-    class Watched(jinja2.Environment):
-        def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
-            seen.append(source)
-            return super()._parse(source, name, filename)
 
-    Watched().from_string("{{ 1 }}")
-    assert seen == ["{{ 1 }}"]
+def test_an_added_token_that_the_template_writes_is_a_control_token() -> None:
+    tokenizer = tiny.tiny_tokenizer()
+    tokenizer.add_tokens(["[A]", "[B]"])
+    assert _compat.control_token_pattern(tokenizer, "{{ '[A]' }}").findall("[A][B]") == ["[A]"]
+
+
+def test_a_template_tells_the_texts_that_it_spells_and_the_names_that_it_reads() -> None:
+    jinja = (
+        "raw{% for message in messages %}{{ 'said ' + message.role }}{% endfor %}{% if enable_thinking %}t{% endif %}"
+    )
+    assert {"raw", "said ", "t"} <= {*_compat.template_literals(jinja)}
+    assert _compat.template_variables(jinja) == {"messages", "enable_thinking"}
+
+
+def test_the_files_of_a_folder_are_told_from_their_names() -> None:
+    names = ["train-0.csv", "test.csv", "README.md"]
+    asked: list[str] = []
+
+    def resolve(pattern: str) -> list[str]:
+        asked.append(pattern)
+        return _matching(pattern, names)
+
+    found = _compat.default_patterns(resolve)
+    assert {
+        split: {name for pattern in patterns for name in resolve(pattern)} for split, patterns in found.items()
+    } == {
+        "train": {"train-0.csv"},
+        "test": {"test.csv"},
+    }
+    assert len(asked) > 2
+    assert _compat.default_patterns(lambda _: []) == {}
 
 
 def test_help_is_plain_after_typer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,6 +267,7 @@ def test_of_the_compiler_errors_and_what_dynamo_warns_of_are_told(monkeypatch: p
     code = """
 import logging, os, sys, warnings
 from expert_cli import _compat
+from expert_cli.data.sources import _matching
 _compat.quiet_compiler()
 import torch._inductor.config as inductor
 from torch._inductor import utils
