@@ -60,8 +60,8 @@ def test_documents_without_a_trained_token_are_left_out() -> None:
     template = template_for(tiny_tokenizer())
     rows = talk(("user", "q"), ("assistant", "a")), talk(("user", "q"), ("assistant", "b"), trained=[None, False])
     found = encoded(template, rows[0], rows[1], rows[0])
-    assert found.rows.tolist() == [0, 2]
-    assert len(found.offsets) == 3
+    once = encoded(template, rows[0])
+    assert (len(found), found.ids.tolist()) == (2, once.ids.tolist() * 2)
     both = Encoded.joined([found, found])
     assert both.ids.tolist() == found.ids.tolist() * 2
     assert np.diff(both.offsets).tolist() == np.diff(found.offsets).tolist() * 2
@@ -103,7 +103,7 @@ def test_fastokens_gives_the_ids_of_tokenizers(tokenizer: Any) -> None:
     assert (fast.engine.split()[0], slow.engine.split()[0]) == ("fastokens", "tokenizers")
     documents = [[(text, False), (f"{text} {n} <|im_end|>", True)] for n, text in enumerate(ODD * 3)]
     one, other = (encoder.encode(documents) for encoder in (fast, slow))
-    for name in ("ids", "offsets", "trained", "rows"):
+    for name in ("ids", "offsets", "trained"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
 
 

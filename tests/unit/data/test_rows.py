@@ -203,7 +203,7 @@ def test_a_conversation_ends_with_its_last_answer(turns: Any, expected: list[dic
         ({"content": "a", "train_detail": [{}]}, 'a message has "train_detail", which cannot be trained', None),
         ({"content": "a", "images": ["x.png"]}, 'a message has "images", which cannot be trained', None),
         ({"content": "a", "tool_calls": "f()"}, 'a message\'s "tool_calls" is text', None),
-        ({"content": "a", "tool_calls": [{"function": {}}]}, "is not a list of calls with names", None),
+        ({"content": "a", "tool_calls": [{}]}, 'a message\'s "tool_calls" is not a list of calls with names', None),
         ({"content": "a", "thinking": "R", "reasoning": "S"}, 'a message has "thinking" and "reasoning", which differ', None),
         ({"content": "a", "reasoning_content": ["R"]}, 'a message\'s "reasoning_content" is a list', None),
         ({"content": "a", "reasoning_content": "\ud800"}, "a message is not Unicode text (half of a surrogate pair)", None),

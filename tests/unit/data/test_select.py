@@ -83,7 +83,7 @@ def test_a_known_column_that_appears_later_is_refused_by_its_place(tmp_path: Pat
     assert len(answers(data_of(rows_of(tmp_path / "rows.jsonl", *rows)))) == 300
     rows[260] = {**rows[260], "context": "c"}
     spec = rows_of(tmp_path / "rows.jsonl", *rows)
-    with pytest.raises(InputError, match=r'rows.jsonl:261: "context" stands in no row before') as caught:
+    with pytest.raises(InputError, match=r'rows.jsonl:261: "context" stands in none of the first 200 rows') as caught:
         answers(data_of(spec))
     assert "field_mapping" in caught.value.hint
     assert len(answers(data_of(spec, mapping=ColumnMapping(instruction="question", response="answer")))) == 300
@@ -177,8 +177,24 @@ def test_repeated_rows_come_round_after_round(tmp_path: Path) -> None:
     assert every[:4] == ["a0", "a1", "a2", "a3"]
     assert len(every) == 6
     assert sorted(every[4:]) == every[4:]
-    assert [[row.answer for row in source.rows(at, at + 2)] for at in (0, 2, 4)] == [every[:2], every[2:4], every[4:]]
-    assert [row.answer for row in source.rows(3, 5)] == every[3:5]
+
+
+@pytest.mark.parametrize(
+    ("split", "numbers"),
+    [
+        ("train[3:8]", [3, 4, 5, 6, 7]),
+        ("train[-4:]", [6, 7, 8, 9]),
+        ("train[40%:60%]", [4, 5]),
+        ("train", [*range(10)]),
+    ],
+)
+def test_rows_are_numbered_over_all_files_of_a_source(tmp_path: Path, split: str, numbers: list[int]) -> None:
+    for name, some in (("a", pairs("a", 10)[:4]), ("b", pairs("a", 10)[4:5]), ("c", pairs("a", 10)[5:])):
+        rows_of(tmp_path / f"{name}.jsonl", *some)
+    found = selected(data_of(SourceSpec("files", str(tmp_path / "*.jsonl"), split=split, repeat=2)))
+    assert [row.answer for row in found.rows()] == [f"a{n}" for n in numbers] * 2
+    pieces = list(found.pieces("train"))
+    assert [piece.first for piece in pieces] == [sum(len(p.numbers) for p in pieces[:n]) for n in range(len(pieces))]
 
 
 @pytest.mark.parametrize(
@@ -218,7 +234,7 @@ def test_sources_of_two_forms_are_refused(tmp_path: Path) -> None:
 def test_a_file_that_changed_is_told(tmp_path: Path) -> None:
     found = selected(data_of(rows_of(tmp_path / "rows.jsonl", *pairs("a", 4))))
     rows_of(tmp_path / "rows.jsonl", *pairs("a", 2))
-    with pytest.raises(InputError, match="the files changed while they were read"):
+    with pytest.raises(InputError, match=r"rows.jsonl: changed while it was read"):
         list(found.rows())
 
 
