@@ -35,8 +35,9 @@ def test_train_returns_what_the_command_prints(tmp_path: Path) -> None:
     assert exact(store.as_json()) | {"status": "hit", "reason": ""} == exact(
         document("pretokenize", "-m", manifest, "--show", "2")["stores"][0]
     ) | {"reason": ""}
-    runs = [[(run.text, run.state) for run in shown.runs()] for shown in store.documents]
-    assert [some[-2:] for some in runs] == [[(text, "trained"), ("<|im_end|>", "trained")] for text in ("2", "3")]
+    assert store.shown is not None
+    runs = [[(state, [token.text for token in run]) for state, run in one.runs()] for one in store.shown.documents]
+    assert [some[-1] for some in runs] == [("trained", [text, "<|im_end|>"]) for text in ("2", "3")]
     explained = expert_cli.explain_store(manifest)
     assert explained.as_json() == document("pretokenize", "-m", manifest, "--explain")["stores"][0]
     estimate = expert_cli.estimate_run(manifest, max_steps=3, seed=1)

@@ -66,9 +66,7 @@ def test_a_batch_answers_as_each_prompt_alone_and_a_model_in_training_stays_as_i
     """Neither training's attention and dropout nor what a publisher wrote about sampling has a say."""
     plan = make_plan(manifests.write(tmp_path, manifests.small()), CPU, Overrides())
     tokenizer = load_tokenizer(tiny_llama())
-    renderer = PromptRenderer(
-        tokenizer, tiny.template_for(tokenizer.backend, "alpaca", own="", eos_token=tiny.CONTROL_TOKENS[0])
-    )
+    renderer = PromptRenderer(tokenizer, tiny.template_for(tokenizer.hf, "alpaca"))
     torch.manual_seed(0)
     base: Any = tiny.tiny_model()
     expert = get_peft_model(base, LoraConfig(target_modules="all-linear", init_lora_weights=False, lora_dropout=0.5))

@@ -66,7 +66,7 @@ READ: dict[str, tuple[list[Any], dict[str, Any], dict[str, Any], list[str], str]
 
 # id -> rows, what is beside the path in "dataset", settings, what the error says
 REFUSED: dict[str, tuple[list[Any], dict[str, Any], dict[str, Any], str]] = {
-    "calls of tools": ([chat(USER, {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]})], {}, {}, r"tool"),
+    "calls of tools": ([chat(USER, {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]})], {}, {}, r'does not show all of the last answer: "f"'),
     "thoughts that the template drops": ([chat(USER, {**SAY, "reasoning_content": "hm"})], {}, {}, r"template does not show all of the last answer"),
     "tools that the template drops": ([chat(USER, SAY, tools=[{"type": "function"}])], {}, {}, r"tools"),
     "pairs of preference": ([{"prompt": "ask", "chosen": "good", "rejected": "bad"}], {}, {}, r"chosen|column"),

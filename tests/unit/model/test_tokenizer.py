@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.errors import EnvironmentProblem
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from tests import tiny
 
@@ -49,21 +49,6 @@ def test_the_end_token(tmp_path: Path, template: str | None, token: str) -> None
 def test_the_pad_token(tmp_path: Path) -> None:
     assert info(tmp_path / "without").pad_id == 0
     assert info(tmp_path / "with", pad="<|im_start|>").pad_id == 1
-
-
-def test_chat_is_rendered_without_thinking(tmp_path: Path) -> None:
-    found = info(tmp_path, THINKING)
-    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]
-    asked = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
-    assert found.render_chat(turns[:1], add_generation_prompt=True) == asked
-    answered = found.render_chat(turns, add_generation_prompt=False)
-    assert answered == asked + "<think>\n\n</think>\n\nHo<|im_end|>\n"
-
-
-def test_a_template_that_refuses(tmp_path: Path) -> None:
-    turns = [{"role": "system", "content": ""}, {"role": "user", "content": ""}]
-    with pytest.raises(InputError, match="refuses a conversation of system, user: System role not supported"):
-        info(tmp_path, NO_SYSTEM).render_chat(turns, add_generation_prompt=True)
 
 
 def test_the_hash_follows_file_template_and_end(tmp_path: Path) -> None:

@@ -25,13 +25,11 @@ from expert_cli.data.overlap import HeldOut, Overlap, Question
 from expert_cli.data.rows import Row
 from expert_cli.data.select import (
     BAD_SHARE,
-    Each,
     Piece,
     RowReport,
     RowSelection,
     SelectedSource,
     Split,
-    one_by_one,
     select_rows,
 )
 from expert_cli.data.sources import DataFile, LocatedData, size_of, stamp_of
@@ -113,9 +111,8 @@ def tokenize(
     verify: bool = False,
     force: bool = False,
     locked: bool = False,
-    each: Each = one_by_one,
 ) -> TokenStore:
-    """Return the store for this data in `folder`, building it if need be. expert: whom it is built for; each: by what machines.
+    """Return the store for this data in `folder`, building it if need be. expert: whom it is built for.
 
     Waits while another process builds the same store, and then uses that one. Raises InputError (rows that cannot be used,
     files that change while they are read), EnvironmentProblem (disk; nothing of the build is left), IntegrityError (`locked`
@@ -134,7 +131,7 @@ def tokenize(
     for change in state.changes:
         report.info(f"store     {change}")
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
-    fill = partial(_fill, data, inputs, files, report, each)
+    fill = partial(_fill, data, inputs, files, report)
     home = build(folder, key, fill, inputs.hashes, report, expert=expert, force=force)
     status = "built" if state.state == "missing" else "rebuilt"
     return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes)
@@ -180,10 +177,8 @@ def build(
     return home
 
 
-def _fill(
-    data: DataConfig, inputs: StoreInputs, files: _Unchanged, report: Reporter, each: Each, building: Path
-) -> Filled:
-    written = StoreBuild(data, inputs, report, each)
+def _fill(data: DataConfig, inputs: StoreInputs, files: _Unchanged, report: Reporter, building: Path) -> Filled:
+    written = StoreBuild(data, inputs, report)
     records = [record for split in written.splits for record in written.write(building, split)]
     files.require()
     return records, written.stats
@@ -279,11 +274,11 @@ class Writer:
 class StoreBuild:
     """One build: selects the rows, writes them as documents shard by shard, and measures what was written."""
 
-    def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter, each: Each) -> None:
+    def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter) -> None:
         """Look at all rows, and decide which are taken. Raises what `select_rows` does."""
-        self.selection: RowSelection = select_rows(data, inputs.located, report, each=each)
+        self.selection: RowSelection = select_rows(data, inputs.located, report, each=inputs.each)
         self.template: Template = inputs.template
-        self.report, self.each = report, each
+        self.report, self.each = report, inputs.each
         self.notes = {"train": Notes(), "validation": Notes()}
         self.overlaps = {"validation": Overlap(), "cases": Overlap()}
         for case in inputs.cases:

@@ -335,7 +335,8 @@ def test_arguments_are_given_as_the_template_takes_them() -> None:
     assert quoting != QWEN3
     assert '"arguments": {"a": 2, "key": "x"}' in written(made(quoting), with_call(spelled))[0]
     text_alone = "{% for m in messages %}{{ m.role + m.content }}{% for c in m.tool_calls or [] %}"
-    text_alone += "{{ c.function.name + c.function.arguments }}{% endfor %}{{ '</s>' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant' }}{% endif %}"
+    text_alone += "{{ c.function.name + c.function.arguments }}{% endfor %}"
+    text_alone += "{{ '</s>' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant' }}{% endif %}"
     assert 'add{"a": 2, "key": "x"}' in written(made(text_alone), with_call(CALL))[0]
 
 

@@ -101,12 +101,13 @@ def test_assertions_are_counted_by_their_names() -> None:
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("### Instruction:\nHi\n\n### Response:\nHello", ("### Instruction:\nHi\n\n", "", "Hello")),
-        ("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n", (None, "", "Hello")),
-        ("Once upon a time", ("", "", "Once upon a time")),
+        ("### Instruction:\nHi\n\n### Response:\nHello", ("### Instruction:\nHi\n\n", "Hello")),
+        (
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n",
+            ("<|im_start|>user\nHi<|im_end|>\n", "Hello"),
+        ),
+        ("Once upon a time", ("", "Once upon a time")),
     ],
 )
-def test_whole_texts_are_parted_before_their_last_answer(text: str, parts: tuple[str | None, str, str]) -> None:
-    asked, given, answer = split_text(text)
-    assert (given, answer) == parts[1:]
-    assert parts[0] is None or asked == parts[0]
+def test_whole_texts_are_parted_before_their_last_answer(text: str, parts: tuple[str, str]) -> None:
+    assert split_text(text) == parts
