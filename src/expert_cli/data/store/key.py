@@ -101,7 +101,7 @@ class HashedTokenizer(Protocol):
 class StoreInputs:
     """What a store is made of, found on this machine: the data files, the tokenizer, the template.
 
-    hashes: those of files that were read already. No part of the key: cases, what an evaluation asks, which is looked for in the
+    hashes: those of files that were read already. No part of the key: cases, what an evaluation asks, looked for in the
     rows that train; each, on which machines rows are looked at and written down.
     """
 
