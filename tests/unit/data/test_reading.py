@@ -1,0 +1,218 @@
+"""Every format gives back the text as it was written, and names the line of what is broken."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from expert_cli.config.data_files import DATA_SUFFIXES
+from expert_cli.data.reading import RawRow, rows_of
+from expert_cli.data.sources import RemoteFile
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.utils.object_storage import StoredFolder
+from tests.object_storage import write
+
+TEXTS = [
+    "2024-01-01T00:00:00Z",
+    "1e5",
+    "007",
+    "null",
+    "NaN",
+    "",
+    " spaces ",
+    "Zürich — 東京 🦆 e\u0301",
+    "\x00",
+    "x" * 200_000,
+]
+TEXTS += ["line\nbreak\r\nand\ttab", "\u2028\u2029\x85\x0b", '"quoted", \\n; {"a": 1}']
+ROWS = [{"q": str(number), "a": text} for number, text in enumerate(TEXTS)]
+LINES = "".join(json.dumps(row, ensure_ascii=row["q"] in "024") + "\n" for row in ROWS).encode()
+
+
+def written(path: Path, content: bytes | str) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def write_csv(path: Path, delimiter: str = ",") -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, ["q", "a"], delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(ROWS)
+
+
+def write_arrow(path: Path, form: Any, table: pa.Table | None = None) -> None:
+    table = pa.Table.from_pylist(ROWS) if table is None else table
+    with pa.OSFile(str(path), "wb") as file, form(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=4)
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "rows.jsonl": lambda path: path.write_bytes(LINES),
+    "rows.ndjson": lambda path: path.write_bytes(LINES),
+    "gzip in two members.jsonl.gz": lambda path: path.write_bytes(
+        gzip.compress(LINES[:99]) + gzip.compress(LINES[99:])
+    ),
+    "rows.jsonl.bz2": lambda path: path.write_bytes(bz2.compress(LINES)),
+    "rows.jsonl.xz": lambda path: path.write_bytes(lzma.compress(LINES)),
+    "zstd in two frames.jsonl.zst": lambda path: path.write_bytes(
+        b"".join(pa.compress(part, "zstd", asbytes=True) for part in (LINES[:99], LINES[99:]))
+    ),
+    "list.json": lambda path: path.write_text(json.dumps(ROWS, indent=1), encoding="utf-8"),
+    "data.json": lambda path: path.write_text(json.dumps({"version": 1, "data": ROWS}), encoding="utf-8"),
+    "lines.json": lambda path: path.write_bytes(LINES),
+    "rows.csv": write_csv,
+    "rows.tsv": lambda path: write_csv(path, "\t"),
+    "rows.parquet": lambda path: pq.write_table(pa.Table.from_pylist(ROWS), path, row_group_size=4),
+    "file.arrow": lambda path: write_arrow(path, pa.ipc.new_file),
+    "stream.arrow": lambda path: write_arrow(path, pa.ipc.new_stream),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_text_comes_back_as_it_was_written(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    WRITERS[name](path)
+    rows = list(rows_of(path))
+    assert [(row.fields, row.fault) for row in rows] == [(row, "") for row in ROWS]
+    is_numbered = name in ("list.json", "data.json") or path.suffix in (".parquet", ".arrow")
+    assert rows[5].where == (
+        f"{path}:row 6" if is_numbered else f"{path}:{7 if path.suffix in ('.csv', '.tsv') else 6}"
+    )
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_every_suffix_is_tried() -> None:
+    assert {f".{name.split('.')[1]}" for name in WRITERS} == set(DATA_SUFFIXES) - {".txt"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        (
+            "bom, CRLF, blank lines.jsonl",
+            b'\xef\xbb\xbf{"a": "1"}\r\n\r\n  \n{"a": }\n[1]\n{"a": "\xff"}\n{"a": "\\ud800"}\n{"a": 1} {"a": 2}\n{"a": "end"}',
+            [
+                (1, {"a": "1"}, ""),
+                (4, {}, "not valid JSON"),
+                (5, {}, "not a JSON object"),
+                (6, {}, "not valid UTF-8"),
+                (7, {"a": "\ud800"}, ""),
+                (8, {}, "not valid JSON"),
+                (9, {"a": "end"}, ""),
+            ],
+        ),
+        (
+            "depth, a number without end, a name twice.jsonl",
+            "[" * 200_000 + "\n" + "9" * 5000 + '\n{"a": "2", "a": "3"}\n{"a": [{"b": 1, "b": 2}]}\n',
+            [
+                (line, {}, "not valid JSON" if line < 3 else "a name stands twice in a JSON object")
+                for line in (1, 2, 3, 4)
+            ],
+        ),
+        ("lines in truth.json", '{"a": "1"}\n\nbroken\n', [(1, {"a": "1"}, ""), (3, {}, "not valid JSON")]),
+        ("one row.json", '{"a":\n"1"}', [("row 1", {"a": "1"}, "")]),
+        ("a number.json", '[{"a": "1"}, 3]', [("row 1", {"a": "1"}, ""), ("row 2", {}, "not a JSON object")]),
+        (
+            "table.csv",
+            b'\xef\xbb\xbfq,"a"\r\n\r\n1,"two\r\nlines"\r\n2\r\n3,\xff\r\n4,"x"y\r\n5,\r\n',
+            [
+                (3, {"q": "1", "a": "two\r\nlines"}, ""),
+                (5, {}, "not as many cells as the header's 2"),
+                (6, {}, "not valid UTF-8"),
+                (7, {}, "not valid CSV: ',' expected after '\"'"),
+                (8, {"q": "5", "a": ""}, ""),
+            ],
+        ),
+        (
+            "documents.txt",
+            "\ufeffone\r\n\n \t\n  two\u2028lines \n".encode() + b"\xff\nend",
+            [
+                (1, {"text": "one"}, ""),
+                (4, {"text": "  two\u2028lines "}, ""),
+                (5, {}, "not valid UTF-8"),
+                (6, {"text": "end"}, ""),
+            ],
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.isprintable() and "." in value else "",
+)
+def test_each_row_is_named_with_its_place(tmp_path: Path, name: str, content: Any, expected: list[Any]) -> None:
+    path = written(tmp_path / name, content)
+    assert list(rows_of(path)) == [RawRow(f"{path}:{place}", fields, fault) for place, fields, fault in expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.doc", b"a", r'x\.doc: no known data format \("\.doc"\)'),
+        ("x.txt", b'{"a": 1}\n', "begins as JSON lines"),
+        ("x.jsonl", '{"a": 1}\n'.encode("utf-16"), "the file is UTF-16"),
+        ("x.json", b"[" * 200_000, "not valid JSON: "),
+        ("x.json", b'[{"a": 1},\n{"a" 2}]', "not valid JSON: .*"),
+        ("x.json", b'[{"a": 1, "a": 2}]', 'the key "a" stands twice'),
+        ("x.json", b"3", "neither a list nor an object"),
+        ("x.csv", b'q,q\n1,2\n', r'x\.csv:1: the header names "q" more than once'),
+        ("x.csv", b'q,a\n1,"2\n', r"x\.csv:2: a quote is opened here and never closed"),
+        ("x.arrow", b"ARROW1 no", r"x\.arrow: damaged, or no \.arrow file"),
+        ("x.parquet", b"PAR1", r"x\.parquet: damaged, or no \.parquet file"),
+        *[(f"x.jsonl{end}", content, f"damaged, or no {end} file") for end, whole in (
+            (".gz", gzip.compress(LINES)),
+            (".bz2", bz2.compress(LINES)),
+            (".xz", lzma.compress(LINES)),
+            (".zst", pa.compress(LINES, "zstd", asbytes=True)),
+        ) for content in (whole[:-9], LINES, b"")],
+    ],
+)  # fmt: skip
+def test_a_file_that_is_broken_as_a_whole_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        list(rows_of(written(tmp_path / name, content)))
+
+
+def test_columns_that_are_no_text_or_stand_twice_are_refused(tmp_path: Path) -> None:
+    twice = pa.struct([("content", "string"), ("content", "string")])
+    for table, told in (
+        (
+            pa.table({"a": pa.array([b"ok", b"\xff"], pa.binary()).view(pa.string())}),
+            "x.arrow: damaged, .* can't decode",
+        ),
+        (pa.Table.from_arrays([pa.array(["1"]), pa.array(["2"])], ["a", "a"]), 'the schema names "a" more than once'),
+        (pa.table({"m": pa.array([], pa.list_(twice))}), 'names "content" more than once'),
+    ):
+        write_arrow(tmp_path / "x.arrow", pa.ipc.new_stream, table)
+        with pytest.raises(InputError, match=told):
+            list(rows_of(tmp_path / "x.arrow"))
+
+
+def test_a_file_that_cannot_be_opened_is_the_machines_problem(tmp_path: Path) -> None:
+    for name in ("gone.jsonl", "gone.parquet"):
+        with pytest.raises(EnvironmentProblem, match=rf"{name}: cannot be read"):
+            list(rows_of(tmp_path / name))
+
+
+def test_a_remote_file_is_read_as_the_version_it_was_found_in(bucket: str, tmp_path: Path) -> None:
+    for name in ("rows.jsonl", "rows.jsonl.xz", "rows.parquet"):
+        WRITERS[name](tmp_path / name)
+        write(f"{bucket}/{name}", (tmp_path / name).read_bytes())
+        info = StoredFolder(bucket).info(name)
+        assert info
+        file = RemoteFile(f"{bucket}/{name}", info.version, info.size)
+        rows = list(rows_of(file))
+        assert [row.fields for row in rows] == ROWS
+        assert rows[0].where == f"{bucket}/{name}:{'row ' if name == 'rows.parquet' else ''}1"
+        write(f"{bucket}/{name}", b"other")
+        with pytest.raises(InputError, match=f"{name}: was replaced while it was read"):
+            list(rows_of(file))
+        StoredFolder(bucket).remove(name)
+        with pytest.raises(InputError, match=f"{name}: cannot read"):
+            list(rows_of(file))
