@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ def pretokenize(
     threads: int = 0,
     stage: FilePath | None = None,
     prune: bool = False,
+    ray: str = "",
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> StoreReport:
@@ -47,6 +49,7 @@ def pretokenize(
         threads: Threads that tokenize; 0: one a core.
         stage: Copy the data to this folder (a faster disk) first.
         prune: Delete this expert's other stores, those of other base models too.
+        ray: Address of a Ray cluster whose machines look at the rows and write them down; "local": of this machine's own.
         offline: Forbid every network call.
         reporter: Is told what happens.
 
@@ -62,11 +65,15 @@ def pretokenize(
     if prune and run.store_url:
         raise InputError("--prune does not go with token stores at a URL", "Name a folder: --output DIR.")
     inputs = _inputs(run, stage, reporter)
+    from expert_cli.data.select import one_by_one
+    from expert_cli.data.store.on_ray import on_ray
     from expert_cli.pipeline.pretokenize import describe, store_for
     from expert_cli.pipeline.shown_documents import shown_documents
 
     put = output is not None  # where a store is written, a manifest does not decide
-    report = describe(run, store_for(run, inputs, reporter, verify=verify, force=force, put=put))
+    with on_ray(ray, reporter) if ray else nullcontext(one_by_one) as each:
+        store = store_for(run, replace(inputs, each=each), reporter, verify=verify, force=force, put=put)
+    report = describe(run, store)
     if prune:
         remove_others(run.store, report.store.key.sha256, run.expert, reporter)
     if not documents:

@@ -49,6 +49,12 @@ def pretokenize(
     prune: Annotated[
         bool, typer.Option("--prune", help="Delete this expert's other stores, those of other base models too.")
     ] = False,
+    ray: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="Tokenize on this Ray cluster (HOST:6379, ray://HOST:10001, auto, local)."
+        ),
+    ] = "",
     offline: Offline = False,
 ) -> None:
     """Tokenize an expert's data once; training opens the result.
@@ -82,7 +88,7 @@ def pretokenize(
         "offline": offline,
         "reporter": console,
     }
-    how: dict[str, Any] = {"stage": stage, "force": force, "verify": verify, "prune": prune}
+    how: dict[str, Any] = {"stage": stage, "force": force, "verify": verify, "prune": prune, "ray": ray}
     how |= {"documents": show, "threads": threads}
     for path in manifests:
         try:

@@ -1,0 +1,90 @@
+"""`pretokenize --ray ADDRESS`: the files of a data set are looked at and written down by the machines of a Ray cluster.
+
+What is spread is one function, `Each`: rows go through the code that one process runs and come back in order, so the store is
+the same byte for byte. Workers read the files by the paths or URLs that the driver found and send documents back; the driver
+decides which rows are taken, and writes the shards.
+
+https://docs.ray.io/en/latest/data/data.html
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle  # between processes of one cluster, as Ray itself does
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from expert_cli.data.encode import limit_threads
+from expert_cli.data.select import Each
+from expert_cli.errors import EnvironmentProblem, ExpertError
+from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import first_line, plural
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class _Worker:
+    """An actor that calls a function, which keeps what it has loaded."""
+
+    def __init__(self, function: bytes) -> None:
+        limit_threads(1)  # there is a worker a core
+        self.function = pickle.loads(function)  # noqa: S301
+
+    def __call__(self, batch: dict[str, np.ndarray[Any, Any]]) -> Iterator[dict[str, list[bytes]]]:
+        for thing in batch["item"]:
+            try:
+                for made in self.function(pickle.loads(thing)):  # noqa: S301
+                    yield {"item": [pickle.dumps(made)]}
+            except ExpertError as error:
+                yield {"item": [pickle.dumps(error)]}
+
+
+@contextmanager
+def on_ray(address: str, report: Reporter) -> Iterator[Each]:
+    """Connect to a cluster, "local" to one of this machine's own, and yield what calls functions there.
+
+    Raises EnvironmentProblem: Ray is not installed, or no cluster answers.
+    """
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise EnvironmentProblem("--ray: Ray is not installed", 'pip install "ray[data]"') from error
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        told = f"--ray {address}: no cluster answers: {first_line(error)}"
+        raise EnvironmentProblem(
+            told, "local, auto (on a machine of the cluster), HOST:6379 or ray://HOST:10001"
+        ) from error
+    try:
+        context = ray.data.DataContext.get_current()
+        context.execution_options.preserve_order = True
+        context.enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        cluster: Any = ray  # its functions have no types
+        cores = int(cluster.cluster_resources().get("CPU", 1))
+        report.info(f"ray       {plural(len(cluster.nodes()), 'machine')}, {plural(cores, 'core')}")
+
+        def each(function: Callable[[Any], Iterator[Any]], things: Sequence[Any]) -> Iterator[Any]:
+            if not things:
+                return
+            items = [{"item": pickle.dumps(thing)} for thing in things]
+            made = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+                _Worker,
+                fn_constructor_args=(pickle.dumps(function),),
+                batch_size=1,
+                batch_format="numpy",
+                compute=ray.data.ActorPoolStrategy(min_size=1, max_size=min(cores, len(items))),
+            )
+            for row in made.iter_rows():
+                result = pickle.loads(row["item"])  # noqa: S301
+                if isinstance(result, ExpertError):
+                    raise result
+                yield result
+
+        yield each
+    finally:
+        ray.shutdown()
