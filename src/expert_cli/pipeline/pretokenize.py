@@ -14,7 +14,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.right_size import LengthRow, length_table, recommend
 from expert_cli.data.select import source_columns
-from expert_cli.data.sources import DataFile, Located, LocatedData, locate_data, require_apart
+from expert_cli.data.sources import Located, LocatedData, locate_data, require_apart
 from expert_cli.data.staging import stage, staged_path
 from expert_cli.data.store import remote
 from expert_cli.data.store.build import (
@@ -148,8 +148,7 @@ def _look_up(run: RunConfig, key: StoreKey) -> tuple[StoreState, dict[str, Any]]
 def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Reporter) -> DataInputs:
     """Return the same inputs with their data files copied under `target`, which is a faster disk; stored ones stay."""
     require_apart(run.data, target, "--stage DIR")
-    staged = stage([file for file in inputs.located.files() if isinstance(file, Path)], target, report)
-    copies = dict[DataFile, DataFile](staged.mapping.items())
+    copies: dict[Any, Path] = stage([f for f in inputs.located.files() if isinstance(f, Path)], target, report)
 
     def moved(sources: Sequence[Located]) -> tuple[Located, ...]:
         return tuple(replace(one, files=tuple(copies.get(file, file) for file in one.files)) for one in sources)
