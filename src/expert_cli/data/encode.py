@@ -118,17 +118,17 @@ class Sample:
 class Encoder:
     """Encodes documents. engine: what encodes, and its version; reason: why."""
 
-    def __init__(self, template: Template, sample: Sample | None = None) -> None:
-        """Take the template's tokenizer; without a sample of the rows fastokens is not tried."""
+    def __init__(self, template: Template, sample: Sample | None = None, fast: Fastokens | str = "") -> None:
+        """Take the template's tokenizer. Without a sample of rows fastokens is not tried; fast: what `load_fastokens` gave."""
         self.tokenizer: PreTrainedTokenizerFast = template.tokenizer
         self._backend = self.tokenizer.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
-        self._fast: Any = None
+        self._fast: Fastokens | None = None
         self.engine, self.reason = f"tokenizers {version('tokenizers')}", "nothing else was tried"
         self.by_pieces = self._are_equal(template)
         if sample is not None and self.by_pieces:
-            self._try_fastokens(sample.texts())
+            self._try_fastokens(fast or load_fastokens(self.tokenizer), sample.texts())
 
     def _are_equal(self, template: Template) -> bool:
         """Whether the pieces of a conversation give the ids of its text."""
@@ -136,15 +136,12 @@ class Encoder:
         texts = [text for text, _ in document]
         return np.array_equal(self._flat(texts)[0], self._flat(["".join(texts)])[0])
 
-    def _try_fastokens(self, sample: list[str]) -> None:
-        try:
-            import fastokens
-        except ImportError:
-            self.reason = "fastokens has no build for this Python or system"
+    def _try_fastokens(self, fast: Fastokens | str, sample: list[str]) -> None:
+        if isinstance(fast, str):
+            self.reason = fast
             return
         expected = self._flat(sample)
         try:
-            fast = _Fastokens(fastokens, json.loads(self._backend.to_str()))
             ids, sizes = self._by_both(fast, sample)
         except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
             self.reason = f"fastokens cannot handle this tokenizer: {str(error)[:200]}"
@@ -188,7 +185,7 @@ class Encoder:
         lists = [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
         return np.fromiter(chain(*lists), np.int32), np.fromiter(map(len, lists), np.int64, len(lists))
 
-    def _by_both(self, fast: _Fastokens, texts: list[str]) -> Ids:
+    def _by_both(self, fast: Fastokens, texts: list[str]) -> Ids:
         """Encode by fastokens, and by tokenizers what that must not have, or refuses: it does not say which text."""
         left = [n for n, text in enumerate(texts) if not text.isascii() and fast.refuses(text)]
         refused = set(left)
@@ -227,7 +224,19 @@ def _replaced(of_all: Ids, places: Sequence[int], others: Ids) -> Ids:
     return np.concatenate(parts), np.fromiter(map(len, parts), np.int64, len(parts))
 
 
-class _Fastokens:
+def load_fastokens(tokenizer: PreTrainedTokenizerFast) -> Fastokens | str:
+    """Return fastokens' tokenizer, or why there is none; it takes half a second, without the GIL."""
+    try:
+        import fastokens
+    except ImportError:
+        return "fastokens has no build for this Python or system"
+    try:
+        return Fastokens(fastokens, json.loads(tokenizer.backend_tokenizer.to_str()))
+    except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
+        return f"fastokens cannot handle this tokenizer: {str(error)[:200]}"
+
+
+class Fastokens:
     """fastokens' tokenizer.
 
     It splits texts by GPT-2's pattern with vector instructions, but not where digits are split off before (SmolLM2: 12 instead

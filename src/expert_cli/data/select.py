@@ -41,8 +41,6 @@ BAD_SHARE = 0.01
 """The share of bad rows in a source above which it is refused."""
 NOT_TRAINED = "not to be trained"
 _MOST_EXAMPLES, _MOST_ALIKE, _MOST_LEFT_OUT = 5, 2, 3
-_OTHER_PROGRAMS = frozenset(("tools", "system", "system_prompt", "history"))
-"""Columns that other programs train."""
 Split = Literal["train", "validation"]
 Each: TypeAlias = Callable[[Callable[[Any], Iterator[Any]], Sequence[Any]], Iterator[Any]]
 """Calls a function with each of some things and yields what these calls yield, in order: `one_by_one`, or on other machines."""
@@ -224,23 +222,21 @@ class RowSelection:
         return chain.from_iterable(piece.rows() for piece in self.pieces(split))
 
 
-def raw_rows(located: Located) -> Iterator[RawRow]:
-    """Yield the rows of a source's files, whatever its slice."""
-    return chain.from_iterable(map(rows_of, located.files))
+def first_rows(located: Located) -> list[RawRow]:
+    """Return the first rows of a source's files, whatever its slice, by which its columns are chosen."""
+    return list(islice(chain.from_iterable(map(rows_of, located.files)), FIRST_ROWS))
 
 
-def first_names(located: Located) -> dict[str, None]:
-    """Return the names of the columns that the first rows of a source have."""
-    return dict.fromkeys(name for row in islice(raw_rows(located), FIRST_ROWS) for name in row.fields)
+def _names(rows: Sequence[RawRow]) -> dict[str, None]:
+    return dict.fromkeys(name for row in rows for name in row.fields)
 
 
 def source_columns(located: Located, data: DataConfig) -> Columns:
     """Return the columns of a source, by the names that its first rows have. Raises InputError: they do not tell."""
-    first = [row for row in islice(raw_rows(located), FIRST_ROWS) if not row.fault]
-    names = dict.fromkeys(name for row in first for name in row.fields)
-    if not names:
-        return choose_columns(list(names), data.mapping, str(located)) if first else Columns("text", text="text")
-    columns = choose_columns(list(names), data.mapping, str(located))
+    first = [row for row in first_rows(located) if not row.fault]
+    if not first:
+        return Columns("text", text="text")
+    columns = choose_columns(list(_names(first)), data.mapping, str(located))
 
     def is_flag(name: str) -> bool:  # a column called weight may hold kilograms, or a factor of the loss
         try:
@@ -263,7 +259,7 @@ def absent_columns(data: DataConfig) -> dict[str, str]:
     names: dict[str, None] = {}
     with suppress(ExpertError):
         for located in locate_data(here, NullReporter()).train:
-            names = first_names(located)
+            names = _names(first_rows(located))
     return absent(list(names), data.mapping) if names else {}
 
 
@@ -271,7 +267,7 @@ def first_good_rows(data: DataConfig, located: Located, count: int = 64) -> list
     """Return the good ones of the first rows of a source, whatever its slice: for a look, not for training."""
     columns = source_columns(located, data)
     found = []
-    for raw in islice(raw_rows(located), FIRST_ROWS):
+    for raw in first_rows(located):
         try:
             found.append(_row(raw, columns, data))
         except (BadRow, NotTrained):
@@ -436,7 +432,7 @@ def _select_from(
                 f"{located}: rows are {columns.form} ({columns}), those of {sources[0]} are {selected[0].columns.form}",
                 "Train on rows of one kind: messages, text, segments, pair.",
             )
-        look = _Look(columns, first_names(located), RowReport(mapping=str(columns)))
+        look = _Look(columns, _names(first_rows(located)), RowReport(mapping=str(columns)))
         spans = []
         asked = _spans(located)
         look_at = partial(_look, found=look, data=data, where=str(located), ranked=ranked)
@@ -578,12 +574,6 @@ def _tell(located: Located, rows: int, report: RowReport, reporter: Reporter) ->
     filtered = "".join(f", {count} {reason}" for reason, count in report.filtered.items())
     unread = f"; not read: {', '.join(report.unread())}" if report.unread() else ""
     reporter.info(f"{located}: {rows} rows{filtered}; {report.mapping}{unread}")
-    telling = [name for name in report.ignored if name.casefold() in _OTHER_PROGRAMS]
-    if telling:
-        reporter.warning(
-            f"{located}: {', '.join(telling)}: not trained beside question and answer; "
-            '"field_mapping" names columns of a system message, history and tools'
-        )
     if report.dropped:
         bad = sum(report.dropped.values())
         more = "; ..." if bad > len(report.examples) else ""

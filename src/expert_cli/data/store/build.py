@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.encode import Encoded, Encoder, Sample
+from expert_cli.data.encode import Encoded, Encoder, Sample, load_fastokens
 from expert_cli.data.overlap import HeldOut, Overlap, Question
 from expert_cli.data.rows import Row
 from expert_cli.data.select import (
@@ -218,18 +218,19 @@ class Part:
     notes: Notes
 
 
-@dataclass(frozen=True)
+@dataclass
 class Writer:
-    """Writes rows down as documents of token ids. held: the texts of evaluations, looked for in rows that train."""
+    """Writes rows down as documents of token ids. is_held_out: these rows evaluate; held: texts that are looked for in them."""
 
     template: Template
     sample: Sample
-    held: Mapping[str, HeldOut] = field(default_factory=dict)
+    is_held_out: bool
+    held: Mapping[str, HeldOut]
+    encoder: Encoder
 
-    @cached_property
-    def encoder(self) -> Encoder:
-        """What encodes."""
-        return Encoder(self.template, self.sample)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send what makes an encoder to another machine: fastokens' tokenizer cannot be sent."""
+        return _writer, (self.template, self.sample, self.is_held_out, self.held)
 
     def __call__(self, piece: Piece) -> Iterator[Part]:
         """Yield the documents of some rows of a file; a thread encodes while the next rows are read."""
@@ -261,14 +262,17 @@ class Writer:
                 notes.refused[source] += 1
                 continue
             documents += made
-            asked = row.question
+            if self.is_held_out:
+                notes.questions.append(Question(*row.question, row.where))
             for of, held in self.held.items():
-                notes.found += ((of, number, row.where) for number in held.find(*asked))
-            if not self.held:
-                notes.questions.append(Question(*asked, row.where))
+                notes.found += ((of, number, row.where) for number in held.find(*row.question))
         notes.forms.update(self.template.forms)
         notes.counts.update(self.template.counts)
         return documents, notes
+
+
+def _writer(template: Template, sample: Sample, is_held_out: bool, held: Mapping[str, HeldOut]) -> Writer:
+    return Writer(template, sample, is_held_out, held, Encoder(template, sample))
 
 
 class StoreBuild:
@@ -276,8 +280,11 @@ class StoreBuild:
 
     def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter) -> None:
         """Look at all rows, and decide which are taken. Raises what `select_rows` does."""
-        self.selection: RowSelection = select_rows(data, inputs.located, report, each=inputs.each)
         self.template: Template = inputs.template
+        with ThreadPoolExecutor(1) as thread:
+            fast = thread.submit(load_fastokens, self.template.tokenizer)
+            self.selection: RowSelection = select_rows(data, inputs.located, report, each=inputs.each)
+        self.encoder = Encoder(self.template, self.selection.sample, fast.result())
         self.report, self.each = report, inputs.each
         self.notes = {"train": Notes(), "validation": Notes()}
         self.overlaps = {"validation": Overlap(), "cases": Overlap()}
@@ -294,8 +301,9 @@ class StoreBuild:
 
         Raises InputError: more than 1 % of a source's rows are refused by the template, or are in another tokenizer's tokens.
         """
-        held = {of: overlap.held for of, overlap in self.overlaps.items() if overlap.added and split == "train"}
-        writer = Writer(self.template, self.selection.sample, held)
+        is_held_out = split == "validation"
+        held = {of: overlap.held for of, overlap in self.overlaps.items() if overlap.added and not is_held_out}
+        writer = Writer(self.template, self.selection.sample, is_held_out, held, self.encoder)
         notes, sources = self.notes[split], self.selection.sources(split)
         records: list[ShardRecord] = []
         total = sum(map(len, sources))
@@ -306,7 +314,7 @@ class StoreBuild:
                 for part in shard:
                     notes.add(part.notes)
                     self._require_good(notes, sources, part.first + part.rows)
-                    for question in part.notes.questions if split == "validation" else ():
+                    for question in part.notes.questions:
                         self.overlaps["validation"].add(question)
                     for of, number, where in part.notes.found:
                         self.overlaps[of].found(number, where)
