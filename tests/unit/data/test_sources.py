@@ -57,7 +57,7 @@ def made(folder: Path, *files: str, readme: str = "") -> Path:
     ],
 )
 def test_files_are_those_that_datasets_finds(tmp_path: Path, split: str, files: list[str]) -> None:
-    folder = made(tmp_path / "rows", "train.jsonl", "dev.jsonl", ".hidden.jsonl", "notes.md")
+    folder = made(tmp_path / "rows", "train.jsonl", "dev.jsonl", ".train.jsonl", "notes.md")
     assert names(folder, split) == files
     found = load_dataset_builder(str(folder), cache_dir=str(tmp_path / "cache")).config.data_files
     assert [Path(name).name for name in found["validation" if "v" in split else "train"]] == files

@@ -77,7 +77,7 @@ def on_ray(address: str, report: Reporter) -> Iterator[Each]:
                 fn_constructor_args=(pickle.dumps(function),),
                 batch_size=1,
                 batch_format="numpy",
-                compute=ray.data.ActorPoolStrategy(min_size=1, max_size=min(cores, len(items))),
+                compute=ray.data.ActorPoolStrategy(size=min(cores, len(items))),
             )
             for row in made.iter_rows():
                 result = pickle.loads(row["item"])  # noqa: S301

@@ -28,12 +28,12 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
-    """Two tasks, one in three files, with weights, repeats, filters, repeated rows and a validation split."""
+    """Two tasks, one in three files of which the first takes longest, with weights, repeats, filters, repeated rows and a validation split."""
     for task, files in (("a", 3), ("b", 1)):
         for file in range(files):
             path = tmp_path / task / f"train-{file:05d}-of-{files:05d}.jsonl"
             path.parent.mkdir(exist_ok=True)
-            rows = ({"instruction": f"{task} {n % 700}", "output": "yes " * (1 + n % 9)} for n in range(1_500))
+            rows = ({"instruction": f"{task} {n % 700}", "output": "yes " * (1 + n % 9)} for n in range(500 if file else 6_000))
             path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     small = manifests.small(max_seq_length=64)
     small["base_models"][0]["name"] = str(tiny.tiny_model_folder(tmp_path / "model"))
