@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import InputError
-from expert_cli.utils.filesystem import open_unnoticed
 from expert_cli.utils.redaction import redact
 
 _REMOVED_TOGETHER_S = 60.0
@@ -103,7 +102,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
     Raises OSError, ValueError as `parse_sealed` does.
     """
-    with open_unnoticed(path) as file:
+    with path.open("rb", buffering=0) as file:
         return parse_sealed(file.read())
 
 

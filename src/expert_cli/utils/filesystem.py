@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import io
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -11,16 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 _ABANDONED_S = 24 * 3600.0
-
-
-def open_unnoticed(path: Path, flags: int = 0) -> io.FileIO:
-    """Open a file to read it without changing its time of last access, where the system allows that. Raises OSError."""
-    flags |= os.O_RDONLY | getattr(os, "O_BINARY", 0)
-    try:
-        handle = os.open(path, flags | getattr(os, "O_NOATIME", 0))
-    except PermissionError:  # only a file's owner may ask for O_NOATIME
-        handle = os.open(path, flags)
-    return io.FileIO(handle, "rb")
 
 
 def is_file(path: Path) -> bool:
@@ -33,22 +22,9 @@ def is_folder(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112
 
 
-def real_path(path: Path) -> Path:
-    """Return the path with links resolved; of links in a circle, over which `Path.resolve` raises, as far as it goes."""
-    return Path(os.path.realpath(path))
-
-
 def matching(pattern: str) -> Iterator[Path]:
     """Yield what is there that a pattern of `glob` fits, "**" over folders, in no order; nothing hidden."""
     return map(Path, glob.iglob(pattern, recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
-
-
-def subfolders(folder: Path) -> list[Path]:
-    """Return the folders in a folder, links to folders included, by name; none where it cannot be read."""
-    try:
-        return sorted(path for path in folder.iterdir() if is_folder(path))
-    except OSError:
-        return []
 
 
 def is_abandoned(path: Path) -> bool:

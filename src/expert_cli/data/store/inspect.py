@@ -49,11 +49,6 @@ def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, has
     return StoreState("hit", f"{home} fits")
 
 
-def has_stores(folder: Path) -> bool:
-    """Whether any store, of whatever key, lies in `folder`."""
-    return any(folder.glob(_STORES))
-
-
 def _other_store(folder: Path, key: StoreKey) -> StoreState:
     for path in newest_first(folder.glob(_STORES)):
         try:

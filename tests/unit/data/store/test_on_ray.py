@@ -28,7 +28,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
-    """Two tasks, one in three files of which the first takes longest, with weights, repeats, filters, repeated rows and a validation split."""
+    """Two tasks, one in three files of which the first takes longest; weights, repeats, filters, and a validation split."""
     for task, files in (("a", 3), ("b", 1)):
         for file in range(files):
             path = tmp_path / task / f"train-{file:05d}-of-{files:05d}.jsonl"
