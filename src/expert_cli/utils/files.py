@@ -98,12 +98,8 @@ def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Return what `write_sealed` wrote, without a trace in the file's time of last access.
-
-    Raises OSError, ValueError as `parse_sealed` does.
-    """
-    with path.open("rb", buffering=0) as file:
-        return parse_sealed(file.read())
+    """Return what `write_sealed` wrote. Raises OSError, ValueError as `parse_sealed` does."""
+    return parse_sealed(path.read_bytes())
 
 
 def parse_sealed(raw: bytes) -> dict[str, Any]:
