@@ -27,6 +27,7 @@ ROLES: Mapping[str, str] = {
     "gpt": "assistant",
 }
 """The roles of a conversation, OpenAI's, ShareGPT's and LLaMA-Factory's, and what they are here."""
+_PLAIN_ROLES = frozenset(("system", "user", "assistant"))
 _WEIGHTS: Mapping[str, bool] = {"weight": True, "train": True, "loss": True, "loss_mask": True, "masked": False}
 """Whether a turn is trained, as OpenAI, axolotl and others write it, and whether 1 or true says that it is."""
 REASONING = ("reasoning_content", "thinking", "reasoning")
@@ -281,24 +282,27 @@ def _turns(
         value = _parsed(value, label)
     if not isinstance(value, list):
         raise BadRow(f'"{label}" is {type_name(value)}, not a list of messages')
+    if not (mapping.role or mapping.content or mapping.roles) and all(map(_is_plain, value)):
+        return value, [None] * len(value), frozenset()
     turns: list[dict[str, Any]] = []
     trained: list[bool | None] = []
     unread: set[str] = set()
-    usual = not (mapping.role or mapping.content or mapping.roles)
     for turn in value:
         if not isinstance(turn, dict):
             raise BadRow(f"a message is {type_name(turn)}, not an object")
-        if usual and len(turn) == 2:  # most turns say nothing else
-            role, content = turn.get("role"), turn.get("content")
-            if role in ("user", "assistant", "system") and type(content) is str and content.isascii():
-                turns.append(turn)
-                trained.append(None)
-                continue
         read, says, left = _turn(turn, mapping)
         turns.append(read)
         trained.append(says)
         unread |= left
     return turns, trained, frozenset(unread)
+
+
+def _is_plain(turn: object) -> bool:
+    """Whether a turn is a role and a text and nothing else, as most are."""
+    if type(turn) is not dict or len(turn) != 2 or turn.get("role") not in _PLAIN_ROLES:
+        return False
+    content = turn.get("content")
+    return type(content) is str and _is_unicode(content)
 
 
 def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, Any], bool | None, set[str]]:
@@ -464,12 +468,19 @@ def text_of(fields: Mapping[str, Any], key: str, label: str = "") -> str:
         raise BadRow(f"{label} is {'null' if key in fields else 'missing'}")
     if not isinstance(value, str):
         raise BadRow(f"{label} is {type_name(value)}, not text")
-    if not value.isascii():  # a flag of the string, so that the usual row costs nothing
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise BadRow(f"{label} is not Unicode text (half of a surrogate pair)") from error
+    if not _is_unicode(value):
+        raise BadRow(f"{label} is not Unicode text (half of a surrogate pair)")
     return value
+
+
+def _is_unicode(text: str) -> bool:
+    if text.isascii():  # a flag of the string, so that the usual row costs nothing
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def answer_of(fields: Mapping[str, Any], key: str) -> str:

@@ -195,7 +195,7 @@ def _names_below(folder: Path) -> list[str]:
     for where, folders, files in os.walk(folder, onerror=stop, followlinks=True):
         is_new = (real := os.path.realpath(where)) not in seen
         seen.add(real)
-        folders[:] = [name for name in folders if is_new and not name.startswith(".") and name != "lost+found"]
+        folders[:] = sorted(name for name in folders if is_new and not name.startswith(".") and name != "lost+found")
         names += [Path(where, name).relative_to(folder).as_posix() for name in files if is_new]
     return sorted(names)
 

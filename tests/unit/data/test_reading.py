@@ -171,7 +171,7 @@ def test_each_row_is_named_with_its_place(tmp_path: Path, name: str, content: An
             (".bz2", bz2.compress(LINES)),
             (".xz", lzma.compress(LINES)),
             (".zst", pa.compress(LINES, "zstd", asbytes=True)),
-        ) for content in (whole[:-9], LINES, b"")],
+        ) for content in (whole[:-9], LINES, b"", whole + b"junk")],
     ],
 )  # fmt: skip
 def test_a_file_that_is_broken_as_a_whole_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:

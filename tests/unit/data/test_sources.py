@@ -1,252 +1,190 @@
-"""Which files a source is: in a folder, a pattern, a hub data set or object storage; what is not read is named."""
+"""Which files hold the rows of a split: of a folder, a pattern, a hub data set, a URL. None of them is read for it."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
-from datasets import Dataset, DatasetDict, load_dataset_builder
-from huggingface_hub import constants
 
-from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters
 from expert_cli.config.source_names import parse_source
-from expert_cli.data.sources import LocatedData, content_of, locate_data, require_apart
+from expert_cli.data.sources import Located, content_of, locate_data
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.files import sha256_of
 from tests.hub_server import hub_server
-from tests.object_storage import write
+from tests.object_storage import S3Server, write
 from tests.words import Words
 
-ROW = b'{"question": "q", "answer": "a"}\n'
+posix = pytest.mark.skipif(os.name == "nt", reason="links and pipes of POSIX")
+SHARDS = ["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet", "data/test-00000-of-00001.parquet"]
+LEVELS = ["easy/1.jsonl", "easy/deep/2.jsonl", "hard/a.jsonl", "hard/b1.jsonl", "hard/c.jsonl"]
+TWO = """{config_name: easy, default: true, data_files: [{split: train, path: easy/*.jsonl}]}
+- {config_name: hard, data_files: [{split: train, path: [hard/b*, hard/a.jsonl]}, {split: dev_1, path: hard/c.jsonl}]}"""
 COMMIT = "a" * 40
+CARD = b"---\nconfigs:\n- {config_name: default, data_files: data/*}\n- {config_name: s, data_files: s.csv}\n---\n"
+HUB = {"README.md": CARD, "data/0.jsonl": b"0", "data/1.jsonl": b"1", "s.csv": b"s"}
 
 
-def located(written: str | Path | SourceSpec, words: Words | None = None, *, offline: bool = False) -> LocatedData:
-    spec = written if isinstance(written, SourceSpec) else parse_source(str(written), (Path.cwd(),))
-    data = DataConfig((spec,), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, offline)
-    return locate_data(data, words or Words())
-
-
-def names(folder: Path, written: str = "", words: Words | None = None) -> list[str]:
-    """The files of a folder's split, by their names in it; nothing of them is read."""
-    return [
-        os.path.relpath(str(file), folder).replace(os.sep, "/") for file in located(f"{folder}{written}", words).files()
-    ]
-
-
-def made(folder: Path, *files: str, readme: str = "") -> Path:
-    for name in files:
+def made(folder: Path, names: list[str], readme: str = "") -> Path:
+    """Make files that no reader of rows could read, and a README with configurations."""
+    for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"not rows")
+        (folder / name).write_bytes(b"\xff")
     if readme:
-        (folder / "README.md").write_text(f"---\n{readme}---\n# Rows\n", encoding="utf-8")
+        (folder / "README.md").write_text(f"---\nconfigs:\n- {readme}\n---\n# Words\n", encoding="utf-8")
     return folder
 
 
+def located(written: str | Path, words: Words | None = None, *, offline: bool = True) -> Located:
+    spec = parse_source(str(written), (Path("/"),))
+    data = DataConfig((spec,), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, offline)
+    return locate_data(data, words or Words()).train[0]
+
+
 @pytest.mark.parametrize(
-    ("split", "files"),
+    ("names", "readme", "asked", "expected", "unread"),
     [
-        ("", ["train.jsonl"]),
-        ("::train[:10]", ["train.jsonl"]),
-        ("::validation", ["dev.jsonl"]),
-        ("::dev", ["dev.jsonl"]),
+        (SHARDS[::-1], "", "", SHARDS[:2], ""),
+        (["dev.csv", "sql_train.csv"], "", "::validation", ["dev.csv"], ""),
+        (["train.json", "config.json", "x.json"], "", "", ["train.json"], "x.json"),
+        (["b.txt", "deep/a.txt", "LICENSE"], "", "", ["b.txt", "deep/a.txt"], ""),
+        (["notes.txt", "deep/er/c.TSV.xz"], "", "", ["deep/er/c.TSV.xz"], ""),
+        (["a.jsonl", ".b.jsonl", "__c.jsonl", ".git/d.jsonl"], "", "", ["a.jsonl"], ".b.jsonl, __c.jsonl"),
+        (["1.csv", *(f"{n}.tar" for n in "234567")], "", "", ["1.csv"], "2.tar, 3.tar, 4.tar, 5.tar, 6.tar and 1 more"),
+        (LEVELS, TWO, "", LEVELS[:1], ", ".join(LEVELS[1:])),
+        (LEVELS, TWO, "::train::hard", [LEVELS[3], LEVELS[2]], ", ".join(LEVELS[:2])),
+        (LEVELS, TWO, "::dev_1::hard", LEVELS[4:], ", ".join(LEVELS[:2])),
+        (["a/train.csv", "b/1.csv"], "{config_name: a, data_dir: ./a/}", "::train::a", ["a/train.csv"], "b/1.csv"),
     ],
 )
-def test_files_are_those_that_datasets_finds(tmp_path: Path, split: str, files: list[str]) -> None:
-    folder = made(tmp_path / "rows", "train.jsonl", "dev.jsonl", ".train.jsonl", "notes.md")
-    assert names(folder, split) == files
-    found = load_dataset_builder(str(folder), cache_dir=str(tmp_path / "cache")).config.data_files
-    assert [Path(name).name for name in found["validation" if "v" in split else "train"]] == files
-
-
-def test_files_that_look_like_rows_and_are_not_read_are_named(tmp_path: Path) -> None:
+def test_the_files_of_a_split_are_taken_in_order_and_others_that_look_like_rows_are_named(
+    tmp_path: Path, names: list[str], readme: str, asked: str, expected: list[str], unread: str
+) -> None:
     words = Words()
-    folder = made(tmp_path, "train.jsonl", "dev.jsonl", "extra.jsonl", "table.xlsx", "b.jsonl.bak", "picture.png")
-    assert names(folder, words=words) == ["train.jsonl"]
-    (told,) = words.lines
-    assert [name for name in ("extra.jsonl", "table.xlsx", "picture.png", "dev.jsonl") if name in told] == [
-        "extra.jsonl",
-        "table.xlsx",
-    ]
+    assert located(f"{made(tmp_path, names, readme)}{asked}", words).files == tuple(map(tmp_path.joinpath, expected))
+    assert words.lines == ([f"warning: {tmp_path}: not read: {unread}"] if unread else [])
 
 
-README = """configs:
-- config_name: default
-  data_files: [{split: train, path: data/*}, {split: test, path: late.jsonl}]
-- config_name: small
-  data_files: small.jsonl
-- config_name: outside
-  data_files: ../other/train.jsonl
-"""
+@pytest.mark.parametrize(
+    ("names", "readme", "asked", "message"),
+    [
+        (SHARDS, "", "::dev", r'no file holds the split "dev"; there is: train \(2\), test \(1\)$'),
+        (SHARDS[1:], "", "", "data/train has 1 of 2 parts; number 00000 is missing"),
+        (["train.csv", "train.jsonl.gz"], "", "", r"2 formats side by side \(\.csv, \.jsonl\.gz\)"),
+        (LEVELS, TWO, "::train::medium", 'there is no configuration "medium"; there is: easy, hard'),
+        (LEVELS, "config_name: a\n- config_name: b", "", "several configurations and no default one"),
+        (LEVELS, "[", "", "the README's metadata: while parsing a flow node"),
+        (["x.xlsx"], "{config_name: a, data_files: x.xlsx}", "", r"x\.xlsx belongs to these rows, .* is not read"),
+        (["a.jsonl"], "{config_name: a, data_files: ['*', b.jsonl]}", "", r"is in b\.jsonl, which is not there"),
+        (["a.jsonl"], f"{{config_name: a, data_files: {__file__}}}", "", r"is in .*\.py, which is not there"),
+    ],
+)
+def test_a_split_in_part_is_refused(tmp_path: Path, names: list[str], readme: str, asked: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        located(f"{made(tmp_path, names, readme)}{asked}")
 
 
-def test_a_readme_says_which_files_a_configuration_has(tmp_path: Path) -> None:
-    made(tmp_path / "other", "train.jsonl")
-    folder = made(tmp_path / "rows", "data/b.jsonl", "data/a.jsonl", "small.jsonl", readme=README)
-    assert names(folder) == ["data/a.jsonl", "data/b.jsonl"]
-    assert names(folder, "::train::small") == ["small.jsonl"]
-    for written, told in {
-        "::train::none": 'there is no configuration "none"; there is: default, small, outside',
-        "::test": 'the README says that the split "test" is in late.jsonl, which is not there',
-        "::train::outside": r"\.\./other/train\.jsonl, which is not there",
-        "::validation": 'no file holds the split "validation"; there is: train \\(2\\)',
-    }.items():
-        with pytest.raises(InputError, match=told):
-            names(folder, written)
-
-
-def test_a_pattern_is_all_files_that_fit_it(tmp_path: Path) -> None:
-    made(tmp_path, "b.jsonl", "a.jsonl", "sub/c.jsonl", "d.txt.bak")
-    assert names(tmp_path, "/*.jsonl") == ["a.jsonl", "b.jsonl"]
-    assert names(tmp_path, "/**/*.jsonl") == ["a.jsonl", "b.jsonl", "sub/c.jsonl"]
-    for written, told in {"/*.bak": "no file of rows fits this pattern", "/*.csv": "no such file or folder"}.items():
-        with pytest.raises(InputError, match=told):
-            names(tmp_path, written)
-
-
-def a_pipe(folder: Path) -> None:
-    os.mkfifo(made(folder, "a.jsonl") / "p.jsonl")
-
-
-def a_dead_link(folder: Path) -> None:
-    (made(folder, "a.jsonl") / "b.jsonl").symlink_to(folder / "gone")
-
-
-FAULTS: dict[str, tuple[Any, str]] = {
-    "two forms": (lambda at: made(at, "a.jsonl", "b.csv"), r"files of 2 formats side by side \(.csv, .jsonl\)"),
-    "a missing shard": (
-        lambda at: made(at, "data/train-00000-of-00002.jsonl"),
-        "data/train has 1 of 2 parts; number 00001 is missing",
-    ),
-    "a pipe": (a_pipe, "a named pipe, not a file of rows"),
-    "a dead link": (a_dead_link, "a link that leads nowhere"),
-    "nothing": (lambda at: made(at, "x.png"), 'no file holds the split "train"; there is: no data file'),
-}
-
-
-@pytest.mark.skipif(os.name == "nt", reason="pipes and links of POSIX")
-@pytest.mark.parametrize(("make", "told"), FAULTS.values(), ids=FAULTS)
-def test_what_is_wrong_with_a_folder_is_told(tmp_path: Path, make: Any, told: str) -> None:
-    (tmp_path / "rows").mkdir()
-    make(tmp_path / "rows")
-    with pytest.raises(InputError, match=told):
-        names(tmp_path / "rows")
-
-
-def test_a_folder_that_links_lead_to_is_read_once(tmp_path: Path) -> None:
-    made(tmp_path, "rows/a.jsonl", "rows/sub/b.jsonl")
-    (tmp_path / "rows" / "sub" / "loop").symlink_to(tmp_path / "rows")
-    assert names(tmp_path / "rows") == ["a.jsonl", "sub/b.jsonl"]
-
-
-def test_a_folder_that_save_to_disk_wrote_says_its_own_files(tmp_path: Path) -> None:
-    folder = tmp_path / "saved"
-    rows = {split: Dataset.from_list([{"a": split}]) for split in ("train", "validation")}
-    DatasetDict(rows).save_to_disk(str(folder))
-    assert names(folder) == ["train/data-00000-of-00001.arrow"]
-    assert names(folder, "::dev") == ["validation/data-00000-of-00001.arrow"]
-    with pytest.raises(InputError, match='no split "test": save_to_disk wrote this folder; there is: '):
-        names(folder, "::test")
-    (folder / "train" / "state.json").write_text(json.dumps({"_data_files": [{"filename": "../../a.arrow"}]}))
-    with pytest.raises(InputError, match=r"is listed in its state\.json, but it is not there"):
-        names(folder)
-
-
-def test_a_store_in_a_folder_of_rows_is_refused(tmp_path: Path) -> None:
-    spec = SourceSpec("folder", str(tmp_path / "rows"))
-    data = DataConfig((spec,), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
-    require_apart(data, tmp_path / "out", "--output DIR")
-    with pytest.raises(InputError, match="lies in the data folder") as caught:
-        require_apart(data, tmp_path / "rows" / "out", "--output DIR")
-    assert "--output DIR" in caught.value.hint
-
-
-# The hub ----------------------------------------------------------------------------------------------------------------------
-
-FILES = {"README.md": b"# Rows\n", "data/train-0.jsonl": ROW, "data/test-0.jsonl": ROW * 2, "logo.png": b"x"}
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    return tmp_path / "hub"
-
-
-def fill(cache: Path, *files: str) -> Path:
-    """Lay the cache out as the hub client does: blobs named by their hash, links of a snapshot, the branch."""
-    repository = cache / "datasets--org--rows"
-    for name in files:
-        blob = repository / "blobs" / hashlib.sha256(FILES[name]).hexdigest()
-        blob.parent.mkdir(parents=True, exist_ok=True)
-        blob.write_bytes(FILES[name])
-        link = repository / "snapshots" / COMMIT / name
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(blob)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(COMMIT, encoding="utf-8")
-    return repository / "snapshots" / COMMIT
-
-
-HUB = SourceSpec("hub", "org/rows")
-
-
-def test_the_files_of_a_split_alone_are_fetched(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with hub_server(monkeypatch, "datasets", "org/rows", COMMIT, FILES):
-        (found,) = located(HUB).train
-        assert [(file.name, Path(str(file)).read_bytes()) for file in found.files] == [("train-0.jsonl", ROW)]
-        assert found.revision == COMMIT
-        assert not list(cache.rglob("logo.png")) + list(cache.rglob("test-0.jsonl"))
-    assert [file.name for file in located(HUB, offline=True).files()] == ["train-0.jsonl"]
-
-
-def test_the_cache_serves_where_the_hub_does_not(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = fill(cache, *FILES)
-    assert located(HUB, offline=True).files() == [folder / "data" / "train-0.jsonl"]
+def test_a_pattern_names_files_and_what_else_it_fits_is_named(tmp_path: Path) -> None:
+    made(tmp_path, ["b.jsonl", "a.jsonl", ".c.jsonl", "deep/d.jsonl", "notes.md"])
     words = Words()
-    with hub_server(monkeypatch, "datasets", "org/else", COMMIT, {}):
-        assert located(HUB, words).files() == [folder / "data" / "train-0.jsonl"]
-        with pytest.raises(EnvironmentProblem, match=r'"org/down": the hub answered 501, and it is not in the cache'):
-            located(SourceSpec("hub", "org/down"))
-    why = "the hub has no such data set, or it is private (hf auth login)"
-    assert words.lines == [f"warning: org/rows: {why}; using commit {COMMIT[:12]} from the cache"]
-    with pytest.raises(InputError, match=r'"a b/c" is neither a file nor the id of a hub data set'):
-        located(SourceSpec("hub", "a b/c"))
+    assert located(f"{tmp_path}/*", words).files == (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert words.lines == [f"warning: {tmp_path}/*: not read: {tmp_path}/notes.md"]
+    with pytest.raises(InputError, match="no file of rows fits this pattern"):
+        located(f"{tmp_path}/*.md")
 
 
-def test_a_damaged_file_of_the_cache_is_refused(cache: Path) -> None:
-    file = fill(cache, *FILES) / "data" / "train-0.jsonl"
-    assert content_of(file, sha256_of) == hashlib.sha256(ROW).hexdigest()
-    file.resolve().write_bytes(b"other")
-    with pytest.raises(EnvironmentProblem, match="damaged in the hub client's cache") as caught:
-        content_of(file, sha256_of)
-    assert f"Delete {file.resolve()}" in caught.value.hint
-
-
-# Object storage --------------------------------------------------------------------------------------------------------------
-
-
-def test_a_url_is_an_object_a_folder_or_a_pattern(bucket: str) -> None:
-    for name in ("rows.jsonl", "some/train-2.jsonl", "some/train-10.jsonl", "some/valid.jsonl"):
-        write(f"{bucket}/{name}", ROW)
-    (rows,) = located(f"{bucket}/rows.jsonl").files()
-    before = content_of(rows, sha256_of)
-    assert list(map(str, located(f"{bucket}/some").files())) == [
-        f"{bucket}/some/train-10.jsonl",
-        f"{bucket}/some/train-2.jsonl",
-    ]
-    assert list(map(str, located(f"{bucket}/some/v*.jsonl").files())) == [f"{bucket}/some/valid.jsonl"]
-    write(f"{bucket}/rows.jsonl", ROW * 2)
-    assert content_of(located(f"{bucket}/rows.jsonl").files()[0], sha256_of) != before
-    for written, told in {
-        f"{bucket}/none": "no object has this name, and none lies below it",
-        f"{bucket}/some::test": 'no file holds the split "test"; there is: train',
-    }.items():
+def test_what_save_to_disk_wrote_is_read_in_the_order_of_its_state(tmp_path: Path) -> None:
+    made(tmp_path, ["train/1.arrow", "train/0.arrow", "train/cache.arrow"])
+    (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}', encoding="utf-8")
+    state = tmp_path / "train" / "state.json"
+    whole = '{"_data_files": [{"filename": "1.arrow"}, {"filename": "0.arrow"}]}'
+    state.write_text(whole, encoding="utf-8")
+    assert located(tmp_path).files == (tmp_path / "train" / "1.arrow", tmp_path / "train" / "0.arrow")
+    for said, asked, told in (
+        (whole, "::validation", r'no split "validation": .* there is: \[\'train\', \'test\'\]'),
+        (whole.replace("0.", "2."), "", r"train/2\.arrow is listed in its state\.json, but it is not there"),
+        (whole.replace("[", "0, ", 1), "", "not written by save_to_disk"),
+        (whole[:-1] + ', "_indices_data_files": [1]}', "", "a choice of rows by numbers"),
+    ):
+        state.write_text(said, encoding="utf-8")
         with pytest.raises(InputError, match=told):
+            located(f"{tmp_path}{asked}")
+
+
+@posix
+def test_links_to_folders_are_followed_once_and_what_is_no_file_is_refused_unopened(tmp_path: Path) -> None:
+    here = made(tmp_path, ["here/a.jsonl", "here/sub/b.jsonl", "there/x.jsonl"]) / "here"
+    for link, target in {"here/linked": "there", "here/again": "here/sub", "there/circle": "here"}.items():
+        (tmp_path / link).symlink_to(tmp_path / target)
+    assert sorted(file.name for file in located(here).files) == ["a.jsonl", "b.jsonl", "x.jsonl"]
+    os.mkfifo(here / "pipe")
+    for target, told in {"pipe": "a named pipe", "/dev/zero": "a device", "gone": "a link that leads nowhere"}.items():
+        (here / "c.jsonl").symlink_to(target)
+        with pytest.raises(InputError, match=rf"c\.jsonl: {told}"):
+            located(here)
+        (here / "c.jsonl").unlink()
+
+
+@posix
+def test_the_hub_clients_cache_serves_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    home = made(tmp_path / "datasets--org--rows", ["refs/main", "blobs/0", f"snapshots/{COMMIT}/data/0", "trees/0"])
+    (home / "refs" / "main").write_text(COMMIT, encoding="utf-8")
+    (home / "trees" / f"{COMMIT}.json").write_text('{"files": {"data/1.jsonl": 0}}', encoding="utf-8")
+    snapshot = home / "snapshots" / COMMIT
+    for name, content in HUB.items():
+        blob = home / "blobs" / sha256(content).hexdigest()
+        blob.write_bytes(content)
+        (snapshot / name).symlink_to(blob)
+    found = located("org/rows")
+    assert (found.files, found.revision) == ((snapshot / "data/0.jsonl", snapshot / "data/1.jsonl"), COMMIT)
+    csv = snapshot / "s.csv"
+    assert located(f"org/rows@{COMMIT}::train::s").files == (csv,)
+    assert content_of(csv, sha256_of) == sha256(b"s").hexdigest()
+    csv.resolve().write_bytes(b"damaged")
+    with pytest.raises(EnvironmentProblem, match=r"s\.csv: damaged in the hub client's cache"):
+        content_of(csv, sha256_of)
+    (snapshot / "data" / "1.jsonl").unlink()
+    for written, told in {
+        "org/rows": r"the network may not be used .*, and 1 of 2 files are not in the cache: data/1\.jsonl$",
+        "org/rows@v2": '"org/rows@v2": .* it is not in the cache',
+        "my data": '"my data" is neither a file nor the id of a hub data set',
+    }.items():
+        with pytest.raises(ExpertError, match=told):
             located(written)
-    with pytest.raises(ExpertError, match="the network may not be used"):
-        located(f"{bucket}/rows.jsonl", offline=True)
+
+
+def test_of_the_hub_one_split_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    with hub_server(monkeypatch, "datasets", "org/rows", COMMIT, HUB) as asked:
+        found = located("org/rows", offline=False)
+        assert {path.partition(f"{COMMIT}/")[2] for path in asked if "/resolve/" in path} == {*HUB} - {"s.csv"}
+        with pytest.raises(EnvironmentProblem, match='"org/down": the hub answered 501'):
+            located("org/down", offline=False)
+    words = Words()
+    assert located("org/rows", words, offline=False) == found, "a hub that is gone is replaced by the cache"
+    assert words.lines[-1].endswith(f"; using commit {COMMIT[:12]} from the cache")
+
+
+def test_a_url_names_objects_unread(bucket: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    for name in ("rows.jsonl", "x.parquet/1.parquet", "some/train-2.jsonl", "some/train-10.jsonl", "some/valid.jsonl"):
+        write(f"{bucket}/{name}", b"\xff")
+    s3_server.door.requests.clear()
+    with pytest.raises(EnvironmentProblem, match=r"the network may not be used \(--offline is given\)"):
+        located(f"{bucket}/some")
+    assert s3_server.door.requests == []
+    for written, names in {
+        "x.parquet": ["x.parquet/1.parquet"],
+        "some/": ["some/train-10.jsonl", "some/train-2.jsonl"],
+        "*/train-*.jsonl": ["some/train-10.jsonl", "some/train-2.jsonl"],
+    }.items():
+        assert list(map(str, located(f"{bucket}/{written}", offline=False).files)) == [f"{bucket}/{n}" for n in names]
+    (file,) = located(f"{bucket}/rows.jsonl", offline=False).files
+    assert [line for line in s3_server.door.requests if line.startswith("GET") and "list-type" not in line] == []
+    assert content_of(file, sha256_of) == "00594fd4f42ba43fc1ca0427a0576295 1"  # S3's ETag of the byte 0xff; its size
+    with pytest.raises(InputError, match=r"none\.jsonl: no object has this name, and none lies below it"):
+        located(f"{bucket}/none.jsonl", offline=False)

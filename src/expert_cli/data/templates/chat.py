@@ -66,6 +66,8 @@ _CHECKED_EVERY = 500
 _HINT = 'Take it out of the rows, or use a base model, "prompt_template" or "chat_template_path" that shows it.'
 Piece = tuple[str, list[int], bool]
 """Text of the template with %s where the contents of messages stand, their numbers, and whether it is trained."""
+_Shape = tuple[tuple[str, ...], tuple[bool | None, ...]]
+"""The roles of a conversation, and what each turn says of its training."""
 
 
 class _Answer(NamedTuple):
@@ -146,12 +148,13 @@ class Template:
         literals = [text for text in self._literals if text in every]
         for number, (row, contents) in enumerate(zip(rows, said, strict=True)):
             try:
-                is_known = _shape(row) in self._shapes
-                quick = None if literals and _holds(contents, literals) else self._filled(row, contents)
+                shape = _shape(row)
+                is_known = shape in self._shapes
+                quick = None if literals and _holds(contents, literals) else self._filled(row, contents, shape)
                 if quick is None or not is_known or number % _CHECKED_EVERY == 0:
                     real = self._of_row(row, contents)
                     if quick not in (None, real):  # this template looks into what is said
-                        self._shapes[_shape(row)] = None
+                        self._shapes[shape] = None
                         return self.documents(rows)
                     quick = real
                 found.append(quick)
@@ -168,23 +171,22 @@ class Template:
 
     # Quick: texts of the template and contents by turns ---------------------------------------------------------------
 
-    def _filled(self, row: Row, contents: Sequence[str]) -> list[Document] | None:
+    def _filled(self, row: Row, contents: list[str], shape: _Shape) -> list[Document] | None:
         """Join the contents and the texts of their shape; None where the template might look into what is said."""
         if row.tools or row.kwargs or not row.messages or any(len(turn) > 2 for turn in row.messages):
             return None
-        shape = _shape(row)
         if shape not in self._shapes:
             self._shapes[shape] = self._parts(row, "\n\t") or self._parts(row, "")
         known = self._shapes[shape]
         if known is None or not all(contents):
             return None
         parts, strips = known
-        if strips and any(text[0].isspace() or text[-1].isspace() for text in contents):
+        if strips and [text.strip() for text in contents] != contents:
             return None
         return [[(text % tuple([contents[n] for n in at]), kept) for text, at, kept in document] for document in parts]
 
     @cached_property
-    def _shapes(self) -> dict[Any, tuple[list[list[Piece]], bool] | None]:
+    def _shapes(self) -> dict[_Shape, tuple[list[list[Piece]], bool] | None]:
         return {}
 
     def _parts(self, row: Row, blanks: str) -> tuple[list[list[Piece]], bool] | None:
@@ -692,8 +694,8 @@ def _holds(contents: Sequence[str], literals: Sequence[str]) -> bool:
     return any(literal in text for literal in literals for text in contents)
 
 
-def _shape(row: Row) -> Any:
-    return tuple(turn["role"] for turn in row.messages), tuple(row.trained)
+def _shape(row: Row) -> _Shape:
+    return tuple([turn["role"] for turn in row.messages]), tuple(row.trained)
 
 
 def _default(name: str, value: object) -> str:
