@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -31,7 +30,7 @@ from expert_cli.data.templates.mask import Document
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_SAMPLE_CHARACTERS = 256_000
+_SAMPLE_TEXTS, _SAMPLE_CHARACTERS = 128, 2_000
 Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
 """The ids of texts end to end, int32 [tokens], and how many each has, int64 [texts]."""
 
@@ -63,56 +62,42 @@ class Encoded:
 
 @dataclass
 class Sample:
-    """Texts of rows that tell whether two tokenizers are equal: first, last and drawn ones, and every character in any.
+    """Texts of rows that tell whether two tokenizers are equal: the first, the last, evenly drawn ones, and every character.
 
-    At most 256,000 characters of texts.
+    kept: the beginnings of at most 128 texts, of which one in `step` was taken.
     """
 
-    first: list[str] = field(default_factory=list)
-    last: list[str] = field(default_factory=list)
-    drawn: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    last: str = ""
     characters: set[str] = field(default_factory=set)
-    room: int = _SAMPLE_CHARACTERS // 4
     seen: int = 0
-    chance: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311
+    step: int = 1
 
-    def add(self, texts: Iterable[str]) -> None:
+    def add(self, texts: Sequence[str]) -> None:
         """Look at the texts of a row."""
         for text in texts:
             if not text.isascii():
                 self.characters.update(text)
+            if self.seen % self.step == 0:
+                self._keep([text[:_SAMPLE_CHARACTERS]])
             self.seen += 1
-            if self.room > 0:
-                self.first.append(text[: self.room])
-                self.room -= len(text)
-            if (
-                self.seen % 1024 < 8
-            ):  # the last eight texts of a thousand are many enough, and looking at all takes time
-                self.last = [*self.last[-7:], text[: _SAMPLE_CHARACTERS // 32]]
-            if len(self.drawn) < 64:
-                self.drawn.append(text[: _SAMPLE_CHARACTERS // 128])
-            elif (at := int(self.chance.random() * self.seen)) < 64:
-                self.drawn[at] = text[: _SAMPLE_CHARACTERS // 128]
+        self.last = texts[-1][:_SAMPLE_CHARACTERS]
 
     def add_sample(self, other: Sample) -> None:
         """Add a sample of rows that follow."""
         self.characters |= other.characters
-        for text in other.first:
-            if self.room > 0:
-                self.first.append(text[: self.room])
-                self.room -= len(text)
-        self.last = [*self.last, *other.last][-8:]
-        self.seen += other.seen
-        for number, text in enumerate(other.drawn):
-            if number == len(self.drawn):
-                self.drawn.append(text)
-            elif self.chance.random() * self.seen < other.seen:
-                self.drawn[number] = text
+        self._keep(other.kept)
+        self.last = other.last
+
+    def _keep(self, texts: Sequence[str]) -> None:
+        self.kept += texts
+        while len(self.kept) > _SAMPLE_TEXTS:
+            self.kept, self.step = self.kept[::2], self.step * 2
 
     def texts(self) -> list[str]:
         """Return them; each character stands by itself, between letters and digits, and twice."""
         odd = [f"{c} a{c}b {c}{c}1{c}" for c in sorted(self.characters | set(map(chr, range(1, 256))))]
-        return ["", *self.first, *self.last, *self.drawn, *odd]
+        return ["", *self.kept, self.last, *odd]
 
 
 class Encoder:

@@ -347,7 +347,7 @@ def _look(span: Span, *, found: _Look, data: DataConfig, where: str, ranked: boo
             look.report.leave_out(reason, row)
             continue
         look.good[-1] = 1
-        look.sample.add((row.text,) if row.text else [turn["content"] for turn in row.messages])
+        look.sample.add([turn["content"] for turn in row.messages] or [row.answer])
         if filters.repeated:
             look.digests += row.digest(filters.deduplicate)
         if ranked:

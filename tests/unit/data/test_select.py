@@ -248,7 +248,7 @@ def test_a_column_that_is_not_read_is_named(tmp_path: Path) -> None:
 def test_the_sample_has_texts_and_characters_of_all_rows(tmp_path: Path) -> None:
     found = selected(data_of(rows_of(tmp_path / "rows.jsonl", *pairs("a", 3000), {"question": "é", "answer": "漢"})))
     texts = found.sample.texts()
-    assert {"a0?", "a2999"} <= set(texts)
+    assert {"a0?", "漢"} <= set(texts)
     assert any("é" in text for text in texts)
     assert sum(map(len, found.sample.first)) <= 64_000
     assert Row("x").is_whole_text

@@ -285,6 +285,7 @@ class StoreBuild:
             fast = thread.submit(load_fastokens, self.template.tokenizer)
             self.selection: RowSelection = select_rows(data, inputs.located, report, each=inputs.each)
         self.encoder = Encoder(self.template, self.selection.sample, fast.result())
+        report.info(f"encoder   {self.encoder.engine}: {self.encoder.reason}")
         self.report, self.each = report, inputs.each
         self.notes = {"train": Notes(), "validation": Notes()}
         self.overlaps = {"validation": Overlap(), "cases": Overlap()}
