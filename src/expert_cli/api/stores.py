@@ -65,14 +65,14 @@ def pretokenize(
     if prune and run.store_url:
         raise InputError("--prune does not go with token stores at a URL", "Name a folder: --output DIR.")
     inputs = _inputs(run, stage, reporter)
-    from expert_cli.data.select import one_by_one
-    from expert_cli.data.store.on_ray import on_ray
+    from expert_cli.data.select import local_flat_map
+    from expert_cli.data.store.on_ray import ray_flat_map
     from expert_cli.pipeline.pretokenize import describe, store_for
     from expert_cli.pipeline.shown_documents import shown_documents
 
     put = output is not None  # where a store is written, a manifest does not decide
-    with on_ray(ray, reporter) if ray else nullcontext(one_by_one) as each:
-        store = store_for(run, replace(inputs, each=each), reporter, verify=verify, force=force, put=put)
+    with ray_flat_map(ray, reporter) if ray else nullcontext(local_flat_map) as flat_map:
+        store = store_for(run, replace(inputs, flat_map=flat_map), reporter, verify=verify, force=force, put=put)
     report = describe(run, store)
     if prune:
         remove_others(run.store, report.store.key.sha256, run.expert, reporter)

@@ -4,7 +4,7 @@ Everything that needs a count or another row is decided here, in a first pass ov
 is a number a row and, where it is needed, a hash of 16 bytes; the second pass reads the files again. Where chance decides, rows
 are ordered by a keyed hash, never by a random generator whose algorithm may change.
 
-Both passes go file by file, so that they can be spread over machines: `Each`.
+Both passes go file by file, so that they can be spread over machines: `FlatMap`.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ BAD_SHARE = 0.01
 NOT_TRAINED = "not to be trained"
 _MOST_EXAMPLES, _MOST_ALIKE, _MOST_LEFT_OUT = 5, 2, 3
 Split = Literal["train", "validation"]
-Each: TypeAlias = Callable[[Callable[[Any], Iterator[Any]], Sequence[Any]], Iterator[Any]]
-"""Calls a function with each of some things and yields what these calls yield, in order: `one_by_one`, or on other machines."""
+FlatMap: TypeAlias = Callable[[Callable[[Any], Iterator[Any]], Sequence[Any]], Iterator[Any]]
+"""Calls a function with each of some things, and yields what the calls yield, in order: here, or on other machines."""
 
 
-def one_by_one(function: Callable[[Any], Iterator[Any]], things: Sequence[Any]) -> Iterator[Any]:
+def local_flat_map(function: Callable[[Any], Iterator[Any]], things: Sequence[Any]) -> Iterator[Any]:
     """Call the function in this process."""
     return chain.from_iterable(map(function, things))
 
@@ -121,7 +121,7 @@ class RowReport:
             )
 
 
-class Span(NamedTuple):
+class FileSlice(NamedTuple):
     """Rows of a file, by their numbers in it."""
 
     file: DataFile
@@ -134,7 +134,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Piece:
+class TakenRows:
     """The rows of one file that are taken. numbers: int64, theirs in the file; source: that of their source in its split.
 
     first: the number of the first one among the rows of the split.
@@ -166,7 +166,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class SelectedSource:
-    """One source, decided. spans: the rows of its slice.
+    """One source, decided. slices: the rows of its slice.
 
     copies: int32 [rows of the slice], how often each row is taken; 0 = bad, filtered out, not drawn, or of the other split.
     """
@@ -174,26 +174,26 @@ class SelectedSource:
     located: Located
     columns: Columns
     data: DataConfig
-    spans: tuple[Span, ...]
+    slices: tuple[FileSlice, ...]
     copies: NDArray[np.int32]
 
     def __len__(self) -> int:
         """Return how many rows are taken, repeats counted."""
         return int(self.copies.sum())
 
-    def pieces(self, source: int = 0, first: int = 0) -> Iterator[Piece]:
+    def taken(self, source: int = 0, first: int = 0) -> Iterator[TakenRows]:
         """Yield the rows that are taken, file by file: all once, then those taken twice once more."""
-        ends = np.cumsum([0, *(span.stop - span.start for span in self.spans)])
+        ends = np.cumsum([0, *(part.stop - part.start for part in self.slices)])
         for turn in range(int(self.copies.max(initial=0))):
-            for span, at in zip(self.spans, ends.tolist(), strict=False):
-                mine = np.flatnonzero(self.copies[at : at + span.stop - span.start] > turn) + span.start
+            for part, at in zip(self.slices, ends.tolist(), strict=False):
+                mine = np.flatnonzero(self.copies[at : at + part.stop - part.start] > turn) + part.start
                 if len(mine):
-                    yield Piece(span.file, mine, self.columns, self.data, source, first)
+                    yield TakenRows(part.file, mine, self.columns, self.data, source, first)
                     first += len(mine)
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows that are taken. Raises InputError: a file is not what it was."""
-        return chain.from_iterable(piece.rows() for piece in self.pieces())
+        return chain.from_iterable(piece.rows() for piece in self.taken())
 
 
 @dataclass(frozen=True)
@@ -210,16 +210,16 @@ class RowSelection:
         """Return the sources of a split."""
         return self.train if split == "train" else self.validation
 
-    def pieces(self, split: Split) -> Iterator[Piece]:
+    def taken(self, split: Split) -> Iterator[TakenRows]:
         """Yield the rows of a split, source by source and file by file."""
         first = 0
         for number, source in enumerate(self.sources(split)):
-            yield from source.pieces(number, first)
+            yield from source.taken(number, first)
             first += len(source)
 
     def rows(self, split: Split = "train") -> Iterator[Row]:
         """Yield the rows of a split, source by source. Raises InputError: a file is not what it was."""
-        return chain.from_iterable(piece.rows() for piece in self.pieces(split))
+        return chain.from_iterable(piece.rows() for piece in self.taken(split))
 
 
 def first_rows(located: Located) -> list[RawRow]:
@@ -281,7 +281,7 @@ def select_rows(
     reporter: Reporter,
     *,
     bad_share: float = BAD_SHARE,
-    each: Each = one_by_one,
+    flat_map: FlatMap = local_flat_map,
 ) -> RowSelection:
     """Look at the rows of all sources, and decide.
 
@@ -290,7 +290,7 @@ def select_rows(
     """
     splits = bool(data.validation_share) and not located.validation
     sample = Sample()
-    select = partial(_select_from, data=data, reporter=reporter, sample=sample, bad_share=bad_share, each=each)
+    select = partial(_select_from, data=data, reporter=reporter, sample=sample, bad_share=bad_share, flat_map=flat_map)
     train, report, ranks = select(located.train, ranked=splits)
     if not splits:
         held, held_report, _ = select(located.validation, ranked=False)
@@ -300,7 +300,7 @@ def select_rows(
 
 
 @dataclass
-class _Look:
+class _Scan:
     """What the first pass finds in some rows of a source. good: a byte a row; ranks, digests: 16 bytes a good one."""
 
     columns: Columns
@@ -312,7 +312,7 @@ class _Look:
     digests: bytearray = field(default_factory=bytearray)
     sample: Sample = field(default_factory=Sample)
 
-    def add(self, other: _Look) -> None:
+    def add(self, other: _Scan) -> None:
         """Add what was found in the rows that follow."""
         self.report.add(other.report)
         self.sample.add_sample(other.sample)
@@ -323,60 +323,60 @@ class _Look:
         self.digests += other.digests
 
 
-def _look(span: Span, *, found: _Look, data: DataConfig, where: str, ranked: bool) -> Iterator[_Look]:
+def _scan(part: FileSlice, *, found: _Scan, data: DataConfig, where: str, ranked: bool) -> Iterator[_Scan]:
     """Look at rows of a file; `found`: what is known of the source before. Raises InputError: a column that came too late."""
-    look = _Look(found.columns, dict(found.names))
+    scan = _Scan(found.columns, dict(found.names))
     filters, salt, shapes = data.filters, f"{data.seed}:", set[tuple[str, ...]]()
-    for raw in span.raw_rows():
-        look.report.read += 1
-        look.good.append(0)
+    for raw in part.raw_rows():
+        scan.report.read += 1
+        scan.good.append(0)
         if not raw.fault and (shape := tuple(raw.fields)) not in shapes:
             shapes.add(shape)
-            _require_known(raw, look, data, where)
+            _require_known(raw, scan, data, where)
         try:
-            row = _row(raw, look.columns, data)
+            row = _row(raw, scan.columns, data)
         except BadRow as bad:
-            look.report.drop(str(bad), raw.where)
+            scan.report.drop(str(bad), raw.where)
             continue
         except NotTrained:
-            look.report.filtered[NOT_TRAINED] += 1
+            scan.report.filtered[NOT_TRAINED] += 1
             continue
-        look.unread |= row.unread
-        look.report.trailing += row.trailing
+        scan.unread |= row.unread
+        scan.report.trailing += row.trailing
         if (filters.min_chars or filters.max_chars) and (reason := filters.reason(len(row))):
-            look.report.leave_out(reason, row)
+            scan.report.leave_out(reason, row)
             continue
-        look.good[-1] = 1
-        look.sample.add([turn["content"] for turn in row.messages] or [row.answer])
+        scan.good[-1] = 1
+        scan.sample.add([turn["content"] for turn in row.messages] or [row.answer])
         if filters.repeated:
-            look.digests += row.digest(filters.deduplicate)
+            scan.digests += row.digest(filters.deduplicate)
         if ranked:
-            look.ranks += row.digest(salt=salt)
-    yield look
+            scan.ranks += row.digest(salt=salt)
+    yield scan
 
 
-def _require_known(raw: RawRow, look: _Look, data: DataConfig, where: str) -> None:
+def _require_known(raw: RawRow, scan: _Scan, data: DataConfig, where: str) -> None:
     """Refuse a column that is not in the first rows and would have been read."""
-    if new := [name for name in raw.fields if name not in look.names]:
-        look.names |= dict.fromkeys(new)
+    if new := [name for name in raw.fields if name not in scan.names]:
+        scan.names |= dict.fromkeys(new)
         try:
-            chosen = choose_columns(list(look.names), data.mapping, where)
-            same = replace(chosen, weight="", train="") == replace(look.columns, weight="", train="")
+            chosen = choose_columns(list(scan.names), data.mapping, where)
+            same = replace(chosen, weight="", train="") == replace(scan.columns, weight="", train="")
         except InputError:
             same = False
         if not same:
             raise InputError(
                 f"{raw.where}: {', '.join(map(json.dumps, new))} stands in none of the first {FIRST_ROWS} rows, by which the "
-                f"columns were chosen: {look.columns}",
+                f"columns were chosen: {scan.columns}",
                 'Name the columns in "field_mapping" of training.dataset, or put such a row first.',
             )
 
 
-def _spans(located: Located) -> list[Span]:
+def _file_slices(located: Located) -> list[FileSlice]:
     """The rows of a slice, file by file; bad ones count, so that "train[:100]" is the same rows once they are mended."""
     split, left = parse_split(located.spec.split), sys.maxsize
     if not (split.start or split.stop):
-        return [Span(file, 0, left) for file in located.files]
+        return [FileSlice(file, 0, left) for file in located.files]
     if split.rows_needed is not None:
         left = split.rows_needed
     sizes = []
@@ -385,8 +385,8 @@ def _spans(located: Located) -> list[Span]:
         left -= sizes[-1]
     wanted, ends = split.rows(sum(sizes)), np.cumsum([0, *sizes]).tolist()
     files = zip(located.files, ends, sizes, strict=False)
-    spans = [Span(file, max(0, wanted.start - at), min(size, wanted.stop - at)) for file, at, size in files]
-    return [span for span in spans if span.start < span.stop]
+    slices = [FileSlice(file, max(0, wanted.start - at), min(size, wanted.stop - at)) for file, at, size in files]
+    return [part for part in slices if part.start < part.stop]
 
 
 def _row(raw: RawRow, columns: Columns, data: DataConfig) -> Row:
@@ -417,7 +417,7 @@ def _select_from(
     reporter: Reporter,
     sample: Sample,
     bad_share: float,
-    each: Each,
+    flat_map: FlatMap,
     ranked: bool,
 ) -> tuple[tuple[SelectedSource, ...], RowReport, NDArray[np.uint64]]:
     """Select from sources of one form; repeated rows are looked for over all of them. ranked: rank the rows that are taken."""
@@ -432,40 +432,40 @@ def _select_from(
                 f"{located}: rows are {columns.form} ({columns}), those of {sources[0]} are {selected[0].columns.form}",
                 "Train on rows of one kind: messages, text, segments, pair.",
             )
-        look = _Look(columns, _names(first_rows(located)), RowReport(mapping=str(columns)))
-        spans = []
-        asked = _spans(located)
-        look_at = partial(_look, found=look, data=data, where=str(located), ranked=ranked)
-        for span, part in zip(asked, each(look_at, asked), strict=True):
-            look.add(part)
-            spans.append(span._replace(stop=span.start + len(part.good)))
+        scan = _Scan(columns, _names(first_rows(located)), RowReport(mapping=str(columns)))
+        slices = []
+        asked = _file_slices(located)
+        scan_slice = partial(_scan, found=scan, data=data, where=str(located), ranked=ranked)
+        for part, found in zip(asked, flat_map(scan_slice, asked), strict=True):
+            scan.add(found)
+            slices.append(part._replace(stop=part.start + len(found.good)))
         within = getattr(columns, {"pair": "response"}.get(columns.form, columns.form))
-        unread = [f"{within}[].{name}" for name in sorted(look.unread)]
-        look.report.ignored = [*columns.unread(look.names), *unread]
-        look.report.refuse_bad(str(located), bad_share)
-        sample.add_sample(look.sample)
-        good = np.frombuffer(look.good, np.bool_).copy()
-        source_ranks = _halves(look.ranks)
-        source = SelectedSource(located, columns, data, tuple(spans), np.zeros(len(good), np.int32))
+        unread = [f"{within}[].{name}" for name in sorted(scan.unread)]
+        scan.report.ignored = [*columns.unread(scan.names), *unread]
+        scan.report.refuse_bad(str(located), bad_share)
+        sample.add_sample(scan.sample)
+        good = np.frombuffer(scan.good, np.bool_).copy()
+        source_ranks = _halves(scan.ranks)
+        source = SelectedSource(located, columns, data, tuple(slices), np.zeros(len(good), np.int32))
         if data.filters.repeated:
-            new = _first_ones(look.digests, seen)
+            new = _first_ones(scan.digests, seen)
             repeats = np.flatnonzero(good)[~new]
             examples = replace(source, copies=np.isin(np.arange(len(good)), repeats[:_MOST_LEFT_OUT]).astype(np.int32))
             for row in examples.rows():
-                look.report.leave_out(data.filters.repeated, row)
+                scan.report.leave_out(data.filters.repeated, row)
             if len(repeats):
-                look.report.filtered[data.filters.repeated] = len(repeats)
+                scan.report.filtered[data.filters.repeated] = len(repeats)
             good[repeats] = False
             source_ranks = source_ranks[new] if ranked else source_ranks
-        count = _require_some(int(good.sum()), located, look.report)
+        count = _require_some(int(good.sum()), located, scan.report)
         spec = located.spec
         weight = _replayed(located, count, sum(map(len, selected)), reporter) if spec.share else _weight(spec, count)
         source.copies[good] = repeat_counts(count, weight, data.seed, str(number)) * np.int32(spec.repeat)
         selected.append(source)
         if ranked:
             ranks.append(source_ranks[source.copies[good] > 0])
-        _tell(located, count, look.report, reporter)
-        total.add(look.report)
+        _tell(located, count, scan.report, reporter)
+        total.add(scan.report)
     return tuple(selected), total, np.concatenate(ranks)
 
 

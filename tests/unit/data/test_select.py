@@ -193,7 +193,7 @@ def test_rows_are_numbered_over_all_files_of_a_source(tmp_path: Path, split: str
         rows_of(tmp_path / f"{name}.jsonl", *some)
     found = selected(data_of(SourceSpec("files", str(tmp_path / "*.jsonl"), split=split, repeat=2)))
     assert [row.answer for row in found.rows()] == [f"a{n}" for n in numbers] * 2
-    pieces = list(found.pieces("train"))
+    pieces = list(found.taken("train"))
     assert [piece.first for piece in pieces] == [sum(len(p.numbers) for p in pieces[:n]) for n in range(len(pieces))]
 
 

@@ -25,11 +25,11 @@ from expert_cli.data.overlap import HeldOut, Overlap, Question
 from expert_cli.data.rows import Row
 from expert_cli.data.select import (
     BAD_SHARE,
-    Piece,
     RowReport,
     RowSelection,
     SelectedSource,
     Split,
+    TakenRows,
     select_rows,
 )
 from expert_cli.data.sources import DataFile, LocatedData, size_of, stamp_of
@@ -185,7 +185,7 @@ def _fill(data: DataConfig, inputs: StoreInputs, files: _Unchanged, report: Repo
 
 
 @dataclass
-class Notes:
+class Tally:
     """What became of rows on their way to documents. refused: rows that the template refuses, by source.
 
     documents: how many of each source; forms, counts: the template's; found: (evaluation, number of its text, place of a row).
@@ -200,7 +200,7 @@ class Notes:
     found: list[tuple[str, int, str]] = field(default_factory=list)
     engine: str = ""
 
-    def add(self, other: Notes) -> None:
+    def add(self, other: Tally) -> None:
         """Add what became of the rows that follow; what was asked and found is not kept."""
         self.report.add(other.report)
         for name in ("refused", "documents", "forms", "counts"):
@@ -209,17 +209,17 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class Part:
+class EncodedRows:
     """The documents of some rows. first: the number of the first row in its split; rows: how many."""
 
     encoded: Encoded
     first: int
     rows: int
-    notes: Notes
+    tally: Tally
 
 
 @dataclass
-class Writer:
+class RowEncoder:
     """Writes rows down as documents of token ids. is_held_out: these rows evaluate; held: texts that are looked for in them."""
 
     template: Template
@@ -230,49 +230,49 @@ class Writer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send what makes an encoder to another machine: fastokens' tokenizer cannot be sent."""
-        return _writer, (self.template, self.sample, self.is_held_out, self.held)
+        return _row_encoder, (self.template, self.sample, self.is_held_out, self.held)
 
-    def __call__(self, piece: Piece) -> Iterator[Part]:
+    def __call__(self, taken: TakenRows) -> Iterator[EncodedRows]:
         """Yield the documents of some rows of a file; a thread encodes while the next rows are read."""
-        rows, first = piece.rows(), piece.first
-        waiting: deque[tuple[Future[Encoded], int, int, Notes]] = deque()
+        rows, first = taken.rows(), taken.first
+        waiting: deque[tuple[Future[Encoded], int, int, Tally]] = deque()
         with ThreadPoolExecutor(1) as thread:
             # No part has rows of two shards.
             while batch := list(islice(rows, _BATCH_ROWS - first % _BATCH_ROWS)):
-                documents, notes = self._documents(batch, piece.source)
-                waiting.append((thread.submit(self.encoder.encode, documents), first, len(batch), notes))
+                documents, tally = self._documents(batch, taken.source)
+                waiting.append((thread.submit(self.encoder.encode, documents), first, len(batch), tally))
                 first += len(batch)
                 if len(waiting) > 2:
-                    yield self._part(*waiting.popleft(), piece.source)
+                    yield self._part(*waiting.popleft(), taken.source)
             while waiting:
-                yield self._part(*waiting.popleft(), piece.source)
+                yield self._part(*waiting.popleft(), taken.source)
 
-    def _part(self, encoded: Future[Encoded], first: int, rows: int, notes: Notes, source: int) -> Part:
-        notes.documents[source] += len(encoded.result())
-        return Part(encoded.result(), first, rows, notes)
+    def _part(self, encoded: Future[Encoded], first: int, rows: int, tally: Tally, source: int) -> EncodedRows:
+        tally.documents[source] += len(encoded.result())
+        return EncodedRows(encoded.result(), first, rows, tally)
 
-    def _documents(self, batch: Sequence[Row], source: int) -> tuple[list[Document], Notes]:
-        notes = Notes(engine=self.encoder.engine)
+    def _documents(self, batch: Sequence[Row], source: int) -> tuple[list[Document], Tally]:
+        tally = Tally(engine=self.encoder.engine)
         self.template.forms.clear()
         self.template.counts.clear()
         documents = []
         for row, made in zip(batch, self.template.documents(batch), strict=True):
             if isinstance(made, str):
-                notes.report.drop(made, row.where)
-                notes.refused[source] += 1
+                tally.report.drop(made, row.where)
+                tally.refused[source] += 1
                 continue
             documents += made
             if self.is_held_out:
-                notes.questions.append(Question(*row.question, row.where))
+                tally.questions.append(Question(*row.question, row.where))
             for of, held in self.held.items():
-                notes.found += ((of, number, row.where) for number in held.find(*row.question))
-        notes.forms.update(self.template.forms)
-        notes.counts.update(self.template.counts)
-        return documents, notes
+                tally.found += ((of, number, row.where) for number in held.find(*row.question))
+        tally.forms.update(self.template.forms)
+        tally.counts.update(self.template.counts)
+        return documents, tally
 
 
-def _writer(template: Template, sample: Sample, is_held_out: bool, held: Mapping[str, HeldOut]) -> Writer:
-    return Writer(template, sample, is_held_out, held, Encoder(template, sample))
+def _row_encoder(template: Template, sample: Sample, is_held_out: bool, held: Mapping[str, HeldOut]) -> RowEncoder:
+    return RowEncoder(template, sample, is_held_out, held, Encoder(template, sample))
 
 
 class StoreBuild:
@@ -283,11 +283,11 @@ class StoreBuild:
         self.template: Template = inputs.template
         with ThreadPoolExecutor(1) as thread:
             fast = thread.submit(load_fastokens, self.template.tokenizer)
-            self.selection: RowSelection = select_rows(data, inputs.located, report, each=inputs.each)
+            self.selection: RowSelection = select_rows(data, inputs.located, report, flat_map=inputs.flat_map)
         self.encoder = Encoder(self.template, self.selection.sample, fast.result())
         report.info(f"encoder   {self.encoder.engine}: {self.encoder.reason}")
-        self.report, self.each = report, inputs.each
-        self.notes = {"train": Notes(), "validation": Notes()}
+        self.report, self.flat_map = report, inputs.flat_map
+        self.tally = {"train": Tally(), "validation": Tally()}
         self.overlaps = {"validation": Overlap(), "cases": Overlap()}
         for case in inputs.cases:
             self.overlaps["cases"].add(case)
@@ -304,20 +304,20 @@ class StoreBuild:
         """
         is_held_out = split == "validation"
         held = {of: overlap.held for of, overlap in self.overlaps.items() if overlap.added and not is_held_out}
-        writer = Writer(self.template, self.selection.sample, is_held_out, held, self.encoder)
-        notes, sources = self.notes[split], self.selection.sources(split)
+        encoder = RowEncoder(self.template, self.selection.sample, is_held_out, held, self.encoder)
+        tally, sources = self.tally[split], self.selection.sources(split)
         records: list[ShardRecord] = []
         total = sum(map(len, sources))
         with self.report.progress(f"tokenizing {split}", total, "rows") as bar:
-            parts = self.each(writer, list(self.selection.pieces(split)))
+            parts = self.flat_map(encoder, list(self.selection.taken(split)))
             for _, shard in groupby(parts, lambda part: part.first // SHARD_ROWS):
                 encoded = []
                 for part in shard:
-                    notes.add(part.notes)
-                    self._require_good(notes, sources, part.first + part.rows)
-                    for question in part.notes.questions:
+                    tally.add(part.tally)
+                    self._require_good(tally, sources, part.first + part.rows)
+                    for question in part.tally.questions:
                         self.overlaps["validation"].add(question)
-                    for of, number, where in part.notes.found:
+                    for of, number, where in part.tally.found:
                         self.overlaps[of].found(number, where)
                     encoded.append(part.encoded)
                     bar.update(part.first + part.rows)
@@ -326,35 +326,35 @@ class StoreBuild:
         self._tell(split, total)
         return records
 
-    def _require_good(self, notes: Notes, sources: Sequence[SelectedSource], rows: int) -> None:
-        for source, count in notes.refused.items():
+    def _require_good(self, tally: Tally, sources: Sequence[SelectedSource], rows: int) -> None:
+        for source, count in tally.refused.items():
             if count > BAD_SHARE * len(sources[source]):
-                told = f"{count} of {min(rows, len(sources[source]))} rows are bad: {'; '.join(notes.report.examples)}"
+                told = f"{count} of {min(rows, len(sources[source]))} rows are bad: {'; '.join(tally.report.examples)}"
                 hint = (
                     'Another base model, "prompt_template" or "chat_template_path" may write these rows; or mend them.'
                 )
                 raise InputError(f"{sources[source].located}: {told}", hint)
 
     def _tell(self, split: Split, rows: int) -> None:
-        notes = self.notes[split]
-        foreign = sum(count for form, count in notes.forms.items() if form.endswith(FOREIGN))
+        tally = self.tally[split]
+        foreign = sum(count for form, count in tally.forms.items() if form.endswith(FOREIGN))
         if foreign > BAD_SHARE * rows:
             raise InputError(
                 f"{foreign} of {rows} texts are written in control tokens that the tokenizer does not have "
-                f"({describe_forms(notes.forms)}): to the model they would be words",
+                f"({describe_forms(tally.forms)}): to the model they would be words",
                 'Give the rows as "messages", or take the base model that they were written for.',
             )
-        if notes.forms:
-            self.report.info(f"{split}: whole texts by form: {describe_forms(notes.forms)}")
-        if notes.report.dropped:
-            bad = sum(notes.report.dropped.values())
+        if tally.forms:
+            self.report.info(f"{split}: whole texts by form: {describe_forms(tally.forms)}")
+        if tally.report.dropped:
+            bad = sum(tally.report.dropped.values())
             self.report.warning(
-                f"{bad} of {rows} rows are refused by the template and left out: {'; '.join(notes.report.examples)}"
+                f"{bad} of {rows} rows are refused by the template and left out: {'; '.join(tally.report.examples)}"
             )
 
     def stats(self, building: Path) -> dict[str, Any]:
         """Return the store's statistics. Raises InputError: nothing of a split is trained."""
-        if self.notes["train"].counts["thinking"]:
+        if self.tally["train"].counts["thinking"]:
             self.report.warning(
                 "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
                 "beside the adapter, unless a program passes enable_thinking=True"
@@ -362,19 +362,19 @@ class StoreBuild:
         reports = {"train": self.selection.train_report, "validation": self.selection.validation_report}
         stats: dict[str, Any] = {}
         for split in sorted(self.splits):
-            report, notes = RowReport(), self.notes[split]
-            for part in (reports[split], notes.report):
+            report, tally = RowReport(), self.tally[split]
+            for part in (reports[split], tally.report):
                 report.add(part)
-            rows = sum(map(len, self.selection.sources(split))) - sum(notes.refused.values())
+            rows = sum(map(len, self.selection.sources(split))) - sum(tally.refused.values())
             if not (building / split).is_dir():
                 raise _nothing_trained()
             documents = Documents(building / split)
-            stats[split] = split_stats(documents, report, rows, notes.engine, notes.forms)
-            if notes.counts["split"]:
-                stats[split]["split_conversations"] = notes.counts["split"]
+            stats[split] = split_stats(documents, report, rows, tally.engine, tally.forms)
+            if tally.counts["split"]:
+                stats[split]["split_conversations"] = tally.counts["split"]
         stats["train"]["overlap"] = {of: overlap.as_json() for of, overlap in self.overlaps.items() if overlap.added}
         if len(self.selection.validation) > 1:
-            counts = self.notes["validation"].documents
+            counts = self.tally["validation"].documents
             stats["validation"]["sources"] = [counts[number] for number in range(len(self.selection.validation))]
         if any(source.located.spec.share for source in self.selection.train):
             replayed = (len(source) for source in self.selection.train if source.located.spec.share)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.overlap import Question
-from expert_cli.data.select import Each, one_by_one
+from expert_cli.data.select import FlatMap, local_flat_map
 from expert_cli.data.sources import Located, LocatedData, content_of
 from expert_cli.data.store.files import STORE_RULE, FileHashCache
 from expert_cli.data.templates.chat import Template
@@ -102,7 +102,7 @@ class StoreInputs:
     """What a store is made of, found on this machine: the data files, the tokenizer, the template.
 
     hashes: those of files that were read already. No part of the key: cases, what an evaluation asks, looked for in the
-    rows that train; each, on which machines rows are looked at and written down.
+    rows that train; flat_map, on which machines rows are looked at and written down.
     """
 
     located: LocatedData
@@ -110,7 +110,7 @@ class StoreInputs:
     template: Template
     hashes: FileHashCache
     cases: Sequence[Question] = field(default=(), kw_only=True)
-    each: Each = field(default=one_by_one, kw_only=True)
+    flat_map: FlatMap = field(default=local_flat_map, kw_only=True)
 
     def key(self, data: DataConfig) -> StoreKey:
         """Return the key that these inputs give now. Raises IntegrityError: a file of the hub is not the one it was."""

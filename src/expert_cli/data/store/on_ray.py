@@ -1,7 +1,7 @@
 """`pretokenize --ray ADDRESS`: the files of a data set are looked at and written down by the machines of a Ray cluster.
 
-What is spread is one function, `Each`: rows go through the code that one process runs and come back in order, so the store is
-the same byte for byte. Workers read the files by the paths or URLs that the driver found and send documents back; the driver
+What is spread is one function, `FlatMap`: rows go through the code that one process runs and come back in order, so the store
+is the same byte for byte. Workers read the files by the paths or URLs that the driver found and send documents back; the driver
 decides which rows are taken, and writes the shards.
 
 https://docs.ray.io/en/latest/data/data.html
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.data.encode import limit_threads
-from expert_cli.data.select import Each
+from expert_cli.data.select import FlatMap
 from expert_cli.errors import EnvironmentProblem, ExpertError
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line, plural
@@ -42,7 +42,7 @@ class _Worker:
 
 
 @contextmanager
-def on_ray(address: str, report: Reporter) -> Iterator[Each]:
+def ray_flat_map(address: str, report: Reporter) -> Iterator[FlatMap]:
     """Connect to a cluster, "local" to one of this machine's own, and yield what calls functions there.
 
     Raises EnvironmentProblem: Ray is not installed, or no cluster answers.
@@ -68,7 +68,7 @@ def on_ray(address: str, report: Reporter) -> Iterator[Each]:
         cores = int(cluster.cluster_resources().get("CPU", 1))
         report.info(f"ray       {plural(len(cluster.nodes()), 'machine')}, {plural(cores, 'core')}")
 
-        def each(function: Callable[[Any], Iterator[Any]], things: Sequence[Any]) -> Iterator[Any]:
+        def flat_map(function: Callable[[Any], Iterator[Any]], things: Sequence[Any]) -> Iterator[Any]:
             if not things:
                 return
             items = [{"item": pickle.dumps(thing)} for thing in things]
@@ -85,6 +85,6 @@ def on_ray(address: str, report: Reporter) -> Iterator[Each]:
                     raise result
                 yield result
 
-        yield each
+        yield flat_map
     finally:
         ray.shutdown()

@@ -59,7 +59,7 @@ def read_rows(data: DataConfig, located: LocatedData, report: Reporter) -> Train
 
 
 def _read_source(source: SelectedSource, found: TrainingRows) -> None:
-    rows = chain.from_iterable(span.raw_rows() for span in source.spans)
+    rows = chain.from_iterable(part.raw_rows() for part in source.slices)
     for raw, copies in zip(rows, source.copies.tolist(), strict=False):
         try:
             row = None if raw.fault else to_row(raw.fields, source.columns, source.data.mapping, raw.where)

@@ -33,7 +33,10 @@ def manifest(tmp_path: Path) -> Path:
         for file in range(files):
             path = tmp_path / task / f"train-{file:05d}-of-{files:05d}.jsonl"
             path.parent.mkdir(exist_ok=True)
-            rows = ({"instruction": f"{task} {n % 700}", "output": "yes " * (1 + n % 9)} for n in range(500 if file else 6_000))
+            rows = (
+                {"instruction": f"{task} {n % 700}", "output": "yes " * (1 + n % 9)}
+                for n in range(500 if file else 6_000)
+            )
             path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     small = manifests.small(max_seq_length=64)
     small["base_models"][0]["name"] = str(tiny.tiny_model_folder(tmp_path / "model"))
