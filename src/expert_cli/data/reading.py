@@ -12,22 +12,28 @@ import csv
 import io
 import json
 import lzma
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
+from expert_cli._compat import strict_xz
 from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
 from expert_cli.data.sources import DataFile
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.files import KeyTwice, unique_keys
-from expert_cli.utils.object_storage import StoredFolder, storage_errors
+from expert_cli.utils.object_storage import storage_errors
 from expert_cli.utils.text import first_line
 
 _BATCH_ROWS = 1024
 _BUFFER_BYTES = 1 << 20
 _LONGEST_CELL = 2**31 - 1  # csv's default is 128 KiB; a C long on Windows holds no more than this
+# Bytes that were no UTF-8, as "surrogateescape" decodes them; a cell of CSV has no escapes.
+_BROKEN = re.compile("[\udc80-\udcff]")
+_NO_UTF_8, _NO_JSON = "not valid UTF-8", "not valid JSON"
+_FAULTS = {UnicodeDecodeError: _NO_UTF_8, KeyTwice: "a name stands twice in a JSON object"}
 _strict: Any = json.JSONDecoder(object_pairs_hook=unique_keys)
 
 
@@ -46,27 +52,23 @@ def rows_of(file: DataFile) -> Iterator[RawRow]:
     """
     import pyarrow as pa
 
-    form = format_name(file.name)
+    form, suffix = format_name(str(file)), PurePath(str(file)).suffix
     if not form:
         raise InputError(
-            f"{file}: no known data format" + (f' ("{file.suffix}")' if file.suffix else ""),
+            f'{file}: no known data format ("{suffix}")',
             f"Give the rows as one of {', '.join(DATA_SUFFIXES)}; text may be compressed: {', '.join(COMPRESSED_SUFFIXES)}.",
         )
-    with nullcontext() if isinstance(file, Path) else storage_errors(str(file)):
+    with storage_errors(str(file)):
         try:
             yield from _READERS[form](file)
         except (OSError, EOFError, lzma.LZMAError, pa.ArrowException, UnicodeDecodeError) as error:
             # Arrow and the decompressors report damage as OSError without a number; one of the system has it.
             if getattr(error, "errno", None) is None:
-                what = f"{file}: damaged, or no {file.suffix} file: {first_line(error)}"
+                what = f"{file}: damaged, or no {suffix} file: {first_line(error)}"
                 raise InputError(what, "Get or write the file again.") from error
             if isinstance(file, Path):
                 raise EnvironmentProblem(f"{file}: cannot be read: {first_line(error)}") from error
             raise
-
-
-def _open(file: DataFile) -> Any:
-    return file.open("rb") if isinstance(file, Path) else StoredFolder(file.url).open(version=file.version)
 
 
 @contextmanager
@@ -74,11 +76,11 @@ def _content(file: DataFile) -> Iterator[io.BufferedReader]:
     """Open what a file of text holds, decompressed, behind its byte order mark."""
     import pyarrow as pa
 
-    codec = COMPRESSED_SUFFIXES.get(file.suffix.lower())
-    with _open(file) as raw:
-        plain = raw
+    codec = COMPRESSED_SUFFIXES.get(PurePath(str(file)).suffix.lower())
+    with file.open("rb") as raw:
+        plain: Any = raw
         if codec == "xz":
-            plain = _Xz(raw)
+            plain = strict_xz(raw)
         elif codec:
             plain = pa.CompressedInputStream(raw, codec.replace("bzip2", "bz2"))
         content = io.BufferedReader(plain, _BUFFER_BYTES)
@@ -91,50 +93,35 @@ def _content(file: DataFile) -> Iterator[io.BufferedReader]:
         yield content
 
 
-class _Xz(io.RawIOBase):
-    """What `lzma.LZMAFile` reads, but for one thing: what follows a stream must be another one, else rows would be lost."""
-
-    def __init__(self, raw: Any) -> None:
-        self.raw, self.stream = raw, lzma.LZMADecompressor()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, into: Any) -> int:
-        while True:
-            data = b""
-            if self.stream.eof:
-                data = self.stream.unused_data.lstrip(b"\0") or self.raw.read(_BUFFER_BYTES).lstrip(b"\0")
-                if not data:
-                    return 0
-                self.stream = lzma.LZMADecompressor()
-            elif self.stream.needs_input and not (data := self.raw.read(_BUFFER_BYTES)):
-                raise EOFError("it is cut off")
-            if made := self.stream.decompress(data, len(into)):
-                into[: len(made)] = made
-                return len(made)
-
-
-def _json_lines(file: DataFile) -> Iterator[RawRow]:
+def _lines(row_of: Callable[[str, bytes], RawRow], file: DataFile) -> Iterator[RawRow]:
     with _content(file) as lines:
         for number, line in enumerate(lines, 1):
-            if line := line.strip():
-                yield _json_row(f"{file}:{number}", line)
+            if not line.isspace():
+                yield row_of(f"{file}:{number}", line)
 
 
 def _json_row(where: str, line: bytes) -> RawRow:
     try:
-        text = line.decode()
-        fields, end = _strict.scan_once(text, 0)  # two thirds of what `decode` takes over short lines
+        text = line.strip().decode()
+        value, end = _strict.scan_once(text, 0)  # two thirds of what `decode` takes over short lines
+    except (ValueError, StopIteration, RecursionError) as error:
+        return RawRow(where, {}, _FAULTS.get(type(error), _NO_JSON))
+    return _row(where, value) if end == len(text) else RawRow(where, {}, _NO_JSON)
+
+
+def _text_row(where: str, line: bytes) -> RawRow:
+    """A document a line, in the column that `datasets` gives the lines of a text file."""
+    if where.endswith(":1") and not _json_row(where, line).fault:
+        told = f"{where.removesuffix(':1')}: begins as JSON lines, of which text files have none"
+        raise InputError(told, "Name it .jsonl.")
+    try:
+        return RawRow(where, {"text": line.decode().rstrip("\r\n")})
     except UnicodeDecodeError:
-        return RawRow(where, {}, "not valid UTF-8")
-    except KeyTwice:
-        return RawRow(where, {}, "a name stands twice in a JSON object")
-    except (ValueError, StopIteration, RecursionError):
-        return RawRow(where, {}, "not valid JSON")
-    if end < len(text):
-        return RawRow(where, {}, "not valid JSON")
-    return RawRow(where, fields) if isinstance(fields, dict) else RawRow(where, {}, "not a JSON object")
+        return RawRow(where, {}, _NO_UTF_8)
+
+
+def _row(where: str, value: object) -> RawRow:
+    return RawRow(where, value) if isinstance(value, dict) else RawRow(where, {}, "not a JSON object")
 
 
 def _json_document(file: DataFile) -> Iterator[RawRow]:
@@ -143,37 +130,21 @@ def _json_document(file: DataFile) -> Iterator[RawRow]:
         text = content.read()
     try:
         rows = _strict.decode(text.decode())
-    except json.JSONDecodeError as error:
-        if error.msg == "Extra data" and text.lstrip().startswith(b"{"):
-            yield from _json_lines(file)
-            return
-        raise InputError(f"{file}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}", "Correct it.") from error
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
         raise InputError(f"{file}:{line}: not valid UTF-8", "Save the file as UTF-8.") from error
     except (ValueError, RecursionError) as error:
-        told = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InputError(f"{file}: not valid JSON: {told}", "Correct it.") from error
+        if getattr(error, "msg", "") == "Extra data" and text.lstrip().startswith(b"{"):
+            yield from _lines(_json_row, file)
+            return
+        place = f"{file}:{error.lineno}" if isinstance(error, json.JSONDecodeError) else str(file)
+        raise InputError(f"{place}: not valid JSON: {first_line(error)}", "Correct it.") from error
     if isinstance(rows, dict):
         rows = rows["data"] if isinstance(rows.get("data"), list) else [rows]
     if not isinstance(rows, list):
         raise InputError(f"{file}: neither a list nor an object", "Write the rows as a list of JSON objects.")
     for number, row in enumerate(rows, 1):
-        is_row = isinstance(row, dict)
-        yield RawRow(f"{file}:row {number}", row if is_row else {}, "" if is_row else "not a JSON object")
-
-
-def _documents(file: DataFile) -> Iterator[RawRow]:
-    """A document a line, in the column that `datasets` gives the lines of a text file."""
-    with _content(file) as lines:
-        for number, line in enumerate(lines, 1):
-            if number == 1 and line.startswith(b"{") and not _json_row("", line.strip()).fault:
-                raise InputError(f"{file}: begins as JSON lines, of which text files have none", "Name it .jsonl.")
-            if line.strip():
-                try:
-                    yield RawRow(f"{file}:{number}", {"text": line.decode().rstrip("\r\n")})
-                except UnicodeDecodeError:
-                    yield RawRow(f"{file}:{number}", {}, "not valid UTF-8")
+        yield _row(f"{file}:row {number}", row)
 
 
 def _table(delimiter: str, file: DataFile) -> Iterator[RawRow]:
@@ -194,15 +165,13 @@ def _table(delimiter: str, file: DataFile) -> Iterator[RawRow]:
                     raise InputError(told, 'Write a quote in a cell as "".') from error
                 yield RawRow(where, {}, f"not valid CSV: {error}")
                 continue
-            # A cell has no escapes: half of a surrogate pair in it is a byte that was not UTF-8.
-            is_text = all(cell.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in cell) for cell in cells)
             if not header:
                 _refuse_repeated(f"{where}: the header", cells)
                 header = cells
             elif cells and len(cells) != len(header):
                 yield RawRow(where, {}, f"not as many cells as the header's {len(header)}")
-            elif not is_text:
-                yield RawRow(where, {}, "not valid UTF-8")
+            elif _BROKEN.search("".join(cells)):
+                yield RawRow(where, {}, _NO_UTF_8)
             elif cells:
                 yield RawRow(where, dict(zip(header, cells, strict=True)))
 
@@ -232,7 +201,7 @@ def _arrow_batches(opened: Any) -> tuple[Any, Iterator[Any]]:
 def _columnar(batches_of: Callable[[Any], tuple[Any, Iterator[Any]]], file: DataFile) -> Iterator[RawRow]:
     import pyarrow as pa
 
-    with pa.OSFile(str(file)) if isinstance(file, Path) else pa.PythonFile(_open(file), "r") as opened:
+    with pa.OSFile(str(file)) if isinstance(file, Path) else pa.PythonFile(file.open("rb"), "r") as opened:
         schema, batches = batches_of(opened)
         _refuse_repeated_fields(f"{file}: the schema", list(schema))
         parts = (batch.slice(at, _BATCH_ROWS) for batch in batches for at in range(0, batch.num_rows, _BATCH_ROWS))
@@ -254,11 +223,11 @@ def _refuse_repeated(what: str, names: Sequence[str]) -> None:
 
 
 _READERS: Mapping[str, Callable[[DataFile], Iterator[RawRow]]] = {
-    "JSON lines": _json_lines,
+    "JSON lines": partial(_lines, _json_row),
     "JSON": _json_document,
     "CSV": partial(_table, ","),
     "TSV": partial(_table, "\t"),
-    PLAIN_TEXT: _documents,
+    PLAIN_TEXT: partial(_lines, _text_row),
     "Parquet": partial(_columnar, _parquet_batches),
     "Arrow": partial(_columnar, _arrow_batches),
 }

@@ -11,23 +11,25 @@ import glob
 import os
 import posixpath
 import re
-import stat
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TypeAlias
+from typing import IO, NoReturn, TypeAlias
+
+import yaml
 
 from expert_cli._compat import default_patterns, hub_bar
-from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
+from expert_cli.config.data_files import DATA_SUFFIXES, PLAIN_TEXT, format_name
 from expert_cli.config.run_config import DataConfig, SourceSpec
-from expert_cli.config.source_names import refuse_parts_of_a_file
+from expert_cli.config.source_names import missing, refuse_parts_of_a_file
 from expert_cli.config.splits import parse_split, split_of
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.disk_errors import disk_problem
 from expert_cli.utils.files import parse_json, stamp
-from expert_cli.utils.filesystem import is_folder, matching
+from expert_cli.utils.filesystem import is_file, is_folder, matching
 from expert_cli.utils.object_storage import ObjectInfo, StoredFolder
 from expert_cli.utils.offline import forbidden_by
 from expert_cli.utils.paths import is_inside
@@ -35,41 +37,36 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
 _HUB_TIMEOUT_S = 10.0
-_NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
-_DATA_LIKE = """
-    .xlsx .xls .ods .feather .orc .avro .pkl .npy .npz .db .sqlite .sqlite3 .h5 .hdf5 .msgpack .tar .tgz .zip .lz4 .7z .rar
-    .jsonlines .jsonl~ .json5 .parq .pq .ipc .tfrecord .lance .xml .dat"""
-_UNREAD = frozenset(_DATA_LIKE.split())
+_NOT_ROWS = re.compile(r"(^|/)(config|dataset_infos?|dataset_dict|state)\.json$")
+_HIDDEN = re.compile(r"(^|/)(\.|__)")
+_DATA_LIKE = re.compile(
+    r"\.(jsonl~?|jsonlines|ndjson|json5?|csv|tsv|parquet|parq|pq|arrow|ipc|feather|orc|avro|lance|tfrecord|xlsx?|ods|xml|dat"
+    r"|pkl|np[yz]|db|sqlite3?|h5|hdf5|msgpack|tar|tgz|zip|gz|zst|bz2|xz|lz4|7z|rar)(\.[^/]*)?$",
+    re.IGNORECASE,
+)
+_ENDING = re.compile(r"\.\w+(?:\.(?:gz|zst|bz2|xz))?$")
 _SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})(?=[.-])")
-_NO_FILES = {
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFSOCK: "a socket",
+_HUB_SAYS = {
+    "GatedRepoError": "access has to be asked for on its page (hf auth login)",
+    "RepositoryNotFoundError": "the hub has no such data set, or it is private (hf auth login)",
+    "RevisionNotFoundError": "the hub has no such revision of it",
 }
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A data file in object storage, of the version (S3: the ETag) and with the bytes that it had when it was found."""
+    """A data file in object storage, with its version (S3: the ETag) and its bytes as it was found."""
 
     url: str
-    version: str
-    size: int
+    info: ObjectInfo
 
     def __str__(self) -> str:
         """Return its URL."""
         return self.url
 
-    @property
-    def name(self) -> str:
-        """The last part of its URL."""
-        return PurePosixPath(self.url).name
-
-    @property
-    def suffix(self) -> str:
-        """The end of its name, with the dot."""
-        return PurePosixPath(self.url).suffix
+    def open(self, _mode: str) -> IO[bytes]:
+        """Open it to read its bytes, as a Path is opened. Raises InputError: it is of another version now."""
+        return StoredFolder(self.url).open(version=self.info.version)
 
 
 DataFile: TypeAlias = Path | RemoteFile
@@ -77,14 +74,13 @@ DataFile: TypeAlias = Path | RemoteFile
 
 def size_of(file: DataFile) -> int:
     """Return the bytes of a data file. Raises OSError."""
-    return file.stat().st_size if isinstance(file, Path) else file.size
+    return file.stat().st_size if isinstance(file, Path) else file.info.size
 
 
-def stamp_of(file: DataFile, *, fresh: bool = False) -> list[int] | str | None:
+def stamp_of(file: DataFile, *, fresh: bool = False) -> list[int] | ObjectInfo | None:
     """Return what changes with a file's bytes, None if it is gone. fresh: ask storage anew, not as the file was found."""
     if isinstance(file, RemoteFile):
-        info = StoredFolder(file.url).info() if fresh else ObjectInfo(file.size, file.version)
-        return f"{info.version} {info.size}" if info else None
+        return StoredFolder(file.url).info() if fresh else file.info
     return stamp(file) if file.exists() else None
 
 
@@ -94,7 +90,7 @@ def content_of(file: DataFile, hashes: Callable[[Path], str]) -> str:
     Raises EnvironmentProblem: a file of the hub client's cache is not what its blob is named by.
     """
     if isinstance(file, RemoteFile):
-        return str(stamp_of(file))
+        return f"{file.info.version} {file.info.size}"
     sha256, blob = hashes(file), file.resolve()
     if blob.parent.name == "blobs" and re.fullmatch(r"[0-9a-f]{64}", blob.name) and blob.name != sha256:
         told = f"{file}: damaged in the hub client's cache, its content is not that of {blob.name[:12]}"
@@ -132,63 +128,53 @@ def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[
 
     `alternatives`: local data files that an error about an unreachable hub offers. Raises InputError, EnvironmentProblem.
     """
+    hint = "Give the rows as a local file or folder: --dataset PATH."
+    if alternatives:
+        hint += f" On this machine: {', '.join(map(str, alternatives))}."
 
     def locate(spec: SourceSpec) -> Located:
         if spec.kind == "hub":
-            return _hub(spec, reporter, offline=data.offline, alternatives=alternatives)
+            return _hub(spec, reporter, hint, offline=data.offline)
         if spec.kind == "url":
             return Located(spec, _remote(spec, reporter, offline=data.offline))
         if spec.tried:
-            told = f"{spec.path}: no such file or folder; looked for at: {', '.join(spec.tried)}"
-            raise InputError(told, _local_hint(alternatives, "Correct the path"))
-        path = Path(spec.path)
+            raise InputError(missing(spec), hint)
+        path, names = Path(spec.path), [spec.path]
         if spec.kind == "files":
-            found = sorted(file.as_posix() for file in matching(spec.path) if not is_folder(file))
-            return Located(spec, _regular(map(Path, _fitting(found, spec, reporter))))
-        if spec.kind == "file":
-            return Located(spec, _regular([path]))
-        names = _split_of_folder(path, _names_below(path), spec, reporter)
-        return Located(spec, _regular(map(path.joinpath, names)))
+            names = _fitting(sorted(str(file) for file in matching(spec.path) if not is_folder(file)), spec, reporter)
+        elif spec.kind == "folder":
+            names = _split_of_folder(path, _names_below(path), spec, reporter)
+        return Located(
+            spec, tuple(_regular(path / name) for name in names)
+        )  # joined to an absolute name, this is the name
 
-    return LocatedData(tuple(map(locate, data.train)), tuple(map(locate, data.validation)))
+    try:
+        return LocatedData(tuple(map(locate, data.train)), tuple(map(locate, data.validation)))
+    except OSError as error:
+        raise EnvironmentProblem(f"{error.filename}: cannot be read: {error.strerror}") from error
 
 
 def require_apart(data: DataConfig, place: Path, option: str) -> None:
     """Raise InputError where a place, which `option` names, lies in a folder of rows: it would be read as rows."""
     for spec in (*data.train, *data.validation):
         if spec.kind == "folder" and is_inside(place, Path(spec.path)):
-            raise InputError(
-                f"{place} lies in the data folder {spec.path}: what is written there would be read as rows",
-                f"give a folder outside of it: {option}",
-            )
+            told = f"{place} lies in the data folder {spec.path}: what is written there would be read as rows"
+            raise InputError(told, f"give a folder outside of it: {option}")
 
 
-def _local_hint(alternatives: Sequence[Path], otherwise: str = "") -> str:
-    there = f" On this machine: {', '.join(map(str, alternatives))}." if alternatives else ""
-    give = f"{otherwise}, or give" if otherwise else "Give"
-    return f"{give} the rows as a local file or folder: --dataset PATH.{there}"
-
-
-def _regular(files: Iterable[Path]) -> tuple[Path, ...]:
-    """The files; a pipe would be waited for, a device be read for ever."""
-    found = tuple(files)
-    for path in found:
-        try:
-            mode = path.stat().st_mode
-        except OSError as error:
-            what = "a link that leads nowhere" if path.is_symlink() else "cannot be looked at"
-            raise InputError(f"{path}: {what}: {error.strerror}", "Mend or remove it.") from error
-        if not stat.S_ISREG(mode):
-            what = _NO_FILES.get(stat.S_IFMT(mode), "a folder")
-            raise InputError(f"{path}: {what}, not a file of rows", "Write the rows to a file first.")
-    return found
+def _regular(path: Path) -> Path:
+    """The file, if it is one: a pipe would be waited for, a device be read for ever."""
+    if not is_file(path):
+        what = "a named pipe" if path.is_fifo() else "a device" if path.exists() else "a link that leads nowhere"
+        raise InputError(f"{path}: {what}, not a file of rows", "Remove it, or write the rows to a file first.")
+    return path
 
 
 def _names_below(folder: Path) -> list[str]:
     """The names of all files below a folder, hidden folders left out; each folder once, as links may make a circle."""
 
-    def stop(error: OSError) -> None:
-        raise EnvironmentProblem(f"{error.filename}: cannot be read: {error.strerror}") from error
+    def stop(error: OSError) -> NoReturn:
+        raise error
 
     names: list[str] = []
     seen: set[str] = set()
@@ -200,82 +186,57 @@ def _names_below(folder: Path) -> list[str]:
     return sorted(names)
 
 
-def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool, alternatives: Sequence[Path]) -> Located:
+def _hub(spec: SourceSpec, reporter: Reporter, hint: str, *, offline: bool) -> Located:
     """The files of a hub data set, in the hub client's cache, which serves alone where the hub may not or cannot be asked."""
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+    from huggingface_hub import HfApi, constants, snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
+    revision = spec.revision or None  # no commit: the client notes that of the branch for later runs without a network
+    fetch = partial(snapshot_download, spec.path, repo_type="dataset", revision=revision)
+    forbidden = forbidden_by(asked=offline)
+    why = f"the network may not be used ({forbidden})"
     try:
-        validate_repo_id(spec.path)
-    except HFValidationError as error:
-        raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', _local_hint(())) from error
-    if forbidden := forbidden_by(asked=offline):
-        return _snapshot(spec, reporter, f"the network may not be used ({forbidden})", alternatives)
-    try:
-        return _snapshot(spec, reporter)
+        if not forbidden:
+            # Asked first: snapshot_download takes the cache without a word where the hub gives no answer.
+            info = HfApi().dataset_info(spec.path, revision=revision, timeout=_HUB_TIMEOUT_S)
+            with reporter.progress(f"Fetching {spec.path} from the Hugging Face hub", None, "B") as bar:
+                fetch = partial(fetch, tqdm_class=hub_bar(bar.update))
+                folder = Path(fetch(allow_patterns=["README.md"]))
+                names = [entry.rfilename for entry in info.siblings or ()]
+                chosen = _split_of_folder(folder, names, spec, reporter)
+                fetch(allow_patterns=list(map(glob.escape, chosen)))
+            return Located(spec, tuple(map(folder.joinpath, chosen)), folder.name)
     except ExpertError:
         raise
     except Exception as error:  # noqa: BLE001 - the client's transport library, and so its errors, differ by version
         why = _reason(error)
-    located = _snapshot(spec, reporter, why, alternatives)
-    reporter.warning(f"{spec.path}: {why}; using commit {located.revision[:12]} from the cache")
-    return located
-
-
-def _snapshot(spec: SourceSpec, reporter: Reporter, offline: str = "", alternatives: Sequence[Path] = ()) -> Located:
-    """Download the README and then the split's files alone; offline: why they have to be in the cache already."""
-    from huggingface_hub import HfApi, constants, snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    def problem(what: str) -> EnvironmentProblem:
-        name = f"{spec.path}@{spec.revision}" if spec.revision else spec.path
-        return EnvironmentProblem(f'hub data set "{name}": {offline}, and {what}', _local_hint(alternatives))
-
-    revision = spec.revision or None  # no commit: the client notes that of the branch for later runs without a network
-    with reporter.progress(f"Fetching {spec.path} from the Hugging Face hub", None, "B") as bar:
-        settings = {"repo_type": "dataset", "revision": revision, "local_files_only": bool(offline)}
-        fetch = partial(snapshot_download, spec.path, **settings, tqdm_class=hub_bar(bar.update))
-        if not offline:
-            # Asked first: snapshot_download takes the cache without a word where the hub gives no answer.
-            info = HfApi().dataset_info(spec.path, revision=revision, timeout=_HUB_TIMEOUT_S)
-            names = [entry.rfilename for entry in info.siblings or ()]
-        try:
-            folder = Path(fetch(allow_patterns=[] if offline else ["README.md"]))
-        except LocalEntryNotFoundError as error:
-            raise problem(f"it is not in the cache {constants.HF_HUB_CACHE}") from error
-        if offline:
-            names = _names_in_cache(folder)
-        chosen = _split_of_folder(folder, names, spec, reporter)
-        if not offline:
-            fetch(allow_patterns=list(map(glob.escape, chosen)))
-    if absent := [name for name in chosen if not (folder / name).is_file()]:
-        raise problem(f"{len(absent)} of {len(chosen)} files are not in the cache: {', '.join(absent[:5])}")
-    return Located(spec, _regular(map(folder.joinpath, chosen)), folder.name)
-
-
-def _names_in_cache(folder: Path) -> list[str]:
-    """The names of a snapshot's files, with those that were not downloaded, which newer clients note."""
-    listed: list[str] = []
-    with suppress(OSError, ValueError, KeyError):
-        listed = list(parse_json((folder.parents[1] / "trees" / f"{folder.name}.json").read_bytes())["files"])
-    return sorted({*listed, *_names_below(folder)})
+    told = f'hub data set "{spec}": {why}, and'
+    try:
+        folder = Path(fetch(local_files_only=True, allow_patterns=[]))
+    except HFValidationError as error:
+        raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', hint) from error
+    except LocalEntryNotFoundError as error:
+        raise EnvironmentProblem(f"{told} it is not in the cache {constants.HF_HUB_CACHE}", hint) from error
+    listed = set(_names_below(folder))
+    with suppress(OSError, ValueError, KeyError):  # newer clients also note the names of what was not downloaded
+        listed.update(parse_json((folder.parents[1] / "trees" / f"{folder.name}.json").read_bytes())["files"])
+    chosen = _split_of_folder(folder, sorted(listed), spec, reporter)
+    if absent := [name for name in chosen if not is_file(folder / name)]:
+        told += f" {len(absent)} of {len(chosen)} files are not in the cache: {', '.join(absent[:5])}"
+        raise EnvironmentProblem(told, hint)
+    if not forbidden:
+        reporter.warning(f"{spec.path}: {why}; using commit {folder.name[:12]} from the cache")
+    return Located(spec, tuple(map(folder.joinpath, chosen)), folder.name)
 
 
 def _reason(error: Exception) -> str:
     """Why the hub gave nothing, in a line; the client's own texts run over many and name request ids."""
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
-
-    if isinstance(error, GatedRepoError):
-        return "access has to be asked for on its page (hf auth login)"
-    if isinstance(error, RepositoryNotFoundError):
-        return "the hub has no such data set, or it is private (hf auth login)"
-    if isinstance(error, RevisionNotFoundError):
-        return "the hub has no such revision of it"
-    if isinstance(error, HfHubHTTPError):
-        return f"the hub answered {error.response.status_code}"
+    told = [_HUB_SAYS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _HUB_SAYS]
+    if hasattr(error, "response"):
+        told.append(f"the hub answered {error.response.status_code}")
     if problem := disk_problem(error, "the hub client's cache cannot be written"):
-        return problem.message
-    return f"the hub cannot be reached ({type(error).__name__})"
+        told.append(problem.message)
+    return [*told, f"the hub cannot be reached ({type(error).__name__})"][0]
 
 
 def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[RemoteFile, ...]:
@@ -283,24 +244,21 @@ def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[Rem
     if forbidden := forbidden_by(asked=offline):
         told = f"{spec.path}: the network may not be used ({forbidden})"
         raise EnvironmentProblem(told, "Copy the rows to this machine.")
-    parts = spec.path.split("/")
-    plain = next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts))
-    folder = StoredFolder("/".join(parts[:plain]))
-    if not parts[plain:] and (info := folder.info()):
+    url, *pattern = re.split(r"/(?=[^/]*[*?[])", spec.path, maxsplit=1)
+    folder = StoredFolder(url)
+    if not pattern and (info := folder.info()):
         refuse_parts_of_a_file(str(spec), PurePosixPath(spec.path), parse_split(spec.split).name, spec.config)
         found, names = {"": info}, [""]
     elif not (found := folder.list()):
         raise InputError(f"{folder}: no object has this name, and none lies below it", "Correct the URL.")
-    elif parts[plain:]:
-        names = _fitting(
-            _matching("/".join(parts[plain:]), [name for name in found if not _is_hidden(name)]), spec, reporter
-        )
+    elif pattern:
+        names = _fitting(_matching(pattern[0], [name for name in found if not _HIDDEN.search(name)]), spec, reporter)
     else:
         names = _split_of_folder(folder, list(found), spec, reporter)
     if not all(found[name].version for name in names):
         told = f"{folder}: its storage does not tell by what its content goes, so that a store of it could not be known again"
         raise InputError(told, "Fetch it, and name the local file.")
-    return tuple(RemoteFile(folder.url_of(name), found[name].version, found[name].size) for name in names)
+    return tuple(RemoteFile(folder.url_of(name), found[name]) for name in names)
 
 
 def _fitting(names: Sequence[str], spec: SourceSpec, reporter: Reporter) -> list[str]:
@@ -309,7 +267,7 @@ def _fitting(names: Sequence[str], spec: SourceSpec, reporter: Reporter) -> list
     if not files:
         told = f"{spec.path}: no file of rows fits this pattern"
         raise InputError(told, f"Rows are in files of {', '.join(DATA_SUFFIXES)}.")
-    _name_unread(spec.path, [name for name in names if name not in files], reporter)
+    _name_unread(spec.path, set(names).difference(files), reporter)
     return files
 
 
@@ -317,52 +275,46 @@ def _split_of_folder(
     folder: Path | StoredFolder, names: Sequence[str], spec: SourceSpec, reporter: Reporter
 ) -> list[str]:
     """The names of the files that hold the split of a source, in reading order; data-like files of no split are told."""
-    import yaml
-
-    split, where = parse_split(spec.split).name, spec.path if spec.kind == "hub" else str(folder)
 
     def read(name: str) -> bytes:
-        try:
-            return (folder / name).read_bytes() if isinstance(folder, Path) else folder.read(name)
-        except OSError as error:
-            raise EnvironmentProblem(f"{folder / name}: cannot be read: {error.strerror}") from error
+        return (folder / name).read_bytes() if isinstance(folder, Path) else folder.read(name)
 
-    if {"dataset_dict.json", "state.json"} & set(names):
-        return _saved_files(where, names, read, spec.config, split)
+    split, where = parse_split(spec.split).name, spec.path if spec.kind == "hub" else str(folder)
+    is_saved = not spec.config and not {"dataset_dict.json", "state.json"}.isdisjoint(names)
+    its = "its state.json" if is_saved else "the README's metadata"
     try:
-        readme = read("README.md").decode(errors="replace") if "README.md" in names else ""
-        splits = _splits(names, readme, spec.config)
-    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
-        told = f"{where}: the README's metadata: {first_line(error)}"
-        raise InputError(
-            told, "Correct it, name another configuration (id::split::config), or one file of rows."
-        ) from error
-    taken = {name for files in splits.values() for name in files}
-    _name_unread(where, [name for name in names if name not in taken and _looks_like_rows(name)], reporter)
-    files = splits.get(_named(split, splits), [])
-    if absent := next((name for name in files if name not in names), ""):
-        told = f'{where}: the README says that the split "{split}" is in {absent[:80]}, which is not there'
+        splits = _saved_splits(names, read) if is_saved else _splits(names, read, spec.config)
+    except (ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
+        hint = "Correct it, name another configuration (id::split::config), or one file of rows."
+        raise InputError(f"{where}: {its}: {first_line(error)}", hint) from error
+    there = set(names)
+    unread = there.difference(*splits.values())
+    _name_unread(where, [name for name in unread if _DATA_LIKE.search(name) and not _NOT_ROWS.search(name)], reporter)
+    alike = (files for name, files in splits.items() if split_of(name) == split_of(split))
+    files = splits.get(split) or next(alike, [])
+    if absent := next((name for name in files if name not in there or not _holds_rows(name)), ""):
+        told = (
+            f'{where}: {its} says that the split "{split}" is in {absent[:80]}, which is not there, or no file of rows'
+        )
         raise InputError(told, "Get the whole data set, or name one file of rows.")
     if not files:
-        there = ", ".join(f"{name} ({len(files)})" for name, files in splits.items() if files) or "no data file"
-        raise InputError(
-            f'{where}: no file holds the split "{split}"; there is: {there}',
-            f"Name a split that is there (PATH::split), or one file ({', '.join(DATA_SUFFIXES)}).",
-        )
+        others = ", ".join(f"{name} ({len(files)})" for name, files in splits.items() if files) or "no data file"
+        told = f'{where}: no file holds the split "{split}"; there is: {others}'
+        raise InputError(told, f"Name a split that is there (PATH::split), or one file ({', '.join(DATA_SUFFIXES)}).")
     _refuse_missing_shards(files, where)
     return _of_one_format(files, where)
 
 
-def _splits(names: Sequence[str], readme: str, config: str) -> dict[str, list[str]]:
+def _splits(names: Sequence[str], read: Callable[[str], bytes], config: str) -> dict[str, list[str]]:
     """The files of each split, as `datasets` finds them; those that the README names in full need not be there.
 
     Raises ValueError, TypeError, yaml.YAMLError: why the README cannot be followed.
     """
-    import yaml
     from datasets.data_files import sanitize_patterns
     from datasets.utils.metadata import MetadataConfigs
     from huggingface_hub.repocard import REGEX_YAML_BLOCK
 
+    readme = read("README.md").decode(errors="replace") if "README.md" in names else ""
     block = REGEX_YAML_BLOCK.search(readme)
     metadata = yaml.safe_load(block[2]) if block else None
     configs = MetadataConfigs.from_dataset_card_data(metadata if isinstance(metadata, dict) else {})
@@ -371,7 +323,7 @@ def _splits(names: Sequence[str], readme: str, config: str) -> dict[str, list[st
         what = f'there is no configuration "{config}"' if config else "several configurations and no default one"
         raise ValueError(f"{what}; there is: {', '.join([*configs][:20]) or 'none'}")
     chosen = configs[name] if configs else {}
-    data = [one for one in names if _holds_rows(one) and not _is_hidden(one)]
+    data = [one for one in names if _holds_rows(one) and not _HIDDEN.search(one)]
 
     def resolve(pattern: str) -> list[str]:
         inside = posixpath.normpath(posixpath.join(chosen.get("data_dir") or "", pattern))
@@ -385,34 +337,20 @@ def _splits(names: Sequence[str], readme: str, config: str) -> dict[str, list[st
     }
 
 
-def _saved_files(
-    where: str, names: Collection[str], read: Callable[[str], bytes], config: str, split: str
-) -> list[str]:
-    """The Arrow files of a split of what `save_to_disk` wrote, in its own order; one `Dataset` is all "train"."""
-    again = "Save the data set again."
-    inside = ""
-    try:
-        if "dataset_dict.json" in names:
-            splits = parse_json(read("dataset_dict.json"))["splits"]
-            inside = f"{_named(split, splits)}/"
-        state = parse_json(read(f"{inside}state.json")) if inside != "/" else {"_split": splits}
-        files = [inside + str(PurePosixPath(entry["filename"])) for entry in state.get("_data_files", ())]
-        is_choice, its = state.get("_indices_data_files"), state.get("_split")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{where}: not written by save_to_disk ({first_line(error)})", again) from error
-    if config or inside == "/" or (not inside and split_of(split) not in ("train", split_of(str(its)))):
-        told = f'no configuration "{config}"' if config else f'no split "{split}"'
-        raise InputError(f"{where}: there is {told}: save_to_disk wrote this folder; there is: {its}")
-    if is_choice:
-        raise InputError(f"{where}: a choice of rows by numbers, which is not read", again)
-    if missing := next((file for file in files if file not in names), None):
-        raise InputError(f"{where}: {missing} is listed in its state.json, but it is not there", again)
-    return files
+def _saved_splits(names: Collection[str], read: Callable[[str], bytes]) -> dict[str, list[str]]:
+    """The Arrow files of each split of what `save_to_disk` wrote, in its own order; one `Dataset` is "train", too.
 
-
-def _named(split: str, there: Collection[str]) -> str:
-    """The split of those that are there that a name stands for ("dev" for "validation"); "" = none."""
-    return split if split in there else next((name for name in there if split_of(name) == split_of(split)), "")
+    Raises ValueError, KeyError, TypeError: why it cannot be followed.
+    """
+    if "dataset_dict.json" in names:
+        folders = {name: f"{name}/" for name in parse_json(read("dataset_dict.json"))["splits"]}
+    else:
+        folders = {"train": "", parse_json(read("state.json"))["_split"] or "train": ""}
+    return {
+        split: [folder + entry["filename"] for entry in parse_json(read(f"{folder}state.json"))["_data_files"]]
+        for split, folder in folders.items()
+        if f"{folder}state.json" in names
+    }
 
 
 def _matching(pattern: str, names: Sequence[str]) -> list[str]:
@@ -423,22 +361,11 @@ def _matching(pattern: str, names: Sequence[str]) -> list[str]:
 
 
 def _holds_rows(name: str) -> bool:
-    return format_name(name) != "" and PurePosixPath(name).name not in _NOT_ROWS
+    return format_name(name) != "" and not _NOT_ROWS.search(name)
 
 
-def _is_hidden(name: str) -> bool:
-    return any(part.startswith((".", "__")) for part in name.split("/"))
-
-
-def _looks_like_rows(name: str) -> bool:
-    path = PurePosixPath(name)
-    suffixes = {suffix.lower() for suffix in path.suffixes}
-    known = not suffixes.isdisjoint({*DATA_SUFFIXES, *COMPRESSED_SUFFIXES, *_UNREAD})
-    return known and path.name not in _NOT_ROWS and format_name(name) != PLAIN_TEXT
-
-
-def _name_unread(where: str, names: Sequence[str], reporter: Reporter) -> None:
-    if names:
+def _name_unread(where: str, unread: Iterable[str], reporter: Reporter) -> None:
+    if names := sorted(unread):
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         reporter.warning(f"{where}: not read: {', '.join(names[:5])}{more}")
 
@@ -446,13 +373,7 @@ def _name_unread(where: str, names: Sequence[str], reporter: Reporter) -> None:
 def _of_one_format(names: Sequence[str], where: str) -> list[str]:
     """The same files; texts beside files of rows are words about these, and left out. Two formats may hold the same rows."""
     files = [name for name in names if format_name(name) != PLAIN_TEXT] or list(names)
-    if unknown := next((name for name in files if not _holds_rows(name)), ""):
-        raise InputError(
-            f"{where}: {unknown} belongs to these rows, and its format is not read", "Unpack or convert it."
-        )
-    formats = sorted(
-        {"".join(PurePosixPath(name.lower()).suffixes[-2 if _is_packed(name) else -1 :]) for name in files}
-    )
+    formats = sorted({ending for name in files for ending in _ENDING.findall(name.lower())})
     if len(formats) > 1:
         raise InputError(
             f"{where}: files of {len(formats)} formats side by side ({', '.join(formats)}); they may hold the same rows",
@@ -461,17 +382,13 @@ def _of_one_format(names: Sequence[str], where: str) -> list[str]:
     return files
 
 
-def _is_packed(name: str) -> bool:
-    return PurePosixPath(name).suffix.lower() in COMPRESSED_SUFFIXES
-
-
 def _refuse_missing_shards(names: Sequence[str], where: str) -> None:
     """A set numbered "-00001-of-00003" must be whole: an interrupted download would train on part of the rows."""
-    sets: dict[tuple[str, int], set[int]] = {}
+    sets: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
     for match in filter(None, map(_SHARD.match, names)):
-        sets.setdefault((match[1], int(match[3])), set()).add(int(match[2]))
+        sets[match[1], int(match[3])].add(int(match[2]))
     for (stem, total), numbers in sets.items():
         if len(numbers) < total:
-            missing = min(set(range(total)) - numbers)
-            told = f"{where}: {stem} has {len(numbers)} of {total} parts; number {missing:05d} is missing"
+            absent = min(set(range(total)) - numbers)
+            told = f"{where}: {stem} has {len(numbers)} of {total} parts; number {absent:05d} is missing"
             raise InputError(told, "Download the data set again.")

@@ -206,7 +206,7 @@ def test_a_remote_file_is_read_as_the_version_it_was_found_in(bucket: str, tmp_p
         write(f"{bucket}/{name}", (tmp_path / name).read_bytes())
         info = StoredFolder(bucket).info(name)
         assert info
-        file = RemoteFile(f"{bucket}/{name}", info.version, info.size)
+        file = RemoteFile(f"{bucket}/{name}", info)
         rows = list(rows_of(file))
         assert [row.fields for row in rows] == ROWS
         assert rows[0].where == f"{bucket}/{name}:{'row ' if name == 'rows.parquet' else ''}1"
