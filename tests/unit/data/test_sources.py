@@ -111,7 +111,6 @@ def test_what_save_to_disk_wrote_is_read_in_the_order_of_its_state(tmp_path: Pat
         (whole, "::validation", r'no file holds the split "validation"; there is: train'),
         (whole.replace("0.", "2."), "", r"its state\.json says that .* is in train/2\.arrow, which is not there"),
         (whole.replace("[", "0, ", 1), "", "its state.json: Expecting property name"),
-        (whole[:-1] + ', "_indices_data_files": [1]}', "", "a choice of rows by numbers"),
     ):
         state.write_text(said, encoding="utf-8")
         with pytest.raises(InputError, match=told):
