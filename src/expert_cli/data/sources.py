@@ -11,7 +11,6 @@ import glob
 import os
 import posixpath
 import re
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -141,12 +140,11 @@ def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[
             raise InputError(missing(spec), hint)
         path, names = Path(spec.path), [spec.path]
         if spec.kind == "files":
-            names = _fitting(sorted(str(file) for file in matching(spec.path) if not is_folder(file)), spec, reporter)
+            found = sorted(file.as_posix() for file in matching(spec.path) if not is_folder(file))
+            names = _fitting(found, spec, reporter)
         elif spec.kind == "folder":
             names = _split_of_folder(path, _names_below(path), spec, reporter)
-        return Located(
-            spec, tuple(_regular(path / name) for name in names)
-        )  # joined to an absolute name, this is the name
+        return Located(spec, tuple(_regular(path / name) for name in names))  # "/a" / "/b" is "/b"
 
     try:
         return LocatedData(tuple(map(locate, data.train)), tuple(map(locate, data.validation)))
@@ -252,7 +250,7 @@ def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[Rem
     elif not (found := folder.list()):
         raise InputError(f"{folder}: no object has this name, and none lies below it", "Correct the URL.")
     elif pattern:
-        names = _fitting(_matching(pattern[0], [name for name in found if not _HIDDEN.search(name)]), spec, reporter)
+        names = _fitting(_matching(pattern[0], list(found)), spec, reporter)
     else:
         names = _split_of_folder(folder, list(found), spec, reporter)
     if not all(found[name].version for name in names):
@@ -306,10 +304,7 @@ def _split_of_folder(
 
 
 def _splits(names: Sequence[str], read: Callable[[str], bytes], config: str) -> dict[str, list[str]]:
-    """The files of each split, as `datasets` finds them; those that the README names in full need not be there.
-
-    Raises ValueError, TypeError, yaml.YAMLError: why the README cannot be followed.
-    """
+    """The files of each split, as `datasets` finds them; those that the README names in full need not be there."""
     from datasets.data_files import sanitize_patterns
     from datasets.utils.metadata import MetadataConfigs
     from huggingface_hub.repocard import REGEX_YAML_BLOCK
@@ -323,7 +318,7 @@ def _splits(names: Sequence[str], read: Callable[[str], bytes], config: str) -> 
         what = f'there is no configuration "{config}"' if config else "several configurations and no default one"
         raise ValueError(f"{what}; there is: {', '.join([*configs][:20]) or 'none'}")
     chosen = configs[name] if configs else {}
-    data = [one for one in names if _holds_rows(one) and not _HIDDEN.search(one)]
+    data = list(filter(_holds_rows, names))
 
     def resolve(pattern: str) -> list[str]:
         inside = posixpath.normpath(posixpath.join(chosen.get("data_dir") or "", pattern))
@@ -338,10 +333,7 @@ def _splits(names: Sequence[str], read: Callable[[str], bytes], config: str) -> 
 
 
 def _saved_splits(names: Collection[str], read: Callable[[str], bytes]) -> dict[str, list[str]]:
-    """The Arrow files of each split of what `save_to_disk` wrote, in its own order; one `Dataset` is "train", too.
-
-    Raises ValueError, KeyError, TypeError: why it cannot be followed.
-    """
+    """The Arrow files of each split of what `save_to_disk` wrote, in its own order; one `Dataset` is "train", too."""
     if "dataset_dict.json" in names:
         folders = {name: f"{name}/" for name in parse_json(read("dataset_dict.json"))["splits"]}
     else:
@@ -354,10 +346,11 @@ def _saved_splits(names: Collection[str], read: Callable[[str], bytes]) -> dict[
 
 
 def _matching(pattern: str, names: Sequence[str]) -> list[str]:
-    """The names that a pattern fits: "*" stays in a folder, "**" does not. Raises ValueError: "**" beside other signs."""
+    """The names that a pattern fits, none hidden: "*" stays in a folder. Raises ValueError: "**" beside other signs."""
     from fsspec.utils import glob_translate
 
-    return list(filter(re.compile(glob_translate(pattern)).fullmatch, names))
+    fits = re.compile(glob_translate(pattern)).fullmatch
+    return [name for name in names if fits(name) and not _HIDDEN.search(name)]
 
 
 def _holds_rows(name: str) -> bool:
@@ -375,18 +368,18 @@ def _of_one_format(names: Sequence[str], where: str) -> list[str]:
     files = [name for name in names if format_name(name) != PLAIN_TEXT] or list(names)
     formats = sorted({ending for name in files for ending in _ENDING.findall(name.lower())})
     if len(formats) > 1:
-        raise InputError(
-            f"{where}: files of {len(formats)} formats side by side ({', '.join(formats)}); they may hold the same rows",
-            "Name the file, or a folder with one format.",
+        told = (
+            f"{where}: files of {len(formats)} formats side by side ({', '.join(formats)}); they may hold the same rows"
         )
+        raise InputError(told, "Name the file, or a folder with one format.")
     return files
 
 
 def _refuse_missing_shards(names: Sequence[str], where: str) -> None:
     """A set numbered "-00001-of-00003" must be whole: an interrupted download would train on part of the rows."""
-    sets: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
+    sets: dict[tuple[str, int], set[int]] = {}
     for match in filter(None, map(_SHARD.match, names)):
-        sets[match[1], int(match[3])].add(int(match[2]))
+        sets.setdefault((match[1], int(match[3])), set()).add(int(match[2]))
     for (stem, total), numbers in sets.items():
         if len(numbers) < total:
             absent = min(set(range(total)) - numbers)
