@@ -199,7 +199,7 @@ def _hub(spec: SourceSpec, reporter: Reporter, hint: str, *, offline: bool) -> L
             info = HfApi().dataset_info(spec.path, revision=revision, timeout=_HUB_TIMEOUT_S)
             with reporter.progress(f"Fetching {spec.path} from the Hugging Face hub", None, "B") as bar:
                 fetch = partial(fetch, tqdm_class=hub_bar(bar.update))
-                folder = Path(fetch(allow_patterns=["README.md"]))
+                folder = Path(fetch(allow_patterns=["README.md", "dataset_dict.json", "*state.json"]))
                 names = [entry.rfilename for entry in info.siblings or ()]
                 chosen = _split_of_folder(folder, names, spec, reporter)
                 fetch(allow_patterns=list(map(glob.escape, chosen)))
@@ -250,7 +250,11 @@ def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[Rem
     elif not (found := folder.list()):
         raise InputError(f"{folder}: no object has this name, and none lies below it", "Correct the URL.")
     elif pattern:
-        names = _fitting(_matching(pattern[0], list(found)), spec, reporter)
+        try:
+            fitting = _matching(pattern[0], list(found))
+        except ValueError as error:
+            raise InputError(f"{spec.path}: {error}", "Correct the pattern.") from error
+        names = _fitting(fitting, spec, reporter)
     else:
         names = _split_of_folder(folder, list(found), spec, reporter)
     if not all(found[name].version for name in names):

@@ -173,6 +173,16 @@ def test_of_the_hub_one_split_is_fetched(tmp_path: Path, monkeypatch: pytest.Mon
     assert words.lines[-1].endswith(f"; using commit {COMMIT[:12]} from the cache")
 
 
+def test_what_save_to_disk_wrote_may_lie_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    state = b'{"_data_files": [{"filename": "0.arrow"}]}'
+    files = {"dataset_dict.json": b'{"splits": ["train"]}', "train/state.json": state, "train/0.arrow": b"x"}
+    with hub_server(monkeypatch, "datasets", "org/saved", COMMIT, files):
+        (file,) = located("org/saved", offline=False).files
+    assert str(file).endswith("train/0.arrow")
+
+
 def test_a_url_names_objects_unread(bucket: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     for name in ("rows.jsonl", "x.parquet/1.parquet", "some/train-2.jsonl", "some/train-10.jsonl", "some/valid.jsonl"):
@@ -187,6 +197,8 @@ def test_a_url_names_objects_unread(bucket: str, s3_server: S3Server, monkeypatc
         "*/train-*.jsonl": ["some/train-10.jsonl", "some/train-2.jsonl"],
     }.items():
         assert list(map(str, located(f"{bucket}/{written}", offline=False).files)) == [f"{bucket}/{n}" for n in names]
+    with pytest.raises(InputError, match=r"some/x\*\*\.jsonl: "):
+        located(f"{bucket}/some/x**.jsonl", offline=False)
     (file,) = located(f"{bucket}/rows.jsonl", offline=False).files
     assert [line for line in s3_server.door.requests if line.startswith("GET") and "list-type" not in line] == []
     assert content_of(file, sha256_of) == "00594fd4f42ba43fc1ca0427a0576295 1"  # S3's ETag of the byte 0xff; its size
