@@ -145,7 +145,7 @@ class Template:
         found: list[list[Document] | str] = []
         said = [self._contents(row) for row in rows]
         every = "\0".join(text for texts in said for text in texts)
-        literals = [text for text in self._literals if text in every]
+        literals = [text for head, some in self._heads.items() if head in every for text in some if text in every]
         for number, (row, contents) in enumerate(zip(rows, said, strict=True)):
             try:
                 shape = _shape(row)
@@ -216,6 +216,15 @@ class Template:
         texts = {text.strip() for text in template_literals(self.jinja)}
         spelled = (text for text in texts if len(text) > 2 and not text.isalnum())
         return [*spelled, *self.control_tokens, *MARKERS.pattern[1:-1]]
+
+    @cached_property
+    def _heads(self) -> dict[str, list[str]]:
+        """Literals by their first two characters, which most texts do not hold; none that holds another."""
+        heads: dict[str, list[str]] = {}
+        for text in sorted(set(self._literals), key=len):
+            if not any(other in text for some in heads.values() for other in some):
+                heads.setdefault(text[:2], []).append(text)
+        return heads
 
     # By the template ----------------------------------------------------------------------------------------------------
 
