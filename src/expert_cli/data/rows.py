@@ -142,11 +142,6 @@ class Row:
         beside = sum(len(_json(value)) for value in (self.tools, self.kwargs) if value)
         return beside + len(self.input) + sum(len(turn["content"]) + len(_more(turn)) for turn in self.messages)
 
-    def digest(self, by: str = "row", salt: str = "") -> bytes:
-        """Return 16 bytes that are equal for equal rows, or rows of one answer."""
-        said = "\0".join(self.content() if by == "row" else (self.answer,))
-        return hashlib.blake2b(f"{salt}{said}".encode(), digest_size=16).digest()
-
     def example(self) -> Example | None:
         """Return it as an example before a question, None where it cannot be one."""
         turns = [turn for turn in self.messages if turn["role"] not in ("system", "developer")]
@@ -154,6 +149,11 @@ class Row:
         if [turn["role"] for turn in turns] != ["user", "assistant"] or any(map(_more, turns)):
             return None
         return Example(turns[0]["content"], self.input, turns[1]["content"], self.where)
+
+
+def digest(said: str) -> bytes:
+    """Return 16 bytes that are equal for equal texts."""
+    return hashlib.blake2b(said.encode(), digest_size=16).digest()
 
 
 def to_row(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:

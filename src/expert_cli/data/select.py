@@ -28,7 +28,7 @@ from expert_cli.config.splits import parse_split
 from expert_cli.data.columns import Columns, absent, choose_columns
 from expert_cli.data.encode import Sample
 from expert_cli.data.reading import RawRow, rows_of
-from expert_cli.data.rows import BadRow, NotTrained, Row, flag_of, to_row
+from expert_cli.data.rows import BadRow, NotTrained, Row, digest, flag_of, to_row
 from expert_cli.data.schema_prompt import show_database
 from expert_cli.data.sources import DataFile, Located, LocatedData, locate_data
 from expert_cli.errors import ExpertError, InputError
@@ -348,10 +348,11 @@ def _scan(part: FileSlice, *, found: _Scan, data: DataConfig, where: str, ranked
             continue
         scan.good[-1] = 1
         scan.sample.add([turn["content"] for turn in row.messages] or [row.answer])
+        said = "\0".join(row.content()) if filters.repeated or ranked else ""
         if filters.repeated:
-            scan.digests += row.digest(filters.deduplicate)
+            scan.digests += digest(said if filters.deduplicate == "row" else row.answer)
         if ranked:
-            scan.ranks += row.digest(salt=salt)
+            scan.ranks += digest(f"{salt}{said}")
     yield scan
 
 
