@@ -24,9 +24,8 @@ from expert_cli.errors import IntegrityError
 from expert_cli.inference.base_model import load_base_of
 from expert_cli.inference.expert import PromptRenderer, load_adapted, open_expert
 from expert_cli.inference.expert_config import SAMPLING, ExpertConfig
-from expert_cli.inference.generate import generate
+from expert_cli.inference.generate import Request, generate
 from expert_cli.inference.generation_config import GenerationConfig
-from expert_cli.inference.request import Request
 from expert_cli.manifest.types import Dtype, Quantization
 from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.loading.sources import LocalModel

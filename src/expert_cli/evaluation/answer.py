@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase
-from expert_cli.evaluation.constrained import constraint_on
 from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
+from expert_cli.evaluation.held import held_for
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
     from expert_cli.inference.expert import PromptRenderer
+    from expert_cli.inference.generate import Completion
 from expert_cli.inference.generation_config import GenerationConfig
-from expert_cli.inference.request import Completion
 
 
 @dataclass(frozen=True)
@@ -72,18 +72,17 @@ def write_answers(
     """
     import torch
 
-    from expert_cli.inference.generate import generate
-    from expert_cli.inference.request import Request
+    from expert_cli.inference.generate import Request, generate
 
-    held = [constraint_on(case.asked, case.case, settings.grammar, renderer) for case in cases]
-    tries = range(settings.samples or 1)
+    held = [held_for(case.asked, case.case, settings.grammar, renderer) for case in cases]
+    count = settings.samples or 1
     requests = [
-        Request(_prompt(renderer, case, shots), [_seed(settings, case, number) for number in tries], constraint)
-        for case, constraint in zip(cases, held, strict=True)
+        Request(_prompt(renderer, case, shots), of_case, _seed(settings, case), count)
+        for case, of_case in zip(cases, held, strict=True)
     ]
     _tell_of_room(model, max(len(one.prompt) for one in requests) + settings.max_new_tokens, report)
     started = time.monotonic()
-    with report.progress(title, len(cases) * len(tries), "answers") as bar:
+    with report.progress(title, len(cases) * count, "answers") as bar:
 
         def on_step(done: int, tokens: int) -> None:
             bar.update(done, f"{tokens / max(1e-9, time.monotonic() - started):,.0f} tokens/s")
@@ -102,9 +101,9 @@ def write_answers(
     )
 
 
-def _seed(settings: GenerationConfig, case: EvalCase, sample: int) -> int:
-    """Return what a sample is drawn by: the same whatever other cases are asked, and in which order."""
-    return int.from_bytes(hashlib.sha256(f"{settings.seed} {case.digest} {sample}".encode()).digest()[:7], "big")
+def _seed(settings: GenerationConfig, case: EvalCase) -> int:
+    """Return what a case gives to the seed of its batch."""
+    return int.from_bytes(hashlib.sha256(f"{settings.seed} {case.digest}".encode()).digest()[:7], "big")
 
 
 def _answer(

@@ -21,9 +21,9 @@ from expert_cli.evaluation.cases import (
     shown_databases,
     stratified_sample,
 )
-from expert_cli.evaluation.constrained import schema_fault
 from expert_cli.evaluation.few_shot import NO_SHOTS, drawn_shots
 from expert_cli.evaluation.grade import grade
+from expert_cli.evaluation.held import not_held
 from expert_cli.evaluation.permissions import NOTHING, Permissions
 from expert_cli.evaluation.regrade import generation, held_to, read_kept
 from expert_cli.evaluation.result import Evaluated
@@ -36,7 +36,7 @@ from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
     from expert_cli.inference.expert import Expert, PromptRenderer
-    from expert_cli.inference.grammar.grammar import Grammar
+    from expert_cli.inference.expert_config import Grammar
 
 BATCH = {"cpu": 32, "gpu": 64}
 DEFAULT_NEW_TOKENS = 256
@@ -165,7 +165,7 @@ def grade_kept(
 def _tell_of_what_is_not_held(free: int, cases: Sequence[EvalCase], grammar: Grammar, report: Reporter) -> None:
     if free:
         report.warning(f"{free} of {len(cases)} questions name no schema that can be read: nothing holds their answers")
-    faults = [(row.where, fault) for row in cases if (fault := schema_fault(row.case, grammar))]
+    faults = [(row.where, fault) for row in cases if (fault := not_held(row.case, grammar))]
     if faults:
         where, fault = faults[0]
         report.warning(f"answers to {len(faults)} of {len(cases)} cases are held to any JSON: {where}: {fault}")

@@ -16,7 +16,7 @@ from expert_cli.evaluation.baseline import Comparison
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase, read_cases, stratified_sample
 from expert_cli.evaluation.grade import Evaluation, grade
 from expert_cli.evaluation.permissions import Permissions
-from expert_cli.inference.request import Stop
+from expert_cli.inference.generation_config import Stop
 from expert_cli.runs.metrics import BASES, items, number, part, read_json
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired

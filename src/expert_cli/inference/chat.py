@@ -10,10 +10,9 @@ from pathlib import Path
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.inference.expert import Expert, PromptRenderer, base_renderer, open_expert
 from expert_cli.inference.expert_config import decoding_for
-from expert_cli.inference.generate import generate, stream
+from expert_cli.inference.generate import Request, generate, stream
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
-from expert_cli.inference.grammar.choose import constraint_for
-from expert_cli.inference.request import Request
+from expert_cli.inference.grammar import grammar_for
 from expert_cli.inference.shown import shown_input
 from expert_cli.inference.vote import Given, Vote, text_given
 from expert_cli.utils.reporter import Reporter
@@ -73,9 +72,8 @@ class Chat:
     def vote(self, prompt: str, input_: str = "", *, samples: int) -> Vote:
         """Draw answers, each by a seed of its own; the one that most agree with is remembered, as by `answer`."""
         asked = [*self._said, self._turn(prompt, input_)]
-        renderer, first = self._expert.renderer, self._drawn.seed
-        settings = replace(self._drawn, batch_size=min(samples, AT_ONCE))
-        request = replace(self._request(asked, renderer, settings), seeds=range(first, first + samples))
+        renderer, settings = self._expert.renderer, replace(self._drawn, batch_size=AT_ONCE)
+        request = replace(self._request(asked, renderer, settings), count=samples)
         with self._report.progress("answering", samples, "answers") as bar:
             (written,) = generate(self._expert.model, [request], settings, renderer, lambda done, _: bar.update(done))
         answers = [settings.until_stop(renderer.decode(one.ids)).strip() for one in written]
@@ -113,34 +111,29 @@ class Chat:
         held = None
         if settings.grammar is not None:
             question = "\n\n".join(message["content"] for message in messages if message["role"] == "user")
-            held = constraint_for(settings.grammar, question, renderer.vocabulary)
+            held = grammar_for(settings.grammar, question)
             if held is None and not self._told:
                 self._told = True
                 self._report.warning("no schema can be read from what was asked: nothing holds the answers to it")
-        return Request(renderer.encode_messages(messages), (settings.seed,), held)
+        return Request(renderer.encode_messages(messages), held, settings.seed)
 
     def _pieces(
         self, messages: Sequence[dict[str, str]], renderer: PromptRenderer, settings: GenerationConfig
     ) -> Iterator[str]:
         """Yield text as soon as it is whole: a character may be several tokens, a stop sequence too."""
-        ids: list[int] = []
-        shown = ""
-        longest = max(map(len, settings.stops), default=0)
-        request = self._request(messages, renderer, settings)
-        for token in stream(self._expert.model, request, settings, renderer):
-            ids.append(token)
-            text = renderer.decode(ids)
+        text = shown = ""
+        longest = max(map(len, settings.stops), default=1)
+        for piece in stream(self._expert.model, self._request(messages, renderer, settings), settings, renderer):
+            text += piece
             ended = settings.until_stop(text)
-            if len(ended) < len(text):
-                yield ended[len(shown) :]
-                return
-            safe = text if not longest else text[: max(len(shown), len(text) - longest + 1)]
-            if not text.endswith("\ufffd") and len(safe) > len(shown):
+            safe = ended if len(ended) < len(text) else text[: max(len(shown), len(text) - longest + 1)]
+            if len(safe) > len(shown):
                 yield safe[len(shown) :]
                 shown = safe
-        rest = renderer.decode(ids)[len(shown) :]
-        if rest:
-            yield rest
+            if len(ended) < len(text):
+                return
+        if len(text) > len(shown):
+            yield text[len(shown) :]
 
 
 def open_chat(

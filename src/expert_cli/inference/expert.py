@@ -20,7 +20,6 @@ from expert_cli.data.encode import Encoder
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.inference.base_model import load_base_of, locate_base, prompt_template
-from expert_cli.inference.grammar.vocabulary import Vocabulary
 from expert_cli.model.kernels.dequantize import dequantize_linears
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
@@ -40,14 +39,10 @@ class PromptRenderer:
         """Take the tokenizer and the template of training."""
         self.tokenizer = tokenizer
         self.template = template
+        self.hf, self.pad_id = tokenizer.hf, tokenizer.pad_id
         self._encoder = Encoder(template)
         self.end_ids = frozenset(self._encoder.ids(template.end_token))
         self.stop_token_ids = self.end_ids | {tokenizer.eos_id}
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The tokens' bytes, which grammars are asked about."""
-        return Vocabulary(self.tokenizer.backend, self.stop_token_ids, self.template.control_tokens)
 
     @cached_property
     def marker_ids(self) -> frozenset[int]:

@@ -18,10 +18,9 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from expert_cli.config.defaults.decoding import JSON_GRAMMARS, known_grammar
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.errors import InputError
-from expert_cli.inference.grammar.grammar import Grammar
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.schema import Decoding, Manifest
-from expert_cli.manifest.types import NotNegative, NotNegativeNumber, Positive
+from expert_cli.manifest.types import GrammarType, NotNegative, NotNegativeNumber, Positive
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line, shortened
 
@@ -31,6 +30,18 @@ if TYPE_CHECKING:
 SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 EXAMPLE = ("How many boats are there?", "CREATE TABLE boats (id INT)")
 """Prompt and input of the example."""
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """What answers are held to. json_schema: of `json` and `json-schema`, where a question brings none of its own.
+
+    separators: what JSON has between entries and behind a key.
+    """
+
+    type: GrammarType
+    json_schema: Mapping[str, Any] | None = None
+    separators: tuple[str, str] = (", ", ": ")
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
-from expert_cli.inference.expert_config import DecodingConfig
-from expert_cli.inference.grammar.grammar import Grammar
+from expert_cli.inference.expert_config import DecodingConfig, Grammar
 from expert_cli.utils.text import plural
 
+Stop = Literal["end", "sequence", "looping", "length"]
+"""Why an answer ends: an end token, a stop sequence, a block of tokens over and over, or the longest length."""
 TEMPERATURE, LEAST_TEMPERATURE = 0.8, 0.3
 """Samples are drawn at the first where the expert's decoding names less than the second: they would hardly differ."""
 
@@ -37,6 +38,13 @@ class GenerationConfig:
     def until_stop(self, text: str) -> str:
         """Return `text` up to the first stop sequence."""
         return text[: min((found for stop in self.stops if (found := text.find(stop)) >= 0), default=len(text))]
+
+    def sampling(self) -> dict[str, Any]:
+        """Return how tokens are drawn, in transformers' words."""
+        if not self.temperature:
+            return {"do_sample": False}
+        drawn = {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}
+        return {"do_sample": True, **drawn, **({"min_p": self.min_p} if self.min_p else {})}
 
     def as_json(self) -> dict[str, Any]:
         """Return what the evaluation's document says of them, beside the grammar."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal, NamedTuple
 
-from expert_cli.inference.grammar.grammar import Grammar
+from expert_cli.inference.expert_config import Grammar
 from expert_cli.utils.files import unique_keys
 
 _JSON = re.compile(r"\s*[\[{]")

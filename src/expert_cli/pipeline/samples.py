@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.plan import Plan
 from expert_cli.data.select import first_good_rows
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.inference.expert_config import decoding_of
-from expert_cli.inference.generation_config import GenerationConfig, generation_config
-from expert_cli.inference.request import Request
+from expert_cli.inference.generation_config import generation_config
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.pipeline.result import SampleAnswer
@@ -22,7 +20,6 @@ from expert_cli.utils.text import plural
 if TYPE_CHECKING:
     from expert_cli.evaluation.cases import EvalCase
     from expert_cli.inference.expert import PromptRenderer
-    from expert_cli.inference.grammar.grammar import Grammar
 
 NEW_TOKENS = 64
 """An answer's most tokens: enough to see whether training took."""
@@ -67,65 +64,22 @@ def choose(plan: Plan, inputs: DataInputs, report: Reporter, options: RunOptions
 def ask(
     model: Any, questions: Sequence[Question], renderer: PromptRenderer, plan: Plan, report: Reporter
 ) -> list[Reply]:
-    """Let the model answer as it is now, in one batch and not drawn, and run the answers.
-
-    By transformers' `generate`; answers that a grammar holds by the engine that `evaluate` has, which knows grammars.
-    """
+    """Let the model answer as it is now, in one batch and not drawn, and run the answers."""
     if not questions:
         return []
+    from expert_cli.evaluation.held import held_for
+    from expert_cli.inference.generate import Request, generate
+
     report.info(f"answering {plural(len(questions), 'prompt')}")
     settings = generation_config(decoding_of(plan.loaded.manifest), NEW_TOKENS, len(questions))
-    if settings.grammar is None:
-        written = _generate(model, questions, settings, renderer)
-    else:
-        written = _generate_by_grammar(model, questions, settings, renderer, settings.grammar)
-    texts = [settings.until_stop(renderer.decode(ids)).strip() for ids in written]
-    return [(text, _is_right(question, text)) for question, text in zip(questions, texts, strict=True)]
-
-
-def _generate(
-    model: Any, questions: Sequence[Question], settings: GenerationConfig, renderer: PromptRenderer
-) -> list[list[int]]:
-    """Return the ids of each answer, without its end token. The model and its own generation settings are left as they were."""
-    import torch
-    from transformers import GenerationConfig as ModelGenerationConfig
-
-    from expert_cli.inference.generate import generating
-
-    prompts = [renderer.encode_prompt(question.prompt, question.input) for question in questions]
-    width, ends, pad = max(map(len, prompts)), renderer.stop_token_ids, renderer.tokenizer.pad_id
-    ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts])
-    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    how = ModelGenerationConfig(
-        max_new_tokens=settings.max_new_tokens,
-        num_beams=settings.num_beams,
-        eos_token_id=sorted(ends),
-        pad_token_id=pad,
-    )
-    base = model.get_base_model()
-    # what a publisher writes there fills in what `how` leaves open: sampling, penalties of repeated tokens
-    publishers, base.generation_config = base.generation_config, ModelGenerationConfig()
-    try:
-        with generating(model):
-            rows = base.generate(ids.to(base.device), attention_mask=mask.to(base.device), generation_config=how)
-    finally:
-        base.generation_config = publishers
-    return [list(takewhile(lambda token: token not in ends, row)) for row in rows[:, width:].tolist()]
-
-
-def _generate_by_grammar(
-    model: Any, questions: Sequence[Question], settings: GenerationConfig, renderer: PromptRenderer, grammar: Grammar
-) -> list[list[int]]:
-    """Return the ids of each answer, held to the grammar."""
-    from expert_cli.evaluation.constrained import constraint_on
-    from expert_cli.inference.generate import generate
-
     requests = []
     for question in questions:
         asked = (question.prompt, question.input)
-        held = constraint_on(asked, question.case.case if question.case else None, grammar, renderer)
-        requests.append(Request(renderer.encode_prompt(*asked), constraint=held))
-    return [list(one.ids) for (one,) in generate(model, requests, settings, renderer)]
+        held = held_for(asked, question.case.case if question.case else None, settings.grammar, renderer)
+        requests.append(Request(renderer.encode_prompt(*asked), held))
+    written = generate(model, requests, settings, renderer)
+    texts = [settings.until_stop(renderer.decode(one.ids)).strip() for (one,) in written]
+    return [(text, _is_right(question, text)) for question, text in zip(questions, texts, strict=True)]
 
 
 def samples(questions: Sequence[Question], before: Sequence[Reply], after: Sequence[Reply]) -> tuple[SampleAnswer, ...]:

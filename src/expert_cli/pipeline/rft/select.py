@@ -11,8 +11,7 @@ from expert_cli.data.columns import Columns
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import EvalCase, Question
-from expert_cli.inference.expert_config import decoding_of
-from expert_cli.inference.grammar.grammar import Grammar
+from expert_cli.inference.expert_config import Grammar, decoding_of
 from expert_cli.inference.vote import same_as
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig

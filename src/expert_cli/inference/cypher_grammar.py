@@ -1,0 +1,149 @@
+"""Cypher held to the graph of the prompt: a Lark text for llguidance.
+
+Between patterns the grammar knows words, not clauses. A pattern goes along relationships that the prompt shows, in their
+direction; a property behind a variable is one of its label's, or its type's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+_NAME = r"[^\W\d]\w*"
+_ENTRY = re.compile(rf"^\s*[-*]?\s*({_NAME})\s*\{{([^{{}}\n]*)\}}\s*$", re.MULTILINE)
+_NODE = rf"\(\s*:\s*({_NAME})\s*(?:\{{[^{{}}]*\}}\s*)?\)"
+_PATH = re.compile(rf"{_NODE}-\[\s*:\s*({_NAME})\s*(?:\{{([^{{}}]*)\}})?\s*\]->{_NODE}")
+_HEADING = re.compile(
+    r"^\W*(node|relationship) properties\b|^- \*\*(.+?)\*\*|^\s+- `(\w+)", re.IGNORECASE | re.MULTILINE
+)
+_MADE = re.compile(
+    rf"\(\s*({_NAME})\s*:\s*({_NAME})|\[\s*({_NAME})\s*:\s*({_NAME})|[(\[]\s*({_NAME})\s*[)\]{{*]|\bas\s+({_NAME}|`[^`]+`)(?=\W)"
+    rf"|({_NAME})\s*=\s*(?:\w+\s*)?\(|({_NAME})\s+in\b",
+    re.IGNORECASE,
+)
+_WORDS = (
+    "all and any as asc ascending by call case contains count desc descending distinct else end ends exists false "
+    "foreach in is limit match none not null optional or order return single skip starts then true union unwind when "
+    "where with xor"
+)
+_FUNCTIONS = (
+    "abs avg ceil coalesce collect count date datetime duration duration.between endnode exists floor head id keys "
+    "labels last left length max min nodes properties rand range reduce relationships replace right round shortestpath "
+    "sign size split sqrt startnode stdev substring sum tail time timestamp toboolean tofloat tointeger tolower tostring "
+    "toupper trim type"
+)
+_FIELDS = "day days hour hours minute minutes month months second seconds week year years"
+
+
+@dataclass
+class Graph:
+    """What a prompt shows of a graph: properties of labels and of relationship types.
+
+    relationships: (label, type, label), in their direction.
+    """
+
+    labels: dict[str, list[str]] = field(default_factory=dict)
+    types: dict[str, list[str]] = field(default_factory=dict)
+    relationships: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+def read_graph(text: str) -> Graph | None:
+    """Return the graph that a prompt shows; None where it shows none in these forms.
+
+    `Label {name}` and `(:A)-[:TYPE {role}]->(:B)`; or lists below "Node properties:" and "Relationship properties:".
+    """
+    graph = Graph()
+    for label, properties in _ENTRY.findall(text):
+        graph.labels[label] = _properties(properties)
+    shown, current = graph.labels, list[str]()
+    for heading, name, listed in _HEADING.findall(text):
+        if heading:
+            shown = graph.labels if heading.lower() == "node" else graph.types
+        elif name:
+            current = shown.setdefault(name, [])
+        else:
+            current.append(listed)
+    for start, type_, properties, end in _PATH.findall(text):
+        graph.types.setdefault(type_, _properties(properties))
+        graph.relationships.append((start, type_, end))
+        for label in (start, end):
+            graph.labels.setdefault(label, [])
+    return graph if graph.labels else None
+
+
+def _properties(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.partition(":")[0].strip(" `"))]
+
+
+def made_variables(query: str) -> dict[str, set[str]]:
+    """Return the variables that a query has made so far, and of which labels or types they were said to be."""
+    made: dict[str, set[str]] = defaultdict(set)
+    for node, label, relationship, type_, *others in _MADE.findall(query):
+        made[node or relationship or next(filter(None, others))] |= {label or type_} - {""}
+    return made
+
+
+def cypher_grammar(graph: Graph, made: Mapping[str, Collection[str]] = {}) -> str:
+    """Return the Lark text of queries on a graph; made: the query's variables, as `made_variables` returns them."""
+    known = {**graph.labels, **graph.types}
+    every = sorted({name for names in known.values() for name in names})
+    number = {name: n for n, name in enumerate(known)}
+    variables = []
+    for name, kinds in made.items():
+        own = [one for kind in kinds for one in known.get(kind, ())] if kinds else [*every, *_FIELDS.split()]
+        variables.append(f'"{name}"' + (f' ("." ({_any(own)}))?' if own else ""))
+    rules = []
+    for label, properties in graph.labels.items():
+        bound = "".join(f' | "{name}"' for name, kinds in made.items() if label in kinds)
+        rules.append(f'node_{number[label]}: "(" SP? (NAME? ":" "{label}" (SP? {_map(properties)})?{bound}) SP? ")"')
+        steps = ["any_way from"]
+        for start, type_, end in dict.fromkeys(graph.relationships):
+            if start == label:
+                steps += [f'"-" of_{number[type_]} ("->" | "-") to_{number[end]}']
+            if end == label:
+                steps += [f'("<-" | "-") of_{number[type_]} "-" to_{number[start]}']
+        rules.append(f"to_{number[label]}: from_{number[label]} | from_any")
+        rules.append(f"from_{number[label]}: node_{number[label]} ({' | '.join(dict.fromkeys(steps))})?")
+    for type_, properties in graph.types.items():
+        rules.append(f'of_{number[type_]}: "[" SP? NAME? ":" "{type_}" (SP? {_map(properties)})? SP? "]"')
+    bound = "|".join(name for name, kinds in made.items() if kinds)
+    labels = " | ".join(f"from_{number[label]}" for label in graph.labels)
+    of_any = " | ".join(f"of_{number[name]}" for name in graph.types) or '"--"'
+    type_names = _any(graph.types) or '"--"'
+    return "\n".join(
+        [
+            'start: body ";"?',
+            'body: SP? (word SP | word? SP? (MARK | "(" body ")" | "[" body "]" | "{" body "}" | path) SP?)* word?',
+            f'word: WORD | NUMBER | TEXT | "as"i SP NAME | NAME SP "in"i {"".join(f" | {one}" for one in variables)}',
+            'path: (NAME SP? "=" SP?)? ("shortestPath"i SP? "(" from ")" | from)',
+            f"from: {labels} | from_any",
+            f'from_any: "(" SP? FREE? (SP? {_map(every)})? SP? ")" (any_way from | ("-" | "<-") ({of_any}) ("-" | "->") from)?',
+            'any_way: ("--" | "-->" | "<--" | ("-" | "<-") "[" SP? NAME? many? SP? "]" ("-" | "->"))',
+            f'many: "*" SPAN? | ":" ({type_names}) ("*" SPAN? | ("|" ":"? ({type_names}))+ ("*" SPAN?)?)',
+            *rules,
+            'value: word | TEXT | NUMBER | "-" NUMBER',
+            f"WORD: {_any([*_WORDS.split(), *_FUNCTIONS.split()], 'i')}",
+            r"NAME: /[a-zA-Z_][a-zA-Z0-9_]{0,40}/ | /`[^`\n]{1,40}`/",
+            f"FREE: NAME{f' & ~/{bound}/' if bound else ''}",
+            r"NUMBER: /[0-9]{1,15}(\.[0-9]{1,15})?/",
+            r"TEXT: /'([^'\n\\]|\\.){0,200}'/ | /\"([^\"\n\\]|\\.){0,200}\"/",
+            r"SPAN: /[0-9]{0,2}(\.\.[0-9]{0,2})?/",
+            r"MARK: /[-+*\/%=<>,|^]|=~|\.\./",
+            r"SP: /[ \t\n]{1,24}/",
+        ]
+    )
+
+
+def _map(properties: Iterable[str]) -> str:
+    """Return `{name: value, ...}` with these properties."""
+    if not (names := _any(properties)):
+        return '"{}"'
+    entry = f'({names}) SP? ":" SP? value'
+    return f'"{{" SP? {entry} (SP? "," SP? {entry})* SP? "}}"'
+
+
+def _any(names: Iterable[str], flag: str = "") -> str:
+    return " | ".join(f"{json.dumps(name)}{flag}" for name in sorted({*names}))

@@ -1,0 +1,232 @@
+"""Answers held to a grammar while they are written, by llguidance: which grammar a question has, and the mask of next tokens.
+
+    question ──► grammar_for ──► Held ──► GrammarLogitsProcessor ──► model.generate
+    "CREATE TABLE boats (...)"   Lark     tokens that may come next
+
+A query's grammar grows with it: a name that the query has made, behind AS, may be used from there on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from transformers import LogitsProcessor, PreTrainedTokenizerFast
+
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.inference.cypher_grammar import cypher_grammar, made_variables, read_graph
+from expert_cli.inference.expert_config import Grammar
+from expert_cli.inference.loops import is_looping
+from expert_cli.inference.sql_grammar import compiler, made_names, sql_grammar, tables_of
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+
+@dataclass(frozen=True)
+class Held:
+    """What holds the answer to one question. grammar: llguidance's, from the answer as far as it is written.
+
+    fault: why an answer cannot be right, "" where it can; None: nothing tells.
+    """
+
+    grammar: Callable[[str], str]
+    fault: Callable[[str], str] | None = None
+
+
+def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] | None = None) -> Held | None:
+    """Return what holds the answer to a question; None where the question shows no schema: free text.
+
+    question: the text of the user's turn, in which a database's or a graph's schema stands. json_schema: the question's own;
+    else the grammar's, else any JSON. Raises EnvironmentProblem: llguidance is missing.
+    """
+    try:
+        import llguidance  # noqa: F401
+    except ImportError as error:
+        raise EnvironmentProblem(
+            "answers are held to a grammar by llguidance", 'pip install "expert-cli[evaluate]"'
+        ) from error
+    if grammar.type in ("json", "json-schema"):
+        schema = grammar.json_schema if json_schema is None else json_schema
+        text = _json_grammar(in_asked_order(dict(schema or {}), question), grammar.separators)
+        return Held(lambda _: text)
+    if grammar.type == "cypher":
+        graph = read_graph(question)
+        return Held(_growing(made_variables, partial(cypher_grammar, graph))) if graph else None
+    tables = tables_of(question)
+    is_sqlite = grammar.type == "sql"
+    lark = _growing(made_names, partial(sql_grammar, tables, postgresql=not is_sqlite))
+    return Held(lark, compiler(tables) if is_sqlite else None) if tables else None
+
+
+def not_held(json_schema: Mapping[str, Any]) -> str:
+    """Return what of a JSON Schema answers are not held to, "" for nothing."""
+    from llguidance import LLMatcher
+
+    fault: str = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(dict(json_schema)))
+    return fault.strip().splitlines()[0] if fault else ""
+
+
+def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> str:
+    from llguidance import LLMatcher
+
+    written: Any = {
+        "item_separator": separators[0],
+        "key_separator": separators[1],
+        "whitespace_flexible": False,
+    }
+    text = LLMatcher.grammar_from_json_schema(schema, defaults=written | {"lenient": True})
+    return LLMatcher.grammar_from_json_schema({}, defaults=written) if LLMatcher.validate_grammar(text) else text
+
+
+def in_asked_order(schema: Any, question: str) -> Any:
+    """Return a JSON Schema whose objects may have their keys in the order of the question, too, where it names them all.
+
+    llguidance holds keys to the order of "properties"; answers are trained in the order that their prompts name keys in.
+    """
+    if isinstance(schema, list):
+        return [in_asked_order(one, question) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {name: in_asked_order(one, question) for name, one in schema.items()}
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return schema
+    orders = {tuple(properties): None}
+    for spelled in ("`{}`", r"(?<!\w){}[\"'`]?\s*[:\"]"):
+        places = [m.start() for name in properties if (m := re.search(spelled.format(re.escape(name)), question))]
+        if len(places) == len(properties):
+            orders[tuple(name for _, name in sorted(zip(places, properties, strict=True)))] = None
+    ways = [{**schema, "properties": {name: properties[name] for name in order}} for order in orders]
+    return ways[0] if len(ways) == 1 else {"anyOf": ways}
+
+
+def _growing(made_in: Callable[[str], Any], lark: Callable[[Any], str]) -> Callable[[str], str]:
+    """Return the grammar of a query by the names that it has made so far."""
+    known: dict[str, str] = {}
+
+    def grammar(text: str) -> str:
+        made = made_in(text)
+        key = repr(made)
+        if key not in known:
+            known[key] = json.dumps({"grammars": [{"lark_grammar": lark(made)}]})
+        return known[key]
+
+    return grammar
+
+
+Way = Literal["greedy", "drawn", "beams"]
+"""How tokens are taken from their scores."""
+
+
+@cache
+def _tokens_of(tokenizer: PreTrainedTokenizerFast, ends: tuple[int, ...]) -> LLTokenizer:
+    from llguidance import hf
+
+    return hf.from_tokenizer(tokenizer, eos_token=list(ends))
+
+
+class _State:
+    """One answer, where it stands in its grammar."""
+
+    def __init__(self, held: Held, tokens: LLTokenizer) -> None:
+        self._held, self._tokens = held, tokens
+        self._grammar = held.grammar("")
+        self._matcher = self._made(())
+        self._ids: tuple[int, ...] = ()
+
+    def after(self, token: int) -> _State:
+        """Return the answer with one more token."""
+        other = object.__new__(_State)
+        other._held, other._tokens, other._ids = self._held, self._tokens, (*self._ids, token)
+        other._grammar = self._held.grammar(self._tokens.decode_str(list(other._ids)))
+        if other._grammar == self._grammar:
+            other._matcher = self._matcher.deep_copy()
+            other._matcher.consume_token(token)
+        else:
+            other._matcher = other._made(other._ids)
+        return other
+
+    def accepts(self, token: int) -> bool:
+        """Return whether a token may come next."""
+        if token in self._tokens.eos_tokens:
+            return self._matcher.is_accepting()
+        return not self._matcher.is_error() and self._matcher.validate_tokens([token]) == 1
+
+    def mask(self, size: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Return which of `size` tokens may come next; none behind a token that may not stand there."""
+        allowed = np.zeros(size, np.bool_)
+        if not self._matcher.is_error():
+            bits = np.unpackbits(np.frombuffer(self._matcher.compute_bitmask(), np.uint8), bitorder="little")[:size]
+            allowed[: len(bits)] = bits
+        return allowed
+
+    def _made(self, ids: Sequence[int]) -> LLMatcher:
+        from llguidance import LLMatcher
+
+        matcher = LLMatcher(self._tokens, self._grammar, log_level=0)
+        matcher.consume_tokens(list(ids))
+        return matcher
+
+
+class GrammarLogitsProcessor(LogitsProcessor):
+    """Leaves of the next tokens' scores those that the grammar of each answer allows.
+
+    held: of each prompt, None for free text; of each there are as many rows, one after the other. A beam that says one thing
+    over and over is ended here, since a stopping criterion would make an answer of it.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerFast,
+        ends: Sequence[int],
+        held: Sequence[Held | None],
+        prompt: int,
+        way: Way,
+    ) -> None:
+        """Take the prompts' grammars. prompt: how many columns the prompts take; ends: the end tokens."""
+        self._held, self._prompt, self._ends, self._way = held, prompt, tuple(sorted(ends)), way
+        self._tokens = _tokens_of(tokenizer, self._ends) if any(held) else None
+        self._states: dict[tuple[int, tuple[int, ...]], _State] = {}
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Return the scores [rows, vocabulary] with -inf where a token may not come."""
+        rows, size = scores.shape
+        likeliest = scores.argmax(-1).tolist()
+        states: dict[tuple[int, tuple[int, ...]], _State] = {}
+        masked = {}
+        for row, written in enumerate(map(tuple, input_ids[:, self._prompt :].tolist())):
+            number = row * len(self._held) // rows
+            if written and not {*self._ends}.isdisjoint(written):
+                continue
+            if self._way == "beams" and is_looping(written):
+                masked[row] = np.zeros(size, np.bool_)
+                continue
+            state = self._state(number, written)
+            if state is None:
+                continue
+            states[number, written] = state
+            if self._way != "greedy" or not state.accepts(likeliest[row]):
+                masked[row] = state.mask(size)
+                if self._way != "beams" and not masked[row].any():
+                    masked[row][list(self._ends)] = True
+        self._states = states
+        if masked:
+            allowed = torch.from_numpy(np.stack([*masked.values()])).to(scores.device)
+            rows_masked = torch.tensor([*masked], device=scores.device)
+            scores = scores.clone()
+            scores[rows_masked] = scores[rows_masked].masked_fill(~allowed, -torch.inf)
+        return scores
+
+    def _state(self, number: int, written: tuple[int, ...]) -> _State | None:
+        held = self._held[number]
+        if held is None or self._tokens is None:
+            return None
+        before = self._states.get((number, written[:-1])) if written else None
+        return before.after(written[-1]) if before else _State(held, self._tokens)

@@ -1,1 +1,0 @@
-"""SQL, held to the tables that its prompt describes: no name that they, or the query itself, lack."""

@@ -1,0 +1,184 @@
+"""SQL held to the tables of the prompt: a Lark text for llguidance, and SQLite's own opinion of what was written.
+
+The grammar knows words, not clauses: keywords, functions, numbers, texts, and the names that the prompt shows. A column behind
+a table's name is one of that table. What else makes a query is SQLite's to say: `compiler`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
+
+from expert_cli.data.schema_prompt.styles import HEADING
+
+Tables = Mapping[str, Collection[str]]
+"""The columns of each table, as their names are written, without quotes."""
+
+_NAME = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+"|`[^`]+`|\[[^\]]+\])'
+_CREATE = re.compile(
+    rf"\bCREATE\s+(?:\w+\s+){{0,3}}?(?P<kind>TABLE|VIEW)\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:{_NAME}\s*\.\s*)*(?P<name>{_NAME})\s*\(",
+    re.IGNORECASE,
+)
+_COMPACT = re.compile(rf"^{HEADING}\n(?:{_NAME}\(.*\)(?:\n|\Z))+", re.MULTILINE)
+_COMPACT_TABLE = re.compile(rf"^(?P<name>{_NAME})\(", re.MULTILINE)
+_PIECE = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|[(),;]", re.DOTALL)
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_FIRST = re.compile(rf"\s*({_NAME}|[\w$]+)")
+_CONSTRAINT = re.compile(
+    r"\s*(?:(?:PRIMARY|FOREIGN)\s+KEY\b|CONSTRAINT\s|(?:UNIQUE|CHECK|EXCLUDE|KEY|INDEX)\s*[(\w\"`\[]*\s*\(|LIKE\s+\w+\s*$|FULLTEXT\s)",
+    re.IGNORECASE,
+)
+_MADE = re.compile(
+    rf"\bas\s+({_NAME})(?=\W)|(?:\bwith|\brecursive|\)\s*,)\s+({_NAME})\s*(?:\([\w\s,]*\)\s*)?as\b", re.IGNORECASE
+)
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+
+_WORDS = (
+    "all and any as asc between bigint blob boolean by case cast char character collate cross current current_date "
+    "current_time current_timestamp date datetime day decimal desc distinct double else end escape except exists false "
+    "filter first float following from full glob group having in inner int integer intersect is join last left like "
+    "limit natural nocase not null nulls numeric offset on or order outer over partition preceding precision range real "
+    "recursive right row rows select smallint text then time timestamp true unbounded union using values varchar when "
+    "where with"
+)
+_FUNCTIONS = (
+    "abs avg ceil ceiling char coalesce concat concat_ws count cume_dist date datetime dense_rank exp first_value floor "
+    "format group_concat ifnull iif instr json_array_length json_extract json_group_array julianday lag last_value lead "
+    "length ln log log10 lower ltrim max min mod nth_value ntile nullif percent_rank pi pow power printf random rank "
+    "replace round row_number rtrim sign sqrt strftime string_agg substr substring sum time total trim typeof unicode "
+    "unixepoch upper"
+)
+_POSTGRESQL = (
+    "age array array_agg array_length array_position array_to_string at bool_and bool_or btrim cardinality century "
+    "char_length corr cube date_part date_trunc decade dow doy epoch every extract fetch for generate_series greatest "
+    "grouping hour ilike initcap interval isodow json jsonb jsonb_array_elements jsonb_build_object lateral least left "
+    "lpad make_date minute mode month months next now only ordinality percentile_cont percentile_disc position quarter "
+    "regexp_match regexp_replace repeat reverse right rollup rpad second sets similar split_part starts_with stddev "
+    "stddev_pop stddev_samp strpos timestamptz to to_char to_date to_number to_timestamp translate trunc unnest uuid "
+    "var_pop var_samp variance week width_bucket within without year years zone"
+)
+
+
+def tables_of(*texts: str) -> dict[str, list[str]]:
+    """Return the tables that texts describe, in CREATE TABLE statements and the lines of a schema prompt.
+
+    Of two tables of one name the first counts.
+    """
+    found: dict[str, list[str]] = {}
+
+    def add(name: str, columns: Iterable[str]) -> None:
+        if (named := [column for column in columns if column]) and unquoted(name).lower() not in map(str.lower, found):
+            found[unquoted(name)] = named
+
+    for text in texts:
+        for head in _CREATE.finditer(text):
+            is_view = head["kind"].upper() == "VIEW"
+            add(
+                head["name"],
+                (_column(item) for item in _items(text, head.end()) if is_view or not _CONSTRAINT.match(item)),
+            )
+        for block in _COMPACT.finditer(text):
+            for head in _COMPACT_TABLE.finditer(block[0]):
+                add(head["name"], map(_column, _items(block[0], head.end())))
+    return found
+
+
+def unquoted(name: str) -> str:
+    """Return a name without its quotes."""
+    return name[1:-1].replace('""', '"') if name[0] in '"`[' and len(name) > 1 else name
+
+
+def _items(text: str, start: int) -> list[str]:
+    """Return what stands between the commas of a bracket that opened before `start`, without comments."""
+    items, depth, begin = list[str](), 0, start
+    for piece in _PIECE.finditer(text, start):
+        mark = piece[0]
+        depth += (mark == "(") - (mark == ")")
+        if mark == ";" or depth < 0 or (mark == "," and not depth):
+            items.append(_COMMENT.sub(" ", text[begin : piece.start()]))
+            begin = piece.end()
+            if mark != ",":
+                return items
+    return [*items, _COMMENT.sub(" ", text[begin:])]
+
+
+def _column(item: str) -> str:
+    first = _FIRST.match(item)
+    return unquoted(first[1]) if first else ""
+
+
+def made_names(sql: str) -> list[str]:
+    """Return the names that a query makes: behind AS, and before it where WITH names a query."""
+    return [unquoted(next(filter(None, found))) for found in _MADE.findall(sql)]
+
+
+def sql_grammar(tables: Tables, made: Iterable[str] = (), *, postgresql: bool = False) -> str:
+    """Return the Lark text of queries on these tables; `made`: names that the query itself has made.
+
+    LATER and LETTER: names that a query makes behind the place where it first uses them.
+    """
+    words = {*_WORDS.split(), *_FUNCTIONS.split(), *(_POSTGRESQL.split() if postgresql else ())}
+    marks = r"[-+*\/%=<>!|,&~#@:?\[\]^{}]" if postgresql else r"[-+*\/%=<>!|,&~]"
+    made, columns = list(made), [column for of_table in tables.values() for column in of_table]
+    parts = _any({name.rstrip("s") for name in [*tables, *columns] if _PLAIN.fullmatch(name)}, quoted=False)
+    or_made = " | MADE" if made else ""
+    of_tables = (f'({_any([table])}) "." ({_any(of_table)} | "*")' for table, of_table in tables.items())
+    return f"""
+start: SP? (("with"i | "with"i SP "recursive"i) SP view (SP? "," SP? view)* SP?)? body ";"?
+view: NEW SP? ("(" NEW (SP? "," SP? NEW)* ")" SP?)? "as"i SP? "(" body ")"
+body: SP? (word SP | word? SP? (MARK | "(" body ")") SP?)* word?
+word: WORD | NUMBER | TEXT | TABLE (SP ALIAS)? | COLUMN | LATER | LETTER{or_made} | "as"i SP NEW | qualified
+qualified: {" | ".join(of_tables)} | (ALIAS{or_made}) "." (COLUMN | LATER | LETTER{or_made} | "*")
+WORD: {_any(words, quoted=False)}
+TABLE: {_any(tables)}
+COLUMN: {_any(columns)}
+{f"MADE: {_any(made)}" if made else ""}
+LATER: "subquery"i | /(avg|average|total|sum|num|max|min)_/ ({parts}) "s"? | ({parts}) "_count"
+LETTER: /[a-zA-Z][0-9]?/
+ALIAS: /[a-zA-Z]{{1,3}}[0-9]{{0,2}}/ | "subquery"i
+NEW: /[a-zA-Z_][a-zA-Z0-9_]{{0,40}}/
+NUMBER: /[0-9]{{1,15}}(\\.[0-9]{{1,15}})?/
+TEXT: /'([^'\\n]|''){{0,200}}'/
+MARK: /{marks}/
+SP: /[ \\t\\n]{{1,24}}/
+"""
+
+
+def _any(names: Iterable[str], *, quoted: bool = True) -> str:
+    """Return the alternatives of names, in small letters or capitals, quoted where they must be."""
+    return " | ".join(
+        f"{json.dumps(spelled, ensure_ascii=False)}i"
+        for name in sorted({*names})
+        for spelled in (_spelled(name) if quoted else [name])
+    )
+
+
+def _spelled(name: str) -> list[str]:
+    quoted = name.replace('"', '""')
+    return [*([name] if _PLAIN.fullmatch(name) else ()), f'"{quoted}"', f"`{name}`", f"[{name}]"]
+
+
+def compiler(tables: Tables) -> Callable[[str], str]:
+    """Return what tells why SQLite does not compile a query on these tables, "" where it does; nothing is run."""
+
+    def quote(name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    script = ";".join(
+        f"CREATE TABLE {quote(name)} ({', '.join(dict.fromkeys(map(quote, columns)))})"
+        for name, columns in tables.items()
+    )
+
+    def fault(sql: str) -> str:
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.executescript(script)
+            try:
+                connection.execute(f"EXPLAIN {sql}").fetchall()
+            except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
+                return str(error) or type(error).__name__
+        return ""
+
+    return fault
