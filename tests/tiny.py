@@ -61,6 +61,8 @@ class IdsAsText(NamedTuple):
     """What tells where answers end, without a tokenizer: an answer's text is its ids, a space behind each."""
 
     stop_token_ids: frozenset[int]
+    hf: Any = None
+    pad_id: int = 0
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the ids, written down."""

@@ -16,8 +16,7 @@ from expert_cli import api
 from expert_cli.artifacts.export import export_expert
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
 from expert_cli.errors import InputError
-from expert_cli.inference.expert_config import decoding_for
-from expert_cli.inference.grammar.grammar import Grammar
+from expert_cli.inference.expert_config import Grammar, decoding_for
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests
 from tests.train.projects import Told, manifest_with, valid

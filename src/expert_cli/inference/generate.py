@@ -167,9 +167,9 @@ def _batch(
 
 
 def _first_sound(request: Request, beams: Sequence[Completion], ends: Ends) -> list[Completion]:
-    """Return the first of the beams that is not refused, the likeliest where all are; a beam that says nothing is none."""
-    said = [one for one in beams if one.ids] or beams[:1]
-    return [next((one for one in said if not _fault(request, one, ends)), said[0])]
+    """Return the first of the beams that is not refused, the likeliest where all are; places left empty are none."""
+    said = [beams[0], *(one for one in beams[1:] if one.ids)]
+    return [next((one for one in said if not _fault(request, one, ends)), beams[0])]
 
 
 def _completion(row: Sequence[int], settings: GenerationConfig, ends: Ends) -> Completion:

@@ -17,7 +17,7 @@ from expert_cli.evaluation.cases import CaseAnswer, read_cases
 from expert_cli.evaluation.grade import Evaluation, grade
 from expert_cli.evaluation.pairs import Pairs, write_pairs
 from expert_cli.evaluation.result import Evaluated
-from expert_cli.inference.request import Stop
+from expert_cli.inference.generation_config import Stop
 from expert_cli.utils.reporter import NullReporter
 from tests.tiny import tiny_model, tiny_tokenizer
 

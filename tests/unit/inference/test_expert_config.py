@@ -9,8 +9,7 @@ import pytest
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.inference.expert_config import DecodingConfig, decoding_of
-from expert_cli.inference.grammar.grammar import Grammar
+from expert_cli.inference.expert_config import DecodingConfig, Grammar, decoding_of
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.schema import Decoding
 from tests import manifests

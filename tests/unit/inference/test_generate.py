@@ -1,52 +1,38 @@
-"""Many answers at once are those of one prompt at a time, and of transformers' own generation."""
+"""Answers of a batch are those of one prompt at a time, end where they must, and leave the model as it was."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from copy import copy
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from transformers import GenerationConfig as ModelGenerationConfig
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.inference.generate import generate, stream
+from expert_cli.inference.generate import Completion, Request, generate, stream
 from expert_cli.inference.generation_config import GenerationConfig
-from expert_cli.inference.request import Completion, Request
+from expert_cli.inference.loops import is_looping
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend
 from tests import tiny
-from tests.tiny_hybrids import HYBRIDS, hybrid
+from tests.tiny_hybrids import hybrid
 
 END = frozenset(range(7, 384, 20))
-ENDS = tiny.IdsAsText(END)
+ENDS = tiny.IdsAsText(END, tiny.tiny_tokenizer())
 LENGTH = 24
 PROMPTS = [[random.Random(n).randrange(3, 384) for _ in range(4 + 7 * n % 23)] for n in range(9)]
-
 
 # large random weights: answers differ, and some end early; larger still, and rounding tells in layers with a state
 MODELS: dict[str, Callable[[], Any]] = {
     "llama": lambda: tiny.tiny_model("llama", initializer_range=0.3),
     "qwen3": lambda: tiny.tiny_model("qwen3", initializer_range=0.3),
-    "window": lambda: tiny.tiny_model(
-        "qwen3", initializer_range=0.3, use_sliding_window=True, sliding_window=8, max_window_layers=1
-    ),
     "gpt2": lambda: GPT2LMHeadModel(GPT2Config(vocab_size=384, n_embd=64, n_layer=2, n_head=4, initializer_range=0.3)),
-    "falcon_h1": lambda: hybrid("falcon_h1", initializer_range=0.1),
     "qwen3_5": lambda: hybrid("qwen3_5", initializer_range=0.1),
-    "mamba2": lambda: hybrid("mamba2", initializer_range=0.1),
 }
-
-
-@pytest.fixture(scope="module", params=MODELS)
-def model(request: pytest.FixtureRequest) -> Any:
-    torch.manual_seed(0)  # GPT-2 is made here, of the numbers that come next
-    name = request.param
-    return (MODELS[name]() if name in MODELS else hybrid(name, initializer_range=0.1)).eval()
 
 
 @pytest.fixture(scope="module")
@@ -59,206 +45,87 @@ def complete(model: Any, requests: list[Request], batch_size: int = 16, **settin
 
 
 def write(model: Any, prompts: list[list[int]], batch_size: int = 16, **settings: Any) -> list[list[int]]:
-    requests = [Request(prompt, (number,)) for number, prompt in enumerate(prompts)]
-    return [list(one.ids) for (one,) in complete(model, requests, batch_size, **settings)]
+    found = complete(model, [Request(prompt) for prompt in prompts], batch_size, **settings)
+    return [list(one.ids) for (one,) in found]
 
 
-@pytest.mark.parametrize("model", [*MODELS, *sorted({*HYBRIDS} - {*MODELS})], indirect=True)
-def test_answers_are_those_of_transformers_one_by_one(model: Any) -> None:
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("name", MODELS)
+def test_answers_are_those_of_transformers_one_by_one(name: str, num_beams: int) -> None:
+    torch.manual_seed(0)  # GPT-2 is made here, of the numbers that come next
+    model = MODELS[name]().eval()
     expected = []
+    asked = {"max_new_tokens": LENGTH, "do_sample": False, "eos_token_id": sorted(END), "pad_token_id": 0}
     for prompt in PROMPTS:
-        ids = torch.tensor([prompt])
-        out = model.generate(ids, max_new_tokens=LENGTH, do_sample=False, eos_token_id=sorted(END), pad_token_id=0)
-        expected.append([token for token in out[0, len(prompt) :].tolist() if token not in END])
-    assert len({len(one) for one in expected}) > 2, "the prompts should end at different steps"
-    for size in (1, 2, 4, 16):
-        found = [one for (one,) in complete(model, [Request(prompt) for prompt in PROMPTS], size)]
-        assert [list(one.ids) for one in found] == expected
-        assert {one.stop for one in found} >= {"end", "length"}
-
-
-def test_what_beams_find_is_what_those_of_transformers_find(model: Any) -> None:
-    expected, num_beams = [], 3
-    for prompt in PROMPTS:
-        asked = {"max_new_tokens": LENGTH, "do_sample": False, "eos_token_id": sorted(END), "pad_token_id": 0}
         out = model.generate(torch.tensor([prompt]), num_beams=num_beams, **asked)
         expected.append([token for token in out[0, len(prompt) :].tolist() if token not in END])
-    assert expected != write(model, PROMPTS), "beams should find what is not greedy"
-    for size in (1, 64):
+    assert len({len(one) for one in expected}) > 2, "the prompts should end at different steps"
+    for size in (1, 4 * num_beams, 64):
         assert write(model, PROMPTS, size, num_beams=num_beams) == expected
-    assert (
-        list(stream(model, Request(PROMPTS[0]), GenerationConfig(LENGTH, 1, num_beams=num_beams), ENDS)) == expected[0]
-    )
 
 
-def test_a_stream_is_the_same_answer(llama: Any) -> None:
-    together = write(llama, PROMPTS)
-    assert [list(stream(llama, Request(p), GenerationConfig(LENGTH, 1), ENDS)) for p in PROMPTS] == together
-
-
-def test_steps_are_told(llama: Any) -> None:
+def test_steps_are_told_and_whole_answers_counted(llama: Any) -> None:
     told: list[tuple[int, int]] = []
     requests = [Request(prompt) for prompt in PROMPTS]
-    written = generate(llama, requests, GenerationConfig(LENGTH, 4), ENDS, lambda *step: told.append(step))
-    found = [one.ids for (one,) in written]
-    ended = sum(one.stop == "end" for (one,) in written)
-    assert told[0][1] == 4
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert 0 < ended < len(PROMPTS), "some answers should be cut off"
-    assert told[-1] == (len(PROMPTS), sum(map(len, found)) + ended)
+    generate(llama, requests, GenerationConfig(LENGTH, 4), ENDS, lambda *step: told.append(step))
+    assert told[0] == (0, 4)
+    assert told == sorted(told)
+    assert told[-1][0] == len(PROMPTS)
 
 
-@pytest.mark.parametrize("warm", [{}, {"temperature": 1.5, "top_k": 50, "top_p": 0.95, "min_p": 0.001}], ids=str)
-def test_an_answer_is_the_same_whatever_is_written_beside_it(model: Any, warm: dict[str, float]) -> None:
+def test_drawn_answers_are_those_of_their_seeds_and_global_random_numbers_stay(llama: Any) -> None:
     before = torch.get_rng_state()
-    requests = [Request(prompt, tuple(range(n, n + 1 + n % 3))) for n, prompt in enumerate(PROMPTS)]
-    alone = [[complete(model, [Request(one.prompt, (seed,))], **warm)[0][0] for seed in one.seeds] for one in requests]
-    assert {one.stop for of_one in alone for one in of_one} >= {"end", "length"}
-    assert any(len(set(of_one)) > 1 for of_one in alone) == bool(warm)
-    for size in (3, 32):
-        order = random.Random(size).sample(range(len(requests)), len(requests))
-        found = complete(model, [requests[n] for n in order], size, **warm)
-        assert found == [alone[n] for n in order]
+    warm = {"temperature": 1.5, "top_k": 50, "top_p": 0.95, "min_p": 0.001}
+    requests = [Request(prompt, seed=n, count=3) for n, prompt in enumerate(PROMPTS)]
+    found = complete(llama, requests, **warm)
+    assert {len(of_one) for of_one in found} == {3}
+    assert len({one.ids for of_one in found for one in of_one}) > 20
+    assert complete(llama, requests, **warm) == found
+    assert complete(llama, [Request(one.prompt, seed=9, count=3) for one in requests], **warm) != found
     assert torch.equal(before, torch.get_rng_state())
 
 
-class Call(NamedTuple):
-    """What a model was given: a prompt's columns, or one; `cached` columns before them; the last position of any row."""
-
-    rows: int
-    columns: int
-    cached: int
-    last: int
-
-
-def calls(model: Any, requests: list[Request], batch_size: int) -> list[Call]:
-    """Return what the model is given while it answers."""
-    given: list[Call] = []
-
-    def look(_: Any, __: Any, to: dict[str, Any]) -> None:
-        cache = to.get("past_key_values")
-        given.append(
-            Call(*to["input_ids"].shape, cache.get_seq_length() if cache else 0, int(to["position_ids"].max()))
-        )
-
-    hook = model.register_forward_pre_hook(look, with_kwargs=True)
-    complete(model, requests, batch_size, temperature=1.5)
-    hook.remove()
-    return given
+def test_a_stream_is_the_same_answer_and_may_be_left(llama: Any) -> None:
+    backend = tiny.tiny_backend()
+    for prompt, ids in zip(PROMPTS[:4], write(llama, PROMPTS[:4]), strict=True):
+        pieces = stream(llama, Request(prompt), GenerationConfig(LENGTH, 1), ENDS)
+        assert "".join(pieces) == backend.decode(ids, skip_special_tokens=False)
+    left = stream(llama, Request(PROMPTS[0]), GenerationConfig(2_000, 1), tiny.IdsAsText(frozenset(), ENDS.hf))
+    next(left)
+    left.close()
 
 
-def test_a_prompt_is_read_once_and_places_are_filled(llama: Any) -> None:
-    heads: list[torch.Tensor] = []
-    hook = llama.lm_head.register_forward_pre_hook(lambda _, read: heads.append(read[0]))
-    given = calls(llama, [Request(prompt, range(4)) for prompt in PROMPTS], 8)
-    hook.remove()
-    read = [n for n, call in enumerate(given) if call.columns > 1]
-    assert (given[0].rows, given[0].columns) == (2, max(map(len, PROMPTS)))
-    assert sum(given[n].rows for n in read) == len(PROMPTS)
-    assert given[read[-1]].columns == min(map(len, PROMPTS)), "the shortest prompts come last"
-    steps = [call for call in given if call.columns == 1]
-    assert max(step.rows for step in steps) == 8
-    assert min(call.rows for call in given[: read[-1]] if call.columns == 1) > 4, "four more would have had a place"
-    assert {step.last - step.cached for step in steps} == {0}, "no column that only ended answers read is kept"
-    assert {head.shape[1] for head in heads} == {1}
-    assert all(head.is_contiguous() for head in heads), "or torch copies the head's weight for every row"
+@pytest.mark.parametrize("length", [3, 40])
+def test_an_answer_ends_at_a_stop_sequence_a_loop_or_the_limit(llama: Any, length: int) -> None:
+    settings = GenerationConfig(LENGTH, 16)
+    (free,) = generate(llama, [Request(PROMPTS[0])], settings, tiny.IdsAsText(frozenset(), ENDS.hf))[0]
+    assert (len(free.ids), free.stop) == (LENGTH, "length")
+    stop = f" {free.ids[1]} {free.ids[2]}"
+    ends = tiny.IdsAsText(frozenset(), ENDS.hf)
+    (stopped,) = generate(llama, [Request(PROMPTS[0])], GenerationConfig(LENGTH, 1, stops=(stop,)), ends)[0]
+    assert stopped == Completion(free.ids[:3], "sequence")
+    constant = tiny.tiny_model("llama", initializer_range=0.0).eval()  # every token is as likely: always the first
+    (looping,) = generate(constant, [Request(PROMPTS[0])], GenerationConfig(length, 1), ends)[0]
+    assert (len(looping.ids), looping.stop) == ((3, "length") if length == 3 else (32, "looping"))
 
 
-def test_places_are_filled_when_an_eighth_is_free(llama: Any) -> None:
-    given = calls(llama, [Request([3 + n, *prompt], (n,)) for n, prompt in enumerate(PROMPTS * 6)], 24)
-    rows = [call.rows for call in given if call.columns > 1]
-    assert rows[0] == 24
-    assert sum(rows) == 6 * len(PROMPTS)
-    assert all(3 <= some < 24 for some in rows[1:-1]), rows
-    assert len(rows) > 4
+def test_of_beams_none_goes_round_in_circles() -> None:
+    constant = tiny.tiny_model("llama", initializer_range=0.0).eval()
+    ends = tiny.IdsAsText(frozenset({383}), ENDS.hf)
+    (found,) = generate(constant, [Request(PROMPTS[0])], GenerationConfig(80, 4, num_beams=2), ends)[0]
+    assert not is_looping(found.ids)
 
 
-def test_more_seeds_than_places_are_written_too(llama: Any) -> None:
-    given = calls(llama, [Request(PROMPTS[0], range(7))], 3)
-    assert max(call.rows for call in given) == 3
-    assert [call.rows for call in given if call.columns > 1] == [1, 1, 1]
-
-
-class Rising:
-    """Every token is above the one before it; then the answer may end."""
-
-    last = 0
-
-    def accepts(self, token: int) -> bool:
-        return token in END or token > self.last
-
-    def advance(self, token: int) -> None:
-        self.last = token
-
-    def fork(self) -> Rising:
-        return copy(self)
-
-
-class OneOf:
-    """The answer is one of these."""
-
-    def __init__(self, *allowed: tuple[int, ...], so_far: tuple[int, ...] = ()) -> None:
-        self.allowed, self.so_far = allowed, so_far
-
-    def accepts(self, token: int) -> bool:
-        if token in END:
-            return self.so_far in self.allowed
-        longer = (*self.so_far, token)
-        return any(one[: len(longer)] == longer for one in self.allowed)
-
-    def advance(self, token: int) -> None:
-        self.so_far = (*self.so_far, token)
-
-    def fork(self) -> OneOf:
-        return copy(self)
-
-
-ALLOWED = [(3,), (3, 4), (3, 4, 5), (6, 8), (9, 10, 11, 12), (13, 3, 3), (15, 200, 18, 1, 2)]
-
-
-def likeliest(model: Any, prompt: list[int]) -> tuple[int, ...]:
-    """Return which of ALLOWED has the largest mean log-probability, its end token among them."""
-    ended = [(one, end) for one in ALLOWED for end in END]
-
-    def mean(one: tuple[int, ...]) -> float:
-        scores = model(input_ids=torch.tensor([[*prompt, *one]])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
-        return float(scores.gather(1, torch.tensor(one)[:, None]).mean())
-
-    return max(ended, key=lambda pair: mean((*pair[0], pair[1])))[0]
-
-
-@torch.no_grad()
-def test_enough_beams_find_the_likeliest_answer_that_a_constraint_takes(llama: Any) -> None:
-    expected = [likeliest(llama, prompt) for prompt in PROMPTS]
-    requests = [Request(prompt, (0,), partial(OneOf, *ALLOWED)) for prompt in PROMPTS]
-    assert [one.ids for (one,) in complete(llama, requests, 256, num_beams=128)] == expected
-    assert [one.ids for (one,) in complete(llama, requests)] != expected, "greedily the first token decides"
-
-
-def test_beams_that_a_constraint_leaves_nothing_end(llama: Any) -> None:
-    assert [one for (one,) in complete(llama, [Request(PROMPTS[0], (0,), OneOf)], num_beams=2)] == [
-        Completion((), "end")
-    ]
-
-
-def test_a_constraint_holds_each_answer_of_a_batch(llama: Any) -> None:
-    expected = []
-    for prompt in PROMPTS:
-        ids = list(prompt)
-        while ids[-1] not in END or len(ids) == len(prompt):
-            scores = llama(input_ids=torch.tensor([ids])).logits[0, -1]
-            allowed = [token for token in range(384) if token in END or len(ids) == len(prompt) or token > ids[-1]]
-            ids.append(allowed[int(scores[allowed].argmax())])
-        expected.append(ids[len(prompt) : -1])
-    assert max(map(len, expected)) > 3
-    for size in (1, 4, 16):
-        requests = [Request(prompt, (0, 1), Rising) for prompt in PROMPTS]
-        found = complete(llama, [*requests, *(Request(prompt) for prompt in PROMPTS)], size)
-        assert [[list(one.ids) for one in of_one] for of_one in found[: len(PROMPTS)]] == [
-            [ids, ids] for ids in expected
-        ]
-        free = [Completion(tuple(ids), one.stop) for ids, (one,) in zip(write(llama, PROMPTS), found[9:], strict=True)]
-        assert [one for (one,) in found[len(PROMPTS) :]] == free, "beside them, answers are free"
+@pytest.mark.parametrize("period", [1, 3, 7, 8, 9, 50])
+def test_a_block_makes_a_loop_the_fourth_time_not_the_third(period: int) -> None:
+    """A shorter block counts in multiples: as soon as they are long enough."""
+    start = [random.Random(0).randrange(200, 300) for _ in range(17)]
+    length = 4 * next(n * period for n in range(1, 9) if n * period >= 8)
+    repeated = (list(range(20, 20 + period)) * length)[:length]
+    assert is_looping([*start, *repeated])
+    assert not is_looping([*start, *repeated[:-1]])
+    assert not is_looping([*start, *repeated[:-1], 99])
+    assert not is_looping([*start, *repeated[: length // 2], 99, *repeated[: length // 2]])
 
 
 def test_too_little_memory_is_told_with_a_batch_that_fits(llama: Any) -> None:
@@ -277,12 +144,13 @@ def test_too_little_memory_is_told_with_a_batch_that_fits(llama: Any) -> None:
         hook.remove()
 
 
-def test_a_model_in_training_is_left_as_it_was() -> None:
+def test_a_model_in_training_and_its_own_generation_config_are_left_as_they_were() -> None:
     base = tiny.tiny_model("llama", initializer_range=0.3).to(torch.bfloat16)
+    base.generation_config = publishers = ModelGenerationConfig(do_sample=True, repetition_penalty=1.5)
     attention.use(base, "documents")
     adapted = get_peft_model(base, LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.5))
     adapted.train()
-    first, second = write(adapted, PROMPTS), write(adapted, PROMPTS)
-    assert first == second
+    assert write(adapted, PROMPTS) == write(adapted, PROMPTS)
     assert adapted.training
+    assert base.generation_config is publishers
     assert base.config._attn_implementation == attention_backend("documents").registered

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from expert_cli.inference.grammar.grammar import Grammar
+from expert_cli.inference.expert_config import Grammar
 from expert_cli.inference.vote import Given, Vote, same_as, text_given
 
 SAME = {

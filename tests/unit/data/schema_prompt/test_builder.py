@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from expert_cli.inference.grammar.sql.table_schema import tables_of
 
 from expert_cli.data.schema_prompt import database, schema_prompt, show_database
 from expert_cli.data.schema_prompt.styles import written
 from expert_cli.data.store.files import STORE_RULE
 from expert_cli.errors import InputError
-from expert_cli.inference.grammar.sql.table_schema import tables_of
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 
 SCHEMA = """

@@ -1,0 +1,231 @@
+"""Right answers are taken by the grammar of their question, and what the question does not show is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from expert_cli.inference.expert_config import Grammar
+from expert_cli.inference.generate import Request, generate
+from expert_cli.inference.generation_config import GenerationConfig
+from expert_cli.inference.grammar import GrammarLogitsProcessor, Held, grammar_for, not_held
+from expert_cli.inference.loops import is_looping
+from expert_cli.inference.sql_grammar import compiler, tables_of
+from expert_cli.manifest.types import GrammarType
+from tests import tiny
+
+EXPERTS = Path(__file__).parents[3] / "experts"
+BACKEND, TOKENIZER = tiny.tiny_backend(), tiny.tiny_tokenizer()
+END = 2
+ENDS = tiny.IdsAsText(frozenset({END}), TOKENIZER)
+SHOP = "CREATE TABLE shops (id INTEGER PRIMARY KEY, name TEXT, `the city` TEXT);\nCREATE TABLE sales(shop_id INT, price REAL)"
+COMPACT = "Who?\n\nTables:\nshops(id, name, ...)\nsales(shop_id, price)\nJoins:\nsales.shop_id = shops.id"
+GRAPH = "Person {name, born}\nMovie {title, released}\n(:Person)-[:ACTED_IN {role}]->(:Movie)\n(:Person)-[:KNOWS]->(:Person)"
+LISTED = """Node properties:
+- **Movie**
+  - `title`: STRING
+- **Person**
+  - `name`: STRING
+Relationship properties:
+- **ACTED_IN**
+  - `roles: LIST`
+The relationships:
+(:Person)-[:ACTED_IN]->(:Movie)"""
+
+
+def taken(held: Held | None, text: str) -> str:
+    """Return how much of an answer is taken, with a mark behind it where it may not end there."""
+    assert held is not None
+    processor = GrammarLogitsProcessor(TOKENIZER, [END], [held], 0, "drawn")
+    ids = [*BACKEND.encode(text).ids, END]
+    for number, token in enumerate(ids):
+        scores = processor(torch.tensor([ids[:number]], dtype=torch.long).reshape(1, number), torch.zeros(1, 384))
+        if scores[0, token] == -torch.inf:
+            return str(BACKEND.decode(ids[:number])) + ("" if token != END else " ...")
+    return text
+
+
+def rows(path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (EXPERTS / path).read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("expert", ["sql", "neo4j", "json"])
+@pytest.mark.parametrize("file", ["cases", "unseen"])
+def test_right_answers_are_taken(expert: str, file: str) -> None:
+    kind: GrammarType = {"sql": "sql", "neo4j": "cypher", "json": "json"}[expert]  # type: ignore[assignment]
+    for row in islice(rows(f"expert-{expert}/tests/{file}.jsonl"), 0, None, 6):
+        question = "\n\n".join(filter(None, (row["prompt"], row.get("input"))))
+        right = row["expected"] if expert != "json" else json.dumps(row["expected"], ensure_ascii=False)
+        assert taken(grammar_for(Grammar(kind), question, row.get("schema")), right) == right
+
+
+@pytest.mark.parametrize("question", [SHOP, COMPACT])
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("SELECT name FROM shops WHERE id = 3", "SELECT nam"),
+        ("SELECT T1.name FROM shops AS T1 JOIN sales AS T2 ON T1.id = T2.shop_id", "SELECT T1.wage"),
+        ("SELECT sales.price FROM sales", "SELECT sales.name"),
+        ("SELECT sum(price) AS money FROM sales ORDER BY money", "SELECT sum(price) AS money FROM sales ORDER BY gold"),
+        (
+            "WITH rich AS (SELECT id FROM shops) SELECT id FROM rich",
+            "WITH rich AS (SELECT id FROM shops) SELECT id FROM rice",
+        ),
+        ("SELECT count(*) FROM sales WHERE price > 2.5 AND 'it''s' <> 'x';", "SELECT count(*)) "),
+    ],
+)
+def test_sql_says_the_names_of_its_tables_and_those_that_it_makes(question: str, right: str, wrong: str) -> None:
+    held = grammar_for(Grammar("sql"), question)
+    assert taken(held, right) == right
+    assert taken(held, wrong) != wrong
+
+
+def test_a_name_that_must_be_quoted_is() -> None:
+    held = grammar_for(Grammar("sql"), SHOP)
+    for query in ('SELECT "the city" FROM shops', "SELECT `the city` FROM shops", "SELECT [the city] FROM shops"):
+        assert taken(held, query) == query
+    assert taken(held, "SELECT the city FROM shops") != "SELECT the city FROM shops"
+
+
+def test_postgresql_has_words_of_its_own() -> None:
+    query = "SELECT name ILIKE 'a%' FROM shops WHERE id::text ~ 'x'"
+    assert taken(grammar_for(Grammar("sql-postgres"), SHOP), query) == query
+    assert taken(grammar_for(Grammar("sql"), SHOP), query) != query
+
+
+def test_tables_are_read_as_people_write_them() -> None:
+    text = '''create table if not exists main."Odd ""One""" (
+        id int primary key, -- the (first)
+        [my col] decimal(10, 2) default (1), /* , no */
+        constraint fk foreign key (id) references b(id), unique (id), "check" text)
+        ; CREATE VIEW v (key, b) AS SELECT 1'''
+    assert tables_of(text) == {'Odd "One"': ["id", "my col", "check"], "v": ["key", "b"]}
+    assert tables_of("How many boats?") == {}
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("MATCH (p:Person)-[:ACTED_IN]->(m:Movie) RETURN p.name", "MATCH (p:Person)-[:ACTED_IN]->(m:Person"),
+        ("MATCH (m:Movie)<-[a:ACTED_IN]-(p:Person) RETURN a.role", "MATCH (m:Movie)-[a:ACTED_IN]->"),
+        (
+            "MATCH (p:Person {name: 'Ann'}) WHERE p.born > 1950 RETURN count(p) AS n ORDER BY n",
+            "MATCH (p:Person {title",
+        ),
+        ("MATCH (p:Person)-[:KNOWS]->(q:Person) RETURN q.name", "MATCH (p:Person)-[:LIKES"),
+        ("MATCH (p:Person) RETURN p.name", "MATCH (p:Person) RETURN p.title"),
+        ("MATCH (p:Person) WITH p AS who RETURN who.born", "MATCH (p:Person) RETURN who"),
+        ("MATCH (p:Person) WHERE NOT (p)-[:ACTED_IN]->() RETURN p", "MATCH (p:Person)<-[:ACTED_IN]-"),
+    ],
+)
+def test_cypher_goes_along_the_relationships_that_are_shown(right: str, wrong: str) -> None:
+    held = grammar_for(Grammar("cypher"), GRAPH)
+    assert taken(held, right) == right
+    assert taken(held, wrong) != wrong
+
+
+def test_cypher_reads_lists_of_properties() -> None:
+    held = grammar_for(Grammar("cypher"), LISTED)
+    right = "MATCH (p:Person)-[r:ACTED_IN]->(m:Movie)\nRETURN m.title, r.roles LIMIT 3"
+    assert taken(held, right) == right
+    assert taken(held, "MATCH (p:Person) RETURN p.title") == "MATCH (p:Person) RETURN p."
+
+
+@pytest.mark.parametrize("kind", ["sql", "sql-postgres", "cypher"])
+def test_without_a_schema_in_the_question_the_answer_is_free(kind: GrammarType) -> None:
+    assert grammar_for(Grammar(kind), "How old are they?") is None
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+
+
+def test_json_has_the_separators_of_the_rows_and_keys_in_the_order_of_schema_or_question() -> None:
+    held = grammar_for(Grammar("json", SCHEMA), "Give it.")
+    assert taken(held, '{"a": 1, "b": "x"}') == '{"a": 1, "b": "x"}'
+    assert taken(held, '{"a": 1,\t"b": "x"}') == '{"a": 1,'
+    assert taken(held, '{"b": "x"') == '{"'
+    asked = grammar_for(Grammar("json", SCHEMA), "Give `b` and `a`.")
+    for right in ('{"a": 1, "b": "x"}', '{"b": "x", "a": 1}'):
+        assert taken(asked, right) == right
+    compact = grammar_for(Grammar("json", SCHEMA, (",", ":")), "")
+    assert taken(compact, '{"a":1,"b":"y"}') == '{"a":1,"b":"y"}'
+    assert taken(grammar_for(Grammar("json"), ""), '[1, {"k": null}]') == '[1, {"k": null}]'
+
+
+def test_what_of_a_schema_nothing_holds_is_told() -> None:
+    assert not_held(SCHEMA) == ""
+    assert "uniqueItems" in not_held({"type": "array", "uniqueItems": True})
+    assert taken(grammar_for(Grammar("json", {"type": "array", "uniqueItems": True}), ""), "[1, 1]") == "[1, 1]"
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return tiny.tiny_model("llama", initializer_range=0.3).eval()
+
+
+@pytest.mark.parametrize("ways", [{}, {"temperature": 1.5}, {"num_beams": 3}], ids=["greedy", "drawn", "beams"])
+def test_what_is_written_is_taken(model: Any, ways: dict[str, Any]) -> None:
+    sql, free = grammar_for(Grammar("sql"), SHOP), None
+    json_ = grammar_for(Grammar("json", SCHEMA), "")
+    requests = [Request([3 + n, 9, 9 + n], held, n) for n in range(4) for held in (sql, json_, free)]
+    found = generate(model, requests, GenerationConfig(60, 64, **ways), ENDS)
+    ended = 0
+    for request, (one,) in zip(requests, found, strict=True):
+        if request.held is not None and one.stop == "end":
+            text = BACKEND.decode(list(one.ids), skip_special_tokens=False)
+            assert taken(request.held, text) == text
+            ended += 1
+    assert ended >= 3
+
+
+def test_a_beam_without_a_continuation_neither_raises_nor_is_returned(model: Any) -> None:
+    nothing = json.dumps({"grammars": [{"lark_grammar": 'start: "zq" | "zq" "~" /[a-c]/ | /\\u4e00/'}]})
+    (found,) = generate(model, [Request([5, 6], Held(lambda _: nothing))], GenerationConfig(9, 8, num_beams=4), ENDS)[0]
+    assert BACKEND.decode(list(found.ids)) in ("zq", "zq~a", "zq~b", "zq~c", "\u4e00")
+
+
+def refusing(*refused: str) -> Callable[[str], str]:
+    return lambda ids: "no such column" if BACKEND.decode(list(map(int, ids.split()))) in refused else ""
+
+
+def test_a_query_that_its_tables_refuse_is_asked_again_by_beams(model: Any) -> None:
+    letters = json.dumps({"grammars": [{"lark_grammar": "start: /[a-f]/"}]})
+
+    def written(*refused: str, **ways: Any) -> str:
+        held = Held(lambda _: letters, refusing(*refused))
+        (one,) = generate(model, [Request([5, 6], held)], GenerationConfig(9, 8, **ways), ENDS)[0]
+        return str(BACKEND.decode(list(one.ids)))
+
+    first = written()
+    second = written(first)
+    assert {first, second} < {*"abcdef"}
+    assert first != second
+    assert written(*"abcdef") == first, "where all are refused the first stays"
+    assert written(written(num_beams=2), num_beams=2) != written(num_beams=2)
+
+
+def test_sqlite_tells_why_a_query_cannot_be_and_runs_none(tmp_path: Path) -> None:
+    fault = compiler(tables_of(SHOP))
+    assert fault("SELECT name FROM shops ORDER BY `the city`") == ""
+    assert fault("SELECT price FROM shops") == "no such column: price"
+    assert "syntax error" in fault("SELECT FROM")
+    assert fault(f"ATTACH '{tmp_path}/x.db' AS x") == ""
+    assert fault("SELECT 1; SELECT 2") != ""
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_looping_answer_of_a_grammar_ends(model: Any) -> None:
+    again = json.dumps({"grammars": [{"lark_grammar": "start: /(abcdefgh)*/"}]})
+    (one,) = generate(model, [Request([5, 6], Held(lambda _: again))], GenerationConfig(200, 8), ENDS)[0]
+    assert one.stop == "end" or is_looping(one.ids)
