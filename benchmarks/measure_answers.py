@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,15 +27,11 @@ from expert_cli.config.plan import trained_adapter
 from expert_cli.evaluation.answer import write_answers
 from expert_cli.evaluation.baseline import Comparison
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase
-from expert_cli.evaluation.constrained import constraint_on
 from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, answer_settings, cases_of, check_gradable
 from expert_cli.evaluation.grade import grade
 from expert_cli.inference.expert import Expert, open_expert
-from expert_cli.inference.expert_config import decoding_for
-from expert_cli.inference.generation_config import GenerationConfig
-from expert_cli.inference.grammar.constraint import Constraint
-from expert_cli.inference.grammar.grammar import Grammar
-from expert_cli.inference.request import Stop
+from expert_cli.inference.expert_config import Grammar, decoding_for
+from expert_cli.inference.generation_config import GenerationConfig, Stop
 from expert_cli.manifest.types import GrammarType
 from expert_cli.utils.files import sha256_of, write_json
 from expert_cli.utils.process_setup import prepare_process
@@ -126,32 +120,9 @@ class Measured:
         return rows, costs
 
     def _asked(self, cases: Sequence[EvalCase], settings: GenerationConfig) -> Row:
-        if not settings.samples:
-            return self._timed(cases, settings)
         written = write_answers(self.expert.model, self.expert.renderer, cases, settings, NullReporter(), "")
-        answers = [[(one.answer, one.stop) for one in row.samples] for row in written.answers]
+        answers = [[(one.answer, one.stop) for one in row.samples or [row]] for row in written.answers]
         return {"answers": answers, "tokens": written.tokens, "seconds": written.seconds, "free_text": written.free}
-
-    def _timed(self, cases: Sequence[EvalCase], settings: GenerationConfig) -> Row:
-        """Return the answers to some cases, and what they cost: of their seconds, those that constraints took as well."""
-        from expert_cli.inference.generate import generate
-        from expert_cli.inference.request import Request
-
-        renderer, clock = self.expert.renderer, Clock()
-        started = time.perf_counter()
-        made = [constraint_on(case.asked, case.case, settings.grammar, renderer) for case in cases]
-        requests = [
-            Request(renderer.encode_prompt(*case.asked), constraint=make and partial(Timed, make, clock))
-            for case, make in zip(cases, made, strict=True)
-        ]
-        written = [one for (one,) in generate(self.expert.model, requests, settings, renderer)]
-        return {
-            "answers": [[(settings.until_stop(renderer.decode(one.ids)), one.stop)] for one in written],
-            "tokens": sum(len(one.ids) for one in written),
-            "seconds": time.perf_counter() - started,
-            "in_constraints": clock.seconds,
-            "free_text": made.count(None),
-        }
 
 
 def _restored(case: EvalCase, answers: Sequence[tuple[str, Stop]]) -> CaseAnswer:
@@ -173,43 +144,6 @@ class Kept:
         """Keep the answers to some more cases."""
         self.parts.append(part)
         write_json(self._path, {"asked": self._asked, "parts": self.parts})
-
-
-@dataclass
-class Clock:
-    """Adds up seconds."""
-
-    seconds: float = 0.0
-
-    def call(self, work: Callable[[int], T], token: int) -> T:
-        """Return what `work` returns of a token."""
-        started = time.perf_counter()
-        try:
-            return work(token)
-        finally:
-            self.seconds += time.perf_counter() - started
-
-
-class Timed:
-    """A constraint, and how long it takes."""
-
-    def __init__(self, make: Callable[[], Constraint], clock: Clock) -> None:
-        """Make the constraint of one answer."""
-        self._held, self._clock = make(), clock
-
-    def accepts(self, token: int) -> bool:
-        """Return what the constraint says."""
-        return self._clock.call(self._held.accepts, token)
-
-    def advance(self, token: int) -> None:
-        """Tell the constraint."""
-        self._clock.call(self._held.advance, token)
-
-    def fork(self) -> Timed:
-        """Return one of another answer that begins with the same."""
-        other = copy(self)
-        other._held = self._held.fork()
-        return other
 
 
 def grammar_of(cases: Sequence[EvalCase]) -> Grammar | None:
@@ -266,8 +200,8 @@ def greedy_table(rows: Sequence[Row]) -> list[str]:
     """Return a line for every set that was asked greedily: what is right, what names are unknown, and what a token costs."""
     lines = [
         "| expert | questions | right without | right with | gained, lost | difference (95 %) | unknown names without, with "
-        "| never ended without, with | free text | tokens/s without, with | with : without (95 %) | of it in the grammar |",
-        f"|{'---|' * 12}",
+        "| never ended without, with | free text | tokens/s without, with | with : without (95 %) |",
+        f"|{'---|' * 11}",
     ]
     for row in (one for one in rows if one["asked"]["part"] == "greedy"):
         held, free, names = row["with"], row["without"], row["unknown_names"]
@@ -276,9 +210,8 @@ def greedy_table(rows: Sequence[Row]) -> list[str]:
         sums = {
             (way, key): sum(part[way][key] for part in row["parts"])
             for way in ("without", "with")
-            for key in ("tokens", "seconds", "in_constraints")
+            for key in ("tokens", "seconds")
         }
-        took = sums["with", "in_constraints"]
         cells = (
             row["asked"]["run"],
             row["asked"]["title"],
@@ -291,7 +224,6 @@ def greedy_table(rows: Sequence[Row]) -> list[str]:
             str(row["free_text"]),
             ", ".join(f"{sums[way, 'tokens'] / sums[way, 'seconds']:.1f}" for way in ("without", "with")),
             _ratio(row["parts"]),
-            f"{1000 * took / sums['with', 'tokens']:.2f} ms a token, {100 * took / sums['with', 'seconds']:.1f} %",
         )
         lines.append(f"| {' | '.join(cells)} |")
     return lines

@@ -113,7 +113,9 @@ PETS = "CREATE TABLE pets (id INTEGER, name TEXT)"
 
 
 def test_names_that_are_not_there_are_counted_and_do_not_come_with_the_grammar(tmp_path: Path) -> None:
-    rows = [{"instruction": f"Which pets, {n}?", "input": PETS, "output": "SELECT nme FROM pets"} for n in range(16)]
+    rows = [
+        {"instruction": f"Which pets, {n}?", "input": PETS, "output": "SELECT name FROM animals"} for n in range(16)
+    ]
     manifest = project(tmp_path, rows=rows, max_steps=60, learning_rate=0.01, max_seq_length=128)
     run = train(manifest).output
     with closing(sqlite3.connect(tmp_path / "pets.sqlite")) as database:
@@ -124,7 +126,7 @@ def test_names_that_are_not_there_are_counted_and_do_not_come_with_the_grammar(t
     manifest = held(run, tmp_path / "held", "sql", asked)
     document, _, told = evaluated(manifest, max_new_tokens=24)
     assert [row["kind"] for row in document["without_grammar"]["answers"][:3]] == ["unknown_name"] * 3
-    assert not any("nme" in row["answer"].split() for row in document["answers"][:3])
+    assert not any("animals" in row["answer"].split() for row in document["answers"][:3])
     free = [rows[3]["kind"] == "unknown_name" for rows in (document["answers"], document["without_grammar"]["answers"])]
     names = {"with": free[0], "without": 3 + free[1]}  # what is held names nothing that is not there
     assert document["grammar"] == {"type": "sql", "held": 3, "free": 1, "unknown_names": names}

@@ -159,6 +159,12 @@ class _State:
             return self._matcher.is_accepting()
         return not self._matcher.is_error() and self._matcher.validate_tokens([token]) == 1
 
+    def fault(self) -> str:
+        """Return why the answer cannot be right if it ends here, "" where it can, or where nothing tells."""
+        if self._held.fault is None or not self._matcher.is_accepting():
+            return ""
+        return self._held.fault(self._tokens.decode_str(list(self._ids)))
+
     def mask(self, size: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Return which of `size` tokens may come next; none behind a token that may not stand there."""
         allowed = np.zeros(size, np.bool_)
@@ -178,8 +184,9 @@ class _State:
 class GrammarLogitsProcessor(LogitsProcessor):
     """Leaves of the next tokens' scores those that the grammar of each answer allows.
 
-    held: of each prompt, None for free text; of each there are as many rows, one after the other. A beam that says one thing
-    over and over is ended here, since a stopping criterion would make an answer of it.
+    held: of each prompt, None for free text; of each there are as many rows, one after the other. A beam does not end where
+    its answer cannot be right; one that says one thing over and over is ended here: a stopping criterion would make an answer
+    of it.
     """
 
     def __init__(
@@ -216,6 +223,8 @@ class GrammarLogitsProcessor(LogitsProcessor):
                 masked[row] = state.mask(size)
                 if self._way != "beams" and not masked[row].any():
                     masked[row][list(self._ends)] = True
+                elif self._way == "beams" and state.fault():
+                    masked[row][list(self._ends)] = False
         self._states = states
         if masked:
             allowed = torch.from_numpy(np.stack([*masked.values()])).to(scores.device)

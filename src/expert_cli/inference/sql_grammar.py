@@ -10,7 +10,6 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import closing
 
 from expert_cli.data.schema_prompt.styles import HEADING
 
@@ -34,6 +33,7 @@ _CONSTRAINT = re.compile(
 _MADE = re.compile(
     rf"\bas\s+({_NAME})(?=\W)|(?:\bwith|\brecursive|\)\s*,)\s+({_NAME})\s*(?:\([\w\s,]*\)\s*)?as\b", re.IGNORECASE
 )
+_READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 
 _WORDS = (
@@ -129,14 +129,14 @@ def sql_grammar(tables: Tables, made: Iterable[str] = (), *, postgresql: bool = 
     return f"""
 start: SP? (("with"i | "with"i SP "recursive"i) SP view (SP? "," SP? view)* SP?)? body ";"?
 view: NEW SP? ("(" NEW (SP? "," SP? NEW)* ")" SP?)? "as"i SP? "(" body ")"
-body: SP? (word SP | word? SP? (MARK | "(" body ")") SP?)* word?
-word: WORD | NUMBER | TEXT | TABLE (SP ALIAS)? | COLUMN | LATER | LETTER{or_made} | "as"i SP NEW | qualified
-qualified: {" | ".join(of_tables)} | (ALIAS{or_made}) "." (COLUMN | LATER | LETTER{or_made} | "*")
+body: SP? (word SP | word? SP? (MARK | "(" (body | LETTER (SP? MARK body)?) ")") SP?)* word?
+word: WORD | NUMBER | TEXT | TABLE (SP ALIAS)? | COLUMN | LATER{or_made} | "as"i SP NEW | qualified
+qualified: {" | ".join(of_tables)} | (ALIAS{or_made}) "." (COLUMN | LATER{or_made} | "*")
 WORD: {_any(words, quoted=False)}
 TABLE: {_any(tables)}
 COLUMN: {_any(columns)}
 {f"MADE: {_any(made)}" if made else ""}
-LATER: "subquery"i | /(avg|average|total|sum|num|max|min)_/ ({parts}) "s"? | ({parts}) "_count"
+LATER: /(avg|average|total|sum|num|max|min)_/ ({parts}) "s"? | ({parts}) "_count"
 LETTER: /[a-zA-Z][0-9]?/
 ALIAS: /[a-zA-Z]{{1,3}}[0-9]{{0,2}}/ | "subquery"i
 NEW: /[a-zA-Z_][a-zA-Z0-9_]{{0,40}}/
@@ -172,13 +172,15 @@ def compiler(tables: Tables) -> Callable[[str], str]:
         for name, columns in tables.items()
     )
 
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    connection.executescript(script)
+    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY)
+
     def fault(sql: str) -> str:
-        with closing(sqlite3.connect(":memory:")) as connection:
-            connection.executescript(script)
-            try:
-                connection.execute(f"EXPLAIN {sql}").fetchall()
-            except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
-                return str(error) or type(error).__name__
+        try:
+            connection.execute(f"EXPLAIN {sql}").fetchall()
+        except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
+            return str(error) or type(error).__name__
         return ""
 
     return fault
