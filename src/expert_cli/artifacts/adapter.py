@@ -28,17 +28,24 @@ if TYPE_CHECKING:
 
 
 def save_adapter(
-    model: PeftModel, source: LocalModel, renderer: PromptRenderer, plan: Plan, done: FitResult | None, paths: RunPaths
+    model: PeftModel,
+    source: LocalModel,
+    renderer: PromptRenderer,
+    plan: Plan,
+    done: FitResult | None,
+    paths: RunPaths,
+    separators: tuple[str, str],
 ) -> str:
     """Write the adapter folder beside its place and rename it; return the hash of its weights.
 
-    Its tokenizer writes prompts as training did, whatever chat template the base model has.
+    separators: of the JSON that was trained. The adapter's tokenizer writes prompts as training did, whatever chat template the
+    base model has.
     """
     beside = paths.adapter.with_name(".adapter.tmp")
     remove(beside)  # of a run that was killed here
     model.save_pretrained(str(beside), safe_serialization=True)
     write_base(beside, plan.run, source, renderer.template.fingerprint)
-    asked = expert_config(decoding_of(plan.loaded.manifest), renderer, plan.run.data.schema_prompt)
+    asked = expert_config(decoding_of(plan.loaded.manifest, separators), renderer, plan.run.data.schema_prompt)
     write_text(beside / EXPERT_CONFIG, json_text(asked.as_json()))
     renderer.tokenizer.hf.chat_template = renderer.template.jinja
     renderer.tokenizer.hf.save_pretrained(beside)

@@ -110,7 +110,7 @@ def evaluate(
     of --answers has "answer", with or without prompt and input. Paths are relative to the file. Answers can change nothing:
     they run on copies, within limits of time and memory.
 
-    With --samples each case is answered K times, by seeds that depend on the case and the number of the try alone. pass@k is
+    With --samples each case is answered K times, by seeds that depend on the cases. pass@k is
     the unbiased estimate of how likely one of k is right. For the majority, answers that give the same (rows, value, label)
     are one, programs those of one text but for comments and spacing; what gives nothing has no vote, no rows only where no
     answer has any; of equals the first wins.

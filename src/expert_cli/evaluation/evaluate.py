@@ -89,9 +89,9 @@ def evaluate_adapter(
     shots: int = 0,
     allowed: Permissions = NOTHING,
 ) -> Evaluated:
-    """Let an adapter answer, and with `baseline` its base model, too, once more after so many examples (`shots`).
+    """Let an adapter answer.
 
-    What a grammar holds is answered without it as well.
+    baseline: its base model, too, once more after so many examples (`shots`); and the adapter without its grammar.
     """
     from expert_cli.inference.expert import base_renderer, open_expert
 
@@ -111,7 +111,7 @@ def evaluate_adapter(
     if settings.grammar:
         grammar = {"type": settings.grammar.type, "held": len(cases) - written.free, "free": written.free}
         _tell_of_what_is_not_held(written.free, cases, settings.grammar, report)
-        if grammar["held"]:
+        if grammar["held"] and baseline:
             bases[WITHOUT_GRAMMAR] = ask_freely(expert, cases, settings, evaluation, report, case_timeout_s)
     for name, (renderer, before) in asked.items():
         bases[name] = ask_base(expert, renderer, cases, settings, before, evaluation, report, case_timeout_s)

@@ -7,7 +7,9 @@ it, else the adapter's expert.json, else the manifest that the adapter was train
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from expert_cli.inference.expert import PromptRenderer
 
 SAMPLING = ("temperature", "top_p", "top_k", "min_p")
+SEPARATORS = (", ", ": ")
+"""What JSON has between entries and behind a key, as `json.dumps` writes it."""
 EXAMPLE = ("How many boats are there?", "CREATE TABLE boats (id INT)")
 """Prompt and input of the example."""
 
@@ -41,7 +45,7 @@ class Grammar:
 
     type: GrammarType
     json_schema: Mapping[str, Any] | None = None
-    separators: tuple[str, str] = (", ", ": ")
+    separators: tuple[str, str] = SEPARATORS
 
 
 @dataclass(frozen=True)
@@ -106,14 +110,30 @@ class ExpertConfig:
         return document
 
 
-def decoding_of(manifest: Manifest) -> DecodingConfig:
-    """Return how a manifest says that answers are decoded; a grammar that nothing here knows counts as none."""
+def decoding_of(manifest: Manifest, separators: tuple[str, str] = SEPARATORS) -> DecodingConfig:
+    """Return how a manifest says that answers are decoded; a grammar that nothing here knows counts as none.
+
+    separators: those of the JSON that is trained.
+    """
     written = manifest.training.decoding or Decoding()
     held_to = known_grammar(written)
-    grammar = Grammar(held_to, written.json_schema if held_to in JSON_GRAMMARS else None) if held_to else None
+    grammar = (
+        Grammar(held_to, written.json_schema if held_to in JSON_GRAMMARS else None, separators) if held_to else None
+    )
     stops = tuple(stop for stop in written.stop_sequences or () if stop)
     drawn = (written.temperature, written.top_p, written.top_k, written.min_p)
     return DecodingConfig(*drawn, stops, grammar, written.num_beams)
+
+
+def json_separators(answers: Iterable[str]) -> tuple[str, str]:
+    """Return the separators of most JSON among some trained answers, SEPARATORS where there is none."""
+    found = Counter({SEPARATORS: 0})
+    for answer in answers:
+        with suppress(ValueError, RecursionError):
+            value = json.loads(answer)
+            for one in (SEPARATORS, (",", ":"), (",", ": ")) if isinstance(value, (dict, list)) and value else ():
+                found[one] += json.dumps(value, ensure_ascii=False, separators=one) == answer
+    return found.most_common(1)[0][0]
 
 
 def expert_config(
@@ -160,6 +180,8 @@ def decoding_for(trained: TrainedAdapter, report: Reporter) -> DecodingConfig:
     if file is None:
         return written
     kept = read_expert_config(file).decoding
+    if kept.grammar is not None:
+        written = decoding_of(trained.plan.loaded.manifest, kept.grammar.separators)
     used, other = (written, kept) if trained.named else (kept, written)
     places = (manifest, file) if trained.named else (file, manifest)
     differing = [one.name for one in fields(DecodingConfig) if getattr(used, one.name) != getattr(other, one.name)]

@@ -73,12 +73,14 @@ def generate(
     if settings.temperature or settings.num_beams > 1:
         return found
     refused = [n for n, one in enumerate(requests) if _fault(one, found[n][0], ends)]
-    again = _in_batches(
-        model, [requests[n] for n in refused], replace(settings, num_beams=BEAMS), ends, lambda _, __: None
-    )
-    for n, beams in zip(refused, again, strict=True):
-        if not _fault(requests[n], beams[0], ends):
-            found[n] = beams
+    sound = [len(one[0].ids) for n, one in enumerate(found) if n not in refused]
+    # a beam that cannot end is not followed further than right answers go
+    longest = min(settings.max_new_tokens, 2 * max(sound, default=settings.max_new_tokens))
+    beams = replace(settings, num_beams=BEAMS, max_new_tokens=longest)
+    again = _in_batches(model, [requests[n] for n in refused], beams, ends, lambda _, __: None)
+    for n, other in zip(refused, again, strict=True):
+        if not _fault(requests[n], other[0], ends):
+            found[n] = other
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -22,12 +22,14 @@ from expert_cli.config.run_identity import begun_as, identity, require_same
 from expert_cli.data.packing.dataset import TrainingData
 from expert_cli.data.sources import content_of
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
+from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.inference.base_model import load_base_of
 from expert_cli.inference.expert import PromptRenderer
+from expert_cli.inference.expert_config import json_separators
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model import isolation
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
@@ -171,7 +173,8 @@ def _train(
         if not job.is_main_process:
             return RunResult(run.output, {}, unserved=stop if stop.exit_code else None)
         kernels = with_graphs(kernels, graphs_made()[0]).with_line("capture", *done.capture)
-        sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths)
+        separators = json_separators(trained_texts(data.train.documents, renderer))
+        sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths, separators)
         if stop.asked():
             before, questions, texts = [], [], ()
         asked = samples(questions, before, ask(model, questions, renderer, plan, report))
@@ -183,6 +186,13 @@ def _train(
         found |= {"forgetting": forgot.as_json()} if forgot else {}
         ended = finish(paths, found, sha256, done.stop_reason, options.max_forget, status)
     return replace(ended, unserved=stop if stop.exit_code else None)
+
+
+def trained_texts(documents: Documents, renderer: PromptRenderer) -> Iterator[str]:
+    """Yield what is trained of the first documents, without the end token."""
+    for number in range(min(64, len(documents))):
+        ids, trained = documents.document(number)
+        yield renderer.decode([token for token in ids[trained].tolist() if token not in renderer.stop_token_ids])
 
 
 def _checkpoints(
