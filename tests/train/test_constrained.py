@@ -124,7 +124,7 @@ def test_names_that_are_not_there_are_counted_and_do_not_come_with_the_grammar(t
     asked = [{"prompt": f"Which pets, {n}?", "input": PETS, "id": f"n{n}", **shared} for n in range(3)]
     asked.append({**asked[0], "id": "no schema", "input": ""})
     manifest = held(run, tmp_path / "held", "sql", asked)
-    document, _, told = evaluated(manifest, max_new_tokens=24)
+    document, _, told = evaluated(manifest, "--baseline", max_new_tokens=24)
     assert [row["kind"] for row in document["without_grammar"]["answers"][:3]] == ["unknown_name"] * 3
     assert not any("animals" in row["answer"].split() for row in document["answers"][:3])
     free = [rows[3]["kind"] == "unknown_name" for rows in (document["answers"], document["without_grammar"]["answers"])]
