@@ -13,6 +13,7 @@ from transformers import GenerationConfig
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.inference.expert import PromptRenderer
+from expert_cli.inference.loops import is_looping
 from expert_cli.model.kernels import attention
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.pipeline.samples import Question, ask
@@ -91,4 +92,6 @@ def greedily(model: Any, renderer: PromptRenderer, prompt: str) -> str:
             if token in renderer.stop_token_ids:
                 break
             ids = [*ids, token]
+            if is_looping(ids[len(start) :]):
+                break
     return renderer.decode(ids[len(start) :]).strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from expert_cli.evaluation.cases import CaseAnswer, case_in, digest_of
 from expert_cli.evaluation.grade import grade
 from expert_cli.evaluation.permissions import Permissions
 from expert_cli.evaluation.verdict import Grade, Progress
+from expert_cli.evaluation.verifiers.case import FORGED
 from expert_cli.evaluation.verifiers.registry import verifier
 from expert_cli.utils.files import parse_json
 from expert_cli.utils.reporter import NullReporter
@@ -45,6 +47,8 @@ def grades(
     rows = [_answered(index, text, columns, folder.resolve()) for index, text in enumerate(map(text_of, completions))]
     different = {(row.digest, row.answer): row for row in rows}
     allowed.require([*different.values()], NullReporter())
+    if any(row.case.can_be_forged for row in rows):
+        warnings.warn(FORGED, stacklevel=2)  # once, as Python's filters have it
     judged = grade([*different.values()], NullReporter(), timeout_s).answers if rows else ()
     known = dict(zip(different, (one.verdict for one in judged), strict=True))
     return [known[row.digest, row.answer] for row in rows]

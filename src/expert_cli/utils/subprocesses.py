@@ -90,13 +90,11 @@ class LineProcess:
         stderr: int | IO[bytes] = subprocess.DEVNULL,
         own_session: bool = False,
         max_bytes: int = sys.maxsize,
-        streams: tuple[int, int] | None = None,
     ) -> None:
         """Start `command` in the folder `cwd`.
 
         env: None is ours. own_session: it is out of reach of the terminal, and ends with all of its group (POSIX).
-        max_bytes: of what it writes no more is read between two lines sent. streams: file descriptors that are its stdin and
-        stdout; nothing is sent then, and what it writes on stderr is received.
+        max_bytes: of what it writes no more is read between two lines sent.
         """
         own_session = own_session and os.name == "posix"
         with _STARTING:
@@ -104,15 +102,14 @@ class LineProcess:
                 list(command),
                 cwd=cwd,
                 env=env,
-                stdin=streams[0] if streams else subprocess.PIPE,
-                stdout=streams[1] if streams else subprocess.PIPE,
-                stderr=subprocess.PIPE if streams else stderr,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
                 start_new_session=own_session,
             )
-        source = self._process.stderr if streams else self._process.stdout
-        assert source is not None  # noqa: S101  a pipe, see above
+        assert self._process.stdout is not None  # noqa: S101  a pipe, see above
         self._max_bytes = max_bytes
-        self._reader = _Reader(source, max_bytes)
+        self._reader = _Reader(self._process.stdout, max_bytes)
         self._reader.start()
         self._end = weakref.finalize(self, _end, self._process, own_session)
 

@@ -20,7 +20,7 @@ from expert_cli.evaluation.verifiers.json_schema import JsonCase
 SQL = {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT name, city FROM customers"}
 OBJECT = {"type": "object", "required": ["a"]}
 JSON = {"verifier": "json", "schema": OBJECT, "expected": {"a": 1, "b": [1, 2]}, "rule": "exact"}
-PYTHON = {"verifier": "python", "tests": "assert twice(2) == 4"}
+PYTHON = {"verifier": "python", "function": "twice", "calls": [[[2], 4]]}
 TYPESCRIPT = {"verifier": "typescript", "tests": "if (twice(2) !== 4) throw new Error();"}
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine
 
 UNCATEGORIZED = "uncategorised"
+FORGED = 'answers to Python cases with "tests" can be forged; with "function" and "calls" they cannot (docs/JUDGING.md)'
+"""Told where verdicts train a model."""
 
 
 class Example(NamedTuple):
@@ -62,6 +64,11 @@ class Case(BaseModel, ABC):
         """What an answer is held against, for people: the right answer, else the tests of a program or a pattern."""
         held = (getattr(self, key, None) for key in ("tests", "pattern"))
         return self.expected_text or next((str(text) for text in held if text), "")
+
+    @property
+    def can_be_forged(self) -> bool:
+        """Whether an answer that wants to can pass without being right: it matters where verdicts train a model."""
+        return False
 
     def right_answers(self) -> list[str]:
         """Return each answer that the case calls right, as far as it names them and no program must be started to judge one."""

@@ -1,74 +1,96 @@
-"""Judges Python answers: the case's tests run, and what the answer defines is asked from another process.
+"""Judges Python answers: a case's tests run where the answer is, in one process behind walls; or its calls, whose results are
+compared here.
 
-In one process of CPython a program can change or read whatever stands in it. Here the answer has a process of its own, and the
-tests are in another one: a verdict rests on what the answer returns and on nothing that it is or does. It cannot see what is
-expected, leave early, change built-ins, or call its results equal to anything (`sandbox/python_pair/peer.py`). That the one
-process cannot look into the other rests on the walls: seccomp and Landlock, see `sandbox/walls.py`.
+In one process of CPython a program can change or read whatever stands in it: an answer that wants to can pass any `tests`
+(docs/JUDGING.md). It cannot with `calls`: the process gets the arguments, and never what is expected.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
+import json
+import secrets
+import sys
+import tempfile
 import warnings
 from collections.abc import Hashable
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
+from expert_cli.evaluation.verifiers.sandbox.isolation import (
+    MEMORY_BYTES,
+    namespace_isolation,
+    require_ready,
+    shut_in,
+    start,
+)
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
-from expert_cli.evaluation.verifiers.sandbox.python_pair.of_answer import own_part
-from expert_cli.evaluation.verifiers.sandbox.python_pair.run import judged
 
 MAX_BYTES = 1_000_000
+MAX_REPLY_BYTES = 4_000_000
+CHILD = Path(__file__).parent / "sandbox" / "python_child.py"
 
 
 class PythonCase(Case):
-    """`tests`, code that calls what the answer defines and raises if it is wrong; `prefix`, code that the answer continues."""
+    """`tests`, code that calls what the answer defines and raises if it is wrong; or `function` and `calls`, which no answer
+    can forge; `prefix`, code that the answer continues.
+    """
 
     starts = "answer"
     fences = frozenset({"python", "py", "python3", "py3"})
     example = Example(
-        {"prompt": "Write a function twice that doubles a number.", "tests": "assert twice(2) == 4"},
+        {
+            "prompt": "Write a function twice that doubles a number.",
+            "function": "twice",
+            "calls": [[[2], 4], [[-3], -6]],
+        },
         right="def twice(number):\n    return 2 * number",
         wrong="def twice(number):\n    return number",
     )
 
     tests: str = Field(
-        description="Code that raises if the answer is wrong; its functions `test...` are called. What is missing in it is the "
-        "answer's, but for Python's own names: `from answer import sum`."
+        default="", description="Code that raises if the answer is wrong; its functions `test...` are called."
     )
-    prefix: str = Field(
-        default="",
-        description="Code that the answer continues; what stands before its last statement the tests have, too.",
+    function: str = Field(default="", description="What `calls` call: a name, or `Solution().name`.")
+    calls: list[list[JsonValue]] = Field(
+        default_factory=list,
+        description="Of each call the arguments, and what it returns, as JSON: a tuple is a list. All must be equal.",
     )
+    prefix: str = Field(default="", description="Code that the answer continues.")
+
+    @property
+    def criterion(self) -> str:
+        """What an answer is held against, for people."""
+        return self.tests or "; ".join(f"{self._call(args)} == {json.dumps(expected)}" for args, expected in self.calls)
+
+    @property
+    def can_be_forged(self) -> bool:
+        """Tests run in the answer's own process."""
+        return bool(self.tests)
+
+    def _call(self, args: Any) -> str:
+        return f"{self.function}({', '.join(map(json.dumps, args))})"
 
     def require_sound(self) -> None:
-        """Raise InputError for tests that are no Python, use nothing of the answer's, await it, or derive from its classes."""
-        fault = self.parse_fault(self.tests)
-        if fault:
-            raise InputError(f"tests: {fault}", "correct the case's tests")
-        if not _free_names(_parsed(self.tests)):
+        """Raise InputError for a case of neither tests nor calls, or of both, and for tests that are no Python."""
+        if bool(self.tests) == bool(self.calls) or bool(self.calls) != bool(self.function):
+            raise InputError(
+                "a case has either tests, or function and calls", 'write "tests", or "function" and "calls"'
+            )
+        if not all(len(call) == 2 and isinstance(call[0], list) for call in self.calls):
+            raise InputError("calls: each is a list of its arguments and what it returns", "write [[[2, 3], 5], ...]")
+        if fault := self.parse_fault(self.tests or self.function):
+            raise InputError(f"{'tests' if self.tests else 'function'}: {fault}", "correct the case")
+        used = (
+            node for node in ast.walk(_parsed(self.tests)) if isinstance(node, ast.Name | ast.Import | ast.ImportFrom)
+        )
+        if self.tests and not any(used):
             raise InputError("tests: they use nothing that an answer defines", "call the answer in the tests")
-        self._require_usable(_parsed(self.tests))
-
-    def _require_usable(self, tests: ast.Module) -> None:
-        """Raise InputError for tests that use the answer in a way that does not reach into another process."""
-        own = {one.name for one in own_part(self.prefix) if isinstance(one, ast.ClassDef)}
-        missing = _free_names(tests) - own
-        for node in ast.walk(tests):
-            if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) or _imports_asyncio(node):
-                why = "an answer runs in another process, where no event loop can wait for it"
-                raise InputError(f"tests, line {node.lineno}: {why}", "ask for a function that is called without await")
-            if not isinstance(node, ast.ClassDef):
-                continue
-            if found := [one.id for one in node.bases if isinstance(one, ast.Name) and one.id in missing]:
-                why = f"the class {node.name} derives from {found[0]}, which is the answer's and in another process"
-                raise InputError(f"tests, line {node.lineno}: {why}", "use objects of the answer's class itself")
 
     def for_dummy(self, *, first: bool) -> PythonCase | None:
         """Return the first case: one tells whether programs can be run here."""
@@ -89,7 +111,7 @@ class PythonCase(Case):
         return ""
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Judge the program `prefix` + `answer` by the tests, which have `timeout_s` once both processes stand.
+        """Judge the program `prefix` + `answer`, which has `timeout_s` once its process stands.
 
         Raises EnvironmentProblem (Python does not start behind the walls).
         """
@@ -97,9 +119,27 @@ class PythonCase(Case):
             readable(answer, MAX_BYTES)
         except Stopped as stopped:
             return stopped.verdict
-        verdict = judged(self.prefix, answer, self.tests, timeout_s)
-        parses = verdict.kind == "invalid" and not self.parse_fault(self.prefix + answer)
-        return verdict.of_a_program if parses else verdict
+        asked = (
+            {"tests": self.tests}
+            if self.tests
+            else {"function": self.function, "args": [args for args, _ in self.calls]}
+        )
+        reply = _run({"program": self.prefix + answer, **asked}, timeout_s)
+        if isinstance(reply, Grade):
+            return reply
+        results, kind = reply.get("results"), reply.get("kind")
+        if self.calls and isinstance(results, list) and len(results) == len(self.calls):
+            return self._compared(results)
+        if kind not in ("empty", "invalid", "wrong", "refused", "too_large") and (self.calls or kind != "correct"):
+            return Grade("refused", "its process says what nothing asked for")
+        grade = Grade(kind, str(reply.get("why", "")))
+        return grade.of_a_program if kind == "invalid" and not self.parse_fault(self.prefix + answer) else grade
+
+    def _compared(self, results: list[Any]) -> Grade:
+        for (args, expected), result in zip(self.calls, results, strict=True):
+            if not _same(result, expected):
+                return Grade("wrong", f"{self._call(args)} is {json.dumps(result)}, not {json.dumps(expected)}")
+        return Grade("correct")
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments and spacing: what it gives no one knows without the tests."""
@@ -110,30 +150,44 @@ class PythonCase(Case):
             return None
 
 
+def _run(asked: dict[str, Any], timeout_s: float) -> Grade | dict[str, Any]:
+    """Return what the child says, or why it says nothing."""
+    nonce = secrets.token_hex(16)
+    with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as folder:
+        program = [sys.executable, "-I", "-S", str(CHILD)]
+        walls = shut_in(program, [sys.prefix, sys.base_prefix, str(CHILD)], int(timeout_s) + 10)
+        child = start([*namespace_isolation(), *walls], folder, MAX_REPLY_BYTES)
+        try:
+            require_ready(child, "ready", f"{sys.executable} does not start under its limits", "expert-cli doctor")
+            child.send(json.dumps({**asked, "nonce": nonce}), last=True)
+            while line := child.receive(timeout_s, MEMORY_BYTES):
+                if line.startswith(nonce.encode()):
+                    reply = json.loads(line[len(nonce) :])
+                    return reply if isinstance(reply, dict) else {}
+        except TimeoutError:
+            return Grade("timeout", f"it ran for more than {timeout_s:g} s")
+        except MemoryError:
+            return Grade("too_large", "it took more memory than allowed")
+        except (ValueError, RecursionError):
+            return {}
+        finally:
+            status = child.kill()
+    ended = "its process ended: out of memory, or of its stack"
+    return Grade("too_large", ended) if status < 0 else Grade("wrong", "its process ended before the tests did")
+
+
+def _same(one: JsonValue, other: JsonValue) -> bool:
+    """Whether two values of JSON are equal; true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    return one == other
+
+
 def _parsed(program: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(program)
-
-
-def _imports_asyncio(node: ast.AST) -> TypeGuard[ast.Import | ast.ImportFrom]:
-    names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
-    return "asyncio" in names or (isinstance(node, ast.ImportFrom) and node.module == "asyncio")
-
-
-def _free_names(tree: ast.Module) -> set[str]:
-    """The names that a program uses and nobody defines in it, and what it imports of the answer."""
-    used, made = set[str](), set(vars(builtins))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            (used if isinstance(node.ctx, ast.Load) else made).add(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            made.add(node.name)
-        elif isinstance(node, ast.arg):
-            made.add(node.arg)
-        elif isinstance(node, ast.ImportFrom) and node.module == "answer":
-            used.add("answer")
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            made.update((one.asname or one.name).partition(".")[0] for one in node.names if one.name != "answer")
-            used.update("answer" for one in node.names if one.name == "answer")
-    return used - made

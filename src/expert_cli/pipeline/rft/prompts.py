@@ -12,6 +12,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases, shown_databases
 from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.permissions import Permissions
+from expert_cli.evaluation.verifiers.case import FORGED
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.utils.reporter import Reporter
@@ -73,6 +74,8 @@ def read_prompts(
     if were_judged:
         of_run = list({one.case.verifier: one for one in of_run}.values())
     check_gradable(of_run, report, remedy='train without rounds: "method": "sft"', allowed=allowed)
+    if any(one.case.can_be_forged for one in of_run):
+        report.warning(FORGED)
     report.info(
         f"prompts   {len(prompts.sampled):,} to draw answers to, {len(prompts.held_back):,} held back: "
         f"{prompts.held_parts} of {prompts.parts} {prompts.by}"

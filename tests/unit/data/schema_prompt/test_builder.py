@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -9,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from expert_cli.inference.grammar.sql.table_schema import tables_of
 
 from expert_cli.data.schema_prompt import database, schema_prompt, show_database
 from expert_cli.data.schema_prompt.styles import written
 from expert_cli.data.store.files import STORE_RULE
 from expert_cli.errors import InputError
+from expert_cli.inference.sql_grammar import tables_of
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 
 SCHEMA = """
@@ -76,10 +77,10 @@ def test_tables_that_join_those_that_fit_are_shown_within_the_number(file: Path)
 
 def test_keys_of_shown_joins_are_shown_whatever_the_number_of_columns(file: Path) -> None:
     shown = shown_of(prompt(tables=3, columns=1), file, "The budget of the department and the age of its head")
-    assert {name: table.columns for name, table in tables_of(shown).items()} == {
-        "department": ("Department_ID",),
-        "management": ("department_ID", "head_ID"),
-        "head": ("head_ID",),
+    assert tables_of(shown) == {
+        "department": ["Department_ID"],
+        "management": ["department_ID", "head_ID"],
+        "head": ["head_ID"],
     }
 
 
@@ -134,9 +135,7 @@ def test_every_style_is_read_by_the_grammar(file: Path, style: str, types: bool,
     settings = SchemaPromptConfig(style, types, keys, None, None, values=2, examples=2)  # type: ignore[arg-type]
     shown = shown_of(settings, file, "Bonn West, Tables:")
     found = tables_of(f"Which head(s) live in Bonn?\n\n{shown}\n\nAnd f(x)?")
-    assert {name: [column.lower() for column in table.columns] for name, table in found.items()} == {
-        name: [column.lower() for column in table.columns] for name, table in tables_of(SCHEMA).items()
-    }
+    assert json.dumps(found).lower() == json.dumps(tables_of(SCHEMA)).lower()
 
 
 def test_names_are_in_quotes_where_a_query_needs_them(file: Path) -> None:
@@ -156,9 +155,9 @@ def test_an_answer_adds_what_it_names_and_only_where_that_is_asked_for(file: Pat
     question, answer = "Heads?", "SELECT x2 FROM unrelated WHERE x2 = 'plain' AND acting"
     data = replace(prompt(tables=1, columns=1), databases=str(file.with_name("{db_id}.sqlite")))
     shown = show_database(data, "d", "", question, answer)
-    assert {name: table.columns for name, table in tables_of(shown).items()} == {
-        "head": ("head_ID",),
-        "unrelated": ("x1", "x2"),
+    assert tables_of(shown) == {
+        "head": ["head_ID"],
+        "unrelated": ["x1", "x2"],
     }
     without = replace(data, gold_in_training=False)
     assert list(tables_of(show_database(without, "d", "", question, answer))) == ["head"]

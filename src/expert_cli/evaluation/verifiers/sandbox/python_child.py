@@ -1,0 +1,107 @@
+"""Runs one Python answer: `python -I -S python_child.py` behind walls. A line of JSON comes in, the verdict's line goes out.
+
+    {"program", "tests", "nonce"}             the tests run where the answer's names are; behind them the nonce is written
+    {"program", "function", "args", "nonce"}  what the function returns to each of the arguments is written, as JSON
+
+What the answer prints goes nowhere. Standard library alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import linecache
+import os
+import sys
+import traceback
+import types
+from collections.abc import Mapping
+from typing import Any
+
+
+def main() -> None:
+    """Say "ready", read what to run, and answer."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    print("ready", file=out, flush=True)
+    asked = json.loads(sys.stdin.readline())
+    sys.stdin, sys.stdout, sys.stderr = io.StringIO(), _Nowhere(), _Nowhere()
+    reply = judged(asked)
+    print(f"\n{asked['nonce']}{json.dumps(reply)}", file=out, flush=True)
+    os._exit(0)
+
+
+def judged(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {"kind", "why"} of tests, {"results"} of calls."""
+    answer = types.ModuleType("answer")
+    sys.modules["answer"] = answer
+    try:
+        if not ast.parse(asked["program"]).body:
+            return {"kind": "empty", "why": "no statement"}
+        code = compile(asked["program"], "answer", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
+        return {"kind": "invalid", "why": f"{line}{type(error).__name__}: {getattr(error, 'msg', error)}"}
+    try:
+        exec(code, vars(answer))  # noqa: S102
+        if "tests" not in asked:
+            function = eval(asked["function"], vars(answer))  # noqa: S307  of the case: a name, or Solution().name
+            results = [function(*args) for args in asked["args"]]
+            json.dumps(results)  # what is no JSON is a wrong answer
+            return {"results": results}
+        run_tests(asked["tests"], answer)
+    except MemoryError:
+        return {"kind": "too_large", "why": "it took more memory than allowed"}
+    except PermissionError as error:
+        return {"kind": "refused", "why": f"{place(error)}: {error}"}
+    except BaseException as error:  # noqa: BLE001  SystemExit, too
+        lacks = isinstance(error, NameError | ImportError) and place(error).startswith("answer")
+        return {"kind": "invalid" if lacks else "wrong", "why": f"{place(error)}: {told(error)}"}
+    return {"kind": "correct", "why": ""}
+
+
+def run_tests(text: str, answer: types.ModuleType) -> None:
+    """Run tests, and the functions and test cases among what they define."""
+    names = dict(vars(answer), __name__="tests")
+    linecache.cache["tests"] = (len(text), None, text.splitlines(keepends=True), "tests")
+    before = dict(names)
+    exec(compile(text, "tests", "exec"), names)  # noqa: S102
+    made = [value for name, value in names.items() if before.get(name) is not value]
+    for value in made:
+        if (
+            isinstance(value, types.FunctionType)
+            and value.__name__.startswith("test")
+            and not value.__code__.co_argcount
+        ):
+            value()
+        elif isinstance(value, type) and any(base.__name__ == "TestCase" for base in value.__mro__[1:]):
+            for name in sorted(name for name in dir(value) if name.startswith("test")):
+                one = value(name)
+                one.setUp()
+                getattr(one, name)()
+                one.tearDown()
+
+
+def place(error: BaseException) -> str:
+    """Return the last line of the tests in an error's traceback, else that of the answer."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for file in ("tests", "answer"):
+        for frame in reversed(frames):
+            if frame.filename == file:
+                return f"{file}, line {frame.lineno}" + (f": {frame.line}" if frame.line else "")
+    return "answer"
+
+
+def told(error: BaseException) -> str:
+    """Return an error's class and what it says."""
+    said = str(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+class _Nowhere(io.TextIOBase):
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+if __name__ == "__main__":
+    main()
