@@ -55,7 +55,7 @@ def evaluate(
         adapter: A run directory, or the folder of an adapter or checkpoint.
         manifest: The expert's manifest.json; default the one that the adapter was trained from.
         cases: The cases; default `tests/cases.jsonl` beside the manifest.
-        baseline: Let the base model answer as well, asked in its own chat template.
+        baseline: Let the base model answer as well, asked in its own chat template, and the expert without its grammar.
         shots: With `baseline`: ask the base model once more, after so many training rows as examples.
         base_model: Default the one that the adapter was trained on.
         sample: The same as samples=1.
@@ -113,9 +113,9 @@ def evaluate(
         settings,
         reporter,
         case_timeout_s=case_timeout_s,
-        baseline=baseline,
-        shots=shots,
+        shots=shots if baseline else None,
         allowed=Permissions(allow_commands, without_walls),
+        keep=_beside(optional_path(output) or (trained.origin.run or trained.origin.adapter) / "evaluation.json"),
     )
     file = trained.plan.own_cases if cases is None else Path(cases)
     found = _compared(replace(found, cases_file=file, limit=limit, threshold=threshold), against, max_drop)
@@ -253,6 +253,11 @@ def _require_room(write_pairs: FilePath | None, samples: int | None = None) -> N
 def _require_company(against: FilePath | None, max_drop: float | None) -> None:
     if max_drop is not None and against is None:
         raise InputError("--max-drop goes with --against: the accuracy falls from that of an earlier evaluation")
+
+
+def _beside(result: Path) -> Path:
+    """Return the file of the answers as they are made, beside that of the result."""
+    return result.with_suffix(".answers.jsonl")
 
 
 def _require_at_least(least: int, **values: int | None) -> None:

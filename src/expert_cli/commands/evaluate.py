@@ -40,7 +40,11 @@ def evaluate(
         ),
     ] = None,
     baseline: Annotated[
-        bool, typer.Option("--baseline", help="Let the base model answer as well, asked in its own chat template.")
+        bool,
+        typer.Option(
+            "--baseline",
+            help="Let the base model answer as well, in its own chat template, and the expert without its grammar.",
+        ),
     ] = False,
     shots: Annotated[
         int,
@@ -116,6 +120,8 @@ def evaluate(
     answer has any; of equals the first wins.
     Accuracy, categories and --against are those of the first tries. The base model has one try, and so has the expert without
     its grammar.
+
+    Answers are kept as they are made, beside the result: the same command goes on where it was stopped.
 
     What --output writes keeps every answer; --answers judges them again, by the cases that they were given to or by other
     ones of the same ids and prompts (--cases).

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase
 from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
 from expert_cli.evaluation.held import held_for
+from expert_cli.evaluation.kept_answers import KeptAnswers
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -65,8 +66,11 @@ def write_answers(
     report: Reporter,
     title: str,
     shots: Shots = NO_SHOTS,
+    kept: KeptAnswers | None = None,
 ) -> Generations:
     """Let the model answer every case, in the words and with the control tokens of the renderer. shots: what comes before.
+
+    kept: has the answers of an earlier start, and keeps those that are made.
 
     Of several samples the first is the case's answer.
     """
@@ -76,18 +80,26 @@ def write_answers(
 
     held = [held_for(case.asked, case.case, settings.grammar, renderer) for case in cases]
     count = settings.samples or 1
-    requests = [
-        Request(_prompt(renderer, case, shots), of_case, _seed(settings, case), count)
-        for case, of_case in zip(cases, held, strict=True)
-    ]
-    _tell_of_room(model, max(len(one.prompt) for one in requests) + settings.max_new_tokens, report)
+    known = kept.of(title) if kept else {}
+    left = [n for n, case in enumerate(cases) if case.digest not in known]
+    requests = [Request(_prompt(renderer, cases[n], shots), held[n], _seed(settings, cases[n]), count) for n in left]
+    if known:
+        report.info(f"{len(cases) - len(left)} of {len(cases)} cases were answered before this was stopped")
+    _tell_of_room(model, max((len(one.prompt) for one in requests), default=0) + settings.max_new_tokens, report)
     started = time.monotonic()
-    with report.progress(title, len(cases) * count, "answers") as bar:
+    with report.progress(title, len(left) * count, "answers") as bar:
 
         def on_step(done: int, tokens: int) -> None:
             bar.update(done, f"{tokens / max(1e-9, time.monotonic() - started):,.0f} tokens/s")
 
-        written = generate(model, requests, settings, renderer, on_step)
+        def on_batch(made: Mapping[int, list[Completion]]) -> None:
+            of_cases = {cases[left[n]].digest: some for n, some in made.items()}
+            known.update(of_cases)
+            if kept:
+                kept.add(title, of_cases)
+
+        generate(model, requests, settings, renderer, on_step, on_batch)
+    written = [known[case.digest] for case in cases]
     every = [one for of_case in written for one in of_case]
     return Generations(
         tuple(_answer(case, of_case, renderer, settings) for case, of_case in zip(cases, written, strict=True)),

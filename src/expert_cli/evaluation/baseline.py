@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from expert_cli.evaluation.answer import longest_right_answer, write_answers
+from expert_cli.evaluation.answer import Generations, longest_right_answer, write_answers
 from expert_cli.evaluation.cases import EvalCase
-from expert_cli.evaluation.few_shot import Shots
+from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
 from expert_cli.evaluation.grade import Evaluation, grade
+from expert_cli.evaluation.kept_answers import KeptAnswers
 from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.runs.metrics import WITHOUT_GRAMMAR, base_title
 from expert_cli.utils.reporter import Reporter
@@ -50,49 +51,54 @@ class Comparison:
         return {**self.evaluation.as_json(), "difference": difference, **self.asked}
 
 
-def ask_base(
-    expert: Expert,
-    renderer: PromptRenderer,
-    cases: Sequence[EvalCase],
-    settings: GenerationConfig,
-    shots: Shots,
-    of_expert: Evaluation,
-    report: Reporter,
-    case_timeout_s: float,
-) -> Comparison:
+@dataclass(frozen=True)
+class Asked:
+    """An expert and the cases that it is asked. kept: the answers of an earlier start."""
+
+    expert: Expert
+    cases: Sequence[EvalCase]
+    settings: GenerationConfig
+    report: Reporter
+    case_timeout_s: float
+    kept: KeptAnswers | None = None
+
+    def answers(
+        self, title: str, settings: GenerationConfig, renderer: PromptRenderer | None = None, shots: Shots = NO_SHOTS
+    ) -> Generations:
+        """Let the model answer as it is now; renderer: default the expert's."""
+        expert = self.expert
+        return write_answers(
+            expert.model, renderer or expert.renderer, self.cases, settings, self.report, title, shots, self.kept
+        )
+
+
+def ask_base(asked: Asked, renderer: PromptRenderer, shots: Shots, of_expert: Evaluation) -> Comparison:
     """Let the base model answer, once, and pair its answers with the expert's.
 
     It stops at its own end token alone, and no grammar holds it.
     """
-    need = longest_right_answer(renderer, cases)
-    longest = max(settings.max_new_tokens, NEW_TOKENS, 2 * need)
-    settings = replace(settings, stops=(), grammar=None, samples=0, max_new_tokens=longest)
-    with expert.model.disable_adapter():
-        written = write_answers(
-            expert.model, renderer, cases, settings, report, base_title("", {"shots": shots.count}), shots
-        )
-    found = grade(written.answers, report, case_timeout_s)
-    asked = {
+    need = longest_right_answer(renderer, asked.cases)
+    longest = max(asked.settings.max_new_tokens, NEW_TOKENS, 2 * need)
+    settings = replace(asked.settings, stops=(), grammar=None, samples=0, max_new_tokens=longest)
+    with asked.expert.model.disable_adapter():
+        written = asked.answers(base_title("", {"shots": shots.count}), settings, renderer, shots)
+    found = grade(written.answers, asked.report, asked.case_timeout_s)
+    how = {
         "shots": shots.count,
-        "examples": [row.where for row in shots.before(cases[0])],
+        "examples": [row.where for row in shots.before(asked.cases[0])],
         "template": renderer.template.name,
         "generation": {**settings.as_json(), **written.as_json()},
     }
-    return Comparison(found, Paired.of(found.passed, of_expert.passed), asked)
+    return Comparison(found, Paired.of(found.passed, of_expert.passed), how)
 
 
-def ask_freely(
-    expert: Expert,
-    cases: Sequence[EvalCase],
-    settings: GenerationConfig,
-    of_expert: Evaluation,
-    report: Reporter,
-    case_timeout_s: float,
-) -> Comparison:
+def ask_freely(asked: Asked, of_expert: Evaluation) -> Comparison:
     """Let the expert answer once without its grammar, and pair these answers with those that were held to it."""
-    settings = replace(settings, grammar=None)
-    title = base_title(WITHOUT_GRAMMAR, {})
-    written = write_answers(expert.model, expert.renderer, cases, settings, report, title)
-    found = grade(written.answers, report, case_timeout_s)
-    asked = {"generation": {**settings.as_json(), **written.as_json()}}
-    return Comparison(found, Paired.of(found.passed, of_expert.passed), asked)
+    settings = replace(asked.settings, grammar=None)
+    written = asked.answers(base_title(WITHOUT_GRAMMAR, {}), settings)
+    found = grade(written.answers, asked.report, asked.case_timeout_s)
+    return Comparison(
+        found,
+        Paired.of(found.passed, of_expert.passed),
+        {"generation": {**settings.as_json(), **written.as_json()}},
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.answer import longest_right_answer, write_answers
-from expert_cli.evaluation.baseline import Comparison, ask_base, ask_freely
+from expert_cli.evaluation.baseline import Asked, Comparison, ask_base, ask_freely
 from expert_cli.evaluation.cases import (
     CaseAnswer,
     EvalCase,
@@ -24,6 +24,7 @@ from expert_cli.evaluation.cases import (
 from expert_cli.evaluation.few_shot import NO_SHOTS, drawn_shots
 from expert_cli.evaluation.grade import grade
 from expert_cli.evaluation.held import not_held
+from expert_cli.evaluation.kept_answers import KeptAnswers
 from expert_cli.evaluation.permissions import NOTHING, Permissions
 from expert_cli.evaluation.regrade import generation, held_to, read_kept
 from expert_cli.evaluation.result import Evaluated
@@ -85,13 +86,14 @@ def evaluate_adapter(
     report: Reporter,
     *,
     case_timeout_s: float,
-    baseline: bool = False,
-    shots: int = 0,
+    shots: int | None = None,
     allowed: Permissions = NOTHING,
+    keep: Path | None = None,
 ) -> Evaluated:
     """Let an adapter answer.
 
-    baseline: its base model, too, once more after so many examples (`shots`); and the adapter without its grammar.
+    shots: its base model, too, and once more after so many examples; and the adapter without its grammar. None: itself alone.
+    keep: a file of the answers that are made, by which the same evaluation goes on where it was stopped.
     """
     from expert_cli.inference.expert import base_renderer, open_expert
 
@@ -100,23 +102,27 @@ def evaluate_adapter(
     examples = drawn_shots(trained, shots, report) if shots else NO_SHOTS
     examples.require_for(cases)
     expert = open_expert(run, trained.origin, report)
-    asked = {}
-    if baseline:
+    bases = {}
+    if shots is not None:
         alone = base_renderer(run, trained.origin, expert.renderer.tokenizer)
-        asked = {"baseline": (alone, NO_SHOTS), **({"few_shot": (alone, examples)} if shots else {})}
+        bases = {"baseline": (alone, NO_SHOTS), **({"few_shot": (alone, examples)} if shots else {})}
     _tell_of_long_answers(expert.renderer, cases, settings, report)
-    written = write_answers(expert.model, expert.renderer, cases, settings, report, "answering")
+    facts = _facts(trained, expert)
+    same = {**facts, **asdict(settings), "cases": [case.digest for case in cases], "shots": [*bases, shots]}
+    asked = Asked(expert, cases, settings, report, case_timeout_s, KeptAnswers(keep, same) if keep else None)
+    written = asked.answers("answering", settings)
     evaluation = grade(written.answers, report, case_timeout_s)
-    bases, grammar = dict[str, Comparison](), None
+    compared, grammar = dict[str, Comparison](), None
     if settings.grammar:
         grammar = {"type": settings.grammar.type, "held": len(cases) - written.free, "free": written.free}
         _tell_of_what_is_not_held(written.free, cases, settings.grammar, report)
-        if grammar["held"] and baseline:
-            bases[WITHOUT_GRAMMAR] = ask_freely(expert, cases, settings, evaluation, report, case_timeout_s)
-    for name, (renderer, before) in asked.items():
-        bases[name] = ask_base(expert, renderer, cases, settings, before, evaluation, report, case_timeout_s)
-    generated = {**settings.as_json(), **written.as_json()}
-    return Evaluated(evaluation, bases, _facts(trained, expert), generated, grammar=grammar)
+        if grammar["held"] and shots is not None:
+            compared[WITHOUT_GRAMMAR] = ask_freely(asked, evaluation)
+    for name, (renderer, before) in bases.items():
+        compared[name] = ask_base(asked, renderer, before, evaluation)
+    if asked.kept:
+        asked.kept.remove()
+    return Evaluated(evaluation, compared, facts, {**settings.as_json(), **written.as_json()}, grammar=grammar)
 
 
 def _facts(trained: TrainedAdapter, expert: Expert) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -62,40 +62,15 @@ def generate(
     settings: GenerationConfig,
     ends: Ends,
     on_step: Callable[[int, int], None] = lambda _answers, _tokens: None,
+    on_batch: Callable[[Mapping[int, list[Completion]]], None] = lambda _: None,
 ) -> list[list[Completion]]:
-    """Return what the model writes to each request, `count` answers each.
+    """Return what the model writes to each request, `count` answers each, the longest prompts first.
 
     Of a query that its tables refuse, the beams' first that they do not is taken. Drawn answers depend on the seeds of their
     batch; the global random numbers are left as they are. on_step: told after every step how many answers are whole, and how
-    many tokens are written. Raises EnvironmentProblem when the GPU's memory is too small for a batch.
+    many tokens are written. on_batch: given the answers of each batch, by the numbers of their requests. Raises
+    EnvironmentProblem when the GPU's memory is too small for a batch.
     """
-    found = _in_batches(model, requests, settings, ends, on_step)
-    if settings.temperature or settings.num_beams > 1:
-        return found
-    refused = [n for n, one in enumerate(requests) if _fault(one, found[n][0], ends)]
-    sound = [len(one[0].ids) for n, one in enumerate(found) if n not in refused]
-    # a beam that cannot end is not followed further than right answers go
-    longest = min(settings.max_new_tokens, 2 * max(sound, default=settings.max_new_tokens))
-    beams = replace(settings, num_beams=BEAMS, max_new_tokens=longest)
-    again = _in_batches(model, [requests[n] for n in refused], beams, ends, lambda _, __: None)
-    for n, other in zip(refused, again, strict=True):
-        if not _fault(requests[n], other[0], ends):
-            found[n] = other
-    return found
-
-
-def _fault(request: Request, written: Completion, ends: Ends) -> str:
-    return request.held.fault(ends.decode(written.ids)) if request.held and request.held.fault else ""
-
-
-def _in_batches(
-    model: Any,
-    requests: Sequence[Request],
-    settings: GenerationConfig,
-    ends: Ends,
-    on_step: Callable[[int, int], None],
-) -> list[list[Completion]]:
-    """Return the answers to each request, the longest prompts first."""
     order = sorted(range(len(requests)), key=lambda n: -len(requests[n].prompt))
     rows = settings.num_beams * max((one.count for one in requests), default=1)
     size = max(1, settings.batch_size // rows)
@@ -106,9 +81,39 @@ def _in_batches(
             numbers = order[start : start + size]
             batch = [requests[n] for n in numbers]
             written = _batch(model, batch, settings, ends, steps, compiled=len(requests) * rows >= COMPILED_FROM)
-            found |= dict(zip(numbers, written, strict=True))
             steps.end(sum(map(len, written)))
+            if not settings.temperature and settings.num_beams == 1:
+                written = _asked_again(model, batch, written, settings, ends)
+            found |= (made := dict(zip(numbers, written, strict=True)))
+            on_batch(made)
     return [found[n] for n in range(len(requests))]
+
+
+def _asked_again(
+    model: Any,
+    requests: Sequence[Request],
+    written: list[list[Completion]],
+    settings: GenerationConfig,
+    ends: Ends,
+) -> list[list[Completion]]:
+    """Return greedy answers, and of a query that its tables refuse what beams find, where they find one that is not."""
+    refused = [n for n, one in enumerate(requests) if _fault(one, written[n][0], ends)]
+    # a beam that cannot end is not followed further than right answers go
+    sound = (2 * len(one[0].ids) for n, one in enumerate(written) if n not in refused)
+    longest = min(settings.max_new_tokens, max(sound, default=settings.max_new_tokens))
+    beams = replace(settings, num_beams=BEAMS, max_new_tokens=longest)
+    size = max(1, settings.batch_size // BEAMS)
+    for start in range(0, len(refused), size):
+        numbers = refused[start : start + size]
+        others = _batch(model, [requests[n] for n in numbers], beams, ends, _Steps())
+        for n, other in zip(numbers, others, strict=True):
+            if not _fault(requests[n], other[0], ends):
+                written[n] = other
+    return written
+
+
+def _fault(request: Request, written: Completion, ends: Ends) -> str:
+    return request.held.fault(ends.decode(written.ids)) if request.held and request.held.fault else ""
 
 
 def _batch(
