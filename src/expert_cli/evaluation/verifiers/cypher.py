@@ -8,11 +8,11 @@ from functools import cache, lru_cache
 from pydantic import Field
 
 from expert_cli.evaluation.verifiers.case import Example
+from expert_cli.evaluation.verifiers.graph_names import GRAPH_NAMES, GraphNames, unknown_name
 from expert_cli.evaluation.verifiers.query import FileState, QueryCase, Source
 from expert_cli.evaluation.verifiers.query_text import code_words, split
 from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine, EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import GOLD_TIMEOUT_S, MAX_CYPHER_BYTES, Stopped
-from expert_cli.evaluation.verifiers.worlds.graph_names import GRAPH_NAMES, GraphNames, unknown_name
 
 _WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "FOREACH"))
 _BEFORE_NAMES = frozenset((":", ".", "|", "&", "!"))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from expert_cli.errors import ExpertError
-from expert_cli.evaluation.verifiers.sandbox.engine_contents import PerturbingEngine, telling_contents
+from expert_cli.evaluation.verifiers.contents import Engine, telling_contents
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
 
 ADDRESS_SPACE_BYTES = 3 << 30
@@ -54,13 +54,13 @@ class _Sources:
     def __init__(self, entry: str, paths: Sequence[Path]) -> None:
         """Open them. Raises _UnreadableError with the path of one that cannot be opened, caused by the reason."""
         engine = pkgutil.resolve_name(entry)
-        self._engines: list[PerturbingEngine] = []
+        self._engines: list[Engine] = []
         for path in paths:
             try:
                 self._engines.append(engine(path))
             except (ExpertError, Stopped) as error:
                 raise _UnreadableError(path) from error
-        self._made: OrderedDict[str, Sequence[PerturbingEngine]] = OrderedDict()
+        self._made: OrderedDict[str, Sequence[Engine]] = OrderedDict()
 
     def reply(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a question, see `engine_client`. Raises `Stopped`."""
@@ -79,14 +79,14 @@ class _Sources:
         ]
         return {"results": results}
 
-    def _contents(self, of: Mapping[str, Any] | None) -> Sequence[PerturbingEngine] | None:
+    def _contents(self, of: Mapping[str, Any] | None) -> Sequence[Engine] | None:
         """Return all that is asked, the sources first; None where a case's contents are not here any more."""
         if not of:
             return self._engines
         made = self._made.get(json.dumps(of))
         return None if made is None else [*self._engines, *made]
 
-    def _make(self, of: Mapping[str, Any]) -> Sequence[PerturbingEngine]:
+    def _make(self, of: Mapping[str, Any]) -> Sequence[Engine]:
         made = telling_contents(self._engines[0], of["queries"], of["dialect"], of["count"])
         self._made[json.dumps(of)] = made
         if len(self._made) > MOST_MADE:

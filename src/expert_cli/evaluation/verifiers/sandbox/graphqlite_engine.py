@@ -14,11 +14,11 @@ import apsw
 import graphqlite
 
 from expert_cli.errors import InputError
+from expert_cli.evaluation.verifiers.graph_contents import GraphContents
 from expert_cli.evaluation.verifiers.query_text import split
 from expert_cli.evaluation.verifiers.sandbox.cypher_forms import DISTINCT, for_graphqlite, lacking
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_RESULT_BYTES, TOO_DEEP, Stopped, bounded
 from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import ReadOnlySqlite
-from expert_cli.evaluation.verifiers.worlds.graph_tables import GraphContents
 
 _CALL = "SELECT cypher(?)"
 _NOT_HERE = "graphqlite, asked in place of Neo4j, has no {}"

@@ -12,10 +12,10 @@ from typing import Any
 import apsw
 
 from expert_cli.errors import InputError
+from expert_cli.evaluation.verifiers.contents import SqliteContents, opened
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
 from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import ReadOnlySqlite
-from expert_cli.evaluation.verifiers.worlds.sqlite_tables import SqliteContents, opened
 
 MAX_DATABASE_BYTES = 512 << 20
 _QUERIES = ("SELECT", "WITH", "VALUES")

@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 import pytest
 
-from expert_cli.evaluation.verifiers.worlds.sqlite_tables import SqliteContents, opened, read_tables
+from expert_cli.evaluation.verifiers.contents import SqliteContents, opened, read_tables
 
 SHOP = """
 CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, email TEXT UNIQUE, age INTEGER NOT NULL CHECK (age >= 18));
@@ -113,25 +113,17 @@ def test_the_same_queries_make_the_same_contents_and_others_others(contents: Sql
 
 
 def test_keys_that_are_not_declared_are_told_by_names_and_values() -> None:
-    tables = {
-        table.name: table
-        for table in read_tables(
-            opened(
-                made(
-                    """
-                    CREATE TABLE cities (id, name); INSERT INTO cities VALUES (1, 'Rome'), (2, 'Oslo');
-                    CREATE TABLE people (id, city_id, age, rank); INSERT INTO people VALUES (5, 1, 1, 1), (5, 2, 2, 9);
-                    CREATE TABLE trips (trip_id, city_id); INSERT INTO trips VALUES (1, 1), (2, 3);
-                    """
-                )
-            )
-        )
-    }
-    assert tables["cities"].keys == ((0,),)
-    assert tables["people"].keys == (), "id has a value twice"
-    assert [(key.columns, key.table, key.parents) for key in tables["people"].foreign] == [((1,), "cities", (0,))]
-    assert tables["trips"].keys == ((0,),)
-    assert tables["trips"].foreign == (), "there is no city 3"
+    script = """
+        CREATE TABLE cities (id, name); INSERT INTO cities VALUES (1, 'Rome'), (2, 'Oslo');
+        CREATE TABLE people (id, city_id, age, rank); INSERT INTO people VALUES (5, 1, 1, 1), (5, 2, 2, 9);
+        CREATE TABLE trips (trip_id, city_id); INSERT INTO trips VALUES (1, 1), (2, 3);
+    """
+    tables = read_tables(opened(made(script)))
+    assert tables["cities"].keys == [("id",)]
+    assert tables["people"].keys == [], "id has a value twice"
+    assert tables["people"].foreign == [(("city_id",), "cities", ("id",))]
+    assert tables["trips"].keys == [("trip_id",)]
+    assert tables["trips"].foreign == [], "there is no city 3"
 
 
 def test_a_table_whose_texts_cannot_be_read_keeps_its_rows() -> None:

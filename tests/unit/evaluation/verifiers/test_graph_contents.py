@@ -6,8 +6,8 @@ import apsw
 import graphqlite
 import pytest
 
-from expert_cli.evaluation.verifiers.worlds.graph_tables import GraphContents, read_graph
-from expert_cli.evaluation.verifiers.worlds.sqlite_tables import opened
+from expert_cli.evaluation.verifiers.contents import opened
+from expert_cli.evaluation.verifiers.graph_contents import END, ID, START, GraphContents, read_graph
 
 GRAPH = """CREATE (a:Person {name: 'Ada', age: 36, tags: ['x', 'y'], member: true}), (b:Person {name: 'Bob', age: 41.5}),
  (c:Person:Admin {name: 'Cid'}), (m:Movie {title: 'Up'}), (n:Movie {title: 'Her'}), (a)-[:SAW {stars: 3}]->(m),
@@ -27,8 +27,8 @@ def graph() -> bytes:
 
 def test_labels_types_ends_and_properties_are_those_of_the_graph(graph: bytes) -> None:
     known = {group.table.name: set(group.table.columns) for group in read_graph(opened(graph))}
-    assert known["Person"] == {"", "name", "age", "tags", "member"}
-    assert known["Person-SAW-Movie"] == {"", "stars"}
+    assert known["Person"] == {ID, "name", "age", "tags", "member"}
+    assert known["Person-SAW-Movie"] == {START, END, "stars"}
     assert set(known) == {
         "Person",
         "Admin:Person",
