@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import ModelCard
 from typer.testing import CliRunner
 
 from expert_cli import api
@@ -45,7 +46,9 @@ def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
     assert text.count("## Evaluation") == 1
     assert document["cases_file"] == str(own(expert).resolve())
     assert "8 cases (tests/cases.jsonl), answers to queries and programs run, JSON compared" in text
-    assert text.startswith("---\nlibrary_name")
+    data = ModelCard(text).data
+    assert (data.base_model, data.eval_results[0].metric_value) == ("tiny-llama", document["accuracy"])
+    assert [one.dataset_config for one in data.eval_results] == [None, *document["by_category"]]
     report = (expert / "report.html").read_text(encoding="utf-8")
     assert "<h2>Evaluation</h2>" in report
     assert "the expert gained 6 cases and lost 0: +75.0%" in report

@@ -12,12 +12,13 @@ from typing import Any
 
 import gguf
 import pytest
+import torch
 from safetensors.torch import load_file
 from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
-from expert_cli.artifacts.export import Exported, export_expert
+from expert_cli.artifacts.export import Exported, compare, export_expert, log_probs
 from expert_cli.artifacts.gguf_writer import require_writable
 from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
@@ -100,7 +101,9 @@ def test_gguf_loads_in_transformers_and_answers(
 ) -> None:
     expert = trained_expert(*trained)
     done = exported(expert, tmp_path / "out", gguf=kind)
-    assert [(one.prompts, one.same) for one in done.agreement.values()] == [(8, 8)]
+    (found,) = done.agreement.values()
+    assert (found.prompts, found.tokens, found.top1) == (20, 40, 1.0)  # 8 prompts and 12 training rows; "7" and the end
+    assert found.max_kl < 1e-4
     file = tmp_path / "out" / f"expert-small-{kind}.gguf"
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", gguf_file=file.name)
     assert answer(model, tiny.tiny_tokenizer(), eos_token_id=2) == "7"
@@ -121,7 +124,7 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
     for file in document["files"]:
         assert sha256_of(tmp_path / "out" / file["path"]) == file["sha256"]
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "8 of 8 answers are the same in their first 64 tokens." in card
+    assert "merged: the likeliest token is the trained model's in 100.0% of 40 places of 20 answers; largest KL" in card
     again = CliRunner().invoke(app, args)
     assert isinstance(again.exception, RunLocked)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -135,8 +138,50 @@ def test_a_failure_leaves_nothing(expert: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+def test_no_path_of_this_machine_leaves(expert: Path, tmp_path: Path) -> None:
+    """The base model's name in the manifest is an absolute path."""
+    base = Path(by(expert).plan.run.model.name)
+    assert base.is_absolute()
+    exported(expert, tmp_path / "adapter")
+    exported(expert, tmp_path / "whole", merge=True, gguf="f16")
+    files = [path for folder in (expert / "adapter", *tmp_path.iterdir()) for path in folder.iterdir()]
+    texts = {path: path.read_text(encoding="utf-8") for path in files if path.suffix not in (".gguf", ".safetensors")}
+    assert len(texts) == 22
+    (file,) = (path for path in files if path.suffix == ".gguf")
+    texts[file] = str([field.contents() for field in gguf.GGUFReader(file).fields.values()])
+    assert [path for path, text in texts.items() if str(base.parent) in text or str(tmp_path) in text] == []
+    for folder in (expert / "adapter", tmp_path / "adapter"):
+        assert json.loads(texts[folder / "adapter_config.json"])["base_model_name_or_path"] == base.name
+        assert f"base_model: {base.name}\n" in texts[folder / "README.md"]
+
+
+def flipped(model: torch.nn.Module, name: str) -> None:
+    weight = model.get_parameter(name)
+    weight.data = weight.data.flip(0)
+
+
+SPOILED: dict[str, Callable[[torch.nn.Module], None]] = {
+    "a matrix in another order": lambda model: flipped(model, "model.layers.0.mlp.up_proj.weight"),
+    "a norm that is no number": lambda model: model.get_parameter("model.norm.weight").data.fill_(float("nan")),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED.keys())
+def test_what_is_not_what_was_trained_is_refused(spoil: Callable[[torch.nn.Module], None]) -> None:
+    model = tiny.tiny_model(initializer_range=0.1)
+    texts = [(3, list(range(3, 40))), (1, [7, 8, 9])]
+    meant = log_probs(model, texts)
+    assert compare("merged", model.bfloat16().float(), texts, meant).max_kl < 0.01
+    spoil(model)
+    with pytest.raises(IntegrityError, match="what was written is not what was trained"):
+        compare("merged", model, texts, meant)
+
+
 def test_what_gguf_cannot_hold_is_refused(tmp_path: Path) -> None:
     info, llama = load_tokenizer(tiny.tiny_model_folder(tmp_path / "m")), {"model_type": "llama", "head_dim": 16}
+    with pytest.raises(InputError, match="the architecture gemma3 is not written here") as caught:
+        require_writable(SimpleNamespace(model_type="gemma3"), {}, info)
+    assert "python convert_hf_to_gguf.py FOLDER --outfile X.gguf" in caught.value.hint
     with pytest.raises(InputError, match="of the type llama3"):
         require_writable(SimpleNamespace(**llama), {"rope_type": "llama3"}, info)
     with pytest.raises(InputError, match="would read head_dim 16 as 128"):

@@ -42,7 +42,7 @@ def test_the_run_directory_holds_what_it_should(tmp_path: Path) -> None:
     assert recorded["store"]["key"] == result.document["store"]["key"]
     losses = logged(result.output, "loss")
     assert (list(losses), losses[1]) == ([1, 2, 4, 6], pytest.approx(result.document["loss"]["first"], abs=1e-4))
-    assert (paths.adapter / "README.md").read_text(encoding="utf-8").startswith("---\nlibrary_name")
+    assert (paths.adapter / "README.md").read_text(encoding="utf-8").startswith("---\nbase_model: tiny-llama\n")
 
 
 def test_an_adapter_is_written_through_no_link(tmp_path: Path) -> None:

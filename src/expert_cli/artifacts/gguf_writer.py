@@ -8,68 +8,68 @@ transformers turns halves (LlamaModel.permute of its converter).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import gguf
 import numpy as np
-import torch
 from transformers import PreTrainedModel
 
 from expert_cli.errors import InputError
+from expert_cli.inference.expert import PromptRenderer
 from expert_cli.model.loading.gguf_tokenizer import RULES, pre_tokenizer
 from expert_cli.model.tokenizer import TokenizerInfo
 
 GgufType = Literal["q8_0", "f16"]
-ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
-"""model_type of transformers -> general.architecture."""
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
+"""model_type of transformers, and general.architecture: both have one name."""
 QWEN3_HEAD_DIM = 128
 """transformers 5.23 (integrations/ggml) does not read attention.key_length of a Qwen3; all published ones have this."""
-_KINDS = {
-    "q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
-    "f16": (gguf.GGMLQuantizationType.F16, gguf.LlamaFileType.MOSTLY_F16),
-}
 _PROBE = "The 2nd   answer:\n\n  it's 12345.67 for Müller-Lüdenscheidt (SELECT a FROM b) \t{x_1: [1, 22, 333]}  \r\n 東京 don't"
 
 
-def require_writable(config: Any, rope: dict[str, Any], tokenizer: TokenizerInfo) -> None:
-    """Raise InputError for a model (its configuration, its rotary positions) that cannot be written as GGUF."""
-    model_type = config.model_type
-    if model_type not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise InputError(f"--gguf: the architecture {model_type} is not written here ({known} are)", "use --merge")
+def require_writable(config: Any, rope: Mapping[str, Any], tokenizer: TokenizerInfo) -> None:
+    """Raise InputError for a model that cannot be written as GGUF. rope: laid over the configuration's rotary positions."""
+    rope = {**(getattr(config, "rope_parameters", None) or {}), **rope}
     kind = rope.get("rope_type", "default")
+    if config.model_type not in ARCHITECTURES:
+        raise _refused(f"the architecture {config.model_type} is not written here ({', '.join(ARCHITECTURES)} are)")
     if kind != "default":
-        raise InputError(f"--gguf: rotary positions of the type {kind} are not written here", "use --merge")
-    if model_type == "qwen3" and config.head_dim != QWEN3_HEAD_DIM:
-        raise InputError(
-            f"--gguf: transformers would read head_dim {config.head_dim} as {QWEN3_HEAD_DIM}", "use --merge"
-        )
+        raise _refused(f"rotary positions of the type {kind} are not written here")
+    if config.model_type == "qwen3" and config.head_dim != QWEN3_HEAD_DIM:
+        raise _refused(f"transformers would read head_dim {config.head_dim} as {QWEN3_HEAD_DIM}")
     _rule(tokenizer)
 
 
-def write_gguf(
-    path: Path, model: PreTrainedModel, tokenizer: TokenizerInfo, *, name: str, kind: GgufType, end_token: str
-) -> None:
-    """Write a model. end_token: what generation stops at. Matrices as `kind`, vectors in fp32."""
-    config = model.config
-    architecture = ARCHITECTURES[config.model_type]
+def _refused(what: str) -> InputError:
+    converter = "python convert_hf_to_gguf.py FOLDER --outfile X.gguf"
+    return InputError(f"--gguf: {what}", f"export --merge --output FOLDER, then llama.cpp's converter: {converter}")
+
+
+def write_gguf(path: Path, model: PreTrainedModel, renderer: PromptRenderer, *, name: str, kind: GgufType) -> None:
+    """Write a model; its answers stop at the end token of the renderer's template. Matrices as `kind`, vectors in fp32."""
+    config, architecture = model.config, model.config.model_type
     writer = gguf.GGUFWriter(path, architecture)
-    wanted, file_type = _KINDS[kind]
     _add_shape(writer, config, name)
-    writer.add_file_type(file_type)
+    writer.add_file_type(gguf.LlamaFileType[f"MOSTLY_{kind.upper()}"])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    _add_tokenizer(writer, tokenizer, config.vocab_size, end_token)
+    _add_tokenizer(writer, renderer, config.vocab_size)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture.upper()], config.num_hidden_layers)
-    tied = bool(config.tie_word_embeddings)
     for key, value in model.state_dict().items():
-        if tied and key == "lm_head.weight":
+        if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
         short = names.get_name(key, try_suffixes=(".weight", ".bias"))
         if short is None:
-            raise InputError(f"--gguf: {key} has no name in a GGUF of {architecture}", "use --merge")
-        array = _array(key, value, config) if architecture == "llama" else value.float().cpu().numpy()
-        stored = _stored(array, wanted)
+            raise _refused(f"{key} has no name in a GGUF of {architecture}")
+        array = value.float().cpu().numpy()
+        if architecture == "llama":
+            array = _neighboring(key, array, config)
+        stored = gguf.GGMLQuantizationType[kind.upper()]
+        if array.ndim < 2:
+            stored = gguf.GGMLQuantizationType.F32
+        elif array.shape[-1] % 32:  # blocks do not fit every width
+            stored = gguf.GGMLQuantizationType.F16
         writer.add_tensor(short, gguf.quants.quantize(array, stored), raw_dtype=stored)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -77,15 +77,8 @@ def write_gguf(
     writer.close()
 
 
-def _stored(array: np.ndarray[Any, Any], wanted: gguf.GGMLQuantizationType) -> gguf.GGMLQuantizationType:
-    """Vectors stay fp32; blocks of 32 do not fit every width."""
-    if array.ndim < 2:
-        return gguf.GGMLQuantizationType.F32
-    return wanted if array.shape[-1] % 32 == 0 else gguf.GGMLQuantizationType.F16
-
-
-def _array(key: str, value: torch.Tensor, config: Any) -> np.ndarray[Any, Any]:
-    array: np.ndarray[Any, Any] = value.float().cpu().numpy()
+def _neighboring(key: str, array: np.ndarray[Any, Any], config: Any) -> np.ndarray[Any, Any]:
+    """Return a matrix whose rows that are turned together are neighbors; of q and k alone, any other as it is."""
     heads = config.num_attention_heads if ".q_proj." in key else config.num_key_value_heads if ".k_proj." in key else 0
     if not heads:
         return array
@@ -111,43 +104,37 @@ def _add_shape(writer: gguf.GGUFWriter, config: Any, name: str) -> None:
         writer.add_rope_dimension_count(head_dim)
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: TokenizerInfo, rows: int, end_token: str) -> None:
+def _add_tokenizer(writer: gguf.GGUFWriter, renderer: PromptRenderer, rows: int) -> None:
     """Write a byte-level BPE; rows of the embedding beyond its tokens are told as unused, as llama.cpp does."""
-    state = json.loads(tokenizer.backend.to_str())
-    tokens = [f"[PAD{n}]" for n in range(rows)]
-    kinds = [gguf.TokenType.UNUSED] * rows
-    for token, number in state["model"]["vocab"].items():
+    tokenizer = renderer.tokenizer
+    model = json.loads(tokenizer.backend.to_str())["model"]
+    tokens, kinds = [f"[PAD{n}]" for n in range(rows)], [gguf.TokenType.UNUSED] * rows
+    for token, number in model["vocab"].items():
         tokens[number], kinds[number] = token, gguf.TokenType.NORMAL
     for number, added in tokenizer.backend.get_added_tokens_decoder().items():
         tokens[number] = added.content
         kinds[number] = gguf.TokenType.CONTROL if added.special else gguf.TokenType.USER_DEFINED
-    merges = state["model"]["merges"]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(_rule(tokenizer))
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
-    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in merges])
-    ids = {token: number for number, token in enumerate(tokens)}
-    writer.add_eos_token_id(ids[end_token])
+    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]])
+    writer.add_eos_token_id(tokens.index(renderer.template.end_token))
     writer.add_pad_token_id(tokenizer.pad_id)
-    if tokenizer.hf.bos_token in ids:
-        writer.add_bos_token_id(ids[tokenizer.hf.bos_token])
-    starts = tokenizer.backend.encode("a", add_special_tokens=True).tokens
-    writer.add_add_bos_token(starts[:1] == [tokenizer.hf.bos_token])
-    if tokenizer.hf.chat_template:
-        writer.add_chat_template(tokenizer.hf.chat_template)
+    bos = tokenizer.hf.bos_token
+    if bos in tokens:
+        writer.add_bos_token_id(tokens.index(bos))
+    writer.add_add_bos_token(tokenizer.backend.encode("a", add_special_tokens=True).tokens[:1] == [bos])
+    writer.add_chat_template(renderer.template.jinja)
 
 
 def _rule(tokenizer: TokenizerInfo) -> str:
     """Return the name of the rule that splits text as this tokenizer does. Raises InputError for one without a name here."""
     splitter = tokenizer.backend.pre_tokenizer
-    is_bpe = json.loads(tokenizer.backend.to_str())["model"]["type"] == "BPE"
-    if is_bpe and splitter is not None:
+    if splitter is not None and json.loads(tokenizer.backend.to_str())["model"]["type"] == "BPE":
         wanted = splitter.pre_tokenize_str(_PROBE)
         for rule in RULES:
             known = pre_tokenizer(rule)
             if known is not None and known.pre_tokenize_str(_PROBE) == wanted:
                 return rule
-    raise InputError(
-        f"--gguf: this tokenizer splits text in a way without a name here ({', '.join(RULES)} have one)", "use --merge"
-    )
+    raise _refused(f"this tokenizer splits text in a way without a name here ({', '.join(RULES)} have one)")

@@ -1,123 +1,160 @@
-"""The model card: the README.md beside an adapter."""
+"""The model card: the README.md beside an adapter, or beside what was made of it.
+
+Its metadata are those of the hub; its sections stand between markers, because a run's evaluation and what it forgot are known
+later than its adapter. No path of this machine stands in it: `LocalModel.address`, `shown`.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from importlib.resources import files
+from pathlib import Path, PurePath
 from typing import Any
 
+import jinja2
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
 from expert_cli.config.plan import Plan
-from expert_cli.config.run_config import RunConfig
 from expert_cli.inference.expert_config import ExpertConfig
 from expert_cli.manifest.key import CARD
 from expert_cli.runs.fit_result import FitResult
-from expert_cli.utils.files import write_text
+from expert_cli.utils.files import sha256_of, write_text
 from expert_cli.utils.paths import shown
+from expert_cli.utils.redaction import redact
 
-HOW_ASKED = "How it is asked"
 TRAINED_FROM = "Trained on from"
-HUB_LICENSES = (
-    "apache-2.0 mit openrail bigscience-openrail-m creativeml-openrail-m bigscience-bloom-rail-1.0 bigcode-openrail-m "
-    "afl-3.0 artistic-2.0 bsl-1.0 bsd bsd-2-clause bsd-3-clause bsd-3-clause-clear c-uda cc cc0-1.0 cc-by-2.0 cc-by-2.5 "
-    "cc-by-3.0 cc-by-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc-by-nc-2.0 cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nd-4.0 cc-by-nc-nd-3.0 "
-    "cc-by-nc-nd-4.0 cc-by-nc-sa-2.0 cc-by-nc-sa-3.0 cc-by-nc-sa-4.0 cdla-sharing-1.0 cdla-permissive-1.0 "
-    "cdla-permissive-2.0 wtfpl ecl-2.0 epl-1.0 epl-2.0 etalab-2.0 eupl-1.1 eupl-1.2 agpl-3.0 gfdl gpl gpl-2.0 gpl-3.0 lgpl "
-    "lgpl-2.1 lgpl-3.0 isc lppl-1.3c ms-pl apple-ascl mpl-2.0 odc-by odbl openrail++ osl-3.0 postgresql ofl-1.1 ncsa "
-    "unlicense zlib pddl lgpl-lr deepfloyd-if-license llama2 llama3 llama3.1 llama3.2 llama3.3 llama4 gemma unknown other"
+PROMPT = "Hello"
+"""What a card's lines ask where there is no better prompt."""
+SCHEMA = "schema.json"
+"""The JSON Schema that answers are held to, beside a card."""
+ROWS_OF_ADAPTER = (
+    'PEFT reads them. vLLM ("unsupported LoRA weight") and llama.cpp\'s converter of adapters refuse them: give such servers '
+    "the model with all of it merged, `expert-cli export --merge` or `--gguf q8_0`."
 )
-"""What the hub takes as a license, in its own spelling: huggingface.co/docs/hub/repositories-licenses."""
+ROWS_OF_WHOLE = "They are in the weights of this folder: servers need nothing more."
+_FIRST = ("version", "author", "homepage", "capabilities", "limitations")
+_CARRIED = (*_FIRST, "quality_metrics", "routing", "constraints", "perf")
 
 
-def model_card(plan: Plan, done: FitResult | None) -> str:
-    """Return the card: front matter for the hub, what was trained on what, and what the manifest carries along.
+def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
+    """Return the card: metadata for the hub, what was trained on what, and what the manifest carries along.
 
-    done: None for an adapter whose training is not known.
+    done: None for an adapter whose training is not known. base: the base model's address.
     """
-    manifest = plan.loaded.manifest
-    run = plan.run
-    front = {
+    from huggingface_hub import ModelCardData
+
+    manifest, run = plan.loaded.manifest, plan.run
+    front: dict[str, Any] = {
+        "base_model": base,
         "library_name": "peft",
-        "base_model": run.model.name,
-        **_license(manifest.license),
-        "tags": manifest.tags,
+        "model_name": run.expert,
+        "pipeline_tag": "text-generation",
     }
-    lines = [
-        "---",
-        *(f"{key}: {json.dumps(value)}" for key, value in front.items() if value),
-        "---",
-        "",
-        f"# {run.expert}",
-        "",
-    ]
-    if manifest.description:
-        lines += [str(manifest.description), ""]
+    front |= {"tags": manifest.tags or None, **_license(manifest.license)}
     steps = ""
     if done:
         first, last = done.mean_losses()
         steps = f": {done.steps} steps, {done.trained_tokens:,} trained tokens, loss {first:.4f} -> {last:.4f}"
-    lines += [
-        f"A {run.adapter.type} adapter for `{run.model.name}` ({run.model.quantization}), trained with expert-cli{steps}.",
-        "",
-        f"Data: {', '.join(_data_name(path) for path in _data(run))}.",
-        "",
+    carried = {row.key: row.value for row in plan.effects if row.reason == CARD.reason}
+    known = {*_CARRIED, "description", "license", "tags"}
+    rest = {key: value for key, value in carried.items() if re.split(r"[.[]", key, maxsplit=1)[0] not in known}
+    told = {key: value for key, value in ({key: getattr(manifest, key) for key in _CARRIED} | rest).items() if value}
+    lines = [
+        # without secrets before it is YAML, in which *** is none
+        f"---\n{ModelCardData(**json.loads(redact(json.dumps(front)))).to_yaml()}\n---\n\n# {run.expert}\n",
+        *([f"{manifest.description}\n"] if manifest.description else []),
+        f"A {run.adapter.type} adapter for `{base}` ({run.model.quantization}), trained with expert-cli{steps}.\n",
+        f"Data: {', '.join(_placeless(spec.path) for spec in run.data.train)}.\n",
     ]
-    carried = {key: value for key, value in _carried(plan).items() if value}
-    if carried:
-        lines += ["## From the manifest", "", "```json", json.dumps(carried, indent=2, ensure_ascii=False), "```", ""]
+    if told:
+        document = json.dumps(_placeless(told), indent=2, ensure_ascii=False)
+        lines.append(f"## From the manifest\n\n```json\n{document}\n```\n")
     return "\n".join(lines)
 
 
-def asked_lines(asked: ExpertConfig) -> list[str]:
-    """Return the section that says how the expert is asked; expert.json beside the card says the same."""
-    decoding = asked.decoding
+def _placeless(value: Any) -> Any:
+    """Return a value, each path of this machine in it as its last two parts."""
+    if isinstance(value, Mapping):
+        return {key: _placeless(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_placeless(one) for one in value]
+    return shown(value) if isinstance(value, str) and PurePath(value).is_absolute() else value
+
+
+def _license(written: Any) -> dict[str, str]:
+    """Return a license as the hub spells it: SPDX identifiers in lower case; any other is "other", with its name."""
+    name = str(written or "").strip()
+    try:
+        spelled = canonicalize_license_expression(name).lower()
+    except InvalidLicenseExpression:
+        return {"license": "other", "license_name": name} if name else {}
+    return {"license": re.sub(r"-(only|or-later)$", "", spelled)}
+
+
+def put_usage(card: Path, asked: ExpertConfig, prompt: str, **values: Any) -> None:
+    """Say how the expert is asked, as expert.json beside the card does, and how it is loaded without expert-cli.
+
+    values: as page/loading.md.j2 takes them.
+    """
+    decoding, held = asked.decoding, asked.decoding.grammar
     sampling = ", ".join(f"{name} {value:g}" for name, value in decoding.sampling().items())
-    held = decoding.grammar
     facts = {
         "template": f"{asked.template}; `chat_template` of the tokenizer",
         "system prompt": _code(asked.system_prompt) if asked.system_prompt is not None else "not written",
         "prompt and input": f"one user turn, {_code(asked.input_separator)} between them",
         "ends at": ", ".join(map(_code, [*asked.end_tokens, *decoding.stop_sequences])),
-        "held to": (held.type + (" by its own schema" if held.json_schema else "")) if held else "nothing: free text",
+        "held to": (held.type + (f" by `{SCHEMA}`" if held.json_schema else "")) if held else "nothing: free text",
         "decoded": f"by beam search, {decoding.num_beams} beams" if decoding.num_beams else "greedily",
         "drawn, where it is drawn": sampling or "nothing is written; greedily",
     }
-    return [
-        "| | |",
-        "|---|---|",
-        *(f"| {name} | {value} |" for name, value in facts.items()),
-        "",
-        "Such a prompt, whole, as JSON writes it; `expert.json` has its token ids, too:",
-        "",
-        "```json",
-        json.dumps(asked.example.text, ensure_ascii=False),
-        "```",
-    ]
+    rows = [f"| {name} | {value} |" for name, value in facts.items()]
+    words = "Such a prompt, whole, as JSON writes it; `expert.json` has its token ids, too:"
+    example = json.dumps(asked.example.text, ensure_ascii=False)
+    put_section(card, "How it is asked", ["| | |", "|---|---|", *rows, "", words, "", "```json", example, "```"])
+    text = files("expert_cli.artifacts").joinpath("page/loading.md.j2").read_text(encoding="utf-8")
+    template: jinja2.Template = jinja2.Template(text, trim_blocks=True, lstrip_blocks=True)  # of Markdown: not escaped
+    values |= {"asked": asked, "schema": SCHEMA if held and held.json_schema else "", "prompt": prompt}
+    put_section(card, "Loading", [template.render(values, spelled=_spelled).removesuffix("\n")])
+
+
+def _spelled(value: Any) -> str:
+    """Return a value as Python writes it, a text in double quotes."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def trained_from_lines(told: Mapping[str, Any]) -> list[str]:
     """Return the section on the adapters that this one was trained on from. told: `init_adapter` of its run.json."""
-    return [
-        "The last one first; each was trained on from the one below it.",
-        "",
-        "| adapter | SHA-256 of its weights | manifest |",
-        "|---|---|---|",
-        *(
-            f"| {_code(shown(one['path']))} | `{one['sha256']}` | {_code(shown(one['manifest'])) if one['manifest'] else ''} |"
-            for one in (told, *reversed(told["chain"]))
-        ),
+    rows = [
+        f"| {_code(shown(one['path']))} | `{one['sha256']}` | {_code(shown(one['manifest'])) if one['manifest'] else ''} |"
+        for one in (told, *reversed(told["chain"]))
     ]
+    head = ["The last one first; each was trained on from the one below it.", ""]
+    return [*head, "| adapter | SHA-256 of its weights | manifest |", "|---|---|---|", *rows]
+
+
+def put_token_rows(card: Path, config: Mapping[str, Any], tokenizer: Any, words: str) -> None:
+    """Name the tokens whose rows were trained beside the adapter, if any were. config: its adapter_config.json."""
+    rows = config.get("trainable_token_indices")
+    if rows:
+        of = rows if isinstance(rows, dict) else {"embed_tokens": rows}
+        named = {name: ", ".join(map(_code, tokenizer.convert_ids_to_tokens(ids))) for name, ids in of.items()}
+        put_section(
+            card, "Trained token rows", [*(f"- `{name}`: {tokens}" for name, tokens in named.items()), "", words]
+        )
+
+
+def put_files(card: Path, told: Sequence[str]) -> None:
+    """Name the weights beside a card, with their hashes. told: paragraphs before them."""
+    weights = [path for path in sorted(card.parent.iterdir()) if path.suffix in (".safetensors", ".gguf")]
+    rows = [f"| {path.name} | {path.stat().st_size:,} | `{sha256_of(path)}` |" for path in weights]
+    put_section(card, "Files", [*(f"{line}\n" for line in told), "| file | bytes | sha256 |", "|---|---|---|", *rows])
 
 
 def _code(text: str) -> str:
     """Return a text as it is written in JSON, in a cell of a table."""
     return f"`{json.dumps(text, ensure_ascii=False)}`".replace("|", "\\|")
-
-
-def with_library(text: str, library: str) -> str:
-    """Return a card whose front matter names another library for the hub: that of the files beside it."""
-    return re.sub(r"^library_name: .*$", lambda _: f"library_name: {json.dumps(library)}", text, count=1, flags=re.M)
 
 
 def put_section(card: Path, title: str, lines: Sequence[str]) -> None:
@@ -129,37 +166,15 @@ def put_section(card: Path, title: str, lines: Sequence[str]) -> None:
     write_text(card, f"{before.rstrip()}\n\n{section}\n{after.lstrip()}")
 
 
-def _carried(plan: Plan) -> dict[str, Any]:
-    """Return what other programs read, then every other key that the effects table says is carried to the card."""
-    keys = (
-        "version",
-        "author",
-        "homepage",
-        "capabilities",
-        "limitations",
-        "quality_metrics",
-        "routing",
-        "constraints",
-        "perf",
-    )
-    shown = {*keys, "description", "license", "tags"}
-    carried = {row.key: row.value for row in plan.effects if row.reason == CARD.reason}
-    rest = {key: value for key, value in carried.items() if re.split(r"[.[]", key, maxsplit=1)[0] not in shown}
-    return {key: getattr(plan.loaded.manifest, key) for key in keys} | rest
+def put_results(card: Path, document: Mapping[str, Any]) -> None:
+    """Write an evaluation's accuracies into a card's metadata, where the hub reads them. document: as `evaluate` prints it."""
+    from huggingface_hub import EvalResult, ModelCard
 
-
-def _license(written: Any) -> dict[str, str]:
-    """Return a license as the hub spells it: its own identifiers are in lower case; others it calls "other", with a name."""
-    name = str(written or "").strip()
-    spelled = re.sub(r"-(only|or-later)$", "", name.lower())
-    if not name:
-        return {}
-    return {"license": spelled} if spelled in HUB_LICENSES.split() else {"license": "other", "license_name": name}
-
-
-def _data(run: RunConfig) -> list[str]:
-    return [spec.path for spec in run.data.train]
-
-
-def _data_name(path: str) -> str:
-    return path.replace("\\", "/").rsplit("/", 2)[-1] if path.startswith("/") else path
+    found = ModelCard.load(card)
+    found.data.model_name = found.data.get("model_name") or card.parent.name
+    cases = shown(document["cases_file"])
+    found.data.eval_results = [
+        EvalResult("text-generation", cases, cases, "accuracy", one["accuracy"], dataset_config=category)
+        for category, one in [(None, document), *document["by_category"].items()]
+    ]
+    write_text(card, str(found))

@@ -15,8 +15,6 @@ from expert_cli.commands.options import (
 )
 from expert_cli.console.terminal import Console
 
-PROMPTS = 20
-
 
 def export(
     console: Console,
@@ -35,8 +33,8 @@ def export(
 
     Without --merge and --gguf: the adapter, with the lines of Python that load it.
 
-    What was merged is loaded again and compared with base model and adapter: the logits, which may differ by the rounding of
-    the stored weights alone, and the first 64 tokens of answers. Nothing is ever overwritten.
+    What was merged is loaded again and compared with the trained model, over the first tokens of 20 answers: how often both
+    find the same token likeliest, and the largest KL divergence. Nothing is ever overwritten.
 
     Examples:
 
@@ -54,8 +52,7 @@ def export(
     from expert_cli.utils.process_setup import prepare_process
 
     prepare_process()
-    from expert_cli.artifacts.export import export_expert
-    from expert_cli.artifacts.merged_model import in_words
+    from expert_cli.artifacts.export import PROMPTS, export_expert, in_words
     from expert_cli.evaluation.evaluate import drawn_cases
 
     prompts = [case.asked for case in drawn_cases(found.plan, PROMPTS)]

@@ -94,8 +94,8 @@ class Expert:
     renderer: PromptRenderer
 
 
-def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter) -> Expert:
-    """Load the base model and put the adapter on it.
+def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter, *, widened: bool = False) -> Expert:
+    """Load the base model and put the adapter on it. widened: as `load_adapted` takes it.
 
     4-bit weights are unpacked, and the adapter takes their dtype: the numbers are the same, each token costs less.
     Raises InputError where adapter, base model or template do not go together, and what loading a base model raises.
@@ -112,7 +112,7 @@ def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter) -> Expe
                 f"{name} is {_quoted(written)} in the manifest; {_quoted(used)}, with which the adapter was trained, is used"
             )
     report.info(f"loading {source.name} with {origin.adapter}")
-    return Expert(load_adapted(run, source, origin.adapter), source, renderer)
+    return Expert(load_adapted(run, source, origin.adapter, widened=widened), source, renderer)
 
 
 def base_renderer(run: RunConfig, origin: AdapterOrigin, tokenizer: TokenizerInfo) -> PromptRenderer:

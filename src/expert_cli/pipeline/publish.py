@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from expert_cli.artifacts.model_card import put_section
+from expert_cli.artifacts.model_card import put_results, put_section
 from expert_cli.artifacts.report import write_report
 from expert_cli.config.adapter_origin import AdapterOrigin
 from expert_cli.config.plan import Plan, TrainedAdapter
@@ -54,6 +54,7 @@ def publish(document: dict[str, Any], origin: AdapterOrigin) -> Path | None:
     """
     if (origin.adapter / "README.md").is_file():
         put_section(origin.adapter / "README.md", SECTION, card_lines(document))
+        put_results(origin.adapter / "README.md", document)
     if origin.run is None or RunPaths(origin.run).adapter.resolve() != origin.adapter:
         return None
     write_json(RunPaths(origin.run).evaluation, document)

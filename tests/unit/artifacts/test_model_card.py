@@ -28,7 +28,7 @@ def test_every_key_that_is_carried_to_the_card_stands_there(tmp_path: Path) -> N
     manifest["training"] |= {"trained_on": "a laptop"}
     manifest["training"]["dataset"]["sources"] = [{"name": "rows", "rows": 40}]
     plan = make_plan(manifests.write(tmp_path, manifest), inspect(), Overrides())
-    card = model_card(plan, None)
+    card = model_card(plan, None, "tiny")
     carried = json.loads(card.split("```json\n")[1].split("```")[0])
     assert carried["version"] == "1.2.0"
     assert carried["capabilities"] == ["say:yes"]
@@ -44,6 +44,7 @@ LICENSES = {
     "Apache-2.0": {"license": "apache-2.0"},
     "mit": {"license": "mit"},
     "GPL-3.0-or-later": {"license": "gpl-3.0"},
+    "llama3": {"license": "other", "license_name": "llama3"},
     "Our own terms": {"license": "other", "license_name": "Our own terms"},
 }
 
@@ -51,20 +52,20 @@ LICENSES = {
 @pytest.mark.parametrize(("written", "front"), LICENSES.items(), ids=LICENSES.keys())
 def test_the_license_is_spelled_as_the_hub_takes_it(tmp_path: Path, written: str, front: dict[str, str]) -> None:
     manifest = manifests.write(tmp_path, manifests.small() | {"license": written})
-    card = model_card(make_plan(manifest, inspect(), Overrides()), None)
+    card = model_card(make_plan(manifest, inspect(), Overrides()), None, "tiny")
     data = yaml.safe_load(card.split("---\n")[1])
     assert {key: value for key, value in data.items() if key.startswith("license")} == front
 
 
 def test_a_manifest_without_a_license_names_none(tmp_path: Path) -> None:
-    card = model_card(make_plan(manifests.write(tmp_path, manifests.small()), inspect(), Overrides()), None)
+    card = model_card(make_plan(manifests.write(tmp_path, manifests.small()), inspect(), Overrides()), None, "tiny")
     assert "license" not in card.split("---\n")[1]
 
 
 def test_a_card_without_its_secrets_is_still_json_and_yaml(tmp_path: Path) -> None:
     noted = {"author": '"hf_' + "b" * 34 + '"', "tags": ["hf_" + "a" * 34]}
     plan = make_plan(manifests.write(tmp_path, manifests.small() | noted), inspect(), Overrides())
-    write_text(tmp_path / "README.md", model_card(plan, None))
+    write_text(tmp_path / "README.md", model_card(plan, None, "tiny"))
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert json.loads(card.split("```json\n")[1].split("```")[0])["author"] == '"***"'
     assert yaml.safe_load(card.split("---\n")[1])["tags"] == ["***"]

@@ -34,8 +34,8 @@ class LocalModel:
 
     @property
     def address(self) -> str:
-        """What transformers and PEFT load it by: its id on the hub, else its folder on this machine."""
-        return self.hub_id or str(self.folder)
+        """What others know it by: its id on the hub, a package's name, else the name of its folder or file alone."""
+        return self.hub_id or (self.name if self.kind == "package" else re.split(r"[/\\]", self.name.rstrip("/\\"))[-1])
 
 
 def fetch_model(
