@@ -29,7 +29,7 @@ COMMANDS = {
     "chat": "Ask an expert.",
     "find-datasets": "List the data on this machine: size, last change, which expert names it, and what is missing.",
     "benchmark": "Watch a training run and say what holds it back; or measure one setting against another.",
-    "report": "Draw a run, or several side by side, as one HTML file that needs no network.",
+    "report": "Draw a run, or several, as one HTML file that needs no network.",
     "validate": "Check manifests, and say what every key does on this machine.",
     "schema": "Print the manifest's JSON Schema, for editors and other programs.",
     "init": "Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.",

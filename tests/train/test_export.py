@@ -18,7 +18,7 @@ from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
-from expert_cli.artifacts.export import Exported, compare, export_expert, log_probs
+from expert_cli.artifacts.export import compare, export_expert, log_probs
 from expert_cli.artifacts.gguf_writer import require_writable
 from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
@@ -39,7 +39,7 @@ def by(expert: Path) -> TrainedAdapter:
     return trained_adapter(expert, None, None, offline=True)
 
 
-def exported(expert: Path, output: Path, **form: Any) -> Exported:
+def exported(expert: Path, output: Path, **form: Any) -> dict[str, Any]:
     return export_expert(by(expert), output, PROMPTS, NullReporter(), **{"merge": False, "gguf": None, **form})
 
 
@@ -101,9 +101,13 @@ def test_gguf_loads_in_transformers_and_answers(
 ) -> None:
     expert = trained_expert(*trained)
     done = exported(expert, tmp_path / "out", gguf=kind)
-    (found,) = done.agreement.values()
-    assert (found.prompts, found.tokens, found.top1) == (20, 40, 1.0)  # 8 prompts and 12 training rows; "7" and the end
-    assert found.max_kl < 1e-4
+    (found,) = done["agreement"].values()
+    assert (found["prompts"], found["tokens"], found["top1"]) == (
+        20,
+        40,
+        1.0,
+    )  # 8 prompts and 12 training rows; "7" and the end
+    assert found["max_kl"] < 1e-4
     file = tmp_path / "out" / f"expert-small-{kind}.gguf"
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", gguf_file=file.name)
     assert answer(model, tiny.tiny_tokenizer(), eos_token_id=2) == "7"
@@ -171,7 +175,7 @@ def test_what_is_not_what_was_trained_is_refused(spoil: Callable[[torch.nn.Modul
     model = tiny.tiny_model(initializer_range=0.1)
     texts = [(3, list(range(3, 40))), (1, [7, 8, 9])]
     meant = log_probs(model, texts)
-    assert compare("merged", model.bfloat16().float(), texts, meant).max_kl < 0.01
+    assert compare("merged", model.bfloat16().float(), texts, meant)["max_kl"] < 0.01
     spoil(model)
     with pytest.raises(IntegrityError, match="what was written is not what was trained"):
         compare("merged", model, texts, meant)

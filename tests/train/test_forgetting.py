@@ -36,7 +36,7 @@ def test_a_run_that_broke_its_model_says_so_everywhere(tmp_path: Path, model: Pa
     line = f"{told['difference']:+.3f} nats a token (95 % interval {low:+.3f} to {high:+.3f}) on 4 neutral texts: "
     line += f"loss {told['loss_before']:.3f} -> {told['loss_after']:.3f}"
     assert f"\nforgotten {line}\n" in result.summary()
-    assert f"<dt>forgotten</dt><dd>{line.replace('->', '-&gt;')}</dd>" in paths.report_html.read_text(encoding="utf-8")
+    assert f"Forgotten: {line.replace('->', '-&gt;')}</p>" in paths.report_html.read_text(encoding="utf-8")
     assert f"## What was forgotten\n\n{line}.\n" in (paths.adapter / "README.md").read_text(encoding="utf-8")
     missed = f"the loss on neutral texts rose by {told['difference']:.4f} nats a token, more than --max-forget 0.5"
     assert result.missed == log(result.output)[-1] == missed

@@ -89,6 +89,6 @@ def test_the_run_says_how_many_rows_were_trained_again(tmp_path: Path) -> None:
     run = train(manifest, output=tmp_path / "on", init_adapter=first).output
     data = json.loads(RunPaths(run).run_json.read_text(encoding="utf-8"))["data"]
     assert (data["train"]["rows"], data["train"]["replayed"]) == (32, 8)
-    assert "8 rows are trained again (replay)" in RunPaths(run).report_html.read_text(encoding="utf-8")
+    assert "&#34;replayed&#34;: 8" in RunPaths(run).report_html.read_text(encoding="utf-8")
     before = json.loads(RunPaths(first).run_json.read_text(encoding="utf-8"))["data"]
     assert (before["train"]["rows"], "replayed" in before["train"]) == (24, False)

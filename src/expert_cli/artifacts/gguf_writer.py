@@ -1,8 +1,7 @@
 """A model as one GGUF file: weights under llama.cpp's names, its tokenizer, its template.
 
-Written for the architectures whose tensors need no more than a new name: Llama (and SmolLM2), Qwen2, Qwen3. Tensor names
-come from the gguf package's map; rows of q and k are reordered for Llama, because llama.cpp turns neighboring pairs where
-transformers turns halves (LlamaModel.permute of its converter).
+Written for the architectures whose tensors need no more than a new name, from the gguf package's map; rows of q and k are
+reordered for Llama: llama.cpp turns neighboring pairs, transformers halves (LlamaModel.permute of its converter).
 """
 
 from __future__ import annotations
@@ -22,23 +21,19 @@ from expert_cli.model.loading.gguf_tokenizer import RULES, pre_tokenizer
 from expert_cli.model.tokenizer import TokenizerInfo
 
 GgufType = Literal["q8_0", "f16"]
-ARCHITECTURES = ("llama", "qwen2", "qwen3")
-"""model_type of transformers, and general.architecture: both have one name."""
-QWEN3_HEAD_DIM = 128
-"""transformers 5.23 (integrations/ggml) does not read attention.key_length of a Qwen3; all published ones have this."""
+ARCHITECTURES = ("llama", "qwen2", "qwen3")  # model_type of transformers, general.architecture of GGUF
 _PROBE = "The 2nd   answer:\n\n  it's 12345.67 for Müller-Lüdenscheidt (SELECT a FROM b) \t{x_1: [1, 22, 333]}  \r\n 東京 don't"
 
 
 def require_writable(config: Any, rope: Mapping[str, Any], tokenizer: TokenizerInfo) -> None:
     """Raise InputError for a model that cannot be written as GGUF. rope: laid over the configuration's rotary positions."""
     rope = {**(getattr(config, "rope_parameters", None) or {}), **rope}
-    kind = rope.get("rope_type", "default")
     if config.model_type not in ARCHITECTURES:
         raise _refused(f"the architecture {config.model_type} is not written here ({', '.join(ARCHITECTURES)} are)")
-    if kind != "default":
-        raise _refused(f"rotary positions of the type {kind} are not written here")
-    if config.model_type == "qwen3" and config.head_dim != QWEN3_HEAD_DIM:
-        raise _refused(f"transformers would read head_dim {config.head_dim} as {QWEN3_HEAD_DIM}")
+    if rope.get("rope_type", "default") != "default":
+        raise _refused(f"rotary positions of the type {rope['rope_type']} are not written here")
+    if config.model_type == "qwen3" and config.head_dim != 128:  # transformers 5.23 reads no attention.key_length there
+        raise _refused(f"transformers would read head_dim {config.head_dim} as 128")
     _rule(tokenizer)
 
 
@@ -56,52 +51,37 @@ def write_gguf(path: Path, model: PreTrainedModel, renderer: PromptRenderer, *, 
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     _add_tokenizer(writer, renderer, config.vocab_size)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture.upper()], config.num_hidden_layers)
-    for key, value in model.state_dict().items():
-        if key == "lm_head.weight" and config.tie_word_embeddings:
-            continue
+    tied = ("lm_head.weight",) if config.tie_word_embeddings else ()
+    for key, value in [pair for pair in model.state_dict().items() if pair[0] not in tied]:
         short = names.get_name(key, try_suffixes=(".weight", ".bias"))
         if short is None:
             raise _refused(f"{key} has no name in a GGUF of {architecture}")
         array = value.float().cpu().numpy()
-        if architecture == "llama":
-            array = _neighboring(key, array, config)
-        stored = gguf.GGMLQuantizationType[kind.upper()]
-        if array.ndim < 2:
-            stored = gguf.GGMLQuantizationType.F32
-        elif array.shape[-1] % 32:  # blocks do not fit every width
-            stored = gguf.GGMLQuantizationType.F16
-        writer.add_tensor(short, gguf.quants.quantize(array, stored), raw_dtype=stored)
+        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(key.split(".")[-2])
+        if architecture == "llama" and heads:
+            array = array.reshape(heads, 2, -1, *array.shape[1:]).swapaxes(1, 2).reshape(array.shape)
+        fitting = kind if array.shape[-1] % 32 == 0 else "f16"  # blocks do not fit every width
+        stored = gguf.GGMLQuantizationType["F32" if array.ndim < 2 else fitting.upper()]
+        writer.add_tensor(short, gguf.quants.quantize(np.ascontiguousarray(array), stored), raw_dtype=stored)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
-def _neighboring(key: str, array: np.ndarray[Any, Any], config: Any) -> np.ndarray[Any, Any]:
-    """Return a matrix whose rows that are turned together are neighbors; of q and k alone, any other as it is."""
-    heads = config.num_attention_heads if ".q_proj." in key else config.num_key_value_heads if ".k_proj." in key else 0
-    if not heads:
-        return array
-    halves = array.reshape(heads, 2, -1, *array.shape[1:])
-    return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(array.shape))
-
-
 def _add_shape(writer: gguf.GGUFWriter, config: Any, name: str) -> None:
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    writer.add_name(name)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(head_dim)
-    writer.add_value_length(head_dim)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_rope_freq_base(float((config.rope_parameters or {}).get("rope_theta", 10000.0)))
-    if config.model_type == "llama":
-        writer.add_rope_dimension_count(head_dim)
+    shape = {"name": name, "context_length": config.max_position_embeddings, "embedding_length": config.hidden_size}
+    shape |= {"block_count": config.num_hidden_layers, "feed_forward_length": config.intermediate_size}
+    shape |= {"head_count": config.num_attention_heads, "head_count_kv": config.num_key_value_heads}
+    shape |= {"key_length": head_dim, "value_length": head_dim, "layer_norm_rms_eps": config.rms_norm_eps}
+    shape |= {
+        "vocab_size": config.vocab_size,
+        "rope_freq_base": float((config.rope_parameters or {}).get("rope_theta", 1e4)),
+    }
+    shape |= {"rope_dimension_count": head_dim} if config.model_type == "llama" else {}
+    for key, value in shape.items():
+        getattr(writer, f"add_{key}")(value)
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, renderer: PromptRenderer, rows: int) -> None:
@@ -132,9 +112,8 @@ def _rule(tokenizer: TokenizerInfo) -> str:
     """Return the name of the rule that splits text as this tokenizer does. Raises InputError for one without a name here."""
     splitter = tokenizer.backend.pre_tokenizer
     if splitter is not None and json.loads(tokenizer.backend.to_str())["model"]["type"] == "BPE":
+        known = {rule: found.pre_tokenize_str(_PROBE) for rule in RULES if (found := pre_tokenizer(rule)) is not None}
         wanted = splitter.pre_tokenize_str(_PROBE)
-        for rule in RULES:
-            known = pre_tokenizer(rule)
-            if known is not None and known.pre_tokenize_str(_PROBE) == wanted:
-                return rule
+        if rule := next((rule for rule, found in known.items() if found == wanted), ""):
+            return rule
     raise _refused(f"this tokenizer splits text in a way without a name here ({', '.join(RULES)} have one)")

@@ -1,7 +1,6 @@
-"""The model card: the README.md beside an adapter, or beside what was made of it.
+"""The model card, README.md: metadata for the hub, and sections between markers, which may come later.
 
-Its metadata are those of the hub; its sections stand between markers, because a run's evaluation and what it forgot are known
-later than its adapter. No path of this machine stands in it: `LocalModel.address`, `shown`.
+No path of this machine stands in it: `LocalModel.address`, `shown`.
 """
 
 from __future__ import annotations
@@ -9,33 +8,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
 import jinja2
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
+from expert_cli.artifacts.report import page_part
+from expert_cli.config.adapter_origin import EXPERT_CONFIG
 from expert_cli.config.plan import Plan
 from expert_cli.inference.expert_config import ExpertConfig
 from expert_cli.manifest.key import CARD
 from expert_cli.runs.fit_result import FitResult
-from expert_cli.utils.files import sha256_of, write_text
+from expert_cli.utils.files import write_json, write_text
 from expert_cli.utils.paths import shown
 from expert_cli.utils.redaction import redact
 
-TRAINED_FROM = "Trained on from"
 PROMPT = "Hello"
 """What a card's lines ask where there is no better prompt."""
-SCHEMA = "schema.json"
-"""The JSON Schema that answers are held to, beside a card."""
-ROWS_OF_ADAPTER = (
-    'PEFT reads them. vLLM ("unsupported LoRA weight") and llama.cpp\'s converter of adapters refuse them: give such servers '
-    "the model with all of it merged, `expert-cli export --merge` or `--gguf q8_0`."
-)
-ROWS_OF_WHOLE = "They are in the weights of this folder: servers need nothing more."
-_FIRST = ("version", "author", "homepage", "capabilities", "limitations")
-_CARRIED = (*_FIRST, "quality_metrics", "routing", "constraints", "perf")
+_SHOWN, _FOR_ROUTERS = ("description", "license", "tags"), ("routing", "constraints", "perf")
+"""Keys of a manifest that stand elsewhere in the card; keys that other programs read there."""
 
 
 def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
@@ -46,110 +39,70 @@ def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
     from huggingface_hub import ModelCardData
 
     manifest, run = plan.loaded.manifest, plan.run
-    front: dict[str, Any] = {
-        "base_model": base,
-        "library_name": "peft",
-        "model_name": run.expert,
-        "pipeline_tag": "text-generation",
-    }
-    front |= {"tags": manifest.tags or None, **_license(manifest.license)}
-    steps = ""
-    if done:
-        first, last = done.mean_losses()
-        steps = f": {done.steps} steps, {done.trained_tokens:,} trained tokens, loss {first:.4f} -> {last:.4f}"
-    carried = {row.key: row.value for row in plan.effects if row.reason == CARD.reason}
-    known = {*_CARRIED, "description", "license", "tags"}
-    rest = {key: value for key, value in carried.items() if re.split(r"[.[]", key, maxsplit=1)[0] not in known}
-    told = {key: value for key, value in ({key: getattr(manifest, key) for key in _CARRIED} | rest).items() if value}
-    lines = [
-        # without secrets before it is YAML, in which *** is none
-        f"---\n{ModelCardData(**json.loads(redact(json.dumps(front)))).to_yaml()}\n---\n\n# {run.expert}\n",
+    front: dict[str, Any] = {"base_model": base, "library_name": "peft", "model_name": run.expert}
+    front |= {"pipeline_tag": "text-generation", "tags": manifest.tags or None, **_license(manifest.license)}
+    data = ModelCardData(**json.loads(redact(json.dumps(front))))  # later *** would be no YAML
+    first, last = done.mean_losses() if done else (0.0, 0.0)
+    steps = (
+        f": {done.steps} steps, {done.trained_tokens:,} trained tokens, loss {first:.4f} -> {last:.4f}" if done else ""
+    )
+    rows = [row for row in plan.effects if row.reason == CARD.reason or row.key.startswith(_FOR_ROUTERS)]
+    told = {row.key: row.value for row in rows if row.value and not row.key.startswith(_SHOWN)}
+    document = json.dumps(told, indent=2, ensure_ascii=False)
+    document = re.sub(r'"(?:[A-Za-z]:)?[/\\][^"]+"', lambda path: json.dumps(shown(json.loads(path[0]))), document)
+    data_files = [shown(spec.path) if PurePath(spec.path).is_absolute() else spec.path for spec in run.data.train]
+    parts = [
+        f"---\n{data.to_yaml()}\n---\n\n# {run.expert}\n",
         *([f"{manifest.description}\n"] if manifest.description else []),
         f"A {run.adapter.type} adapter for `{base}` ({run.model.quantization}), trained with expert-cli{steps}.\n",
-        f"Data: {', '.join(_placeless(spec.path) for spec in run.data.train)}.\n",
+        f"Data: {', '.join(data_files)}.\n",
+        *([f"## From the manifest\n\n```json\n{document}\n```\n"] if told else []),
     ]
-    if told:
-        document = json.dumps(_placeless(told), indent=2, ensure_ascii=False)
-        lines.append(f"## From the manifest\n\n```json\n{document}\n```\n")
-    return "\n".join(lines)
-
-
-def _placeless(value: Any) -> Any:
-    """Return a value, each path of this machine in it as its last two parts."""
-    if isinstance(value, Mapping):
-        return {key: _placeless(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_placeless(one) for one in value]
-    return shown(value) if isinstance(value, str) and PurePath(value).is_absolute() else value
+    return "\n".join(parts)
 
 
 def _license(written: Any) -> dict[str, str]:
     """Return a license as the hub spells it: SPDX identifiers in lower case; any other is "other", with its name."""
     name = str(written or "").strip()
-    try:
-        spelled = canonicalize_license_expression(name).lower()
-    except InvalidLicenseExpression:
-        return {"license": "other", "license_name": name} if name else {}
-    return {"license": re.sub(r"-(only|or-later)$", "", spelled)}
+    with suppress(InvalidLicenseExpression):
+        return {"license": re.sub(r"-(only|or-later)$", "", canonicalize_license_expression(name).lower())}
+    return {"license": "other", "license_name": name} if name else {}
 
 
 def put_usage(card: Path, asked: ExpertConfig, prompt: str, **values: Any) -> None:
-    """Say how the expert is asked, as expert.json beside the card does, and how it is loaded without expert-cli.
-
-    values: as page/loading.md.j2 takes them.
-    """
-    decoding, held = asked.decoding, asked.decoding.grammar
-    sampling = ", ".join(f"{name} {value:g}" for name, value in decoding.sampling().items())
-    facts = {
-        "template": f"{asked.template}; `chat_template` of the tokenizer",
-        "system prompt": _code(asked.system_prompt) if asked.system_prompt is not None else "not written",
-        "prompt and input": f"one user turn, {_code(asked.input_separator)} between them",
-        "ends at": ", ".join(map(_code, [*asked.end_tokens, *decoding.stop_sequences])),
-        "held to": (held.type + (f" by `{SCHEMA}`" if held.json_schema else "")) if held else "nothing: free text",
-        "decoded": f"by beam search, {decoding.num_beams} beams" if decoding.num_beams else "greedily",
-        "drawn, where it is drawn": sampling or "nothing is written; greedily",
-    }
-    rows = [f"| {name} | {value} |" for name, value in facts.items()]
-    words = "Such a prompt, whole, as JSON writes it; `expert.json` has its token ids, too:"
-    example = json.dumps(asked.example.text, ensure_ascii=False)
-    put_section(card, "How it is asked", ["| | |", "|---|---|", *rows, "", words, "", "```json", example, "```"])
-    text = files("expert_cli.artifacts").joinpath("page/loading.md.j2").read_text(encoding="utf-8")
-    template: jinja2.Template = jinja2.Template(text, trim_blocks=True, lstrip_blocks=True)  # of Markdown: not escaped
-    values |= {"asked": asked, "schema": SCHEMA if held and held.json_schema else "", "prompt": prompt}
-    put_section(card, "Loading", [template.render(values, spelled=_spelled).removesuffix("\n")])
+    """Say how the expert is asked, in expert.json, too, and how it is loaded: page/loading.md.j2, which takes the values."""
+    told = asked.as_json()
+    write_json(card.with_name(EXPERT_CONFIG), told)
+    if asked.decoding.grammar is not None and asked.decoding.grammar.json_schema is not None:
+        write_json(card.with_name("schema.json"), asked.decoding.grammar.json_schema)
+    told["example"]["ids"] = "in expert.json"
+    known = json.dumps({key: value for key, value in told.items() if value}, indent=2, ensure_ascii=False)
+    put_section(card, "How it is asked", ["As `expert.json` says:", "", "```json", known, "```"])
+    template = jinja2.Template(
+        page_part("loading.md.j2"), trim_blocks=True, lstrip_blocks=True
+    )  # Markdown: not escaped
+    text: str = template.render(values, asked=asked, prompt=prompt, spelled=repr)
+    put_section(card, "Loading", [text.removesuffix("\n")])
 
 
-def _spelled(value: Any) -> str:
-    """Return a value as Python writes it, a text in double quotes."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+def put_token_rows(card: Path, config: Mapping[str, Any], tokenizer: Any, *, is_adapter: bool) -> None:
+    """Name the tokens whose rows were trained, too, if any were. config: adapter_config.json of the adapter."""
+    rows = config.get("trainable_token_indices") or {}
+    lines = [f"- `{name}`: {', '.join(map(_code, tokenizer.convert_ids_to_tokens(ids)))}" for name, ids in rows.items()]
+    words = "They are in the weights of this folder: servers need nothing more."
+    if is_adapter:
+        words = (
+            "PEFT reads them. vLLM and llama.cpp refuse an adapter that has some: give such servers the model with all "
+        )
+        words += "of it merged, `expert-cli export --merge` or `--gguf q8_0`."
+    if rows:
+        put_section(card, "Trained token rows", [*lines, "", words])
 
 
 def trained_from_lines(told: Mapping[str, Any]) -> list[str]:
     """Return the section on the adapters that this one was trained on from. told: `init_adapter` of its run.json."""
-    rows = [
-        f"| {_code(shown(one['path']))} | `{one['sha256']}` | {_code(shown(one['manifest'])) if one['manifest'] else ''} |"
-        for one in (told, *reversed(told["chain"]))
-    ]
-    head = ["The last one first; each was trained on from the one below it.", ""]
-    return [*head, "| adapter | SHA-256 of its weights | manifest |", "|---|---|---|", *rows]
-
-
-def put_token_rows(card: Path, config: Mapping[str, Any], tokenizer: Any, words: str) -> None:
-    """Name the tokens whose rows were trained beside the adapter, if any were. config: its adapter_config.json."""
-    rows = config.get("trainable_token_indices")
-    if rows:
-        of = rows if isinstance(rows, dict) else {"embed_tokens": rows}
-        named = {name: ", ".join(map(_code, tokenizer.convert_ids_to_tokens(ids))) for name, ids in of.items()}
-        put_section(
-            card, "Trained token rows", [*(f"- `{name}`: {tokens}" for name, tokens in named.items()), "", words]
-        )
-
-
-def put_files(card: Path, told: Sequence[str]) -> None:
-    """Name the weights beside a card, with their hashes. told: paragraphs before them."""
-    weights = [path for path in sorted(card.parent.iterdir()) if path.suffix in (".safetensors", ".gguf")]
-    rows = [f"| {path.name} | {path.stat().st_size:,} | `{sha256_of(path)}` |" for path in weights]
-    put_section(card, "Files", [*(f"{line}\n" for line in told), "| file | bytes | sha256 |", "|---|---|---|", *rows])
+    chain = [f"- {_code(shown(one['path']))}, SHA-256 `{one['sha256']}`" for one in (told, *reversed(told["chain"]))]
+    return ["The last one first; each was trained on from the one below it.", "", *chain]
 
 
 def _code(text: str) -> str:
@@ -170,11 +123,9 @@ def put_results(card: Path, document: Mapping[str, Any]) -> None:
     """Write an evaluation's accuracies into a card's metadata, where the hub reads them. document: as `evaluate` prints it."""
     from huggingface_hub import EvalResult, ModelCard
 
-    found = ModelCard.load(card)
+    found, cases = ModelCard.load(card), shown(document["cases_file"])
     found.data.model_name = found.data.get("model_name") or card.parent.name
-    cases = shown(document["cases_file"])
-    found.data.eval_results = [
-        EvalResult("text-generation", cases, cases, "accuracy", one["accuracy"], dataset_config=category)
-        for category, one in [(None, document), *document["by_category"].items()]
-    ]
+    shares = {None: document, **document["by_category"]}.items()
+    values = {name: ("text-generation", cases, cases, "accuracy", share["accuracy"]) for name, share in shares}
+    found.data.eval_results = [EvalResult(*value, dataset_config=name) for name, value in values.items()]
     write_text(card, str(found))

@@ -56,12 +56,11 @@ def export(
     from expert_cli.evaluation.evaluate import drawn_cases
 
     prompts = [case.asked for case in drawn_cases(found.plan, PROMPTS)]
-    done = export_expert(found, output, prompts, console, merge=merge, gguf=gguf)
-    document = done.as_json()
+    document = export_expert(found, output, prompts, console, merge=merge, gguf=gguf)
     if console.as_json:
         console.document(document)
         return
-    for line in in_words(done.agreement):
+    for line in in_words(document["agreement"]):
         console.text(line)
     rows = [[f"{file['bytes']:,}", str(file["sha256"])[:12], str(file["path"])] for file in document["files"]]
     console.table("written", ["bytes", "sha256", "file"], rows)

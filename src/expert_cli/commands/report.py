@@ -19,7 +19,7 @@ def report(
         typer.Option(help="The file to write. Default: report.html in the run's folder; of several runs, here."),
     ] = None,
 ) -> None:
-    """Draw a run, or several side by side, as one HTML file that needs no network.
+    """Draw a run, or several, as one HTML file that needs no network.
 
     Examples:
 
