@@ -46,10 +46,10 @@ def read_graph(connection: Any) -> list[Group]:
         labels[node] += (label,)
     held, groups = _properties(connection, "node"), []
     for names in dict.fromkeys(labels.values()):
-        members = [((node,), held[node]) for node, of in labels.items() if of == names]
-        groups.append(Group(_table(":".join(names), (ID,), members, [(ID,)]), labels=names))
+        nodes = [((node,), held[node]) for node, of in labels.items() if of == names]
+        groups.append(Group(_table(":".join(names), (ID,), nodes, [(ID,)]), labels=names))
     held = _properties(connection, "edge")
-    found: dict[tuple[str, str, str], list[tuple[Row, Mapping[str, Any]]]] = defaultdict(list)
+    found: dict[tuple[str, str, str], list[tuple[tuple[int, int], Mapping[str, Any]]]] = defaultdict(list)
     for edge, start, end, kind in connection.execute("SELECT id, source_id, target_id, type FROM edges ORDER BY id"):
         found[kind, ":".join(labels[start]), ":".join(labels[end])].append(((start, end), held[edge]))
     for (kind, one, other), members in found.items():
@@ -57,7 +57,7 @@ def read_graph(connection: Any) -> list[Group]:
         keys: list[tuple[str, ...]] = [(START, END)] if len({*ends}) == len(ends) else []
         table = _table(f"{one}-{kind}-{other}", (START, END), members, keys)
         table.foreign = [((START,), one, (ID,)), ((END,), other, (ID,))]
-        groups.append(Group(table, type=kind, loops=one != other or any(pair[0] == pair[1] for pair in ends)))
+        groups.append(Group(table, type=kind, loops=one != other or any(a == b for a, b in ends)))
     return groups
 
 
@@ -73,7 +73,10 @@ def _properties(connection: Any, of: str) -> Mapping[int, Mapping[str, Any]]:
 
 
 def _table(
-    name: str, first: tuple[str, ...], members: Sequence[tuple[Row, Mapping[str, Any]]], keys: list[tuple[str, ...]]
+    name: str,
+    first: tuple[str, ...],
+    members: Sequence[tuple[tuple[int, ...], Mapping[str, Any]]],
+    keys: list[tuple[str, ...]],
 ) -> Table:
     names = list(dict.fromkeys(key for _, properties in members for key in properties))
     rows = [(*ids, *(properties.get(key) for key in names)) for ids, properties in members]
