@@ -165,14 +165,14 @@ def flipped(model: torch.nn.Module, name: str) -> None:
 
 
 SPOILED: dict[str, Callable[[torch.nn.Module], None]] = {
-    "a matrix in another order": lambda model: flipped(model, "model.layers.0.mlp.up_proj.weight"),
+    "a matrix in another order": lambda model: flipped(model, "model.layers.1.self_attn.q_proj.weight"),
     "a norm that is no number": lambda model: model.get_parameter("model.norm.weight").data.fill_(float("nan")),
 }
 
 
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED.keys())
 def test_what_is_not_what_was_trained_is_refused(spoil: Callable[[torch.nn.Module], None]) -> None:
-    model = tiny.tiny_model(initializer_range=0.1)
+    model = tiny.tiny_model(initializer_range=0.2)
     texts = [(3, list(range(3, 40))), (1, [7, 8, 9])]
     meant = log_probs(model, texts)
     assert compare("merged", model.bfloat16().float(), texts, meant)["max_kl"] < 0.01

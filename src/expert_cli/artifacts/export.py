@@ -43,8 +43,8 @@ from expert_cli.utils.verified_folder import VerifiedFolder, folder_beside
 
 PROMPTS, TOKENS = 20, 8
 """Asked in the check, where fewer are given with training rows beside them; tokens of each answer that are compared."""
-MAX_KL, MIN_TOP1 = 0.1, 0.8
-"""Nats, and a share of places: what is beyond is another model than the trained one."""
+MAX_KL, MIN_TOP1 = 1.0, 0.7
+"""Nats, a share of places. SmolLM2 after 4 steps, merged in bf16: 0.6, 89 %; a wrong matrix of a tiny model: 1 to 8, 40 %."""
 Prompts = Sequence[tuple[str, str]]  # (instruction, input) each
 Text = tuple[int, Sequence[int]]  # the length of a prompt; its ids with those of its answer
 
@@ -136,8 +136,8 @@ def _write_whole(
     depends on the dtype they had when they were quantized and unpacked: of weights stored in fp32 one code in a hundred is
     another one in bf16. So it is the dtype of training, whatever this machine would choose.
     """
-    run = trained.plan.run
-    is_int4, dtype = run.model.quantization == "int4", trained.origin.dtype or run.compute.dtype
+    run, dtype = trained.plan.run, trained.origin.dtype or trained.plan.run.compute.dtype
+    is_int4 = run.model.quantization == "int4"
     exact = _held(run, "int4", dtype) if is_int4 else _held(run, "none", "fp32")
     expert = open_expert(exact, trained.origin, report, widened=True)
     renderer, base = expert.renderer, expert.source.folder
@@ -187,7 +187,7 @@ def compare(form: str, written: Any, texts: Sequence[Text], meant: torch.Tensor)
     if kl <= MAX_KL and top1 >= MIN_TOP1:  # a number that is none is neither
         return agreement
     words = f"what was written is not what was trained (at most {MAX_KL:g} nats, at least {MIN_TOP1:.0%}); "
-    hint = "report this with the base model's name; nothing was written"
+    hint = "after few steps an adapter may be lost in rounding to bf16: train on, or try --gguf; else report this"
     raise IntegrityError(words + in_words({form: agreement})[0], hint)
 
 

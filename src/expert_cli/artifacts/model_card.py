@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -50,9 +50,7 @@ def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
     told = {row.key: row.value for row in rows if row.value and not row.key.startswith(_SHOWN)}
     document = json.dumps(told, indent=2, ensure_ascii=False)
     document = re.sub(r'"(?:[A-Za-z]:)?[/\\][^"]+"', lambda path: json.dumps(shown(json.loads(path[0]))), document)
-    data_files = [
-        PurePath(path).name if PurePath(path).is_absolute() else path for path in (spec.path for spec in run.data.train)
-    ]
+    data_files = [re.sub(r"^([A-Za-z]:)?[/\\](.*[/\\])?", "", spec.path) for spec in run.data.train]
     parts = [
         f"---\n{data.to_yaml()}\n---\n\n# {run.expert}\n",
         *([f"{manifest.description}\n"] if manifest.description else []),
