@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.errors import InputError
@@ -69,13 +69,11 @@ class Columns:
 
     def __str__(self) -> str:
         """Return the choice as one line: "instruction <- question, response <- answer"."""
-        named = ((role.name, getattr(self, role.name)) for role in fields(self)[1:])
-        return ", ".join(f"{role} <- {name}" for role, name in named if name)
+        return ", ".join(f"{role} <- {name}" for role, name in list(vars(self).items())[1:] if name)
 
     def unread(self, names: Iterable[str]) -> list[str]:
         """Return those of `names` that are not read."""
-        read = {getattr(self, role.name) for role in fields(self)[1:]}
-        return [name for name in names if name not in read]
+        return [name for name in names if name not in list(vars(self).values())[1:]]
 
 
 def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
@@ -92,15 +90,15 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
             f'"field_mapping" names {" and ".join(named)}, which are of rows of several kinds',
             f"Keep one of: {several}.",
         )
-    choose = {
-        "messages": table.of_messages,
-        "text": table.of_text,
-        "segments": table.of_segments,
-        "pair": table.of_pair,
-    }
-    chosen = next(columns for form in forms if (columns := choose[form]()))
-    others = replace(table, names=chosen.unread(names))
-    return replace(chosen, weight=others.usual("weight"), train=others.usual("train"))
+    form = next(form for form in forms if form == "pair" or table.column_of(form))
+    found: dict[str, str] = table.pair() if form == "pair" else {form: table.column_of(form)}
+    are_both_named = bool(mapping.instruction and mapping.response)
+    for role in FORMS[form]:
+        if role not in found:
+            is_usual = not (are_both_named and hasattr(mapping, role))
+            found[role] = table.mapped(role) or (table.usual(role) if is_usual else "")
+    others = replace(table, names=[name for name in names if name not in found.values()])
+    return Columns(form, **found, weight=others.usual("weight"), train=others.usual("train"))
 
 
 def absent(names: Sequence[str], mapping: ColumnMapping) -> dict[str, str]:
@@ -129,55 +127,43 @@ class _Names:
     mapping: ColumnMapping
     where: str
 
-    def of_messages(self) -> Columns | None:
-        column = self.named_or_usual("messages")
+    def column_of(self, form: Form) -> str:
+        """Return the column that makes rows those of a form other than "pair", or ""."""
+        column = self.mapped(form) or self.usual(form)
+        if getattr(self.mapping, form, ""):
+            return column
         instruction, response = self.usual("instruction"), self.usual("response")
-        if column and instruction and response and not self.mapping.messages:
+        if form == "messages" and column and instruction and response:
             raise InputError(
                 f'{self.where}: rows hold both a conversation ("{column}") and a pair ("{instruction}", "{response}")',
                 f'Write "field_mapping": {json.dumps({"messages": column})} or {_mapping_text(instruction, response)}.',
             )
-        found = Columns("messages", messages=column, tools=self.named_or_usual("tools"))
-        beside: dict[str, Any] = {role: self.usual(role) for role in ("parallel_tool_calls", "chat_template_kwargs")}
-        return replace(found, system=self.named_or_usual("system"), **beside) if column else None
+        if form == "text":  # it stands last among the instruction names: met there, no better instruction exists
+            return "" if response or self.usual("input") or column != instruction else column
+        others = (instruction, response, self.usual("text"), self.usual("messages"), self.mapping.columns())
+        return "" if form == "segments" and any(others) else column
 
-    def of_text(self) -> Columns | None:
-        column = self.mapped("text")
-        # "text" stands last among the instruction names: met there, no better instruction exists.
-        if not column and not self.usual("response") and not self.usual("input"):
-            column = self.usual("text") if self.usual("text") == self.usual("instruction") else ""
-        return Columns("text", text=column) if column else None
-
-    def of_segments(self) -> Columns | None:
-        column = self.usual("segments")
-        others = any(self.usual(role) for role in ("instruction", "response", "text", "messages"))
-        return Columns("segments", segments=column) if column and not others and not self.mapping.columns() else None
-
-    def of_pair(self) -> Columns:
+    def pair(self) -> dict[str, str]:
+        """Return the columns of question, answer and database."""
         instruction, response = self.mapped("instruction"), self.mapped("response")
-        find = self.mapped if instruction and response else self.named_or_usual
-        response = response or self._only_response(instruction)
+        if not response:
+            asked = instruction or self.usual("instruction")
+            found = [find_column(name, self.names) for name in USUAL_NAMES["response"]]
+            found = [column for column in found if column and column != instruction]
+            if len(found) > 1:
+                several = ", ".join(f'"{name}"' for name in found)
+                raise self._unclear(f"{len(found)} columns could be the response ({several})", asked, found[0])
+            if not found:
+                raise self._unclear("no column is recognized as the response", asked, "")
+            response = found[0]
         instruction = instruction or self.usual("instruction", other_than=response)
         if not instruction:
-            raise self.unclear(f'no column is recognized as the instruction beside "{response}"', "", response)
-        found = Columns("pair", instruction, find("input"), response, database=self.mapped("database"))
-        beside: dict[str, Any] = {role: find(role) for role in ("system", "history", "tools")}
-        return replace(found, **beside, chat_template_kwargs=self.usual("chat_template_kwargs"))
-
-    def _only_response(self, instruction: str) -> str:
-        found = [column for name in USUAL_NAMES["response"] if (column := find_column(name, self.names))]
-        found = [column for column in found if column != instruction]
-        instruction = instruction or self.usual("instruction")
-        if len(found) > 1:
-            names = ", ".join(f'"{name}"' for name in found)
-            raise self.unclear(f"{len(found)} columns could be the response ({names})", instruction, found[0])
-        if not found:
-            raise self.unclear("no column is recognized as the response", instruction, "")
-        return found[0]
+            raise self._unclear(f'no column is recognized as the instruction beside "{response}"', "", response)
+        return {"instruction": instruction, "response": response, "database": self.mapped("database")}
 
     def mapped(self, role: str) -> str:
         """Return the column that the manifest names for a role; "" where it names none. Raises InputError: it is absent."""
-        wanted = getattr(self.mapping, role)
+        wanted = getattr(self.mapping, role, "")
         if not wanted or (found := find_column(wanted, self.names)):
             return found if wanted else ""
         alike = [name for name in self.names if name.casefold() == wanted.casefold()] or [typo_of(wanted, self.names)]
@@ -187,15 +173,12 @@ class _Names:
             f"Did you mean {near}?" if near else f'Write one of these columns as "field_mapping.{role}".',
         )
 
-    def named_or_usual(self, role: str) -> str:
-        return self.mapped(role) or self.usual(role)
-
     def usual(self, role: str, *, other_than: str = "") -> str:
         """Return the first column with one of a role's usual names, or ""."""
         found = (find_column(name, self.names) for name in USUAL_NAMES[role])
         return next((column for column in found if column and column != other_than), "")
 
-    def unclear(self, what: str, instruction: str, response: str) -> InputError:
+    def _unclear(self, what: str, instruction: str, response: str) -> InputError:
         """Return the error that a question and an answer cannot be told, of which these are known."""
         return InputError(
             f"{self.where}: {what}; columns: {listed(self.names)}",
@@ -205,8 +188,5 @@ class _Names:
 
 def _mapping_text(instruction: str, response: str) -> str:
     """Return the "field_mapping" of pairs as an error tells to write it."""
-    written = {
-        "instruction": instruction or "<column of the question>",
-        "response": response or "<column of the answer>",
-    }
-    return json.dumps(written, ensure_ascii=False)
+    question, answer = instruction or "<column of the question>", response or "<column of the answer>"
+    return json.dumps({"instruction": question, "response": answer}, ensure_ascii=False)

@@ -14,6 +14,7 @@ import json
 import os
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from expert_cli._compat import MARKERS
 from expert_cli.data.templates.chat import Template
-from expert_cli.data.templates.mask import Document
+from expert_cli.data.templates.mask import Document, common
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -53,11 +54,9 @@ class Encoded:
     @classmethod
     def joined(cls, parts: Sequence[Encoded]) -> Encoded:
         """Return the documents of several, one after the other."""
-        starts = accumulate((len(part.ids) for part in parts), initial=0)
-        ends = [part.offsets[1:] + start for part, start in zip(parts, starts, strict=False)]
-        offsets = np.concatenate([np.zeros(1, np.int64), *ends])
-        ids = np.concatenate([np.empty(0, np.int32), *(part.ids for part in parts)])
-        return cls(ids, offsets, np.concatenate([np.empty(0, np.bool_), *(part.trained for part in parts)]))
+        sizes = np.concatenate([np.diff(part.offsets) for part in parts])
+        ids, trained = (np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "trained"))
+        return cls(ids, np.append(0, sizes.cumsum()), trained)
 
 
 @dataclass
@@ -105,37 +104,38 @@ class Encoder:
 
     def __init__(self, template: Template, sample: Sample | None = None, fast: Fastokens | str = "") -> None:
         """Take the template's tokenizer. Without a sample of rows fastokens is not tried; fast: what `load_fastokens` gave."""
+        self.template, self.sample = template, sample
         self.tokenizer: PreTrainedTokenizerFast = template.tokenizer
         self._backend = self.tokenizer.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
         self._fast: Fastokens | None = None
         self.engine, self.reason = f"tokenizers {version('tokenizers')}", "nothing else was tried"
-        self.by_pieces = self._are_equal(template)
+        texts = [text for text, _ in template.probe]
+        self.by_pieces = np.array_equal(self._flat(texts)[0], self._flat(["".join(texts)])[0])
         if sample is not None and self.by_pieces:
             self._try_fastokens(fast or load_fastokens(self.tokenizer), sample.texts())
 
-    def _are_equal(self, template: Template) -> bool:
-        """Whether the pieces of a conversation give the ids of its text."""
-        (document,) = template.probe
-        texts = [text for text, _ in document]
-        return np.array_equal(self._flat(texts)[0], self._flat(["".join(texts)])[0])
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send what makes an encoder to another machine: fastokens' tokenizer cannot be sent."""
+        return Encoder, (self.template, self.sample)
 
     def _try_fastokens(self, fast: Fastokens | str, sample: list[str]) -> None:
         if isinstance(fast, str):
             self.reason = fast
             return
-        expected = self._flat(sample)
+        expected_ids, expected_sizes = self._flat(sample)
         try:
-            ids, sizes = self._by_both(fast, sample)
+            self._fast = fast
+            ids, sizes = self._flat(sample)
         except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
-            self.reason = f"fastokens cannot handle this tokenizer: {str(error)[:200]}"
+            self._fast, self.reason = None, f"fastokens cannot handle this tokenizer: {str(error)[:200]}"
             return
-        if np.array_equal(ids, expected[0]) and np.array_equal(sizes, expected[1]):
-            self._fast, self.engine = fast, f"fastokens {version('fastokens')}"
+        if np.array_equal(ids, expected_ids) and np.array_equal(sizes, expected_sizes):
+            self.engine = f"fastokens {version('fastokens')}"
             self.reason = "gives the ids of tokenizers for a sample of these rows"
         else:
-            self.reason = "fastokens gives other ids than tokenizers for a sample of these rows"
+            self._fast, self.reason = None, "fastokens gives other ids than tokenizers for a sample of these rows"
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
         """Encode documents. Those without a trained token are left out."""
@@ -162,51 +162,38 @@ class Encoder:
     def _whole(self, document: Document) -> tuple[list[int], list[bool]]:
         """Encode a document as one text; a border is where the ids of the beginning and those of the whole part."""
         *before, whole = map(self.ids, accumulate(text for text, _ in document))
-        ends = [_common(ids, whole) for ids in before]
+        ends = [common(ids, whole) for ids in before]
         sizes = np.diff([0, *np.maximum.accumulate([*ends, len(whole)])])
         return whole, np.repeat([trained for _, trained in document], sizes).tolist()
 
-    def _by_tokenizers(self, texts: list[str]) -> Ids:
-        lists = [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
+    def _flat(self, texts: list[str]) -> Ids:
+        """Return the ids of texts end to end; those that hold marks, or that fastokens must not have, are encoded by others."""
+        odd: dict[int, list[int]] = {}
+        joined = "\0".join(texts)
+        if any(marker in joined for marker in MARKERS.pattern[1:-1]):
+            from transformers.utils.chat_template_utils import encode_marked_chat
+
+            odd = {n: encode_marked_chat(self.tokenizer, text) for n, text in enumerate(texts) if MARKERS.search(text)}
+        if self._fast and not joined.isascii():
+            refused = [n for n, text in enumerate(texts) if not text.isascii() and self._fast.refuses(text)]
+            odd = dict(zip(refused, self._lists([texts[n] for n in refused]), strict=True)) | odd
+        if not odd:
+            return self._plain(texts)
+        ids, sizes = self._plain(["" if n in odd else text for n, text in enumerate(texts)])
+        parts = np.split(ids, sizes.cumsum()[:-1])
+        for n, found in odd.items():
+            parts[n] = np.array(found, np.int32)
+        return np.concatenate(parts), np.fromiter(map(len, parts), np.int64, len(parts))
+
+    def _plain(self, texts: list[str]) -> Ids:
+        if self._fast:
+            with suppress(ValueError):  # it refuses a text, and does not say which
+                return self._fast.encode(texts)
+        lists = self._lists(texts)
         return np.fromiter(chain(*lists), np.int32), np.fromiter(map(len, lists), np.int64, len(lists))
 
-    def _by_both(self, fast: Fastokens, texts: list[str]) -> Ids:
-        """Encode by fastokens, and by tokenizers what that must not have, or refuses: it does not say which text."""
-        left = [n for n, text in enumerate(texts) if not text.isascii() and fast.refuses(text)]
-        refused = set(left)
-        try:
-            ids = fast.encode(["" if n in refused else text for n, text in enumerate(texts)] if left else texts)
-        except ValueError:
-            return self._by_tokenizers(texts)
-        return _replaced(ids, left, self._by_tokenizers([texts[n] for n in left])) if left else ids
-
-    def _flat(self, texts: list[str]) -> Ids:
-        """Return the ids of texts end to end, int32 [tokens], and how many each has, int64 [texts]."""
-        joined = "\0".join(texts)
-        is_marked = any(marker in joined for marker in MARKERS.pattern[1:-1])
-        marked = {n: text for n, text in enumerate(texts) if MARKERS.search(text)} if is_marked else {}
-        plain = ["" if n in marked else text for n, text in enumerate(texts)] if marked else texts
-        ids, sizes = self._by_both(self._fast, plain) if self._fast else self._by_tokenizers(plain)
-        if not marked:
-            return ids, sizes
-        from transformers.utils.chat_template_utils import encode_marked_chat
-
-        lists = [encode_marked_chat(self.tokenizer, text) for text in marked.values()]
-        odd = np.array([*chain(*lists)], np.int32), np.array([*map(len, lists)], np.int64)
-        return _replaced((ids, sizes), list(marked), odd)
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return how many ids two texts begin with alike."""
-    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-
-
-def _replaced(of_all: Ids, places: Sequence[int], others: Ids) -> Ids:
-    """Return the ids of texts with those of some, by their numbers, replaced by others."""
-    parts = np.split(of_all[0], of_all[1].cumsum()[:-1])
-    for place, part in zip(places, np.split(others[0], others[1].cumsum()[:-1]), strict=True):
-        parts[place] = part
-    return np.concatenate(parts), np.fromiter(map(len, parts), np.int64, len(parts))
+    def _lists(self, texts: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
 
 
 def load_fastokens(tokenizer: PreTrainedTokenizerFast) -> Fastokens | str:
@@ -257,9 +244,8 @@ class Fastokens:
 
 @cache
 def _may_be_numeric(character: str) -> bool:
-    return character not in "0123456789" and (
-        unicodedata.category(character)[0] == "N" or unicodedata.category(character) == "Cn"
-    )
+    category = unicodedata.category(character)
+    return character not in "0123456789" and (category[0] == "N" or category == "Cn")
 
 
 def limit_threads(threads: int) -> None:

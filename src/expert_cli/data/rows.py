@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import Columns
-from expert_cli.errors import InputError
 from expert_cli.utils.text import type_name
 
+T = TypeVar("T")
 CALL = "function_call"
 ROLES: Mapping[str, str] = {
     **{role: role for role in ("system", "developer", "user", "assistant", "tool", CALL)},
@@ -40,18 +40,11 @@ _CARRIED: Mapping[str, tuple[type, str]] = {
 """What else of a turn reaches the chat template: what it must be, and the role whose turns have it."""
 _NOT_CARRIED = ("audio", "images", "image", "videos", "refusal", "prefix", "mask", "train_detail")
 """What changes what a turn says or trains, and cannot be expressed."""
-_FLAGS: Mapping[object, bool] = {
-    0: False,
-    1: True,
-    "0": False,
-    "0.0": False,
-    "false": False,
-    "1": True,
-    "1.0": True,
-    "true": True,
-    "": True,
+_FLAGS: Mapping[str, bool] = {
+    **dict.fromkeys(("0", "0.0", "false"), False),
+    **dict.fromkeys(("1", "1.0", "true", ""), True),
 }
-"""How weight and train are written; false and true are 0 and 1, CSV holds text alone."""
+"""How weight and train are written, in any case; "": nothing is said."""
 
 
 class BadRow(Exception):
@@ -158,10 +151,9 @@ def digest(said: str) -> bytes:
 
 def to_row(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
     """Return what a raw row means. Raises BadRow, NotTrained."""
-    if columns.weight or columns.train:
-        for name in (columns.weight, columns.train):
-            if name and fields.get(name) is not None and not flag_of(fields[name], f'"{name}"'):
-                raise NotTrained
+    for name in (columns.weight, columns.train):
+        if not flag_of(_value(fields, name), f'"{name}"'):
+            raise NotTrained
     if columns.form == "text":
         return Row(where, text=answer_of(fields, columns.text))
     if columns.form == "segments":
@@ -175,20 +167,15 @@ def to_row(fields: Mapping[str, object], columns: Columns, mapping: ColumnMappin
 
 def _of_segments(fields: Mapping[str, object], columns: Columns, where: str) -> Row:
     """Pieces of a document that say whether they are trained: axolotl's input_output."""
-    given = fields.get(columns.segments)
-    if not isinstance(given, list):
-        raise BadRow(f'"{columns.segments}" is {type_name(given)}, not a list of segments')
-    for segment in given:
+    pieces = []
+    for segment in _field(fields, columns.segments, list, "a list of segments"):
         if not isinstance(segment, dict):
             raise BadRow(f"a segment is {type_name(segment)}, not an object")
-        if segment.get("label") is None:
-            raise BadRow("a segment's label is missing")
-        if not isinstance(segment["label"], bool):
-            raise BadRow(f"a segment's label is {type_name(segment['label'])}, not true or false")
-    pieces = tuple((text_of(one, "text", "a segment's text"), one["label"]) for one in given)
+        trained = _field(segment, "label", bool, "true or false", "a segment's label")
+        pieces.append((text_of(segment, "text", "a segment's text"), trained))
     if not any(trained and text for text, trained in pieces):
         raise BadRow("no segment is to be trained")
-    return Row(where, segments=pieces)
+    return Row(where, segments=tuple(pieces))
 
 
 def _of_messages(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
@@ -197,10 +184,8 @@ def _of_messages(fields: Mapping[str, object], columns: Columns, mapping: Column
     if fields.get(key) is None:
         raise BadRow(f'"{key}" is {"null" if key in fields else "missing"}')
     turns, trained, unread = _turns(fields[key], key, mapping)
-    parallel = fields.get(columns.parallel_tool_calls) if columns.parallel_tool_calls else None
-    if parallel is not None and not isinstance(parallel, bool):
-        raise BadRow(f'"{columns.parallel_tool_calls}" is {type_name(parallel)}, not true or false')
-    if parallel is False and any(len(turn.get("tool_calls", ())) > 1 for turn in turns):
+    is_parallel = _optional(fields, columns.parallel_tool_calls, bool, "true or false")
+    if is_parallel is False and any(len(turn.get("tool_calls", ())) > 1 for turn in turns):
         raise BadRow(f'"{columns.parallel_tool_calls}" is false, but a turn has several calls')
     count = _up_to_answer(turns, trained)
     row = Row(where, turns[:count], trained[:count], unread=unread, trailing=len(turns) - count)
@@ -230,20 +215,15 @@ def _of_prompt_and_completion(
 def _of_pair(fields: Mapping[str, object], columns: Columns, where: str) -> Row:
     """Alpaca's instruction, input and output, whatever they are called; earlier questions and answers may stand before."""
     instruction = text_of(fields, columns.instruction)
-    given = text_of(fields, columns.input) if columns.input and fields.get(columns.input) is not None else ""
-    named = columns.database and fields.get(columns.database) is not None
     response = answer_of(fields, columns.response)
-    history = fields.get(columns.history) if columns.history else None
-    if history not in (None, "") and not isinstance(history, list):
-        raise BadRow(f'"{columns.history}" is {type_name(history)}, not a list of [question, answer]')
     turns: list[dict[str, Any]] = []
-    for said in history or ():
+    for said in _optional(fields, columns.history, list, "a list of [question, answer]") or ():
         if not isinstance(said, list) or len(said) != 2:
             raise BadRow(f'"{columns.history}" is not a list of [question, answer]')
-        texts = [text_of({columns.history: text}, columns.history) for text in said]
-        turns += [{"role": "user", "content": texts[0]}, {"role": "assistant", "content": texts[1]}]
+        question, answer = (text_of({columns.history: text}, columns.history) for text in said)
+        turns += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     turns += [{"role": "user", "content": instruction}, {"role": "assistant", "content": response}]
-    database = text_of(fields, columns.database) if named else ""
+    given, database = (_optional_text(fields, name) for name in (columns.input, columns.database))
     row = Row(where, turns, [None] * len(turns), input=given, database=database, is_pair=True)
     return _with_beside(row, fields, columns)
 
@@ -252,34 +232,27 @@ def _with_beside(row: Row, fields: Mapping[str, object], columns: Columns) -> Ro
     """Add tools, arguments of the chat template and the system message that stand in columns of their own."""
     if not (columns.tools or columns.chat_template_kwargs or columns.system):
         return row
-    tools, kwargs = (
-        _parsed_field(fields.get(name) if name else None, name)
-        for name in (columns.tools, columns.chat_template_kwargs)
-    )
+    tools, kwargs = (_parsed(_value(fields, name), name) for name in (columns.tools, columns.chat_template_kwargs))
     if tools and not (isinstance(tools, list) and all(map(_has_name, tools))):
         raise BadRow(f'"{columns.tools}" is not a list of tools with names')
     if not isinstance(kwargs or {}, dict):
         raise BadRow(f'"{columns.chat_template_kwargs}" is {type_name(kwargs)}, not an object')
-    given = {
-        name: value for name, value in (kwargs or {}).items() if value is not None
-    }  # a table's empty fields are null
-    for value, name in ((tools, columns.tools), (given, columns.chat_template_kwargs)):
-        _require_json(value, name)
-    row = replace(row, tools=tools or (), kwargs=given)
-    if not columns.system or fields.get(columns.system) in (None, ""):
+    kwargs = {name: value for name, value in (kwargs or {}).items() if value is not None}  # of a table: empty fields
+    _require_json(tools, columns.tools)
+    _require_json(kwargs, columns.chat_template_kwargs)
+    row = replace(row, tools=tools or (), kwargs=kwargs)
+    if not (said := _optional_text(fields, columns.system)):
         return row
     if row.messages[0]["role"] == "system":
         raise BadRow(f'"{columns.system}" and the first message are both a system message')
-    system = {"role": "system", "content": text_of(fields, columns.system)}
-    return replace(row, messages=[system, *row.messages], trained=[None, *row.trained])
+    return replace(row, messages=[{"role": "system", "content": said}, *row.messages], trained=[None, *row.trained])
 
 
 def _turns(
     value: object, label: str, mapping: ColumnMapping
 ) -> tuple[list[dict[str, Any]], list[bool | None], frozenset[str]]:
     """Return turns as chat templates read them, whether each says that it is trained, and the fields that nothing reads."""
-    if isinstance(value, str):
-        value = _parsed(value, label)
+    value = _parsed(value, label)
     if not isinstance(value, list):
         raise BadRow(f'"{label}" is {type_name(value)}, not a list of messages')
     if not (mapping.role or mapping.content or mapping.roles) and all(map(_is_plain, value)):
@@ -354,7 +327,7 @@ def _content(value: object, more: dict[str, object]) -> object:
 
 def _called(value: object) -> dict[str, object]:
     """The calls of a turn that is one, or a list of them, as JSON; what stands beside a name is kept."""
-    said = _parsed(value, CALL) if isinstance(value, str) else value
+    said = _parsed(value, CALL)
     calls: list[Any] = said if isinstance(said, list) else [said]
     if not calls or not all(map(_has_name, calls)):
         raise BadRow('a message of the role "function_call" is not a call with its name as JSON')
@@ -405,8 +378,6 @@ def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
 
 def _up_to_answer(turns: Sequence[Mapping[str, Any]], trained: Sequence[bool | None]) -> int:
     """Return how many turns there are up to the last one of the assistant; nothing could train those that follow."""
-    if turns and turns[-1]["role"] == "assistant" and turns[-1]["content"].strip() and False not in trained:
-        return len(turns)
     answers = [number for number, turn in enumerate(turns) if turn["role"] == "assistant"]
     if not answers:
         raise BadRow("no assistant turn")
@@ -428,17 +399,14 @@ def _has_name(tool: object) -> bool:
     return isinstance(function, dict) and isinstance(function.get("name"), str) and bool(function["name"])
 
 
-def _parsed_field(value: object, label: str) -> Any:
+def _parsed(value: object, label: str) -> Any:
     """Return a field that may hold its value as JSON text."""
-    return (_parsed(value, label) if value.strip() else None) if isinstance(value, str) else value
-
-
-def _parsed(text: str, label: str) -> object:
+    if not isinstance(value, str):
+        return value
     try:
-        value: object = json.loads(text)
+        return json.loads(value) if value.strip() else None
     except (ValueError, RecursionError) as error:
         raise BadRow(f'"{label}" is not JSON') from error
-    return value
 
 
 def _require_json(value: object, label: str) -> None:
@@ -460,16 +428,36 @@ def _more(turn: Mapping[str, Any]) -> str:
     return _json({name: turn[name] for name in turn if name not in ("role", "content")}) if len(turn) > 2 else ""
 
 
-def text_of(fields: Mapping[str, Any], key: str, label: str = "") -> str:
-    """Return the text of a field; `label` names it in the reason where the key alone would not. Raises BadRow."""
+def _field(fields: Mapping[str, Any], key: str, kind: type[T], what: str, label: str = "") -> T:
+    """Return a field of this type, `what` in words; `label` names it where the key alone would not. Raises BadRow."""
     label = label or f'"{key}"'
     value = fields.get(key)
     if value is None:
         raise BadRow(f"{label} is {'null' if key in fields else 'missing'}")
-    if not isinstance(value, str):
-        raise BadRow(f"{label} is {type_name(value)}, not text")
+    if not isinstance(value, kind):
+        raise BadRow(f"{label} is {type_name(value)}, not {what}")
+    return value
+
+
+def _optional(fields: Mapping[str, Any], key: str, kind: type[T], what: str) -> T | None:
+    """Return a field of this type, None where there is none or it says nothing. Raises BadRow."""
+    return None if _value(fields, key) in (None, "") else _field(fields, key, kind, what)
+
+
+def _optional_text(fields: Mapping[str, Any], key: str) -> str:
+    return "" if _value(fields, key) is None else text_of(fields, key)
+
+
+def _value(fields: Mapping[str, Any], column: str) -> Any:
+    """Return what stands in a column that need not be there: "" is none, though pandas names its index so."""
+    return fields.get(column) if column else None
+
+
+def text_of(fields: Mapping[str, Any], key: str, label: str = "") -> str:
+    """Return the text of a field, which `label` names where the key alone would not. Raises BadRow."""
+    value = _field(fields, key, str, "text", label)
     if not _is_unicode(value):
-        raise BadRow(f"{label} is not Unicode text (half of a surrogate pair)")
+        raise BadRow(f"{label or json.dumps(key)} is not Unicode text (half of a surrogate pair)")
     return value
 
 
@@ -492,18 +480,8 @@ def answer_of(fields: Mapping[str, Any], key: str) -> str:
 
 
 def flag_of(value: object, label: str) -> bool:
-    """Return what 0 or false, 1 or true says. Raises BadRow for another value, which `label` names."""
-    known = value.strip().lower() if isinstance(value, str) else value
-    if not isinstance(known, (str, int, float)) or known not in _FLAGS:
+    """Return what 0 or false, 1 or true says; nothing says that it is. Raises BadRow for another value, which `label` names."""
+    known = "" if value is None else str(value).strip().lower()
+    if known not in _FLAGS:
         raise BadRow(f"{label} is {value!r:.40}: 0 and false, 1 and true are known")
     return _FLAGS[known]
-
-
-def examples_of(rows: Iterable[Row]) -> list[Example]:
-    """Return the rows that can stand before a question. Raises InputError: they are whole texts."""
-    found = []
-    for row in rows:
-        if row.is_whole_text:
-            raise InputError("--shots: rows of whole texts hold no questions with answers", "leave --shots out")
-        found.append(row.example())
-    return [one for one in found if one]

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from expert_cli.config.run_config import DataConfig, SourceSpec
+from expert_cli.config.run_config import DataConfig
 from expert_cli.config.splits import parse_split
 from expert_cli.data.columns import Columns, absent, choose_columns
 from expert_cli.data.encode import Sample
@@ -56,7 +56,7 @@ class RowReport:
     """What became of the rows that were read.
 
     `dropped`: bad rows by reason, the first few named in `examples`. `filtered`: good rows that a filter leaves out, or that
-    say they are not to be trained, by reason; `left_out`: the first few of a filter, as (place, text). `mapping`: which column
+    say they are not to be trained, by reason; `left_out`: the first few of a filter. `mapping`: which column
     became what. `ignored`: columns, and fields of messages ("messages[].id"), that nothing reads. `trailing`: how many turns
     stand after the last answer of their conversation.
     """
@@ -66,7 +66,7 @@ class RowReport:
     examples: list[str] = field(default_factory=list)
     mapping: str = ""
     filtered: Counter[str] = field(default_factory=Counter)
-    left_out: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    left_out: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
     trailing: int = 0
 
@@ -85,17 +85,19 @@ class RowReport:
         self.filtered[reason] += 1
         examples = self.left_out.setdefault(reason, [])
         if len(examples) < _MOST_LEFT_OUT:
-            examples.append((row.where, excerpt(" ".join(row.content()))))
+            examples.append({"where": short_place(row.where), "text": excerpt(" ".join(row.content()))})
 
     def filters(self) -> dict[str, Any]:
         """Return, by the reason, how many rows were left out, and the first few of them."""
         return {
-            reason: {
-                "rows": count,
-                "examples": [{"where": short_place(at), "text": text} for at, text in self.left_out.get(reason, ())],
-            }
+            reason: {"rows": count, "examples": self.left_out.get(reason, [])}
             for reason, count in self.filtered.items()
         }
+
+    def told(self, rows: int, what: str = "are bad") -> str:
+        """Return in words how many of so many rows are bad, and the first ones."""
+        bad = self.dropped.total()
+        return f"{bad} of {rows} rows {what}: {'; '.join(self.examples)}{'; ...' if bad > len(self.examples) else ''}"
 
     def add(self, other: RowReport) -> None:
         """Add the counts of another source; its mapping is appended where it differs."""
@@ -113,10 +115,9 @@ class RowReport:
         """Raise InputError where more than so large a share of the rows is bad, or there is none."""
         if not self.read:
             raise InputError(f"{where}: there are no rows", "Look at the file, and at the slice if there is one.")
-        if (bad := sum(self.dropped.values())) > share * self.read:
-            more = "; ..." if bad > len(self.examples) else ""
+        if self.dropped.total() > share * self.read:
             raise InputError(
-                f"{where}: {bad} of {self.read} rows are bad: {'; '.join(self.examples)}{more}",
+                f"{where}: {self.told(self.read)}",
                 f"Mend these rows, or take them out; up to {BAD_SHARE:.0%} are left out with a warning.",
             )
 
@@ -149,19 +150,15 @@ class TakenRows:
 
     def rows(self) -> Iterator[Row]:
         """Yield them. Raises InputError: the file is not what it was."""
-        wanted = set(self.numbers.tolist())
-        for number, raw in enumerate(islice(rows_of(self.file), int(self.numbers[-1]) + 1)):
-            if number in wanted:
-                wanted.remove(number)
-                try:
-                    yield _row(raw, self.columns, self.data)
-                except (BadRow, NotTrained) as error:
-                    raise self._changed() from error
-        if wanted:
-            raise self._changed()
-
-    def _changed(self) -> InputError:
-        return InputError(f"{self.file}: changed while it was read", "Start again.")
+        left = set(self.numbers.tolist())
+        with suppress(BadRow, NotTrained):
+            for number, raw in enumerate(islice(rows_of(self.file), int(self.numbers[-1]) + 1)):
+                if number in left:
+                    row = _row(raw, self.columns, self.data)
+                    left.remove(number)
+                    yield row
+        if left:
+            raise InputError(f"{self.file}: changed while it was read", "Start again.")
 
 
 @dataclass(frozen=True)
@@ -237,17 +234,15 @@ def source_columns(located: Located, data: DataConfig) -> Columns:
     if not first:
         return Columns("text", text="text")
     columns = choose_columns(list(_names(first)), data.mapping, str(located))
-
-    def is_flag(name: str) -> bool:  # a column called weight may hold kilograms, or a factor of the loss
+    for flag in ("weight", "train"):  # a column called weight may hold kilograms, or a factor of the loss
+        name: str = getattr(columns, flag)
         try:
-            return all(
-                row.fields.get(name) is None or flag_of(row.fields[name], name) in (True, False) for row in first
-            )
+            for row in first:
+                flag_of(row.fields.get(name), name)
         except BadRow:
-            return False
-
-    weight, train = (name if name and is_flag(name) else "" for name in (columns.weight, columns.train))
-    return replace(columns, weight=weight, train=train)
+            no_flag: dict[str, Any] = {flag: ""}
+            columns = replace(columns, **no_flag)
+    return columns
 
 
 def absent_columns(data: DataConfig) -> dict[str, str]:
@@ -266,12 +261,10 @@ def absent_columns(data: DataConfig) -> dict[str, str]:
 def first_good_rows(data: DataConfig, located: Located, count: int = 64) -> list[Row]:
     """Return the good ones of the first rows of a source, whatever its slice: for a look, not for training."""
     columns = source_columns(located, data)
-    found = []
+    found: list[Row] = []
     for raw in first_rows(located):
-        try:
+        with suppress(BadRow, NotTrained):
             found.append(_row(raw, columns, data))
-        except (BadRow, NotTrained):
-            continue
     return found[:count]
 
 
@@ -434,72 +427,56 @@ def _select_from(
                 "Train on rows of one kind: messages, text, segments, pair.",
             )
         scan = _Scan(columns, _names(first_rows(located)), RowReport(mapping=str(columns)))
-        slices = []
-        asked = _file_slices(located)
+        slices, asked = [], _file_slices(located)
         scan_slice = partial(_scan, found=scan, data=data, where=str(located), ranked=ranked)
         for part, found in zip(asked, flat_map(scan_slice, asked), strict=True):
             scan.add(found)
             slices.append(part._replace(stop=part.start + len(found.good)))
+        report = scan.report
         within = getattr(columns, {"pair": "response"}.get(columns.form, columns.form))
         unread = [f"{within}[].{name}" for name in sorted(scan.unread)]
-        scan.report.ignored = [*columns.unread(scan.names), *unread]
-        scan.report.refuse_bad(str(located), bad_share)
+        report.ignored = [*columns.unread(scan.names), *unread]
+        report.refuse_bad(str(located), bad_share)
         sample.add_sample(scan.sample)
         good = np.frombuffer(scan.good, np.bool_).copy()
-        source_ranks = _halves(scan.ranks)
+        source_ranks = np.frombuffer(scan.ranks, ">u8").reshape(-1, 2)  # each in two halves, the higher one first
         source = SelectedSource(located, columns, data, tuple(slices), np.zeros(len(good), np.int32))
         if data.filters.repeated:
             new = _first_ones(scan.digests, seen)
             repeats = np.flatnonzero(good)[~new]
             examples = replace(source, copies=np.isin(np.arange(len(good)), repeats[:_MOST_LEFT_OUT]).astype(np.int32))
             for row in examples.rows():
-                scan.report.leave_out(data.filters.repeated, row)
+                report.leave_out(data.filters.repeated, row)
             if len(repeats):
-                scan.report.filtered[data.filters.repeated] = len(repeats)
+                report.filtered[data.filters.repeated] = len(repeats)
             good[repeats] = False
             source_ranks = source_ranks[new] if ranked else source_ranks
-        count = _require_some(int(good.sum()), located, scan.report)
-        spec = located.spec
-        weight = _replayed(located, count, sum(map(len, selected)), reporter) if spec.share else _weight(spec, count)
+        count, spec = int(good.sum()), located.spec
+        if not count:
+            reasons = ", ".join(f"{reason}: {count}" for reason, count in report.filtered.items())
+            raise InputError(
+                f"{located}: no row of {report.read - report.dropped.total()} is left ({reasons})",
+                'Loosen "filters", or mend "weight" and "train" of the rows.',
+            )
+        weight = spec.weight if spec.max_rows is None else min(spec.weight, spec.max_rows / count)
+        if spec.share:
+            weight = _replayed(located, count, sum(map(len, selected)), reporter)
         source.copies[good] = repeat_counts(count, weight, data.seed, str(number)) * np.int32(spec.repeat)
         selected.append(source)
         if ranked:
             ranks.append(source_ranks[source.copies[good] > 0])
-        _tell(located, count, scan.report, reporter)
-        total.add(scan.report)
+        _tell(located, count, report, reporter)
+        total.add(report)
     return tuple(selected), total, np.concatenate(ranks)
 
 
 def _first_ones(digests: bytearray, seen: set[bytes]) -> NDArray[np.bool_]:
     """Return which of some digests of 16 bytes are not among those before them, which are added to `seen`."""
     new = np.zeros(len(digests) // 16, np.bool_)
-    for number in range(len(new)):
-        digest = bytes(digests[16 * number : 16 * number + 16])
-        new[number] = digest not in seen
-        seen.add(digest)
+    for number, one in enumerate(np.frombuffer(digests, "V16").tolist()):
+        new[number] = one not in seen
+        seen.add(one)
     return new
-
-
-def _halves(sixteens: bytearray) -> NDArray[np.uint64]:
-    """View numbers of 16 bytes as two halves each, uint64 [numbers, 2], the higher one first."""
-    return np.frombuffer(sixteens, ">u8").astype(np.uint64).reshape(-1, 2)
-
-
-def _require_some(good: int, located: Located, report: RowReport) -> int:
-    if good:
-        return good
-    judged = report.read - sum(report.dropped.values())
-    reasons = ", ".join(f"{reason}: {count}" for reason, count in report.filtered.items())
-    raise InputError(
-        f"{located}: no row of {judged} is left ({reasons})",
-        'Loosen "filters", or mend "weight" and "train" of the rows.',
-    )
-
-
-def _weight(spec: SourceSpec, rows: int) -> float:
-    """Return the weight of a source of so many good rows that draws no more than `max_rows`."""
-    most: float = spec.max_rows / max(1, rows) if spec.max_rows is not None else spec.weight
-    return min(spec.weight, most)
 
 
 def _replayed(located: Located, rows: int, others: int, reporter: Reporter) -> float:
@@ -576,8 +553,4 @@ def _tell(located: Located, rows: int, report: RowReport, reporter: Reporter) ->
     unread = f"; not read: {', '.join(report.unread())}" if report.unread() else ""
     reporter.info(f"{located}: {rows} rows{filtered}; {report.mapping}{unread}")
     if report.dropped:
-        bad = sum(report.dropped.values())
-        more = "; ..." if bad > len(report.examples) else ""
-        reporter.warning(
-            f"{located}: {bad} of {report.read} rows are bad and left out: {'; '.join(report.examples)}{more}"
-        )
+        reporter.warning(f"{located}: {report.told(report.read, 'are bad and left out')}")

@@ -46,7 +46,6 @@ def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
 
     Raises InputError where the rows are gone, or are whole texts, which nothing parts into question and answer.
     """
-    from expert_cli.data.rows import examples_of
     from expert_cli.data.select import select_rows
     from expert_cli.data.sources import locate_data
 
@@ -60,8 +59,10 @@ def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
         raise InputError(
             f"--shots: the rows of training cannot be read: {error.message}", "put them there, or leave --shots out"
         ) from error
+    if any(row.is_whole_text for row in rows):
+        raise InputError("--shots: rows of whole texts hold no questions with answers", "leave --shots out")
     order = random.Random(trained.plan.run.seed).sample(range(len(rows)), len(rows))  # noqa: S311
-    return Shots(count, tuple(examples_of(rows[number] for number in order)))
+    return Shots(count, tuple(filter(None, (rows[number].example() for number in order))))
 
 
 def _is_of(row: Example, asked: EvalCase) -> bool:

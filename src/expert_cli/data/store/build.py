@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.encode import Encoded, Encoder, Sample, load_fastokens
+from expert_cli.data.encode import Encoded, Encoder, load_fastokens
 from expert_cli.data.overlap import HeldOut, Overlap, Question
 from expert_cli.data.rows import Row
 from expert_cli.data.select import (
@@ -32,7 +31,7 @@ from expert_cli.data.select import (
     TakenRows,
     select_rows,
 )
-from expert_cli.data.sources import DataFile, LocatedData, size_of, stamp_of
+from expert_cli.data.sources import size_of, stamp_of
 from expert_cli.data.store.documents import Documents, data_files
 from expert_cli.data.store.files import (
     FileHashCache,
@@ -119,7 +118,7 @@ def tokenize(
     and no store fits).
     """
     started = time.monotonic()
-    files = _Unchanged(inputs.located)
+    stamps = {file: stamp_of(file) for file in inputs.located.files()}
     key, state = store_state(data, inputs, folder, verify=verify)
     home = folder / key.sha256[:12]
     if state.state == "hit" and not force:
@@ -131,10 +130,19 @@ def tokenize(
     for change in state.changes:
         report.info(f"store     {change}")
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
-    fill = partial(_fill, data, inputs, files, report)
+
+    def fill(building: Path) -> Filled:
+        written = StoreBuild(data, inputs, report)
+        records = [record for split in written.splits for record in written.write(building, split)]
+        for file, seen in stamps.items():
+            if stamp_of(file, fresh=True) != seen:
+                raise InputError(f"{file}: changed while it was read", "wait until it is written, then start again")
+        return records, written.stats
+
     home = build(folder, key, fill, inputs.hashes, report, expert=expert, force=force)
     status = "built" if state.state == "missing" else "rebuilt"
-    return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes)
+    seconds, source_bytes = time.monotonic() - started, sum(map(size_of, stamps))
+    return TokenStore(home, status, state.reason, key, read_stats(home), seconds, source_bytes)
 
 
 Filled = tuple[list[ShardRecord], Callable[[Path], Mapping[str, Any]]]
@@ -177,13 +185,6 @@ def build(
     return home
 
 
-def _fill(data: DataConfig, inputs: StoreInputs, files: _Unchanged, report: Reporter, building: Path) -> Filled:
-    written = StoreBuild(data, inputs, report)
-    records = [record for split in written.splits for record in written.write(building, split)]
-    files.require()
-    return records, written.stats
-
-
 @dataclass
 class Tally:
     """What became of rows on their way to documents. refused: rows that the template refuses, by source.
@@ -222,15 +223,9 @@ class EncodedRows:
 class RowEncoder:
     """Writes rows down as documents of token ids. is_held_out: these rows evaluate; held: texts that are looked for in them."""
 
-    template: Template
-    sample: Sample
+    encoder: Encoder
     is_held_out: bool
     held: Mapping[str, HeldOut]
-    encoder: Encoder
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Send what makes an encoder to another machine: fastokens' tokenizer cannot be sent."""
-        return _row_encoder, (self.template, self.sample, self.is_held_out, self.held)
 
     def __call__(self, taken: TakenRows) -> Iterator[EncodedRows]:
         """Yield the documents of some rows of a file; a thread encodes while the next rows are read."""
@@ -252,11 +247,11 @@ class RowEncoder:
         return EncodedRows(encoded.result(), first, rows, tally)
 
     def _documents(self, batch: Sequence[Row], source: int) -> tuple[list[Document], Tally]:
-        tally = Tally(engine=self.encoder.engine)
-        self.template.forms.clear()
-        self.template.counts.clear()
+        tally, template = Tally(engine=self.encoder.engine), self.encoder.template
+        template.forms.clear()
+        template.counts.clear()
         documents = []
-        for row, made in zip(batch, self.template.documents(batch), strict=True):
+        for row, made in zip(batch, template.documents(batch), strict=True):
             if isinstance(made, str):
                 tally.report.drop(made, row.where)
                 tally.refused[source] += 1
@@ -266,13 +261,9 @@ class RowEncoder:
                 tally.questions.append(Question(*row.question, row.where))
             for of, held in self.held.items():
                 tally.found += ((of, number, row.where) for number in held.find(*row.question))
-        tally.forms.update(self.template.forms)
-        tally.counts.update(self.template.counts)
+        tally.forms.update(template.forms)
+        tally.counts.update(template.counts)
         return documents, tally
-
-
-def _row_encoder(template: Template, sample: Sample, is_held_out: bool, held: Mapping[str, HeldOut]) -> RowEncoder:
-    return RowEncoder(template, sample, is_held_out, held, Encoder(template, sample))
 
 
 class StoreBuild:
@@ -304,7 +295,7 @@ class StoreBuild:
         """
         is_held_out = split == "validation"
         held = {of: overlap.held for of, overlap in self.overlaps.items() if overlap.added and not is_held_out}
-        encoder = RowEncoder(self.template, self.selection.sample, is_held_out, held, self.encoder)
+        encoder = RowEncoder(self.encoder, is_held_out, held)
         tally, sources = self.tally[split], self.selection.sources(split)
         records: list[ShardRecord] = []
         total = sum(map(len, sources))
@@ -347,10 +338,7 @@ class StoreBuild:
         if tally.forms:
             self.report.info(f"{split}: whole texts by form: {describe_forms(tally.forms)}")
         if tally.report.dropped:
-            bad = sum(tally.report.dropped.values())
-            self.report.warning(
-                f"{bad} of {rows} rows are refused by the template and left out: {'; '.join(tally.report.examples)}"
-            )
+            self.report.warning(tally.report.told(rows, "are refused by the template and left out"))
 
     def stats(self, building: Path) -> dict[str, Any]:
         """Return the store's statistics. Raises InputError: nothing of a split is trained."""
@@ -410,20 +398,6 @@ def split_stats(
 
 def _nothing_trained() -> InputError:
     return InputError("no document has a trained token", "check that the response column is mapped and not empty")
-
-
-class _Unchanged:
-    """Files as they are now, to tell later whether one of them has changed."""
-
-    def __init__(self, located: LocatedData) -> None:
-        self._stamps: dict[DataFile, Any] = {file: stamp_of(file) for file in located.files()}
-        self.bytes = sum(map(size_of, self._stamps))
-
-    def require(self) -> None:
-        """Raise InputError naming a file that is not what it was."""
-        for file, seen in self._stamps.items():
-            if stamp_of(file, fresh=True) != seen:
-                raise InputError(f"{file}: changed while it was read", "wait until it is written, then start again")
 
 
 def lock_of(home: Path) -> FileLock:

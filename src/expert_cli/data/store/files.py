@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,15 +29,7 @@ from numpy.typing import NDArray
 
 from expert_cli.data.encode import Encoded
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.files import (
-    read_sealed,
-    sha256_of,
-    stamp,
-    sync_file,
-    sync_names,
-    write_json,
-    write_sealed,
-)
+from expert_cli.utils.files import read_sealed, sha256_of, stamp, sync_file, sync_names, write_json, write_sealed
 from expert_cli.utils.verified_folder import VerifiedFolder
 
 FINGERPRINT = "fingerprint.json"
@@ -116,25 +109,20 @@ def write_fingerprint(
     write_json(folder / SPLITS, {"splits": splits})
     for split in splits:
         names = [shard.file.split("/")[1] for shard in shards if shard.file.startswith(f"{split}/")]
-        state: dict[str, Any] = {
-            "_data_files": [{"filename": name} for name in names],
-            "_fingerprint": key[:16],
+        of_files = {"_data_files": [{"filename": name} for name in names], "_fingerprint": key[:16]}
+        unformatted = {
             "_format_columns": None,
+            "_format_kwargs": {},
+            "_format_type": None,
+            "_output_all_columns": False,
         }
-        state |= {"_format_kwargs": {}, "_format_type": None, "_output_all_columns": False, "_split": split}
         info = {"citation": "", "description": "", "features": _FEATURES, "homepage": "", "license": ""}
-        write_json(folder / split / STATE, state)
+        write_json(folder / split / STATE, {**of_files, **unformatted, "_split": split})
         write_json(folder / split / "dataset_info.json", info)
     write_json(folder / STATS, stats(folder))
     known = {shard.file: {"bytes": shard.bytes, "sha256": shard.sha256} for shard in shards}
     files = VerifiedFolder.measured(folder, known, leave_out=(FINGERPRINT,)).files
-    body = {
-        "key": key,
-        "parts": dict(parts),
-        "expert": expert,
-        "shards": [asdict(shard) for shard in shards],
-        "files": files,
-    }
+    body = {"key": key, "parts": dict(parts), "expert": expert, "shards": [*map(asdict, shards)], "files": files}
     write_sealed(folder / FINGERPRINT, body)
     sync_names(folder)
 
@@ -170,14 +158,11 @@ def names_outside(fingerprint: Mapping[str, Any]) -> str:
 
     Raises KeyError, TypeError: it is not of its form.
     """
-    names = [*fingerprint["files"], *(shard["file"] for shard in fingerprint.get("shards", ()))]
-    outside = next(filter(_leads_outside, names), "")
-    return f"{FINGERPRINT} names a file outside the store, {outside}" if outside else ""
-
-
-def _leads_outside(name: str) -> bool:
-    inside = PurePosixPath(name)
-    return inside.is_absolute() or ".." in inside.parts or ":" in name or "\\" in name
+    for name in (*fingerprint["files"], *(shard["file"] for shard in fingerprint.get("shards", ()))):
+        inside = PurePosixPath(name)
+        if inside.is_absolute() or ".." in inside.parts or ":" in name or "\\" in name:
+            return f"{FINGERPRINT} names a file outside the store, {name}"
+    return ""
 
 
 def file_hashes(folder: Path) -> FileHashCache:
@@ -197,10 +182,8 @@ class FileHashCache:
 
     def refresh(self) -> None:
         """Take over what other processes have written meanwhile."""
-        try:
+        with suppress(OSError, ValueError, KeyError, TypeError):
             self.known = dict(read_sealed(self.path)["files"]) | self.known
-        except (OSError, ValueError, KeyError, TypeError):
-            return
 
     def sha256(self, path: Path, *, again: bool = False) -> str:
         """Return a file's hash, read anew if the file changed since it was remembered (or if asked `again`)."""
@@ -218,8 +201,6 @@ class FileHashCache:
         """Write what is new; a folder that cannot be written is used without them."""
         if self.changed:
             there = {name: seen for name, seen in self.known.items() if Path(name).exists()}
-            try:
+            with suppress(OSError):
                 write_sealed(self.path, {"files": there})
-            except OSError:
-                return
-            self.changed = False
+                self.changed = False

@@ -102,6 +102,9 @@ class Template:
     trained: TrainedTurns = ANSWERS
     forms: Counter[str] = field(default_factory=Counter, compare=False)
     counts: Counter[str] = field(default_factory=Counter, compare=False)
+    _shapes: dict[_Shape, tuple[list[list[Piece]], bool] | None] = field(
+        default_factory=dict, init=False, compare=False
+    )
 
     @property
     def fingerprint(self) -> str:
@@ -114,9 +117,9 @@ class Template:
         return ", ".join(parts)
 
     @cached_property
-    def probe(self) -> list[Document]:
-        """The documents of a question and its answer, of one letter each."""
-        return self._of_row(Row("", [_turn("user", "a"), _turn("assistant", "b")], [None, None]), ["a", "b"])
+    def probe(self) -> Document:
+        """A question and its answer, of one letter each."""
+        return self._of_row(Row("", [_turn("user", "a"), _turn("assistant", "b")], [None, None]), ["a", "b"])[0]
 
     def user_turn(self, instruction: str, input_: str = "") -> str:
         """Return instruction and input as one turn's text."""
@@ -147,10 +150,11 @@ class Template:
         every = "\0".join(text for texts in said for text in texts)
         literals = [text for head, some in self._heads.items() if head in every for text in some if text in every]
         for number, (row, contents) in enumerate(zip(rows, said, strict=True)):
+            shape = tuple([turn["role"] for turn in row.messages]), tuple(row.trained)
+            is_known = shape in self._shapes
+            is_spoken = any(text in content for text in literals for content in contents)
             try:
-                shape = _shape(row)
-                is_known = shape in self._shapes
-                quick = None if literals and _holds(contents, literals) else self._filled(row, contents, shape)
+                quick = None if is_spoken else self._filled(row, contents, shape)
                 if quick is None or not is_known or number % _CHECKED_EVERY == 0:
                     real = self._of_row(row, contents)
                     if quick not in (None, real):  # this template looks into what is said
@@ -184,10 +188,6 @@ class Template:
         if strips and [text.strip() for text in contents] != contents:
             return None
         return [[(text % tuple([contents[n] for n in at]), kept) for text, at, kept in document] for document in parts]
-
-    @cached_property
-    def _shapes(self) -> dict[_Shape, tuple[list[list[Piece]], bool] | None]:
-        return {}
 
     def _parts(self, row: Row, blanks: str) -> tuple[list[list[Piece]], bool] | None:
         """Render marks for contents, once for a sequence of roles: what stands between the marks is the template's.
@@ -475,7 +475,12 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
         jinja = own
     else:
         title, jinja = name or "alpaca", f"{{%- set eos_token = {literal(eos_token)} %}}\n{style.removesuffix(chr(10))}"
-        _require_control_tokens(title, style, known)
+        if missing := [token for token in _style_tokens(style) if token not in known]:  # the model would learn words
+            usable = [one for one in STYLES if known.issuperset(_style_tokens(style_text(one)))]
+            raise InputError(
+                f"prompt template {title!r} needs control tokens that this tokenizer does not have: {' '.join(missing)}",
+                f"Leave prompt_template out (the tokenizer's own, else alpaca), or use one of: {', '.join(usable)}.",
+            )
         separator = input_heading(input_column) if title == "alpaca" else separator
     jinja = _as_trained(tokenizer, jinja, system_prompt, chat_template_kwargs, bos_token)
     return Template(
@@ -498,16 +503,6 @@ def _style_tokens(style: str) -> list[str]:
     return list(dict.fromkeys(re.findall(r"<[^\s<>']+>", style)))
 
 
-def _require_control_tokens(name: str, style: str, known: frozenset[str]) -> None:
-    """An end token spelled in plain tokens would be learned as text, and nothing would stop generation."""
-    if missing := [token for token in _style_tokens(style) if token not in known]:
-        usable = [one for one in STYLES if known.issuperset(_style_tokens(style_text(one)))]
-        raise InputError(
-            f"prompt template {name!r} needs control tokens that this tokenizer does not have: {' '.join(missing)}",
-            f"Leave prompt_template out (the tokenizer's own, else alpaca), or use one of: {', '.join(usable)}.",
-        )
-
-
 def _speaks(tokenizer: PreTrainedTokenizerFast, own: str, name: str, style: str) -> bool:
     """Whether a chat template writes a user turn and the generation prompt as a style does, but for white space."""
     if name == "alpaca":
@@ -528,15 +523,15 @@ def _as_trained(
         if found := control.search(said):
             raise InputError(f"{key} holds the control token {found[0]}", "Take it out: the template puts its own.")
     require_read(jinja, kwargs)
-    thinks = {"enable_thinking": False} if "enable_thinking" in jinja and "enable_thinking" not in kwargs else {}
+    must_not_think = "enable_thinking" in jinja and "enable_thinking" not in kwargs
     for name, value in kwargs.items():
         jinja = f"{_default(name, value)}\n{jinja}"
     if system_prompt:
         jinja = _saying(tokenizer, jinja, system_prompt)
     elif system_prompt is not None:
         jinja = _without_default(tokenizer, jinja, bos_token)
-    for name, value in thinks.items():
-        jinja = f"{_default(name, value)}\n{jinja}"
+    if must_not_think:
+        jinja = f"{_default('enable_thinking', False)}\n{jinja}"
     if "strftime_now" in jinja:  # every day writes what training wrote
         known = {form: DATE.strftime(form) for _, form in _DATES.findall(jinja)}
         told = f"{{{{- {literal(known)}.get(format, '{DATE}') }}}}"
@@ -627,12 +622,12 @@ def _without_default(tokenizer: PreTrainedTokenizerFast, jinja: str, bos_token: 
 
 def require_read(jinja: str, names: Mapping[str, Any]) -> None:
     """Raise InputError if a template is to be given something that it does not read, or that is given to it anyway."""
+    known = template_variables(jinja) - _GIVEN
     for name in names:
-        variables = template_variables(jinja)
-        if name in _GIVEN or name not in variables:
-            known = ", ".join(sorted(variables - _GIVEN)) or "nothing"
+        if name not in known:
             raise InputError(
-                f"chat_template_kwargs: the chat template reads no {json.dumps(name, ensure_ascii=False)}; it reads {known}",
+                f"chat_template_kwargs: the chat template reads no {json.dumps(name, ensure_ascii=False)}; it reads "
+                + (", ".join(sorted(known)) or "nothing"),
                 "Leave it out, or use a chat template that reads it.",
             )
 
@@ -697,14 +692,6 @@ def _leaves(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _leaves(inner)
-
-
-def _holds(contents: Sequence[str], literals: Sequence[str]) -> bool:
-    return any(literal in text for literal in literals for text in contents)
-
-
-def _shape(row: Row) -> _Shape:
-    return tuple([turn["role"] for turn in row.messages]), tuple(row.trained)
 
 
 def _default(name: str, value: object) -> str:

@@ -89,9 +89,8 @@ class TrainedTurns:
 
         Raises InputError: a turn says that it is trained, or that it is not, and that cannot be.
         """
-        masks = []
-        for turn, says in zip(row.messages, row.trained, strict=True):
-            role = turn["role"]
+        masks, roles = [], [turn["role"] for turn in row.messages]
+        for role, says in zip(roles, row.trained, strict=True):
             if says and role not in self.roles:
                 raise InputError(
                     f"a turn of {role} says that it is trained, but roles_to_train is {', '.join(self.roles)}",
@@ -114,10 +113,15 @@ def border(asked: str, answered: str, control: re.Pattern[str]) -> int:
     """Return where what was asked ends in what was answered: with their common beginning, never within a control token."""
     if answered.startswith(asked):
         return len(asked)
-    pairs = zip(asked, answered, strict=False)
-    common = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(asked), len(answered)))
-    tokens = (token for text in (asked, answered) for token in control.finditer(text, max(0, common - 64)))
-    return min((token.start() for token in tokens if token.start() < common < token.end()), default=common)
+    end = common(asked, answered)
+    tokens = (token for text in (asked, answered) for token in control.finditer(text, max(0, end - 64)))
+    return min((token.start() for token in tokens if token.start() < end < token.end()), default=end)
+
+
+def common(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return how many characters two texts, or ids two lists, begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((number for number, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def pieces_of(text: str, spans: Iterable[tuple[int, int, bool]], *, everything: bool) -> Document:
