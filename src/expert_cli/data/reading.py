@@ -13,6 +13,7 @@ import io
 import json
 import lzma
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -212,14 +213,14 @@ def _columnar(batches_of: Callable[[Any], tuple[Any, Iterator[Any]]], file: Data
 def _refuse_repeated_fields(what: str, fields: Sequence[Any]) -> None:
     """Raise InputError where a table or a struct in it, at any depth, names a field twice."""
     _refuse_repeated(what, [field.name for field in fields])
-    for kind in (field.type for field in fields):
-        _refuse_repeated_fields(what, [kind.field(number) for number in range(kind.num_fields)])
+    for field in fields:
+        _refuse_repeated_fields(what, [field.type.field(number) for number in range(field.type.num_fields)])
 
 
 def _refuse_repeated(what: str, names: Sequence[str]) -> None:
-    if len(set(names)) < len(names):
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise InputError(f'{what} names "{repeated}" more than once', "Keep one of these columns.")
+    name, times = Counter(names).most_common(1)[0] if names else ("", 0)
+    if times > 1:
+        raise InputError(f'{what} names "{name}" more than once', "Keep one of these columns.")
 
 
 _READERS: Mapping[str, Callable[[DataFile], Iterator[RawRow]]] = {

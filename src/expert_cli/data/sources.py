@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, NoReturn, TypeAlias
 
@@ -267,8 +268,9 @@ def _fitting(names: Sequence[str], spec: SourceSpec, reporter: Reporter) -> list
     """Those of the files that a user's pattern fits that hold rows."""
     files = _of_one_format(list(filter(_holds_rows, names)), spec.path)
     if not files:
-        told = f"{spec.path}: no file of rows fits this pattern"
-        raise InputError(told, f"Rows are in files of {', '.join(DATA_SUFFIXES)}.")
+        raise InputError(
+            f"{spec.path}: no file of rows fits this pattern", f"Rows are in files of {', '.join(DATA_SUFFIXES)}."
+        )
     _name_unread(spec.path, set(names).difference(files), reporter)
     return files
 
@@ -295,10 +297,8 @@ def _split_of_folder(
     alike = (files for name, files in splits.items() if split_of(name) == split_of(split))
     files = splits.get(split) or next(alike, [])
     if absent := next((name for name in files if name not in there or not _holds_rows(name)), ""):
-        told = (
-            f'{where}: {its} says that the split "{split}" is in {absent[:80]}, which is not there, or no file of rows'
-        )
-        raise InputError(told, "Get the whole data set, or name one file of rows.")
+        told = f'{its} says that the split "{split}" is in {absent[:80]}, which is not there, or no file of rows'
+        raise InputError(f"{where}: {told}", "Get the whole data set, or name one file of rows.")
     if not files:
         others = ", ".join(f"{name} ({len(files)})" for name, files in splits.items() if files) or "no data file"
         told = f'{where}: no file holds the split "{split}"; there is: {others}'
@@ -330,10 +330,7 @@ def _splits(names: Sequence[str], read: Callable[[str], bytes], config: str) -> 
 
     written = chosen.get("data_files")
     patterns = default_patterns(resolve) if written is None else sanitize_patterns(written)
-    return {
-        split: list(dict.fromkeys(name for pattern in some for name in resolve(pattern)))
-        for split, some in patterns.items()
-    }
+    return {split: list(dict.fromkeys(chain(*map(resolve, some)))) for split, some in patterns.items()}
 
 
 def _saved_splits(names: Collection[str], read: Callable[[str], bytes]) -> dict[str, list[str]]:
@@ -372,10 +369,8 @@ def _of_one_format(names: Sequence[str], where: str) -> list[str]:
     files = [name for name in names if format_name(name) != PLAIN_TEXT] or list(names)
     formats = sorted({ending for name in files for ending in _ENDING.findall(name.lower())})
     if len(formats) > 1:
-        told = (
-            f"{where}: files of {len(formats)} formats side by side ({', '.join(formats)}); they may hold the same rows"
-        )
-        raise InputError(told, "Name the file, or a folder with one format.")
+        told = f"files of {len(formats)} formats side by side ({', '.join(formats)}); they may hold the same rows"
+        raise InputError(f"{where}: {told}", "Name the file, or a folder with one format.")
     return files
 
 

@@ -22,24 +22,10 @@ from expert_cli.config.run_config import DataConfig
 from expert_cli.data.encode import Encoded, Encoder, load_fastokens
 from expert_cli.data.overlap import HeldOut, Overlap, Question
 from expert_cli.data.rows import Row
-from expert_cli.data.select import (
-    BAD_SHARE,
-    RowReport,
-    RowSelection,
-    SelectedSource,
-    Split,
-    TakenRows,
-    select_rows,
-)
+from expert_cli.data.select import BAD_SHARE, RowReport, RowSelection, SelectedSource, Split, TakenRows, select_rows
 from expert_cli.data.sources import size_of, stamp_of
 from expert_cli.data.store.documents import Documents, data_files
-from expert_cli.data.store.files import (
-    FileHashCache,
-    ShardRecord,
-    shard_name,
-    write_fingerprint,
-    write_shard,
-)
+from expert_cli.data.store.files import FileHashCache, ShardRecord, shard_name, write_fingerprint, write_shard
 from expert_cli.data.store.inspect import BUILDING, StoreState, inspect_store, read_stats, store_kind
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.templates.chat import Template

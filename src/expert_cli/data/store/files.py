@@ -109,15 +109,11 @@ def write_fingerprint(
     write_json(folder / SPLITS, {"splits": splits})
     for split in splits:
         names = [shard.file.split("/")[1] for shard in shards if shard.file.startswith(f"{split}/")]
-        of_files = {"_data_files": [{"filename": name} for name in names], "_fingerprint": key[:16]}
-        unformatted = {
-            "_format_columns": None,
-            "_format_kwargs": {},
-            "_format_type": None,
-            "_output_all_columns": False,
-        }
+        state: dict[str, Any] = {"_data_files": [{"filename": name} for name in names], "_fingerprint": key[:16]}
+        state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None}
+        state |= {"_output_all_columns": False, "_split": split}
         info = {"citation": "", "description": "", "features": _FEATURES, "homepage": "", "license": ""}
-        write_json(folder / split / STATE, {**of_files, **unformatted, "_split": split})
+        write_json(folder / split / STATE, state)
         write_json(folder / split / "dataset_info.json", info)
     write_json(folder / STATS, stats(folder))
     known = {shard.file: {"bytes": shard.bytes, "sha256": shard.sha256} for shard in shards}

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,6 @@ from expert_cli.utils.filesystem import is_file, newest_first
 
 BUILDING = ".building-"
 STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
-_STORES = f"[0-9a-f]*/{FINGERPRINT}"
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,10 @@ def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, has
 
 
 def _other_store(folder: Path, key: StoreKey) -> StoreState:
-    for path in newest_first(folder.glob(_STORES)):
-        try:
-            found = read_fingerprint(path.parent)
-        except IntegrityError:
-            continue
-        changes = key.changes(found["parts"])
-        return StoreState("stale", f"{path.parent} was made from something else", tuple(changes))
+    for path in newest_first(folder.glob(f"[0-9a-f]*/{FINGERPRINT}")):
+        with suppress(IntegrityError):
+            changes = key.changes(read_fingerprint(path.parent)["parts"])
+            return StoreState("stale", f"{path.parent} was made from something else", tuple(changes))
     return StoreState("missing", f"no store in {folder}")
 
 

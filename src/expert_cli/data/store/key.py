@@ -46,12 +46,7 @@ class StoreKey:
 
 
 def store_key(
-    data: DataConfig,
-    located: LocatedData,
-    hash_cache: FileHashCache,
-    *,
-    tokenizer: str,
-    template: str,
+    data: DataConfig, located: LocatedData, hash_cache: FileHashCache, *, tokenizer: str, template: str
 ) -> StoreKey:
     """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make."""
     digest = partial(content_of, hashes=hash_cache.sha256)

@@ -55,10 +55,8 @@ def ray_flat_map(address: str, report: Reporter) -> Iterator[FlatMap]:
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        told = f"--ray {address}: no cluster answers: {first_line(error)}"
-        raise EnvironmentProblem(
-            told, "local, auto (on a machine of the cluster), HOST:6379 or ray://HOST:10001"
-        ) from error
+        known = "local, auto (on a machine of the cluster), HOST:6379 or ray://HOST:10001"
+        raise EnvironmentProblem(f"--ray {address}: no cluster answers: {first_line(error)}", known) from error
     try:
         context = ray.data.DataContext.get_current()
         context.execution_options.preserve_order = True

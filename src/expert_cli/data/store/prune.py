@@ -27,10 +27,16 @@ def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
         owner = expert if path.name.startswith(BUILDING) else _owner(path)
         if owner is None:
             report.warning(f"{path} is not deleted: it has the name of a token store, but no {FINGERPRINT} of one")
-        elif owner != expert:
+            continue
+        if owner != expert:
             report.info(f"kept      {path}, built for {owner}")
-        else:
-            _delete(path, report)
+            continue
+        try:
+            with lock_of(path).acquire(timeout=0):
+                remove(path)
+            report.info(f"deleted   {path}")
+        except Timeout:
+            report.info(f"kept      {path}, which another process is building")
 
 
 def _owner(home: Path) -> str | None:
@@ -40,14 +46,3 @@ def _owner(home: Path) -> str | None:
         return str(written.get("expert", "")) if str(written["key"]).startswith(home.name) else None
     except (IntegrityError, KeyError):
         return None
-
-
-def _delete(path: Path, report: Reporter) -> None:
-    """Delete a store, unless another process builds it just now."""
-    try:
-        with lock_of(path).acquire(timeout=0):
-            remove(path)
-    except Timeout:
-        report.info(f"kept      {path}, which another process is building")
-    else:
-        report.info(f"deleted   {path}")

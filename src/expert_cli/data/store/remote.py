@@ -46,10 +46,8 @@ def fetch(place: StoredFolder, key: StoreKey, folder: Path, report: Reporter) ->
     found, fingerprint = look_up(place, key)
     if found.state != "hit":
         return found
-    home = folder / key.sha256[:12]
-    report.info(
-        f"store     fetching {size_text(sum(file['bytes'] for file in fingerprint['files'].values()))} of {place}"
-    )
+    home, size = folder / key.sha256[:12], sum(file["bytes"] for file in fingerprint["files"].values())
+    report.info(f"store     fetching {size_text(size)} of {place}")
     try:
         with folder_beside(home) as beside:
             place.get([*fingerprint["files"], FINGERPRINT], beside)

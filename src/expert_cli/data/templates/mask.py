@@ -49,9 +49,7 @@ TEXT_FORMS = {
     "gemma": TextForm("<start_of_turn>", r"<start_of_turn>model\n?", "<start_of_turn>", "<end_of_turn>"),
     "phi": TextForm("<|end|>", r"<\|assistant\|>\n?", r"<\|(?:system|user|assistant|tool)\|>", "<|end|>"),
     "mistral": TextForm(
-        "[/INST]",
-        r"\[/INST\]|\[/TOOL_RESULTS\](?!\s*\[TOOL_RESULTS\])",
-        r"\[(?:INST|TOOL_RESULTS|AVAILABLE_TOOLS)\]",
+        "[/INST]", r"\[/INST\]|\[/TOOL_RESULTS\](?!\s*\[TOOL_RESULTS\])", r"\[(?:INST|TOOL_RESULTS|AVAILABLE_TOOLS)\]"
     ),
     "alpaca": TextForm(
         "### Response:", r"^### Response:[ \t]*\n?", "^### (?:System|User|Instruction|Input|Schema|Response):"
