@@ -55,10 +55,9 @@ def local_flat_map(function: Callable[[Any], Iterator[Any]], things: Sequence[An
 class RowReport:
     """What became of the rows that were read.
 
-    `dropped`: bad rows by reason, the first few named in `examples`. `filtered`: good rows that a filter leaves out, or that
-    say they are not to be trained, by reason; `left_out`: the first few of a filter. `mapping`: which column
-    became what. `ignored`: columns, and fields of messages ("messages[].id"), that nothing reads. `trailing`: how many turns
-    stand after the last answer of their conversation.
+    dropped: bad rows by reason, the first few named in `examples`. filtered: good rows that are left out, by reason; left_out:
+    the first few of a filter. mapping: which column became what. ignored: columns, and fields of messages ("messages[].id"),
+    that nothing reads. trailing: how many turns stand after the last answer of their conversation.
     """
 
     read: int = 0
@@ -89,10 +88,8 @@ class RowReport:
 
     def filters(self) -> dict[str, Any]:
         """Return, by the reason, how many rows were left out, and the first few of them."""
-        return {
-            reason: {"rows": count, "examples": self.left_out.get(reason, [])}
-            for reason, count in self.filtered.items()
-        }
+        shown = self.left_out
+        return {reason: {"rows": count, "examples": shown.get(reason, [])} for reason, count in self.filtered.items()}
 
     def told(self, rows: int, what: str = "are bad") -> str:
         """Return in words how many of so many rows are bad, and the first ones."""
@@ -136,9 +133,9 @@ class FileSlice(NamedTuple):
 
 @dataclass(frozen=True)
 class TakenRows:
-    """The rows of one file that are taken. numbers: int64, theirs in the file; source: that of their source in its split.
+    """Rows of one file that are taken. numbers: int64, theirs in the file; source: the number of their source.
 
-    first: the number of the first one among the rows of the split.
+    first: the number of the first one among all rows of the split.
     """
 
     file: DataFile
@@ -163,10 +160,7 @@ class TakenRows:
 
 @dataclass(frozen=True)
 class SelectedSource:
-    """One source, decided. slices: the rows of its slice.
-
-    copies: int32 [rows of the slice], how often each row is taken; 0 = bad, filtered out, not drawn, or of the other split.
-    """
+    """One source, decided. copies: int32 [rows of its slices], how often each is taken: 0 where it is left out."""
 
     located: Located
     columns: Columns
@@ -414,7 +408,7 @@ def _select_from(
     flat_map: FlatMap,
     ranked: bool,
 ) -> tuple[tuple[SelectedSource, ...], RowReport, NDArray[np.uint64]]:
-    """Select from sources of one form; repeated rows are looked for over all of them. ranked: rank the rows that are taken."""
+    """Select from sources of one form; repeated rows are looked for over all of them. ranked: also rank the rows."""
     total = RowReport()
     selected: list[SelectedSource] = []
     ranks = [np.empty((0, 2), np.uint64)]

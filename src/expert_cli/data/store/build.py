@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import hashlib
 import json
@@ -105,6 +104,7 @@ def tokenize(
     """
     started = time.monotonic()
     stamps = {file: stamp_of(file) for file in inputs.located.files()}
+    source_bytes = sum(map(size_of, stamps))
     key, state = store_state(data, inputs, folder, verify=verify)
     home = folder / key.sha256[:12]
     if state.state == "hit" and not force:
@@ -127,8 +127,7 @@ def tokenize(
 
     home = build(folder, key, fill, inputs.hashes, report, expert=expert, force=force)
     status = "built" if state.state == "missing" else "rebuilt"
-    seconds, source_bytes = time.monotonic() - started, sum(map(size_of, stamps))
-    return TokenStore(home, status, state.reason, key, read_stats(home), seconds, source_bytes)
+    return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, source_bytes)
 
 
 Filled = tuple[list[ShardRecord], Callable[[Path], Mapping[str, Any]]]
@@ -153,13 +152,10 @@ def build(
     home, building = folder / key.sha256[:12], folder / f"{BUILDING}{key.sha256[:12]}"
     failed, elsewhere = f"cannot write the token store in {folder}", "put the store elsewhere: pretokenize --output DIR"
     with disk_errors(failed, elsewhere, unfinished=building), _lock(home, report):
-        if home.exists() and not home.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
         hash_cache.refresh()
         if not force and inspect_store(folder, key, hash_cache).state == "hit":
             return home
-        if building.exists() or building.is_symlink():
-            remove(building)
+        remove(building)
         records, stats = fill(building)
         write_fingerprint(building, key.sha256, dict(key.parts), records, stats, expert=expert)
         remove(home)
