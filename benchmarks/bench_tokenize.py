@@ -154,7 +154,7 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     from expert_cli.data.store.build import tokenize
     from expert_cli.data.store.files import file_hashes
     from expert_cli.data.store.key import StoreInputs
-    from expert_cli.data.templates.chat import make_template
+    from expert_cli.data.templates.make_template import make_template
 
     if not fast:
         sys.modules["fastokens"] = None  # type: ignore[assignment]  # as on a machine without it

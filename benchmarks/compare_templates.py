@@ -39,7 +39,8 @@ from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import choose_columns
 from expert_cli.data.encode import Encoder
 from expert_cli.data.rows import BadRow, to_row
-from expert_cli.data.templates.chat import DATE, Template, make_template
+from expert_cli.data.templates.chat import Template
+from expert_cli.data.templates.make_template import DATE, make_template
 from expert_cli.data.templates.mask import Document
 
 Span = tuple[int, int]

@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from expert_cli.data.templates.chat import Template, make_template
+from expert_cli.data.templates.chat import Template
+from expert_cli.data.templates.make_template import make_template
 
 Architecture = Literal["llama", "qwen3"]
 

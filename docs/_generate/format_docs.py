@@ -11,7 +11,7 @@ from typing import Any
 from expert_cli.commands.schema import manifest_schema
 from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, format_name
 from expert_cli.data.columns import USUAL_NAMES
-from expert_cli.data.templates.chat import STYLES, style_text
+from expert_cli.data.templates.make_template import STYLES, style_text
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.manifest.json_parser import MAX_BYTES, MAX_DEPTH
 from expert_cli.manifest.key import declared

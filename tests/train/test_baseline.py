@@ -15,7 +15,7 @@ from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
 from expert_cli.data.select import select_rows
 from expert_cli.data.sources import locate_data
-from expert_cli.data.templates.chat import OWN
+from expert_cli.data.templates.make_template import OWN
 from expert_cli.errors import InputError
 from expert_cli.evaluation import answer
 from expert_cli.evaluation.baseline import NEW_TOKENS

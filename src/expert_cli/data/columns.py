@@ -20,15 +20,8 @@ USUAL_NAMES = {
     "input": ("input", "context", "schema"),
     "response": ("response", "output", "answer", "completion", "cypher", "sql"),
     "messages": ("messages", "conversations", "conversation"),
-    "text": ("text",),
-    "tools": ("tools",),
-    "system": ("system",),
-    "history": ("history",),
-    "parallel_tool_calls": ("parallel_tool_calls",),
-    "chat_template_kwargs": ("chat_template_kwargs",),
-    "segments": ("segments",),
-    "weight": ("weight",),
-    "train": ("train",),
+    **{name: (name,) for name in ("text", "tools", "system", "history", "parallel_tool_calls", "chat_template_kwargs")},
+    **{name: (name,) for name in ("segments", "weight", "train")},
 }
 """The names by which columns are recognized, the preferred one first; two that could be the response are an error."""
 Form = Literal["messages", "text", "segments", "pair"]

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from expert_cli.config.run_config import ColumnMapping
@@ -107,11 +108,16 @@ class Row:
         if self.is_pair:
             return str(self.messages[-2]["content"]) if len(self.messages) > 1 else "", self.input
         turns = self.messages[:-1]
-        before = [_json(value) for value in (self.tools, self.kwargs) if value]
+        before = list(self._beside().values())
         before += [turn["content"] for turn in turns if turn["role"] in ("system", "developer")]
         asked = (turn for turn in turns if turn["role"] not in ("system", "developer"))
         said = (t["content"] if t["role"] == "user" else f"{t['role']}: {t['content']}{_more(t)}" for t in asked)
         return "\n".join(said), "\n".join(before)
+
+    def _beside(self) -> dict[str, str]:
+        """What the template is given beside the conversation, as JSON."""
+        given = {"tools": self.tools, "chat_template_kwargs": self.kwargs}
+        return {name: _json(value) for name, value in given.items() if value}
 
     def content(self) -> tuple[str, ...]:
         """Return all that it says, roles and what is not trained included: two rows are repeats when this is equal."""
@@ -119,20 +125,19 @@ class Row:
             segments = (f"{'trained' if trained else 'not trained'}: {text}" for text, trained in self.segments)
             return (self.text,) if self.text else tuple(segments)
         pair = (*self.question, self.answer) if self.is_pair else ()
-        beside = [("tools", self.tools), ("chat_template_kwargs", self.kwargs)]
-        before = [part for name, value in beside if value for part in (name, _json(value))]
-        if pair and not before and len(self.messages) == 2:
+        beside = self._beside()
+        if pair and not beside and len(self.messages) == 2:
             return pair
         said = (part for turn in self.messages for part in (turn["role"], turn["content"]))
-        untrained = (number + len(before) // 2 for number, trained in enumerate(self.trained) if trained is False)
         more = filter(None, map(_more, self.messages))
-        return (*pair, *before, *said, *more, *(f"{number} is not trained" for number in untrained))
+        untrained = (number for number, trained in enumerate(self.trained, len(beside)) if trained is False)
+        return (*pair, *chain(*beside.items()), *said, *more, *(f"{number} is not trained" for number in untrained))
 
     def __len__(self) -> int:
         """Return how many characters it says, prompt and answer together."""
         if not self.messages:
             return len(self.text) + sum(len(text) for text, _ in self.segments)
-        beside = sum(len(_json(value)) for value in (self.tools, self.kwargs) if value)
+        beside = sum(map(len, self._beside().values()))
         return beside + len(self.input) + sum(len(turn["content"]) + len(_more(turn)) for turn in self.messages)
 
     def example(self) -> Example | None:

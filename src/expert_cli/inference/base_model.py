@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.templates.chat import Template, make_template
+from expert_cli.data.templates.chat import Template
+from expert_cli.data.templates.make_template import make_template
 from expert_cli.data.templates.mask import TrainedTurns
 from expert_cli.errors import InputError
 from expert_cli.model.kernels.attention_backends import loaded_with

@@ -24,7 +24,8 @@ from expert_cli.data.columns import USUAL_NAMES, choose_columns
 from expert_cli.data.encode import Encoder
 from expert_cli.data.rows import Row, to_row
 from expert_cli.data.store.files import STORE_RULE
-from expert_cli.data.templates.chat import STYLES, Template
+from expert_cli.data.templates.chat import Template
+from expert_cli.data.templates.make_template import STYLES
 from expert_cli.data.templates.mask import TEXT_FORMS, TrainedTurns
 from expert_cli.errors import InputError
 from tests.chat_templates import PUBLISHED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import hashlib
 import json
@@ -15,7 +16,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.encode import Encoded, Encoder, load_fastokens
@@ -25,7 +26,7 @@ from expert_cli.data.select import BAD_SHARE, RowReport, RowSelection, SelectedS
 from expert_cli.data.sources import size_of, stamp_of
 from expert_cli.data.store.documents import Documents, data_files
 from expert_cli.data.store.files import FileHashCache, ShardRecord, shard_name, write_fingerprint, write_shard
-from expert_cli.data.store.inspect import BUILDING, StoreState, inspect_store, read_stats, store_kind
+from expert_cli.data.store.inspect import BUILDING, StoreState, inspect_store, lock_of, read_stats, store_kind
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.mask import FOREIGN, Document, describe_forms
@@ -152,6 +153,8 @@ def build(
     home, building = folder / key.sha256[:12], folder / f"{BUILDING}{key.sha256[:12]}"
     failed, elsewhere = f"cannot write the token store in {folder}", "put the store elsewhere: pretokenize --output DIR"
     with disk_errors(failed, elsewhere, unfinished=building), _lock(home, report):
+        if home.is_file():
+            raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
         hash_cache.refresh()
         if not force and inspect_store(folder, key, hash_cache).state == "hit":
             return home
@@ -380,11 +383,6 @@ def split_stats(
 
 def _nothing_trained() -> InputError:
     return InputError("no document has a trained token", "check that the response column is mapped and not empty")
-
-
-def lock_of(home: Path) -> FileLock:
-    """Return the lock that the builder of a store holds, of the store's folder or of its build."""
-    return FileLock(home.with_name(f".lock-{home.name.removeprefix(BUILDING)}"))
 
 
 @contextmanager

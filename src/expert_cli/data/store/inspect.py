@@ -1,4 +1,4 @@
-"""What lies in a folder that rows were saved in: a token store and its state, or what `save_to_disk` wrote.
+"""What lies in a folder that rows were saved in: a token store and its state, what `save_to_disk` wrote; what may be deleted.
 
 <12 hex>/                      a token store, named by the first 12 of its key, as `files.py` describes it
 .building-<12 hex>/            a build that was interrupted, or is under way
@@ -13,11 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from filelock import FileLock, Timeout
+
 from expert_cli.data.store.files import FINGERPRINT, SPLITS, STATE, STATS, FileHashCache, read_fingerprint, verify_store
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.files import parse_json
+from expert_cli.utils.files import parse_json, remove
 from expert_cli.utils.filesystem import is_file, newest_first
+from expert_cli.utils.reporter import Reporter
 
 BUILDING = ".building-"
 STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
@@ -86,3 +89,42 @@ def recorded_key(folder: Path) -> tuple[str, str]:
     if not re.fullmatch(r"[0-9a-f]{64}", key) or not key.startswith(folder.name):
         return "", f"{FINGERPRINT} belongs to another folder, {key[:12]}"
     return key, ""
+
+
+def lock_of(home: Path) -> FileLock:
+    """Return the lock that the builder of a store holds, of the store's folder or of its build."""
+    return FileLock(home.with_name(f".lock-{home.name.removeprefix(BUILDING)}"))
+
+
+def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
+    """Delete the stores in `folder` that were built for `expert` and have another key than `keep`, and its broken builds.
+
+    A name proves nothing: a folder is a store if our own fingerprint lies in it. A folder with a store's name that stays is
+    told; an unfinished build has a hidden name of our own.
+    """
+    for path in sorted(folder.iterdir()):
+        is_other = STORE_NAME.fullmatch(path.name) and path.name.removeprefix(BUILDING) != keep[:12]
+        if not is_other or path.is_symlink() or not path.is_dir():
+            continue
+        owner = expert if path.name.startswith(BUILDING) else _owner(path)
+        if owner is None:
+            report.warning(f"{path} is not deleted: it has the name of a token store, but no {FINGERPRINT} of one")
+            continue
+        if owner != expert:
+            report.info(f"kept      {path}, built for {owner}")
+            continue
+        try:
+            with lock_of(path).acquire(timeout=0):
+                remove(path)
+            report.info(f"deleted   {path}")
+        except Timeout:
+            report.info(f"kept      {path}, which another process is building")
+
+
+def _owner(home: Path) -> str | None:
+    """Return the expert that a store belongs to, "" of a build; None for what is neither."""
+    try:
+        written = read_fingerprint(home)
+        return str(written.get("expert", "")) if str(written["key"]).startswith(home.name) else None
+    except (IntegrityError, KeyError):
+        return None

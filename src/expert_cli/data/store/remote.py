@@ -9,9 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from expert_cli.data.store.build import lock_of
 from expert_cli.data.store.files import FINGERPRINT, names_outside, read_fingerprint, verify_store
-from expert_cli.data.store.inspect import StoreState
+from expert_cli.data.store.inspect import StoreState, lock_of
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.files import parse_sealed, remove

@@ -1,27 +1,16 @@
 """A conversation becomes text through a chat template, the same for training, evaluation and generation.
 
-`tokenizer.apply_chat_template` renders; the template is jinja text, which is what every other program reads. A run's own
-changes to it stand around it, never in it, and lie beside the adapter with it:
-
-    {%- if enable_thinking is not defined %}{%- set enable_thinking = false %}{%- endif %}    chat_template_kwargs
-    {%- macro strftime_now(format) %}...                                         the day that training rendered with
-    {%- if messages[0]['role'] != 'system' %}                                    system_prompt: a text
-    {%- set messages = [{'role': 'system', 'content': "Be brief."}] + messages %}
-    {%- endif %}
-    ... the template as it came ...
+`tokenizer.apply_chat_template` renders; the template is jinja text, which is what every other program reads.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,14 +42,12 @@ from expert_cli.utils.text import first_line
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-STYLES = ("alpaca", "chatml", "deepseek", "gemma", "llama", "mistral", "phi", "qwen3")
-"""The prompt templates that a manifest can name; their jinja texts lie in styles/, qwen3 is chatml."""
-OWN = "the tokenizer's own chat template"
 _GIVEN = frozenset(("messages", "tools", "documents", "add_generation_prompt", "strftime_now"))
-DATE = dt.date(2024, 7, 26)
-"""What `strftime_now` calls today, as Llama's templates do without it: rows written tomorrow are those written today."""
-_DATES = re.compile(r"""strftime_now\s*\(\s*(['"])(.*?)\1\s*\)""")
-_A, _B, _C = "\ue000A\ue001", "\ue000B\ue001", "\ue000C\ue001"
+A, B, C = "\ue000A\ue001", "\ue000B\ue001", "\ue000C\ue001"
+ASKED = ({"role": "user", "content": A},)
+ANSWERED = (*ASKED, {"role": "assistant", "content": B})
+ASKED_AGAIN = (*ANSWERED, {"role": "user", "content": C})
+"""Conversations of marks, by which what a template writes around them is found."""
 _MARK = "\ue000(\\d+)'\"&<\\\\\ue001"
 _CHECKED_EVERY = 500
 _HINT = 'Take it out of the rows, or use a base model, "prompt_template" or "chat_template_path" that shows it.'
@@ -119,7 +106,7 @@ class Template:
     @cached_property
     def probe(self) -> Document:
         """A question and its answer, of one letter each."""
-        return self._of_row(Row("", [_turn("user", "a"), _turn("assistant", "b")], [None, None]), ["a", "b"])[0]
+        return self._of_row(Row("", ANSWERED, [None, None]), ["a", "b"])[0]
 
     def user_turn(self, instruction: str, input_: str = "") -> str:
         """Return instruction and input as one turn's text."""
@@ -238,7 +225,7 @@ class Template:
         masks = self.trained.of_turns(row)
         said = ({**turn, "content": text} for turn, text in zip(row.messages, contents, strict=True))
         plain = list(map(self._with_arguments, said))
-        require_read(self.jinja, row.kwargs)
+        self.require_read(row.kwargs)
         turns, tools, kwargs = self._marked(plain, row.tools, row.kwargs)
         self._require_tools(turns, tools, kwargs)
         answers: list[_Answer] = []
@@ -287,8 +274,8 @@ class Template:
     ) -> str:
         """Return what a turn is asked with: the conversation before it and what the template puts before its content."""
         if not number or turns[number]["role"] != "assistant":
-            marked = self.render([*turns[:number], {**turns[number], "content": _A}], tools, kwargs)
-            return marked.partition(_A)[0]
+            marked = self.render([*turns[:number], {**turns[number], "content": A}], tools, kwargs)
+            return marked.partition(A)[0]
         asked = self.render(turns[:number], tools, kwargs, generate=True)
         if answered.startswith(asked) or "enable_thinking" not in self.jinja:
             return asked
@@ -309,7 +296,7 @@ class Template:
     @cached_property
     def _tail(self) -> str:
         """What the template writes after an answer, "" where no token is in it."""
-        tail = self.render([_turn("user", _A), _turn("assistant", _B)]).rpartition(_B)[2]
+        tail = self.render(ANSWERED).rpartition(B)[2]
         return tail if self._control.search(tail) else ""
 
     @cached_property
@@ -319,10 +306,10 @@ class Template:
             found = self._control.search(self._tail)
         else:
             try:
-                whole = self.render([_turn("user", _A), _turn("assistant", _B), _turn("user", _C)])
+                whole = self.render(ASKED_AGAIN)
             except InputError:
                 return self.eos_token
-            found = self._control.match(whole.partition(_B)[2].lstrip())
+            found = self._control.match(whole.partition(B)[2].lstrip())
         return found[0] if found else self.eos_token
 
     def _of_text(self, row: Row) -> Document:
@@ -362,7 +349,34 @@ class Template:
         generate: bool = False,
     ) -> str:
         """Return a conversation as text. Raises InputError: the template refuses it."""
-        return _render(self.tokenizer, self.jinja, messages, generate, tools, kwargs)
+        turns: Any = list(messages)
+        try:
+            text: Any = self.tokenizer.apply_chat_template(
+                turns,
+                tools=list(tools) or None,
+                chat_template=self.jinja,
+                tokenize=False,
+                add_generation_prompt=generate,
+                **kwargs,
+            )
+        except Exception as error:  # a template raises anything
+            roles = ", ".join(message["role"] for message in messages)
+            raise InputError(
+                f"the chat template refuses a conversation of {roles}: {first_line(error)}",
+                'Give the rows the roles it knows, or set another "prompt_template".',
+            ) from error
+        return str(text)
+
+    def require_read(self, names: Mapping[str, Any]) -> None:
+        """Raise InputError if the template is to be given something that it does not read, or that is given to it anyway."""
+        known = template_variables(self.jinja) - _GIVEN
+        for name in names:
+            if name not in known:
+                raise InputError(
+                    f"chat_template_kwargs: the chat template reads no {json.dumps(name, ensure_ascii=False)}; it reads "
+                    + (", ".join(sorted(known)) or "nothing"),
+                    "Leave it out, or use a chat template that reads it.",
+                )
 
     @cached_property
     def _known(self) -> frozenset[str]:
@@ -430,233 +444,13 @@ class Template:
         def written(arguments: object) -> str:
             call = {"id": "c00000001", "type": "function", "function": {"name": "f", "arguments": arguments}}
             try:
-                return self.render([_turn("user", _A), {**_turn("assistant", ""), "tool_calls": [call]}])
+                return self.render([*ASKED, {"role": "assistant", "content": "", "tool_calls": [call]}])
             except InputError:
                 return ""
 
         spelled = '{"p": 1}'
         text = written(spelled)
         return spelled in text and json.dumps(spelled) not in text, bool(written({"p": 1}))
-
-
-def make_template(  # noqa: PLR0913  what a template is made of, each by its name
-    name: str,
-    tokenizer: PreTrainedTokenizerFast,
-    *,
-    eos_token: str,
-    bos_token: str = "",
-    given: str = "",
-    system_prompt: str | None = None,
-    chat_template_kwargs: Mapping[str, Any] = MappingProxyType({}),
-    trained: TrainedTurns = ANSWERS,
-    input_column: str = "",
-) -> Template:
-    """Choose the prompt template that `name` means for this tokenizer.
-
-    name: "" = the manifest's own (`given`), else the tokenizer's own chat template, else alpaca. A named chat template gives
-    way to the tokenizer's own if that writes a user turn in the same form. eos_token: what ends an answer where the template
-    puts nothing. bos_token: what the tokenizer itself puts before a text; it stands there exactly once. system_prompt: the
-    system message of conversations that have none; "": none, not even the template's default; None: as the template has it.
-    chat_template_kwargs: what it is given where its caller gives nothing. input_column: alpaca heads a column called schema or
-    context "### Schema:".
-    Raises InputError: an unknown name; control tokens that the tokenizer lacks; no end token; a template that cannot do this.
-    """
-    if name and name not in STYLES:
-        raise InputError(f"unknown prompt template {name!r}", f"Use one of: {', '.join(STYLES)}.")
-    known = frozenset(tokenizer.added_tokens_encoder)
-    if eos_token not in known:
-        raise InputError(
-            f"the tokenizer's end token {eos_token!r} is not one of its control tokens",
-            "Without one the model cannot learn to stop: use a base model whose tokenizer has an end token.",
-        )
-    own, style, separator = given or str(tokenizer.chat_template or ""), style_text(name or "alpaca"), "\n\n"
-    if own and (not name or _speaks(tokenizer, own, name, style)):
-        title = f"chat_template_path {hashlib.sha256(given.encode()).hexdigest()[:16]}" if given else OWN
-        jinja = own
-    else:
-        title, jinja = name or "alpaca", f"{{%- set eos_token = {literal(eos_token)} %}}\n{style.removesuffix(chr(10))}"
-        if missing := [token for token in _style_tokens(style) if token not in known]:  # the model would learn words
-            usable = [one for one in STYLES if known.issuperset(_style_tokens(style_text(one)))]
-            raise InputError(
-                f"prompt template {title!r} needs control tokens that this tokenizer does not have: {' '.join(missing)}",
-                f"Leave prompt_template out (the tokenizer's own, else alpaca), or use one of: {', '.join(usable)}.",
-            )
-        separator = input_heading(input_column) if title == "alpaca" else separator
-    jinja = _as_trained(tokenizer, jinja, system_prompt, chat_template_kwargs, bos_token)
-    return Template(
-        title, jinja, tokenizer, eos_token, bos_token, separator, system_prompt, chat_template_kwargs, given, trained
-    )
-
-
-def style_text(name: str) -> str:
-    """Return the jinja text of a built-in prompt template."""
-    file = files("expert_cli.data.templates") / "styles" / f"{'chatml' if name == 'qwen3' else name}.jinja"
-    return file.read_text(encoding="utf-8")
-
-
-def input_heading(column: str) -> str:
-    """Return what alpaca puts between an instruction and an input that stood in a column of that name."""
-    return f"\n\n### {'Schema' if column.lower() in ('schema', 'context') else 'Input'}:\n"
-
-
-def _style_tokens(style: str) -> list[str]:
-    return list(dict.fromkeys(re.findall(r"<[^\s<>']+>", style)))
-
-
-def _speaks(tokenizer: PreTrainedTokenizerFast, own: str, name: str, style: str) -> bool:
-    """Whether a chat template writes a user turn and the generation prompt as a style does, but for white space."""
-    if name == "alpaca":
-        return False
-    try:
-        texts = [_render(tokenizer, jinja, [_turn("user", _A)], True) for jinja in (own, style)]
-    except InputError:
-        return False
-    return "".join(texts[1].split()) in "".join(texts[0].split())
-
-
-def _as_trained(
-    tokenizer: PreTrainedTokenizerFast, jinja: str, system_prompt: str | None, kwargs: Mapping[str, Any], bos_token: str
-) -> str:
-    """Return the template that a run trains with, which needs no argument and no system message from its caller."""
-    control = control_token_pattern(tokenizer, jinja)
-    for key, said in (("system_prompt", system_prompt or ""), ("chat_template_kwargs", literal(kwargs))):
-        if found := control.search(said):
-            raise InputError(f"{key} holds the control token {found[0]}", "Take it out: the template puts its own.")
-    require_read(jinja, kwargs)
-    must_not_think = "enable_thinking" in jinja and "enable_thinking" not in kwargs
-    for name, value in kwargs.items():
-        jinja = f"{_default(name, value)}\n{jinja}"
-    if system_prompt:
-        jinja = _saying(tokenizer, jinja, system_prompt)
-    elif system_prompt is not None:
-        jinja = _without_default(tokenizer, jinja, bos_token)
-    if must_not_think:
-        jinja = f"{_default('enable_thinking', False)}\n{jinja}"
-    if "strftime_now" in jinja:  # every day writes what training wrote
-        known = {form: DATE.strftime(form) for _, form in _DATES.findall(jinja)}
-        told = f"{{{{- {literal(known)}.get(format, '{DATE}') }}}}"
-        jinja = f"{{%- macro strftime_now(format) %}}{told}{{%- endmacro %}}\n{jinja}"
-    jinja = _opened_as_answered(tokenizer, jinja)
-    asked = _render(tokenizer, jinja, [_turn("user", _A)], True)
-    return jinja if asked.startswith(bos_token) else f"{{{{- {literal(bos_token)} }}}}{{#- BOS #}}\n{jinja}"
-
-
-def _opened_as_answered(tokenizer: PreTrainedTokenizerFast, jinja: str) -> str:
-    r"""Cut off the generation prompt what a conversation with its answer does not have there.
-
-    QwQ opens a think block for the model, and writes an answer without one:
-
-        <|im_start|>assistant\n | <think>\n        asked
-        <|im_start|>assistant\n | four<|im_end|>   answered
-    """
-    asked = _render(tokenizer, jinja, [_turn("user", _A)], True)
-    answered = _render(tokenizer, jinja, [_turn("user", _A), _turn("assistant", _B)], False)
-    opened = asked[border(asked, answered, re.compile("(?!)")) :]
-    if not opened or _A in opened:
-        return jinja
-    cut = f"add_generation_prompt and conversation.endswith({literal(opened)})"
-    end = f"{{% endset %}}{{{{- conversation[:-{len(opened)}] if {cut} else conversation }}}}"
-    return "{%- set conversation %}\n" + jinja.removesuffix("\n") + end
-
-
-def _saying(tokenizer: PreTrainedTokenizerFast, jinja: str, text: str) -> str:
-    """Put a system message before conversations without one. Raises InputError: the template takes none."""
-
-    def with_system(said: str) -> str:
-        system = f"[{{'role': 'system', 'content': {literal(said)}}}]"
-        put = f"{{%- set messages = {system} + messages %}}"
-        return f"{{%- if messages[0]['role'] != 'system' %}}\n{put}\n{{%- endif %}}\n{jinja}"
-
-    hint = 'Leave system_prompt out, or set "prompt_template": "alpaca" for this base model.'
-    try:
-        written = _render(tokenizer, with_system(_B), [_turn("user", _A)], True)
-    except InputError as error:
-        message = f"the chat template takes no system message, so no system_prompt: {error.message.rpartition(': ')[2]}"
-        raise InputError(message, hint) from error
-    if written.count(_B) != 1 or written.count(_A) != 1 or written.index(_B) > written.index(_A):
-        raise InputError(
-            "the chat template does not show a system message before the user's, so no system_prompt", hint
-        )
-    return with_system(text)
-
-
-def _without_default(tokenizer: PreTrainedTokenizerFast, jinja: str, bos_token: str) -> str:
-    r"""Cut off the system message that a template puts by itself.
-
-    There is one if a first question is opened by more than a second one. Then the template is given an empty system
-    message, and what it makes of that one alone is cut off:
-
-        <|im_start|>system\n<|im_end|>\n | <|im_start|>user\nHow many?<|im_end|>\n ...
-    """
-    turns = [_turn("user", _A), _turn("assistant", _B), _turn("user", _C)]
-    whole = _render(tokenizer, jinja, turns, False)
-    # SmolLM2's is <|im_start|>, which opens every turn
-    names = (bos_token, str(tokenizer.bos_token or ""))
-    bos = next((token for token in names if whole.startswith(token) and whole.count(token) == 1), "")
-    opening = whole.partition(_A)[0].removeprefix(bos)
-    between = whole.partition(_B)[2].partition(_C)[0]
-    if between.endswith(opening):
-        return jinja
-    refusal = InputError(
-        f'system_prompt "": nothing takes out what the chat template puts before a question: {opening[:80]!r}',
-        "Write a text, or leave system_prompt out.",
-    )
-    try:
-        head = _render(tokenizer, jinja, [_turn("system", "")], False)
-        asked = _render(tokenizer, jinja, [_turn("system", ""), _turn("user", _A)], True)
-    except InputError as error:
-        raise refusal from error
-    if not (asked.startswith(head) and between.endswith(asked.removeprefix(head).partition(_A)[0])):
-        raise refusal
-    kept = f"{literal(bos)} + " if bos and head.startswith(bos) else ""
-    cut = f"{{% endset %}}{{{{- conversation if has_system else {kept}conversation[{len(head)}:] }}}}"
-    lines = (
-        "{%- set has_system = messages[0]['role'] == 'system' %}",
-        "{%- if not has_system %}",
-        "{%- set messages = [{'role': 'system', 'content': ''}] + messages %}",
-        "{%- endif %}",
-        "{%- set conversation %}",
-    )
-    return "\n".join([*lines, jinja.removesuffix("\n") + cut])
-
-
-def require_read(jinja: str, names: Mapping[str, Any]) -> None:
-    """Raise InputError if a template is to be given something that it does not read, or that is given to it anyway."""
-    known = template_variables(jinja) - _GIVEN
-    for name in names:
-        if name not in known:
-            raise InputError(
-                f"chat_template_kwargs: the chat template reads no {json.dumps(name, ensure_ascii=False)}; it reads "
-                + (", ".join(sorted(known)) or "nothing"),
-                "Leave it out, or use a chat template that reads it.",
-            )
-
-
-def _render(
-    tokenizer: PreTrainedTokenizerFast,
-    jinja: str,
-    messages: Sequence[Mapping[str, Any]],
-    generate: bool,
-    tools: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] = MappingProxyType({}),
-) -> str:
-    turns: Any = list(messages)
-    try:
-        text: Any = tokenizer.apply_chat_template(
-            turns,
-            tools=list(tools) or None,
-            chat_template=jinja,
-            tokenize=False,
-            add_generation_prompt=generate,
-            **kwargs,
-        )
-    except Exception as error:  # a template raises anything
-        roles = ", ".join(message["role"] for message in messages)
-        raise InputError(
-            f"the chat template refuses a conversation of {roles}: {first_line(error)}",
-            'Give the rows the roles it knows, or set another "prompt_template".',
-        ) from error
-    return str(text)
 
 
 def _require_shown(turn: Mapping[str, Any], text: str, literals: Sequence[str]) -> None:
@@ -692,20 +486,3 @@ def _leaves(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _leaves(inner)
-
-
-def _default(name: str, value: object) -> str:
-    return f"{{%- if {name} is not defined %}}{{%- set {name} = {literal(value)} %}}{{%- endif %}}"
-
-
-def _turn(role: str, content: str) -> dict[str, Any]:
-    return {"role": role, "content": content}
-
-
-def literal(value: object) -> str:
-    """Return a value of JSON as jinja spells it in an expression."""
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{literal(name)}: {literal(inner)}' for name, inner in value.items())}}}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(literal, value))}]"
-    return "none" if value is None else json.dumps(value, ensure_ascii=False)

@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks.lib.conversations import FAMILIES, Family, control_tokens
 from expert_cli.data.rows import Row
-from expert_cli.data.templates.chat import STYLES, Template, style_text
+from expert_cli.data.templates.chat import Template
+from expert_cli.data.templates.make_template import STYLES, style_text
 from expert_cli.data.templates.mask import ANSWERS, TrainedTurns
 from expert_cli.errors import InputError
 from tests.chat_templates import (
@@ -53,7 +54,7 @@ def tokenizer(*more: str, chat_template: str | None = None) -> Any:
 
 
 def style_tokens(style: str) -> list[str]:
-    from expert_cli.data.templates.chat import _style_tokens
+    from expert_cli.data.templates.make_template import _style_tokens
 
     return _style_tokens(style_text(style))
 

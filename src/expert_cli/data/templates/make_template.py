@@ -1,0 +1,239 @@
+"""The chat template that a manifest means for a tokenizer: `make_template`.
+
+A run's own changes to a template stand around it, never in it, and lie beside the adapter with it:
+
+    {%- if enable_thinking is not defined %}{%- set enable_thinking = false %}{%- endif %}    chat_template_kwargs
+    {%- macro strftime_now(format) %}...                                         the day that training rendered with
+    {%- if messages[0]['role'] != 'system' %}                                    system_prompt: a text
+    {%- set messages = [{'role': 'system', 'content': "Be brief."}] + messages %}
+    {%- endif %}
+    ... the template as it came ...
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.resources import files
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from expert_cli._compat import control_token_pattern
+from expert_cli.data.templates.chat import ANSWERED, ASKED, ASKED_AGAIN, A, B, C, Template
+from expert_cli.data.templates.mask import ANSWERS, TrainedTurns, common
+from expert_cli.errors import InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+STYLES = ("alpaca", "chatml", "deepseek", "gemma", "llama", "mistral", "phi", "qwen3")
+"""The prompt templates that a manifest can name; their jinja texts lie in styles/, qwen3 is chatml."""
+OWN = "the tokenizer's own chat template"
+DATE = dt.date(2024, 7, 26)
+"""What `strftime_now` calls today, as Llama's templates do without it: rows written tomorrow are those written today."""
+_DATES = re.compile(r"""strftime_now\s*\(\s*(['"])(.*?)\1\s*\)""")
+
+
+def make_template(  # noqa: PLR0913  what a template is made of, each by its name
+    name: str,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    eos_token: str,
+    bos_token: str = "",
+    given: str = "",
+    system_prompt: str | None = None,
+    chat_template_kwargs: Mapping[str, Any] = MappingProxyType({}),
+    trained: TrainedTurns = ANSWERS,
+    input_column: str = "",
+) -> Template:
+    """Choose the prompt template that `name` means for this tokenizer.
+
+    name: "" = the manifest's own (`given`), else the tokenizer's own chat template, else alpaca. A named chat template gives
+    way to the tokenizer's own if that writes a user turn in the same form. eos_token: what ends an answer where the template
+    puts nothing. bos_token: what the tokenizer itself puts before a text; it stands there exactly once. system_prompt: the
+    system message of conversations that have none; "": none, not even the template's default; None: as the template has it.
+    chat_template_kwargs: what it is given where its caller gives nothing. input_column: alpaca heads a column called schema or
+    context "### Schema:".
+    Raises InputError: an unknown name; control tokens that the tokenizer lacks; no end token; a template that cannot do this.
+    """
+    if name and name not in STYLES:
+        raise InputError(f"unknown prompt template {name!r}", f"Use one of: {', '.join(STYLES)}.")
+    known = frozenset(tokenizer.added_tokens_encoder)
+    if eos_token not in known:
+        raise InputError(
+            f"the tokenizer's end token {eos_token!r} is not one of its control tokens",
+            "Without one the model cannot learn to stop: use a base model whose tokenizer has an end token.",
+        )
+    own, style = given or str(tokenizer.chat_template or ""), style_text(name or "alpaca")
+    template = Template(
+        name or "alpaca",
+        style,
+        tokenizer,
+        eos_token,
+        bos_token,
+        "\n\n",
+        system_prompt,
+        chat_template_kwargs,
+        given,
+        trained,
+    )
+    if own and (not name or _speaks(template, own)):
+        title = f"chat_template_path {hashlib.sha256(given.encode()).hexdigest()[:16]}" if given else OWN
+        return _as_trained(replace(template, name=title, jinja=own))
+    if missing := [token for token in _style_tokens(style) if token not in known]:  # the model would learn words
+        usable = [one for one in STYLES if known.issuperset(_style_tokens(style_text(one)))]
+        raise InputError(
+            f"prompt template {template.name!r} needs control tokens that this tokenizer does not have: {' '.join(missing)}",
+            f"Leave prompt_template out (the tokenizer's own, else alpaca), or use one of: {', '.join(usable)}.",
+        )
+    if template.name == "alpaca":
+        heading = "Schema" if input_column.lower() in ("schema", "context") else "Input"
+        template = replace(template, input_separator=f"\n\n### {heading}:\n")
+    return _as_trained(_under(template, f"{{%- set eos_token = {literal(eos_token)} %}}"))
+
+
+def style_text(name: str) -> str:
+    """Return the jinja text of a built-in prompt template."""
+    file = files("expert_cli.data.templates") / "styles" / f"{'chatml' if name == 'qwen3' else name}.jinja"
+    return file.read_text(encoding="utf-8")
+
+
+def _style_tokens(style: str) -> list[str]:
+    return list(dict.fromkeys(re.findall(r"<[^\s<>']+>", style)))
+
+
+def _speaks(template: Template, own: str) -> bool:
+    """Whether a chat template writes a user turn and the generation prompt as a style does, but for white space."""
+    if template.name == "alpaca":
+        return False
+    try:
+        texts = [one.render(ASKED, generate=True) for one in (template, replace(template, jinja=own))]
+    except InputError:
+        return False
+    return "".join(texts[0].split()) in "".join(texts[1].split())
+
+
+def _under(template: Template, head: str) -> Template:
+    """Return a template with a line before it."""
+    return replace(template, jinja=f"{head}\n{template.jinja}")
+
+
+def _as_trained(template: Template) -> Template:
+    """Return the template that a run trains with, which needs no argument and no system message from its caller."""
+    system, kwargs = template.system_prompt, template.chat_template_kwargs
+    control = control_token_pattern(template.tokenizer, template.jinja)
+    for key, said in (("system_prompt", system or ""), ("chat_template_kwargs", literal(kwargs))):
+        if found := control.search(said):
+            raise InputError(f"{key} holds the control token {found[0]}", "Take it out: the template puts its own.")
+    template.require_read(kwargs)
+    may_think = "enable_thinking" in template.jinja and "enable_thinking" not in kwargs
+    for name, value in kwargs.items():
+        template = _under(template, _default(name, value))
+    if system:
+        template = _saying(template, system)
+    elif system is not None:
+        template = _without_default(template)
+    if may_think:
+        template = _under(template, _default("enable_thinking", False))
+    if "strftime_now" in template.jinja:  # every day writes what training wrote
+        known = {form: DATE.strftime(form) for _, form in _DATES.findall(template.jinja)}
+        told = f"{{{{- {literal(known)}.get(format, '{DATE}') }}}}"
+        template = _under(template, f"{{%- macro strftime_now(format) %}}{told}{{%- endmacro %}}")
+    template = _opened_as_answered(template)
+    if template.render(ASKED, generate=True).startswith(template.bos_token):
+        return template
+    return _under(template, f"{{{{- {literal(template.bos_token)} }}}}{{#- BOS #}}")
+
+
+def _opened_as_answered(template: Template) -> Template:
+    r"""Cut off the generation prompt what a conversation with its answer does not have there.
+
+    QwQ opens a think block for the model, and writes an answer without one:
+
+        <|im_start|>assistant\n | <think>\n        asked
+        <|im_start|>assistant\n | four<|im_end|>   answered
+    """
+    asked = template.render(ASKED, generate=True)
+    opened = asked[common(asked, template.render(ANSWERED)) :]
+    if not opened or A in opened:
+        return template
+    cut = f"add_generation_prompt and conversation.endswith({literal(opened)})"
+    end = f"{{% endset %}}{{{{- conversation[:-{len(opened)}] if {cut} else conversation }}}}"
+    return replace(template, jinja="{%- set conversation %}\n" + template.jinja.removesuffix("\n") + end)
+
+
+def _saying(template: Template, text: str) -> Template:
+    """Put a system message before conversations without one. Raises InputError: the template takes none."""
+
+    def with_system(said: str) -> Template:
+        system = f"[{{'role': 'system', 'content': {literal(said)}}}]"
+        put = f"{{%- set messages = {system} + messages %}}"
+        return _under(template, f"{{%- if messages[0]['role'] != 'system' %}}\n{put}\n{{%- endif %}}")
+
+    hint = 'Leave system_prompt out, or set "prompt_template": "alpaca" for this base model.'
+    try:
+        written = with_system(B).render(ASKED, generate=True)
+    except InputError as error:
+        message = f"the chat template takes no system message, so no system_prompt: {error.message.rpartition(': ')[2]}"
+        raise InputError(message, hint) from error
+    if written.count(B) != 1 or written.count(A) != 1 or written.index(B) > written.index(A):
+        message = "the chat template does not show a system message before the user's, so no system_prompt"
+        raise InputError(message, hint)
+    return with_system(text)
+
+
+def _without_default(template: Template) -> Template:
+    r"""Cut off the system message that a template puts by itself.
+
+    There is one if a first question is opened by more than a second one. Then the template is given an empty system
+    message, and what it makes of that one alone is cut off:
+
+        <|im_start|>system\n<|im_end|>\n | <|im_start|>user\nHow many?<|im_end|>\n ...
+    """
+    whole = template.render(ASKED_AGAIN)
+    # SmolLM2's is <|im_start|>, which opens every turn
+    names = (template.bos_token, str(template.tokenizer.bos_token or ""))
+    bos = next((token for token in names if whole.startswith(token) and whole.count(token) == 1), "")
+    opening = whole.partition(A)[0].removeprefix(bos)
+    between = whole.partition(B)[2].partition(C)[0]
+    if between.endswith(opening):
+        return template
+    refusal = InputError(
+        f'system_prompt "": nothing takes out what the chat template puts before a question: {opening[:80]!r}',
+        "Write a text, or leave system_prompt out.",
+    )
+    try:
+        nothing = {"role": "system", "content": ""}
+        head = template.render([nothing])
+        asked = template.render([nothing, *ASKED], generate=True)
+    except InputError as error:
+        raise refusal from error
+    if not (asked.startswith(head) and between.endswith(asked.removeprefix(head).partition(A)[0])):
+        raise refusal
+    kept = f"{literal(bos)} + " if bos and head.startswith(bos) else ""
+    cut = f"{{% endset %}}{{{{- conversation if has_system else {kept}conversation[{len(head)}:] }}}}"
+    lines = (
+        "{%- set has_system = messages[0]['role'] == 'system' %}",
+        "{%- if not has_system %}",
+        "{%- set messages = [{'role': 'system', 'content': ''}] + messages %}",
+        "{%- endif %}",
+        "{%- set conversation %}",
+    )
+    return replace(template, jinja="\n".join([*lines, template.jinja.removesuffix("\n") + cut]))
+
+
+def _default(name: str, value: object) -> str:
+    return f"{{%- if {name} is not defined %}}{{%- set {name} = {literal(value)} %}}{{%- endif %}}"
+
+
+def literal(value: object) -> str:
+    """Return a value of JSON as jinja spells it in an expression."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{literal(name)}: {literal(inner)}' for name, inner in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(literal, value))}]"
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
