@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -114,13 +115,11 @@ class Template:
 
     def prompt(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """Return the text that the next answer follows; control tokens in what is said are marked as text."""
-        turns, _, _ = self._marked(messages, (), {})
-        return self.render(turns, generate=True)
+        return self.render(self._marked(messages, {})[0], generate=True)
 
     def as_text(self, text: str) -> str:
         """Return a text with its control tokens marked, so that they stay text."""
-        ((turn,), _, _) = self._marked([{"role": "assistant", "content": text}], (), {})
-        return str(turn["content"])
+        return str(self._marked([{"role": "assistant", "content": text}], {})[0][0]["content"])
 
     @cached_property
     def control_tokens(self) -> frozenset[str]:
@@ -226,15 +225,15 @@ class Template:
         said = ({**turn, "content": text} for turn, text in zip(row.messages, contents, strict=True))
         plain = list(map(self._with_arguments, said))
         self.require_read(row.kwargs)
-        turns, tools, kwargs = self._marked(plain, row.tools, row.kwargs)
-        self._require_tools(turns, tools, kwargs)
+        turns, given = self._marked(plain, {"tools": list(row.tools), **row.kwargs} if row.tools else row.kwargs)
+        self._require_tools(turns, given)
         answers: list[_Answer] = []
         is_prefix = True
         for number, turn in enumerate(turns):
             if turn["role"] != "assistant" and not masks[number]:
                 continue
-            answered = self.render(turns[: number + 1], tools, kwargs)
-            asked = self._asked(turns, number, answered, tools, kwargs)
+            answered = self.render(turns[: number + 1], given)
+            asked = self._asked(turns, number, answered, given)
             if turn["role"] == "assistant":
                 # of an answer that is only read, templates leave the reasoning out
                 shown = plain[number] if masks[number] else {**plain[number], **dict.fromkeys(REASONING)}
@@ -269,17 +268,14 @@ class Template:
             document[-1] = (document[-1][0] + last.wanting, last.trained)
         return document
 
-    def _asked(
-        self, turns: Sequence[Any], number: int, answered: str, tools: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> str:
+    def _asked(self, turns: Sequence[Any], number: int, answered: str, given: Mapping[str, Any]) -> str:
         """Return what a turn is asked with: the conversation before it and what the template puts before its content."""
         if not number or turns[number]["role"] != "assistant":
-            marked = self.render([*turns[:number], {**turns[number], "content": A}], tools, kwargs)
-            return marked.partition(A)[0]
-        asked = self.render(turns[:number], tools, kwargs, generate=True)
+            return self.render([*turns[:number], {**turns[number], "content": A}], given).partition(A)[0]
+        asked = self.render(turns[:number], given, generate=True)
         if answered.startswith(asked) or "enable_thinking" not in self.jinja:
             return asked
-        thinking = self.render(turns[:number], tools, {**kwargs, "enable_thinking": True}, generate=True)
+        thinking = self.render(turns[:number], {**given, "enable_thinking": True}, generate=True)
         if not answered.startswith(thinking):
             return asked
         self.counts["thinking"] += 1
@@ -329,10 +325,8 @@ class Template:
         self.forms[form + FOREIGN if end and end not in self._known else form] += 1
         spans = spans[-1:] if self.trained.last_alone else spans
         if form == PLAIN or everything:
-            start = 0 if everything else len(self.bos_token)
-            spans = [
-                (start, len(text) if form == PLAIN and not text.rstrip().endswith((*ends,)) else len(text.rstrip()))
-            ]
+            is_ended = form != PLAIN or text.rstrip().endswith((*ends,))
+            spans = [(0 if everything else len(self.bos_token), len(text.rstrip() if is_ended else text))]
         pieces = pieces_of(text, [(start, stop, True) for start, stop in spans], everything=everything)
         if pieces and not pieces[-1][0].endswith((*ends, *([end] if end in self._known else []))):
             pieces[-1] = (pieces[-1][0] + self.end_token, True)
@@ -343,29 +337,21 @@ class Template:
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] = MappingProxyType({}),
+        given: Mapping[str, Any] = MappingProxyType({}),
         *,
         generate: bool = False,
     ) -> str:
-        """Return a conversation as text. Raises InputError: the template refuses it."""
+        """Return a conversation as text. given: tools, and what else the template reads. Raises InputError: it refuses it."""
         turns: Any = list(messages)
+        how: dict[str, Any] = {"chat_template": self.jinja, "tokenize": False, "add_generation_prompt": generate}
         try:
-            text: Any = self.tokenizer.apply_chat_template(
-                turns,
-                tools=list(tools) or None,
-                chat_template=self.jinja,
-                tokenize=False,
-                add_generation_prompt=generate,
-                **kwargs,
-            )
+            return str(self.tokenizer.apply_chat_template(turns, **how, **given))
         except Exception as error:  # a template raises anything
             roles = ", ".join(message["role"] for message in messages)
             raise InputError(
                 f"the chat template refuses a conversation of {roles}: {first_line(error)}",
                 'Give the rows the roles it knows, or set another "prompt_template".',
             ) from error
-        return str(text)
 
     def require_read(self, names: Mapping[str, Any]) -> None:
         """Raise InputError if the template is to be given something that it does not read, or that is given to it anyway."""
@@ -391,28 +377,27 @@ class Template:
     def _added(self) -> re.Pattern[str]:
         return re.compile(any_of(self._known))
 
-    def _marked(self, messages: Sequence[Any], tools: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    def _marked(self, messages: Sequence[Any], given: Mapping[str, Any]) -> tuple[Any, Any]:
         """Mark control tokens in what a row says, so that they stay text. Raises InputError: a name of a field is one.
 
         What an answer thinks stands between tokens, in its content too: these are what the model is to write.
         """
-        said = (messages, tools, kwargs)
+        said = (messages, given)
         text = json.dumps(said, ensure_ascii=False)
         if not self._control.search(text) and not MARKERS.search(text):
             return said
-        turns, *rest = (mark_control_tokens(part, self._control) for part in said)
-        if found := self._control.search(MARKED.sub("", json.dumps([turns, *rest], ensure_ascii=False))):
+        turns, given = (mark_control_tokens(part, self._control) for part in said)
+        if found := self._control.search(MARKED.sub("", json.dumps([turns, given], ensure_ascii=False))):
             raise InputError(f"a field is called {found[0]}, which is a control token", _HINT)
         thought = ({**turn, "content": MARKED_THOUGHT.sub(r"\1", turn["content"])} for turn in turns)
-        return [new if old["role"] == "assistant" else old for old, new in zip(turns, thought, strict=True)], *rest
+        return [new if old["role"] == "assistant" else old for old, new in zip(turns, thought, strict=True)], given
 
-    def _require_tools(self, turns: Sequence[Any], tools: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def _require_tools(self, turns: Sequence[Any], given: Mapping[str, Any]) -> None:
         """Refuse a template that writes the same without tools, or not the name of each."""
-        if not tools:
+        if "tools" not in given:
             return
-        text = self.render(turns, tools, kwargs)
-        names = [str((tool.get("function") or tool)["name"]) for tool in tools]
-        if self.render(turns, (), kwargs) == text or not all(name in text for name in names):
+        text, names = self.render(turns, given), [(tool.get("function") or tool)["name"] for tool in given["tools"]]
+        if self.render(turns, {**given, "tools": None}) == text or not all(name in text for name in names):
             raise InputError("the chat template does not show tools", _HINT)
 
     def _with_arguments(self, turn: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -426,11 +411,9 @@ class Template:
                 return {**call, "function": taken(call["function"])}
             given = call.get("arguments")
             if isinstance(given, str) and not takes_text:
-                try:
-                    parsed = json.loads(given)
-                except ValueError:
-                    return call
-                return {**call, "arguments": parsed} if isinstance(parsed, dict) else call
+                with suppress(ValueError):
+                    given = json.loads(given)
+                return {**call, "arguments": given} if isinstance(given, dict) else call
             if isinstance(given, dict) and not takes_objects:
                 return {**call, "arguments": json.dumps(given, ensure_ascii=False)}
             return call
