@@ -9,7 +9,6 @@ Both passes go file by file, so that they can be spread over machines: `FlatMap`
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections import Counter
@@ -496,12 +495,9 @@ def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> NDArray[np.
     if whole == 0 and weight > 0 and rows:
         extra = max(extra, 1)
     copies = np.full(rows, whole, np.int32)
-
-    def rank(row: int) -> bytes:
-        return hashlib.blake2b(f"{seed}:{salt}:{row}".encode(), digest_size=16).digest()
-
-    for row in sorted(range(rows), key=rank)[:extra] if extra else ():
-        copies[row] += 1
+    if extra:
+        drawn = sorted(range(rows), key=lambda row: digest(f"{seed}:{salt}:{row}"))
+        copies[drawn[:extra]] += 1
     return copies
 
 

@@ -61,7 +61,7 @@ class Documents:
     def __init__(self, folder: Path) -> None:
         """Map the Arrow files of a split's folder. Raises IntegrityError if they are not what a store holds."""
         self.folder = folder
-        self._shards = [part for file in data_files(folder) for part in documents_of_file(file)]
+        self._shards = [part for file in data_files(folder) for part in _parts(file)]
         self.empty = sum(part.empty for part in self._shards)
         counts = [len(part.starts) - 1 for part in self._shards]
         self.first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
@@ -128,7 +128,7 @@ def data_files(folder: Path) -> list[Path]:
         raise IntegrityError(f"{folder}: state.json is missing or broken", BUILD_ANEW) from error
 
 
-def documents_of_file(file: Path) -> list[DocumentsOfShard]:
+def _parts(file: Path) -> list[DocumentsOfShard]:
     """Map an Arrow file of a store, a record batch each. Raises IntegrityError if it is not what a store holds."""
     try:
         with pa.memory_map(str(file)) as source:
@@ -147,15 +147,12 @@ def _part(file: Path, batch: Any) -> DocumentsOfShard:
     ids = _values(flat)
     if ids.dtype != np.int32 and len(ids) and max(-int(ids.min()), int(ids.max())) > _LARGEST:
         raise IntegrityError(f"{file}: ids run from {ids.min()} to {ids.max()}", BUILD_ANEW)
+    of_mask, flat = _lists(file, batch, "completion_mask" if "completion_mask" in names else "labels")
     if "completion_mask" in names:
-        of_mask, flat = _lists(file, batch, "completion_mask")
         mask = flat.cast(pa.bool_())
-        first_bit = mask.offset
-        bits = np.frombuffer(mask.buffers()[1] or b"", np.uint8)
+        first_bit, bits = mask.offset, np.frombuffer(mask.buffers()[1] or b"", np.uint8)
     else:
-        of_mask, flat = _lists(file, batch, "labels")
-        first_bit = 0
-        bits = np.packbits(_values(flat) != -100, bitorder="little")
+        first_bit, bits = 0, np.packbits(_values(flat) != -100, bitorder="little")
     if not np.array_equal(starts, of_mask):
         raise IntegrityError(f"{file}: ids and mask differ in length", BUILD_ANEW)
     # A document without a token, which only other programs write, trains nothing.
@@ -168,8 +165,8 @@ def _lists(file: Path, batch: Any, name: str) -> tuple[NDArray[np.integer[Any]],
     """Return where the lists of a column begin, [rows + 1], and their values end to end, numbers or booleans."""
     column = batch.column(name)
     is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
-    of = column.type.value_type if is_list else None
-    if of is None or not (pa.types.is_integer(of) or (pa.types.is_boolean(of) and name == "completion_mask")):
+    of = column.type.value_type if is_list else pa.null()
+    if not (pa.types.is_integer(of) or (pa.types.is_boolean(of) and name == "completion_mask")):
         raise IntegrityError(f"{file}: {name} is of type {column.type}, not a list of numbers", BUILD_ANEW)
     flat = column.flatten()
     if column.null_count or flat.null_count:

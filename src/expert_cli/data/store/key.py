@@ -64,10 +64,9 @@ def store_key(
         "mapping": json.dumps(mapping),
         "trained turns": str(TrainedTurns.of(data)),
     }
-    if data.schema_prompt:
-        files = [[path.name, hash_cache.sha256(path)] for path in data.schema_prompt.files()]
-        shown = replace(data.schema_prompt, databases=data.schema_prompt.database_column)
-        parts["schema prompt"] = json.dumps(asdict(shown))
+    if shown := data.schema_prompt:
+        files = [[path.name, hash_cache.sha256(path)] for path in shown.files()]
+        parts["schema prompt"] = json.dumps(asdict(replace(shown, databases=shown.database_column)))
         parts["databases"] = hashlib.sha256(json.dumps(files).encode()).hexdigest()
     return StoreKey(tuple(parts.items()))
 
