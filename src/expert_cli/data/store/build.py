@@ -28,7 +28,6 @@ from expert_cli.data.store.documents import Documents, data_files
 from expert_cli.data.store.files import FileHashCache, ShardRecord, shard_name, write_fingerprint, write_shard
 from expert_cli.data.store.inspect import BUILDING, StoreState, inspect_store, lock_of, read_stats, store_kind
 from expert_cli.data.store.key import StoreInputs, StoreKey
-from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.mask import FOREIGN, Document, describe_forms
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
@@ -171,37 +170,43 @@ def build(
 
 
 @dataclass
-class Tally:
-    """What became of rows on their way to documents. refused: rows that the template refuses, by source.
+class EncodedRows:
+    """Some rows of a source as documents. first: the number of the first one in its split; report: those that are refused.
 
-    documents: how many of each source; forms, counts: the template's; found: (evaluation, number of its text, place of a row).
+    forms, counts: the template's; asked: what rows that evaluate ask; found: (evaluation, number of its text, place of a row).
     """
+
+    source: int
+    first: int
+    rows: int
+    report: RowReport = field(default_factory=RowReport)
+    forms: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    asked: list[Question] = field(default_factory=list)
+    found: list[tuple[str, int, str]] = field(default_factory=list)
+    encoded: Encoded = field(init=False)
+    engine: str = ""
+
+
+@dataclass
+class Tally:
+    """What became of the rows of a split. refused, documents: how many of each source; forms, counts: the template's."""
 
     report: RowReport = field(default_factory=RowReport)
     refused: Counter[int] = field(default_factory=Counter)
     documents: Counter[int] = field(default_factory=Counter)
     forms: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
-    questions: list[Question] = field(default_factory=list)
-    found: list[tuple[str, int, str]] = field(default_factory=list)
     engine: str = ""
 
-    def add(self, other: Tally) -> None:
-        """Add what became of the rows that follow; what was asked and found is not kept."""
-        self.report.add(other.report)
-        for name in ("refused", "documents", "forms", "counts"):
-            getattr(self, name).update(getattr(other, name))
-        self.engine = other.engine
-
-
-@dataclass(frozen=True)
-class EncodedRows:
-    """The documents of some rows. first: the number of the first row in its split; rows: how many."""
-
-    encoded: Encoded
-    first: int
-    rows: int
-    tally: Tally
+    def add(self, part: EncodedRows) -> None:
+        """Add what became of the rows that follow."""
+        self.report.add(part.report)
+        self.refused[part.source] += part.report.dropped.total()
+        self.documents[part.source] += len(part.encoded)
+        self.forms.update(part.forms)
+        self.counts.update(part.counts)
+        self.engine = part.engine
 
 
 @dataclass
@@ -215,40 +220,36 @@ class RowEncoder:
     def __call__(self, taken: TakenRows) -> Iterator[EncodedRows]:
         """Yield the documents of some rows of a file; a thread encodes while the next rows are read."""
         rows, first = taken.rows(), taken.first
-        waiting: deque[tuple[Future[Encoded], int, int, Tally]] = deque()
+        waiting: deque[Future[EncodedRows]] = deque()
         with ThreadPoolExecutor(1) as thread:
-            # No part has rows of two shards.
-            while batch := list(islice(rows, _BATCH_ROWS - first % _BATCH_ROWS)):
-                documents, tally = self._documents(batch, taken.source)
-                waiting.append((thread.submit(self.encoder.encode, documents), first, len(batch), tally))
+            while batch := list(islice(rows, _BATCH_ROWS - first % _BATCH_ROWS)):  # no part has rows of two shards
+                part = EncodedRows(taken.source, first, len(batch))
+                waiting.append(thread.submit(self._encoded, part, self._documents(part, batch)))
                 first += len(batch)
                 if len(waiting) > 2:
-                    yield self._part(*waiting.popleft(), taken.source)
-            while waiting:
-                yield self._part(*waiting.popleft(), taken.source)
+                    yield waiting.popleft().result()
+            yield from (part.result() for part in waiting)
 
-    def _part(self, encoded: Future[Encoded], first: int, rows: int, tally: Tally, source: int) -> EncodedRows:
-        tally.documents[source] += len(encoded.result())
-        return EncodedRows(encoded.result(), first, rows, tally)
+    def _encoded(self, part: EncodedRows, documents: list[Document]) -> EncodedRows:
+        part.encoded, part.engine = self.encoder.encode(documents), self.encoder.engine
+        return part
 
-    def _documents(self, batch: Sequence[Row], source: int) -> tuple[list[Document], Tally]:
-        tally, template = Tally(engine=self.encoder.engine), self.encoder.template
+    def _documents(self, part: EncodedRows, batch: Sequence[Row]) -> list[Document]:
+        template, documents = self.encoder.template, []
         template.forms.clear()
         template.counts.clear()
-        documents = []
         for row, made in zip(batch, template.documents(batch), strict=True):
             if isinstance(made, str):
-                tally.report.drop(made, row.where)
-                tally.refused[source] += 1
+                part.report.drop(made, row.where)
                 continue
             documents += made
             if self.is_held_out:
-                tally.questions.append(Question(*row.question, row.where))
+                part.asked.append(Question(*row.question, row.where))
             for of, held in self.held.items():
-                tally.found += ((of, number, row.where) for number in held.find(*row.question))
-        tally.forms.update(template.forms)
-        tally.counts.update(template.counts)
-        return documents, tally
+                part.found += ((of, number, row.where) for number in held.find(*row.question))
+        part.forms.update(template.forms)
+        part.counts.update(template.counts)
+        return documents
 
 
 class StoreBuild:
@@ -256,11 +257,10 @@ class StoreBuild:
 
     def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter) -> None:
         """Look at all rows, and decide which are taken. Raises what `select_rows` does."""
-        self.template: Template = inputs.template
         with ThreadPoolExecutor(1) as thread:
-            fast = thread.submit(load_fastokens, self.template.tokenizer)
+            fast = thread.submit(load_fastokens, inputs.template.tokenizer)
             self.selection: RowSelection = select_rows(data, inputs.located, report, flat_map=inputs.flat_map)
-        self.encoder = Encoder(self.template, self.selection.sample, fast.result())
+        self.encoder = Encoder(inputs.template, self.selection.sample, fast.result())
         report.info(f"encoder   {self.encoder.engine}: {self.encoder.reason}")
         self.report, self.flat_map = report, inputs.flat_map
         self.tally = {"train": Tally(), "validation": Tally()}
@@ -289,11 +289,11 @@ class StoreBuild:
             for _, shard in groupby(parts, lambda part: part.first // SHARD_ROWS):
                 encoded = []
                 for part in shard:
-                    tally.add(part.tally)
+                    tally.add(part)
                     self._require_good(tally, sources, part.first + part.rows)
-                    for question in part.tally.questions:
+                    for question in part.asked:
                         self.overlaps["validation"].add(question)
-                    for of, number, where in part.tally.found:
+                    for of, number, where in part.found:
                         self.overlaps[of].found(number, where)
                     encoded.append(part.encoded)
                     bar.update(part.first + part.rows)
