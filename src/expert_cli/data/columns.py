@@ -94,12 +94,6 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
     return Columns(form, **found, weight=others.usual("weight"), train=others.usual("train"))
 
 
-def absent(names: Sequence[str], mapping: ColumnMapping) -> dict[str, str]:
-    """Return why a column that the manifest names is not there, by its role, for those that are none of `names`."""
-    reason = f"names no column of the first rows; these have: {listed(names)}"
-    return {role: reason for role, column in mapping.columns().items() if not find_column(column, names)}
-
-
 def listed(names: Sequence[str], at_most: int = 20) -> str:
     """Return the names as a message shows them: a name with half of a surrogate pair could not be printed."""
     shown = ", ".join(names[:at_most]).encode("utf-8", "replace").decode("utf-8")

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.config.splits import parse_split
-from expert_cli.data.columns import Columns, absent, choose_columns
+from expert_cli.data.columns import Columns, choose_columns, find_column, listed
 from expert_cli.data.encode import Sample
 from expert_cli.data.reading import RawRow, rows_of
 from expert_cli.data.rows import BadRow, NotTrained, Row, digest, flag_of, to_row
@@ -248,7 +248,9 @@ def absent_columns(data: DataConfig) -> dict[str, str]:
     with suppress(ExpertError):
         for located in locate_data(here, NullReporter()).train:
             names = _names(first_rows(located))
-    return absent(list(names), data.mapping) if names else {}
+    reason = f"names no column of the first rows; these have: {listed(list(names))}"
+    columns = data.mapping.columns().items() if names else ()
+    return {role: reason for role, column in columns if not find_column(column, list(names))}
 
 
 def first_good_rows(data: DataConfig, located: Located, count: int = 64) -> list[Row]:

@@ -36,6 +36,7 @@ from expert_cli.utils.reporter import Reporter
 
 SHARD_ROWS = 20_000
 _BATCH_ROWS = 1_000
+_HINT = 'Another base model, "prompt_template" or "chat_template_path" may write these rows; or mend them.'
 _PERCENTILES = (50, 90, 95, 99)
 
 
@@ -306,10 +307,7 @@ class StoreBuild:
         for source, count in tally.refused.items():
             if count > BAD_SHARE * len(sources[source]):
                 told = f"{count} of {min(rows, len(sources[source]))} rows are bad: {'; '.join(tally.report.examples)}"
-                hint = (
-                    'Another base model, "prompt_template" or "chat_template_path" may write these rows; or mend them.'
-                )
-                raise InputError(f"{sources[source].located}: {told}", hint)
+                raise InputError(f"{sources[source].located}: {told}", _HINT)
 
     def _tell(self, split: Split, rows: int) -> None:
         tally = self.tally[split]

@@ -140,8 +140,7 @@ def verify_store(home: Path, sha256: Callable[[Path], str] | None = sha256_of) -
     """
     fingerprint = read_fingerprint(home)
     try:
-        damage = names_outside(fingerprint)
-        damage = damage or VerifiedFolder(home, fingerprint["files"]).damage(sha256)
+        damage = names_outside(fingerprint) or VerifiedFolder(home, fingerprint["files"]).damage(sha256)
     except (KeyError, TypeError, AttributeError, ValueError):
         damage = f"{FINGERPRINT} is not of its form"
     if damage:

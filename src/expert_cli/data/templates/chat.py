@@ -25,18 +25,8 @@ from expert_cli._compat import (
     template_variables,
 )
 from expert_cli.data.rows import REASONING, Row
-from expert_cli.data.templates.mask import (
-    ANSWERS,
-    FOREIGN,
-    PLAIN,
-    TEXT_FORMS,
-    Document,
-    TrainedTurns,
-    any_of,
-    border,
-    find_answers,
-    pieces_of,
-)
+from expert_cli.data.templates import mask
+from expert_cli.data.templates.mask import ANSWERS, Document, TrainedTurns
 from expert_cli.errors import InputError
 from expert_cli.utils.text import first_line
 
@@ -238,7 +228,7 @@ class Template:
                 # of an answer that is only read, templates leave the reasoning out
                 shown = plain[number] if masks[number] else {**plain[number], **dict.fromkeys(REASONING)}
                 _require_shown(shown, answered, self._literals)
-            begin = border(asked, answered, self._added)
+            begin = mask.border(asked, answered, self._added)
             is_prefix = is_prefix and begin == len(asked)
             answers.append(_Answer(answered, begin, *self._ended(answered), masks[number]))
         whole = answers[-1].text
@@ -262,7 +252,7 @@ class Template:
         for _, begin, end, wanting, trained in answers:
             following = self._control.match(text, end) if wanting else None
             spans.append((begin, following.end() if following else end, trained))
-        document = pieces_of(text, spans, everything=not self.trained.completion_only)
+        document = mask.pieces_of(text, spans, everything=not self.trained.completion_only)
         last = answers[-1]
         if last.wanting and spans[-1][1] == last.end and document[-1][1] == last.trained:
             document[-1] = (document[-1][0] + last.wanting, last.trained)
@@ -314,20 +304,18 @@ class Template:
             self.forms["segments"] += 1
             return [(text, trained or everything) for text, trained in row.segments if text]
         if self.trained.roles != ("assistant",):
-            raise InputError(
-                f"roles_to_train is {', '.join(self.trained.roles)}, but of whole texts the answers alone are found",
-                'Leave roles_to_train out, or give rows of "messages".',
-            )
+            roles = ", ".join(self.trained.roles)
+            raise InputError(f"roles_to_train is {roles}, but of whole texts the answers alone are found")
         text = row.text if row.text.startswith(self.bos_token) else self.bos_token + row.text
         ends = {self.eos_token, self.end_token}
-        form, spans = find_answers(text, ends)
-        end = TEXT_FORMS[form].end if form != PLAIN else ""
-        self.forms[form + FOREIGN if end and end not in self._known else form] += 1
+        form, spans = mask.find_answers(text, ends)
+        end = mask.TEXT_FORMS[form].end if form != mask.PLAIN else ""
+        self.forms[form + mask.FOREIGN if end and end not in self._known else form] += 1
         spans = spans[-1:] if self.trained.last_alone else spans
-        if form == PLAIN or everything:
-            is_ended = form != PLAIN or text.rstrip().endswith((*ends,))
+        if form == mask.PLAIN or everything:
+            is_ended = form != mask.PLAIN or text.rstrip().endswith((*ends,))
             spans = [(0 if everything else len(self.bos_token), len(text.rstrip() if is_ended else text))]
-        pieces = pieces_of(text, [(start, stop, True) for start, stop in spans], everything=everything)
+        pieces = mask.pieces_of(text, [(start, stop, True) for start, stop in spans], everything=everything)
         if pieces and not pieces[-1][0].endswith((*ends, *([end] if end in self._known else []))):
             pieces[-1] = (pieces[-1][0] + self.end_token, True)
         return pieces or [(text, False)]
@@ -375,7 +363,7 @@ class Template:
 
     @cached_property
     def _added(self) -> re.Pattern[str]:
-        return re.compile(any_of(self._known))
+        return re.compile(mask.any_of(self._known))
 
     def _marked(self, messages: Sequence[Any], given: Mapping[str, Any]) -> tuple[Any, Any]:
         """Mark control tokens in what a row says, so that they stay text. Raises InputError: a name of a field is one.
@@ -445,7 +433,7 @@ def _require_shown(turn: Mapping[str, Any], text: str, literals: Sequence[str]) 
         return said in text or json.dumps(said, ensure_ascii=False)[1:-1] in text
 
     content = turn["content"]
-    said = [content] if shown(content) else re.split(any_of(literals), content)  # taken apart, as thoughts are
+    said = [content] if shown(content) else re.split(mask.any_of(literals), content)  # taken apart, as thoughts are
     said += [str(turn[name]) for name in REASONING if turn.get(name)]
     calls = [call.get("function") or call for call in turn.get("tool_calls", ())]
     said += [leaf for call in calls for leaf in _leaves(call.get("arguments"))]

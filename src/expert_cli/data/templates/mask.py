@@ -90,15 +90,10 @@ class TrainedTurns:
         masks, roles = [], [turn["role"] for turn in row.messages]
         for role, says in zip(roles, row.trained, strict=True):
             if says and role not in self.roles:
-                raise InputError(
-                    f"a turn of {role} says that it is trained, but roles_to_train is {', '.join(self.roles)}",
-                    f'Write "roles_to_train": [..., "{role}"], or leave out what the turn says.',
-                )
+                roles_to_train = ", ".join(self.roles)
+                raise InputError(f"a turn of {role} says that it is trained, but roles_to_train is {roles_to_train}")
             if says is False and not self.completion_only and role != "assistant":
-                raise InputError(
-                    "a turn that is no answer is not to be trained, but completion_only_loss is false",
-                    "Leave completion_only_loss out, or weight and train of that turn.",
-                )
+                raise InputError("a turn that is no answer is not to be trained, but completion_only_loss is false")
             masks.append(role in self.roles if says is None else says)
         last = max((number for number, trained in enumerate(masks) if trained), default=-1)
         return tuple(trained and (number == last or not self.last_alone) for number, trained in enumerate(masks))
