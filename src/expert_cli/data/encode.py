@@ -157,7 +157,7 @@ class Encoder:
 
     def ids(self, text: str) -> list[int]:
         """Return the ids of one text: what generation starts from."""
-        return [int(number) for number in self._flat([text])[0]]
+        return list(self._flat([text])[0].tolist())
 
     def _whole(self, document: Document) -> tuple[list[int], list[bool]]:
         """Encode a document as one text; a border is where the ids of the beginning and those of the whole part."""

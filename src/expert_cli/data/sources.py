@@ -268,9 +268,8 @@ def _fitting(names: Sequence[str], spec: SourceSpec, reporter: Reporter) -> list
     """Those of the files that a user's pattern fits that hold rows."""
     files = _of_one_format(list(filter(_holds_rows, names)), spec.path)
     if not files:
-        raise InputError(
-            f"{spec.path}: no file of rows fits this pattern", f"Rows are in files of {', '.join(DATA_SUFFIXES)}."
-        )
+        told = f"{spec.path}: no file of rows fits this pattern"
+        raise InputError(told, f"Rows are in files of {', '.join(DATA_SUFFIXES)}.")
     _name_unread(spec.path, set(names).difference(files), reporter)
     return files
 

@@ -62,8 +62,7 @@ def _other_store(folder: Path, key: StoreKey) -> StoreState:
 
 def read_stats(home: Path) -> dict[str, Any]:
     """Return the statistics of a verified store."""
-    stats: dict[str, Any] = parse_json((home / STATS).read_bytes())
-    return stats
+    return dict(parse_json((home / STATS).read_bytes()))
 
 
 def store_kind(folder: Path) -> Literal["token_store", "saved"] | None:
