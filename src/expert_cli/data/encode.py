@@ -13,10 +13,10 @@ from __future__ import annotations
 import json
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
@@ -102,8 +102,10 @@ class Sample:
 class Encoder:
     """Encodes documents. engine: what encodes, and its version; reason: why."""
 
-    def __init__(self, template: Template, sample: Sample | None = None, fast: Fastokens | str = "") -> None:
-        """Take the template's tokenizer. Without a sample of rows fastokens is not tried; fast: what `load_fastokens` gave."""
+    def __init__(
+        self, template: Template, sample: Sample | None = None, fast: Callable[[], Fastokens] | None = None
+    ) -> None:
+        """Take the template's tokenizer. Without a sample of rows fastokens is not tried; fast: gives it, loaded already."""
         self.template, self.sample = template, sample
         self.tokenizer: PreTrainedTokenizerFast = template.tokenizer
         self._backend = self.tokenizer.backend_tokenizer
@@ -114,20 +116,20 @@ class Encoder:
         texts = [text for text, _ in template.probe]
         self.by_pieces = np.array_equal(self._flat(texts)[0], self._flat(["".join(texts)])[0])
         if sample is not None and self.by_pieces:
-            self._try_fastokens(fast or load_fastokens(self.tokenizer), sample.texts())
+            self._try_fastokens(fast or partial(Fastokens, self.tokenizer), sample.texts())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send what makes an encoder to another machine: fastokens' tokenizer cannot be sent."""
         return Encoder, (self.template, self.sample)
 
-    def _try_fastokens(self, fast: Fastokens | str, sample: list[str]) -> None:
-        if isinstance(fast, str):
-            self.reason = fast
-            return
+    def _try_fastokens(self, load: Callable[[], Fastokens], sample: list[str]) -> None:
         expected_ids, expected_sizes = self._flat(sample)
         try:
-            self._fast = fast
+            self._fast = load()
             ids, sizes = self._flat(sample)
+        except ImportError:
+            self.reason = "fastokens has no build for this Python or system"
+            return
         except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
             self._fast, self.reason = None, f"fastokens cannot handle this tokenizer: {str(error)[:200]}"
             return
@@ -196,27 +198,19 @@ class Encoder:
         return [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
 
 
-def load_fastokens(tokenizer: PreTrainedTokenizerFast) -> Fastokens | str:
-    """Return fastokens' tokenizer, or why there is none; it takes half a second, without the GIL."""
-    try:
-        import fastokens
-    except ImportError:
-        return "fastokens has no build for this Python or system"
-    try:
-        return Fastokens(fastokens, json.loads(tokenizer.backend_tokenizer.to_str()))
-    except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
-        return f"fastokens cannot handle this tokenizer: {str(error)[:200]}"
-
-
 class Fastokens:
-    """fastokens' tokenizer.
+    """fastokens' tokenizer; it takes half a second to load, without the GIL.
 
     It splits texts by GPT-2's pattern with vector instructions, but not where digits are split off before (SmolLM2: 12 instead
     of 200 MB/s). Such a tokenizer gets its digits as added tokens, which split a text at the same places; texts with another
     numeric character ("²") it must not have then.
     """
 
-    def __init__(self, fastokens: Any, spec: dict[str, Any]) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
+        """Raises ImportError, and whatever fastokens does of a tokenizer that it cannot be."""
+        import fastokens
+
+        spec: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
         steps = (spec.get("pre_tokenizer") or {}).get("pretokenizers", [])
         vocabulary, added = spec["model"].get("vocab", {}), spec["added_tokens"]
         self.splits_digits = (

@@ -19,7 +19,7 @@ from typing import Any
 from filelock import Timeout
 
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.encode import Encoded, Encoder, load_fastokens
+from expert_cli.data.encode import Encoded, Encoder, Fastokens
 from expert_cli.data.overlap import HeldOut, Overlap, Question
 from expert_cli.data.rows import Row
 from expert_cli.data.select import BAD_SHARE, RowReport, RowSelection, SelectedSource, Split, TakenRows, select_rows
@@ -259,9 +259,9 @@ class StoreBuild:
     def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter) -> None:
         """Look at all rows, and decide which are taken. Raises what `select_rows` does."""
         with ThreadPoolExecutor(1) as thread:
-            fast = thread.submit(load_fastokens, inputs.template.tokenizer)
+            fast = thread.submit(Fastokens, inputs.template.tokenizer)
             self.selection: RowSelection = select_rows(data, inputs.located, report, flat_map=inputs.flat_map)
-        self.encoder = Encoder(inputs.template, self.selection.sample, fast.result())
+        self.encoder = Encoder(inputs.template, self.selection.sample, fast.result)
         report.info(f"encoder   {self.encoder.engine}: {self.encoder.reason}")
         self.report, self.flat_map = report, inputs.flat_map
         self.tally = {"train": Tally(), "validation": Tally()}
