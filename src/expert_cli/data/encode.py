@@ -74,9 +74,8 @@ class Sample:
 
     def add(self, texts: Sequence[str]) -> None:
         """Look at the texts of a row."""
+        self.characters.update(*(text for text in texts if not text.isascii()))
         for text in texts:
-            if not text.isascii():
-                self.characters.update(text)
             if self.seen % self.step == 0:
                 self._keep([text[:_SAMPLE_CHARACTERS]])
             self.seen += 1

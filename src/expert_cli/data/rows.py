@@ -298,16 +298,12 @@ def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, An
     more = _beside_content(turn, mapping, role, role_key, content_key)
     content = _content(turn.get(content_key), more)
     carried = _carried(more, role)
-    says = {
-        name: flag_of(more[name], f'a message\'s "{name}"') == kept for name, kept in _WEIGHTS.items() if name in more
-    }
+    says = [flag_of(more[name], f'a message\'s "{name}"') == kept for name, kept in _WEIGHTS.items() if name in more]
     unread = {name for name, value in more.items() if name not in (*carried, *_WEIGHTS) and value not in ("", [], {})}
     if content is not None or "tool_calls" not in carried:
-        content = text_of(
-            {**turn, content_key: content} if content is not None else turn, content_key, "a message's content"
-        )
+        content = text_of(turn if content is None else {content_key: content}, content_key, "a message's content")
     _require_json(carried, "a message")
-    return {"role": role, "content": content or "", **carried}, all(says.values()) if says else None, unread
+    return {"role": role, "content": content or "", **carried}, all(says) if says else None, unread
 
 
 def _content(value: object, more: dict[str, object]) -> object:
