@@ -157,7 +157,7 @@ def digest(said: str) -> bytes:
 def to_row(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
     """Return what a raw row means. Raises BadRow, NotTrained."""
     for name in (columns.weight, columns.train):
-        if not flag_of(_value(fields, name), f'"{name}"'):
+        if name and not flag_of(fields.get(name), f'"{name}"'):
             raise NotTrained
     if columns.form == "text":
         return Row(where, text=answer_of(fields, columns.text))
@@ -228,7 +228,7 @@ def _of_pair(fields: Mapping[str, object], columns: Columns, where: str) -> Row:
         question, answer = (text_of({columns.history: text}, columns.history) for text in said)
         turns += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     turns += [{"role": "user", "content": instruction}, {"role": "assistant", "content": response}]
-    given, database = (_optional_text(fields, name) for name in (columns.input, columns.database))
+    given, database = _optional_text(fields, columns.input), _optional_text(fields, columns.database)
     row = Row(where, turns, [None] * len(turns), input=given, database=database, is_pair=True)
     return _with_beside(row, fields, columns)
 
@@ -237,7 +237,9 @@ def _with_beside(row: Row, fields: Mapping[str, object], columns: Columns) -> Ro
     """Add tools, arguments of the chat template and the system message that stand in columns of their own."""
     if not (columns.tools or columns.chat_template_kwargs or columns.system):
         return row
-    tools, kwargs = (_parsed(_value(fields, name), name) for name in (columns.tools, columns.chat_template_kwargs))
+    tools, kwargs = (
+        _parsed(fields.get(name) if name else None, name) for name in (columns.tools, columns.chat_template_kwargs)
+    )
     if tools and not (isinstance(tools, list) and all(map(_has_name, tools))):
         raise BadRow(f'"{columns.tools}" is not a list of tools with names')
     if not isinstance(kwargs or {}, dict):
@@ -441,22 +443,19 @@ def _field(fields: Mapping[str, Any], key: str, kind: type[T], what: str, label:
 
 
 def _optional(fields: Mapping[str, Any], key: str, kind: type[T], what: str) -> T | None:
-    """Return a field of this type, None where there is none or it says nothing. Raises BadRow."""
-    return None if _value(fields, key) in (None, "") else _field(fields, key, kind, what)
+    """Return a field of this type, None where it says nothing; "" is no column, though pandas names its index so."""
+    return None if not key or fields.get(key) in (None, "") else _field(fields, key, kind, what)
 
 
 def _optional_text(fields: Mapping[str, Any], key: str) -> str:
-    return "" if _value(fields, key) is None else text_of(fields, key)
-
-
-def _value(fields: Mapping[str, Any], column: str) -> Any:
-    """Return what stands in a column that need not be there: "" is none, though pandas names its index so."""
-    return fields.get(column) if column else None
+    return text_of(fields, key) if key and fields.get(key) is not None else ""
 
 
 def text_of(fields: Mapping[str, Any], key: str, label: str = "") -> str:
     """Return the text of a field, which `label` names where the key alone would not. Raises BadRow."""
-    value = _field(fields, key, str, "text", label)
+    value = fields.get(key)
+    if not isinstance(value, str):
+        value = _field(fields, key, str, "text", label)
     if not _is_unicode(value):
         raise BadRow(f"{label or json.dumps(key)} is not Unicode text (half of a surrogate pair)")
     return value
