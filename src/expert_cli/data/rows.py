@@ -457,7 +457,8 @@ def text_of(fields: Mapping[str, Any], key: str, label: str = "") -> str:
     if not isinstance(value, str):
         value = _field(fields, key, str, "text", label)
     if not _is_unicode(value):
-        raise BadRow(f"{label or json.dumps(key)} is not Unicode text (half of a surrogate pair)")
+        label = label or f'"{key}"'
+        raise BadRow(f"{label} is not Unicode text (half of a surrogate pair)")
     return value
 
 
