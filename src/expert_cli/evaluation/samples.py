@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from expert_cli.evaluation.cases import CaseAnswer
 from expert_cli.evaluation.verdict import Grade, Kind
-from expert_cli.evaluation.verifiers.case import Case
+from expert_cli.evaluation.verifiers.case import EMPTY, Case
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
 from expert_cli.inference.vote import Given, by_votes
 from expert_cli.utils.statistics import Estimate, mean_of_shares, pass_at
@@ -79,7 +79,7 @@ def given_by(answer: str, case: Case, file: Path | None, timeout_s: float) -> Gi
         key = case.result_key(answer, file, timeout_s)
     except Stopped:
         key = None
-    return Given(2, None) if key is None else Given(1 if case.is_empty(key) else 0, key)
+    return Given(2 if key is None else 1 if key == EMPTY else 0, key)
 
 
 def _ends(estimate: Estimate) -> list[float]:

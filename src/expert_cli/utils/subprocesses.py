@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import IO, Any
@@ -187,20 +187,39 @@ class JsonLinesWorker:
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         """Return the answer. Raises TimeoutError, and EOFError with the exit status of a process that ended instead."""
-        process = self._taken()
-        try:
-            process.send(json.dumps(request))
-            line = process.receive(limit_s)
-        except BaseException:  # Ctrl-C too: what it answers late would be taken for the next answer
-            process.kill()
-            raise
-        if not line.endswith(b"\n"):
-            raise EOFError(process.exit_code())
-        self._idle.append(process)
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        with self.taken() as exchange:
+            return exchange(request, limit_s)
 
-    def _taken(self) -> LineProcess:
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[Callable[[Mapping[str, Any], float], dict[str, Any]]]:
+        """Give what asks one process, so often as needed; it raises as `ask`, and that process is ended.
+
+        Another exception leaves the process to whoever asks next: it has answered all that it was asked.
+        """
+        process: LineProcess | None = None
+
+        def exchange(request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+            nonlocal process
+            asked, process = process or self._idle_or_new(), None
+            try:
+                asked.send(json.dumps(request))
+                line = asked.receive(limit_s)
+            except BaseException:  # Ctrl-C too: what it answers late would be taken for the next answer
+                asked.kill()
+                raise
+            if not line.endswith(b"\n"):
+                raise EOFError(asked.exit_code())
+            process = asked
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+
+        try:
+            yield exchange
+        finally:
+            if process is not None:
+                self._idle.append(process)
+
+    def _idle_or_new(self) -> LineProcess:
         with contextlib.suppress(IndexError):
             return self._idle.pop()
         return self._start()

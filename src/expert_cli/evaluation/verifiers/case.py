@@ -5,16 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from expert_cli.evaluation.verdict import Grade
 
-if TYPE_CHECKING:
-    from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine
-
 UNCATEGORIZED = "uncategorised"
+EMPTY = ""
+"""What an answer gives that runs and finds nothing."""
 FORGED = 'answers to Python cases with "tests" can be forged; with "function" and "calls" they cannot (docs/JUDGING.md)'
 """Told where verdicts train a model."""
 
@@ -47,9 +46,6 @@ class Case(BaseModel, ABC):
     """The key that names a file, or several."""
     starts: ClassVar[Literal["", "answer", "command"]] = ""
     """What is run as a program: nothing, the answer, or a command that the case names."""
-    finds_nothing: ClassVar[str] = ""
-    """An answer that runs and returns nothing on any content; "" where none is known."""
-
     verifier: str
     id: str = Field(default="", description="Pairs this case with itself in another evaluation; default: its line.")
     category: str = Field(default=UNCATEGORIZED, min_length=1, description="Accuracy is also reported by category.")
@@ -88,13 +84,10 @@ class Case(BaseModel, ABC):
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  for subclasses
         """Return what an answer, taken out of its text, gives: the same for two answers that give the same, whatever is right.
 
-        By default its text, runs of blanks as one. None, or `Stopped` raised: nothing. file, errors: those of `grade`.
+        By default its text, runs of blanks as one. `EMPTY`: it runs, and finds nothing. None, or `Stopped` raised: it gives
+        nothing. file, errors: those of `grade`.
         """
         return plain(answer) or None
-
-    def is_empty(self, key: Hashable) -> bool:  # noqa: ARG002  for subclasses
-        """Whether what an answer gives, as `result_key` tells it, holds nothing."""
-        return False
 
     @property
     def file_names(self) -> tuple[str, ...]:
@@ -119,11 +112,6 @@ class Case(BaseModel, ABC):
         first: no case of this verifier came before.
         """
         return self
-
-    @classmethod
-    def row_engine(cls) -> Engine | None:
-        """Return what runs the queries of training rows; None where answers are none."""
-        return None
 
     @classmethod
     def row_case(cls, cases: Sequence[Case]) -> Case | None:  # noqa: ARG003

@@ -20,6 +20,7 @@ import apsw
 from sqlglot import errors, exp, parse_one
 
 from expert_cli.evaluation.verifiers.query_text import Dialect, orders_rows
+from expert_cli.evaluation.verifiers.rows import Row, rounded
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
 
 TRIED, QUERY_S, MAKE_S = 4, 2.0, 30.0
@@ -27,20 +28,23 @@ TRIED, QUERY_S, MAKE_S = 4, 2.0, 30.0
 MOST_READ = 2_000
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND sql NOT LIKE 'CREATE VIRTUAL%'"
 _KEY_NAME = re.compile(r"(?:.*[_\s]|.*(?=I[dD]$))?(?:id|code|no|nr|num|number|key|isbn|ssn|uuid)|id_.*", re.IGNORECASE)
-parse_one("SELECT 1", dialect="sqlite")  # loads the dialect while the process may still open files
-Row = tuple[Any, ...]
+for _dialect in ("sqlite", "postgres"):  # loads the dialects while the process may still open files
+    parse_one("SELECT 1", dialect=_dialect)
 Reference = tuple[tuple[str, ...], str, tuple[str, ...]]
 """Columns, and the table and its columns that they refer to."""
 
 
 class Engine(Protocol):
-    """What asks a content."""
+    """What runs queries on one content."""
 
     def run(self, query: str, *, timeout_s: float) -> list[Row]:
-        """Return the rows of one query. Raises `Stopped`."""
+        """Return the rows. Raises `Stopped`."""
 
     def prepare(self, query: str, *, timeout_s: float) -> None:
         """Find out whether a statement is allowed. Raises `Stopped`."""
+
+    def unknown(self, query: str) -> str:
+        """Return what a query names that is not there, where the engine itself does not refuse it; "" for nothing."""
 
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[Engine, Engine]:
         """Return the content of this number, and it once more: there, unordered rows come the other way round."""
@@ -69,7 +73,7 @@ def telling_contents(engine: Engine, queries: Sequence[str], dialect: Dialect, c
 
 def _rounded(rows: Iterable[Row]) -> list[Row]:
     """Return rows without the noise that another order of adding makes."""
-    return [tuple(float(f"{cell:.9g}") if isinstance(cell, float) else cell for cell in row) for row in rows]
+    return [tuple(rounded(cell) if isinstance(cell, float) else cell for cell in row) for row in rows]
 
 
 @dataclass
@@ -174,12 +178,12 @@ def _refers(column: str, table: str, key: str) -> bool:
     return key not in ("id", "code", "no", "number") and (column == key or column.endswith(f"_{key}"))
 
 
-def constants(queries: Iterable[str]) -> dict[str, list[Any]]:
+def constants(queries: Iterable[str], dialect: str = "sqlite") -> dict[str, list[Any]]:
     """Return the literals of queries by the name, in lower case, of the column that each is compared with."""
     found: dict[str, list[Any]] = defaultdict(list)
     for query in queries:
         try:
-            tree = parse_one(query, dialect="sqlite")
+            tree = parse_one(query, dialect=dialect)
         except (errors.SqlglotError, RecursionError):
             continue
         for node in tree.find_all(exp.Predicate, exp.Between, exp.In):
@@ -278,19 +282,19 @@ def _parents_first(tables: Mapping[str, Table]) -> list[Table]:
 class SqliteContents:
     """Other contents of a database. content: of an SQLite file that opens in memory."""
 
-    def __init__(self, content: bytes) -> None:
-        """Read the tables."""
+    def __init__(self, content: bytes, dialect: str = "sqlite") -> None:
+        """Read the tables. dialect: of the expected queries, by sqlglot's name."""
         connection = opened(content)
-        self._tables = read_tables(connection)
-        _write(connection, self._tables, {})
+        self.tables, self._dialect = read_tables(connection), dialect
+        _write(connection, self.tables, {})
         connection.execute("VACUUM")
         self._empty = bytes(connection.serialize("main"))
 
     def content(self, queries: Sequence[str], number: int) -> bytes:
         """Return the content that this number names: the same for the same queries."""
-        connection, names = opened(self._empty), sorted(self._tables)
+        connection, names = opened(self._empty), sorted(self.tables)
         rng = random.Random("\0".join((*names, *queries, str(number))))  # noqa: S311  to be the same again
-        _write(connection, self._tables, filled(self._tables, constants(queries), rng))
+        _write(connection, self.tables, filled(self.tables, constants(queries, self._dialect), rng))
         return bytes(connection.serialize("main"))
 
 

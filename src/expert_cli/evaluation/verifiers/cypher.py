@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache, lru_cache
-
 from pydantic import Field
 
 from expert_cli.evaluation.verifiers.case import Example
-from expert_cli.evaluation.verifiers.graph_names import GRAPH_NAMES, GraphNames, unknown_name
-from expert_cli.evaluation.verifiers.query import FileState, QueryCase, Source
-from expert_cli.evaluation.verifiers.query_text import code_words, split
-from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine, EngineProcess
-from expert_cli.evaluation.verifiers.sandbox.limits import GOLD_TIMEOUT_S, MAX_CYPHER_BYTES, Stopped
+from expert_cli.evaluation.verifiers.query import QueryCase
+from expert_cli.evaluation.verifiers.sandbox.worker import Worker
 
-_WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "FOREACH"))
-_BEFORE_NAMES = frozenset((":", ".", "|", "&", "!"))
+_GRAPHQLITE = Worker(f"{__package__}.sandbox.graphqlite:judge", "apsw", "graphqlite", "sqlglot")
 
 
 class CypherCase(QueryCase):
@@ -33,47 +26,12 @@ class CypherCase(QueryCase):
     )
 
     file_key = "script"
-    finds_nothing = "MATCH (n) WHERE false RETURN n"
 
     script: str | list[str] = Field(
         min_length=1,
         description="A Cypher script, relative to the file of the row, or a list: right means right on all.",
     )
 
-    def source(self, files: Sequence[FileState]) -> Source:
-        """Return the graphs that the scripts make; lists are compared in order unless a query collects them unordered."""
-        return _source(tuple(files))
-
-    def right_answers(self) -> list[str]:
-        """Return each accepted query."""
-        return split(self.expected, "cypher")
-
-    @classmethod
-    def row_engine(cls) -> Engine:
-        """Return graphqlite."""
-        return "graphqlite"
-
-
-def _refuse(statement: str) -> None:
-    """Refuse by words what writes, or reads files or the network: LOAD CSV, and the APOC library.
-
-    graphqlite passes over some writes in silence, and its LOAD CSV opens files.
-    """
-    code = ["", *(word for word, _ in code_words(statement, "cypher")), ""]
-    for before, word, after in zip(code, code[1:], code[2:], strict=False):
-        is_name = before in _BEFORE_NAMES or after == ":"
-        if word == "APOC" or (word, after) == ("LOAD", "CSV") or (word in _WRITES and not is_name):
-            raise Stopped("refused", word)
-
-
-@lru_cache(maxsize=4)
-def _source(files: tuple[FileState, ...]) -> Source:
-    engine = EngineProcess("graphqlite", *(file.path for file in files))
-
-    @cache
-    def names() -> GraphNames:
-        found = (engine.run(query, timeout_s=GOLD_TIMEOUT_S) for query in GRAPH_NAMES)
-        return GraphNames(*(frozenset(str(name) for (name,) in rows) for rows in found))
-
-    unknown = lambda statement: unknown_name(statement, names())
-    return Source(str(files[0].path), engine, "cypher", MAX_CYPHER_BYTES, _refuse, unknown)
+    def judged_by(self) -> Worker:
+        """Return the processes that ask graphqlite."""
+        return _GRAPHQLITE

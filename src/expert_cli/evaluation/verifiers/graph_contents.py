@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from expert_cli.evaluation.verifiers.contents import Row, Table, filled, opened
+from expert_cli.evaluation.verifiers.contents import Table, filled, opened
+from expert_cli.evaluation.verifiers.rows import Row
 
 _KINDS = ("int", "real", "text", "bool", "json")
 _STORED: Mapping[type, str] = {bool: "bool", int: "int", float: "real", str: "text", bytes: "json"}

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Hashable, Sequence
 from decimal import Decimal
-from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,11 +18,9 @@ from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
 from expert_cli.evaluation.verifiers.json_rules import Rule, difference
 from expert_cli.evaluation.verifiers.requirements import require_packages
-from expert_cli.evaluation.verifiers.sandbox import schema_server
-from expert_cli.evaluation.verifiers.sandbox.isolation import start_server
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
+from expert_cli.evaluation.verifiers.sandbox.worker import Worker
 from expert_cli.utils.files import KeyTwice, unique_keys
-from expert_cli.utils.subprocesses import JsonLinesWorker
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 100
@@ -166,31 +163,24 @@ _DECODER = json.JSONDecoder(
 
 def _require_schema(schema: dict[str, Any]) -> None:
     require_packages("jsonschema_rs")
+    from expert_cli.evaluation.verifiers.sandbox.schema import validator
+
     try:
-        schema_server.validator(json.dumps(schema))
+        validator(json.dumps(schema))
     except ValueError as error:
         raise InputError(f"schema: {str(error).splitlines()[0]}", "correct the case's schema") from error
 
 
 def _fault(schema: dict[str, Any], answer: str, timeout_s: float) -> str:
     """Return where an answer does not fit, "" where it does. Raises `Stopped`."""
-    request = {"schema": json.dumps(schema), "value": answer}
-    try:
-        if _server().ask({**request, "where": False}, timeout_s)["fits"]:
+    question = {"schema": json.dumps(schema), "value": answer}
+    with _WORKER.asked() as ask:
+        if ask({**question, "where": False}, timeout_s)["fits"]:
             return ""
-    except TimeoutError as error:
-        raise Stopped("timeout", f"holding it against the schema took more than {timeout_s:g} s") from error
-    except EOFError as error:
-        raise Stopped("too_large", "holding it against the schema took more memory than allowed") from error
-    try:
-        return str(_server().ask({**request, "where": True}, PLACE_S)["fault"])
-    except (TimeoutError, EOFError):
-        return f"the place was not found in {PLACE_S:g} s"
+        try:
+            return str(ask({**question, "where": True}, PLACE_S)["place"])
+        except Stopped:
+            return f"the place was not found in {PLACE_S:g} s"
 
 
-@lru_cache
-def _server() -> JsonLinesWorker:
-    """The one process that holds values against schemas."""
-    require_packages("jsonschema_rs")
-    problem = "the process that judges JSON does not start"
-    return JsonLinesWorker(partial(start_server, schema_server.__file__, ["jsonschema_rs"], problem))
+_WORKER = Worker(f"{__package__}.sandbox.schema:judge", "jsonschema_rs", broken="too_large")

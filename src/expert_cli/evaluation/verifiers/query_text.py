@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-Dialect = Literal["sqlite", "cypher"]
+Dialect = Literal["sqlite", "postgresql", "cypher"]
 
 _DOUBLED = (r"'[^']*(?:''[^']*)*(?:'|\Z)", r'"[^"]*(?:""[^"]*)*(?:"|\Z)')
 _ESCAPED = (r"'[^'\\]*(?:\\.[^'\\]*)*(?:'|\Z)", r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)')
@@ -17,6 +17,7 @@ _DASH_COMMENT = r"(?P<line>--[^\n]*)"
 _CODE = r"(?P<word>[^\W\d]\w*)|(?P<mark>[^\s\w])|[\w]+"
 _QUOTES: dict[Dialect, tuple[str, ...]] = {
     "sqlite": (*_DOUBLED, _BACKTICKS, r"\[[^\]]*(?:\]|\Z)", _DASH_COMMENT),
+    "postgresql": (rf"[eE]{_ESCAPED[0]}", *_DOUBLED, r"(?P<dollar>\$\w*\$).*?(?:(?P=dollar)|\Z)", _DASH_COMMENT),
     "cypher": (*_ESCAPED, _BACKTICKS, r"(?P<line>//[^\n]*)"),
 }
 _TOKENS = {

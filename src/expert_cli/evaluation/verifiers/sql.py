@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
 from typing import Literal
 
 from pydantic import Field
 
-from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Example
-from expert_cli.evaluation.verifiers.query import FileState, QueryCase, Source
-from expert_cli.evaluation.verifiers.query_text import split
-from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine, EngineProcess
-from expert_cli.evaluation.verifiers.sandbox.limits import MAX_SQL_BYTES
+from expert_cli.evaluation.verifiers.query import QueryCase
+from expert_cli.evaluation.verifiers.sandbox.postgres_server import server
+from expert_cli.evaluation.verifiers.sandbox.worker import Worker
+
+_SQLITE = Worker(f"{__package__}.sandbox.sqlite:judge", "apsw", "sqlglot")
+_POSTGRES = Worker(f"{__package__}.sandbox.postgres:judge", "apsw", "sqlglot", arguments=lambda: [server()])
 
 
 class SqlCase(QueryCase):
@@ -42,39 +41,16 @@ class SqlCase(QueryCase):
     )
 
     file_key = "database"
-    finds_nothing = "SELECT 1 WHERE 1 = 0"
 
     database: str | list[str] = Field(
         min_length=1,
         description="An SQLite database, relative to the file of the row, or a list: right means right on all.",
     )
     dialect: Literal["sqlite", "postgresql"] = Field(
-        default="sqlite", description="`sqlite`: no other is run here yet."
+        default="sqlite",
+        description="`postgresql`: PostgreSQL runs the queries; `database` may be a script of CREATE TABLE and INSERT.",
     )
 
-    def require_sound(self) -> None:
-        """Raise InputError for a dialect that is not run here."""
-        super().require_sound()
-        if self.dialect != "sqlite":
-            raise InputError(
-                f"dialect: {self.dialect} is not run here", "write the case for SQLite, or judge by `command`"
-            )
-
-    def source(self, files: Sequence[FileState]) -> Source:
-        """Return copies of the databases."""
-        return _source(tuple(files))
-
-    def right_answers(self) -> list[str]:
-        """Return each accepted query."""
-        return split(self.expected, "sqlite")
-
-    @classmethod
-    def row_engine(cls) -> Engine:
-        """Return SQLite."""
-        return "sqlite"
-
-
-@lru_cache(maxsize=16)
-def _source(files: tuple[FileState, ...]) -> Source:
-    paths = [file.path for file in files]
-    return Source(str(paths[0]), EngineProcess("sqlite", *paths), "sqlite", MAX_SQL_BYTES)
+    def judged_by(self) -> Worker:
+        """Return the processes that ask SQLite, or PostgreSQL."""
+        return _POSTGRES if self.dialect == "postgresql" else _SQLITE

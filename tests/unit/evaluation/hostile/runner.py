@@ -53,6 +53,7 @@ def misjudged(
     file: Path | None = None,
     threads: int = 4,
     timeout_s: float = TIMEOUT_S,
+    rows_of: str = "",
     **places: object,
 ) -> list[str]:
     """Judge the answers to `case`, several at once, and say of each that got another verdict than is right for it."""
@@ -67,7 +68,7 @@ def misjudged(
         return "" if grade.kind in row["kinds"] else f"{row['id']}: {grade.kind}, not {row['kinds']}: {grade.detail}"
 
     with ThreadPoolExecutor(threads) as pool:
-        return [*filter(None, pool.map(told, some(verifier, few=few)))]
+        return [*filter(None, pool.map(told, some(rows_of or verifier, few=few)))]
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ import pytest
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_answers, read_case
 from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers import sql
-from expert_cli.evaluation.verifiers.sandbox.engine_client import Contents, EngineProcess
 
 MOST = "SELECT name, weight FROM pets ORDER BY weight DESC LIMIT 1"
 PETS = "CREATE TABLE pets (id INTEGER PRIMARY KEY, name TEXT, weight INTEGER); INSERT INTO pets VALUES "
@@ -24,7 +21,7 @@ GRAPH = "CREATE (:Pet {name: 'Rex', weight: 40}), (:Pet {name: 'Tom', weight: 4}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pets")
     for name, rows in {
         "pets": "(1, 'Rex', 40), (2, 'Tom', 4), (3, 'Kim', 6)",
@@ -35,8 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with closing(sqlite3.connect(folder / "other.sqlite")) as connection:
         connection.execute("CREATE TABLE plants (name)")
     (folder / "pets.cypher").write_text(GRAPH, encoding="utf-8")
-    yield folder
-    sql._source.cache_clear()
+    return folder
 
 
 def graded(folder: Path, answer: str, expected: str, timeout_s: float = 10, **keys: Any) -> Grade:
@@ -79,7 +75,6 @@ def test_values_beyond_all_that_are_there_tell_a_second_limit(tmp_path: Path) ->
         asked = {"expected": expected, "database": "t.sqlite", "perturb": 8}
         assert graded(tmp_path, answer, **asked).kind == "wrong", answer
         assert graded(tmp_path, expected, **asked).passed, expected
-    sql._source.cache_clear()
 
 
 @pytest.mark.parametrize("expected", [expected for expected, _ in LUCKY.values()])
@@ -146,21 +141,5 @@ def test_the_time_of_an_answer_is_that_of_all_contents(folder: Path) -> None:
     assert time.monotonic() - started < 3.0  # the time, what an engine may take to stop, and some more
 
 
-def test_contents_that_are_gone_with_their_process_are_made_again_the_same(folder: Path) -> None:
-    engine = EngineProcess("sqlite", folder / "pets.sqlite")
-    contents = Contents((MOST,), "sqlite", 4)
-    places = range(1, 1 + engine.make(contents))
-    assert len(places) == 4
-    query = "SELECT id, name, weight FROM pets"
-    before = engine.run_in(query, places, contents, timeout_s=10)
-    assert len({str(rows) for rows in before}) == 4
-    engine.close()
-    assert engine.run_in(query, places, contents, timeout_s=10) == before
-    engine.close()
-
-
 def test_where_rows_are_cut_by_chance_no_content_is_made(folder: Path) -> None:
-    engine = EngineProcess("sqlite", folder / "pets.sqlite")
-    assert engine.make(Contents(("SELECT name FROM pets LIMIT 2",), "sqlite", 4)) <= 4
-    engine.close()
     assert graded(folder, "SELECT name FROM pets LIMIT 2", "SELECT name FROM pets LIMIT 2", perturb=4).passed

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.compare_rows import Result, Ties
 from expert_cli.evaluation.verifiers.query import QueryCase
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
-from expert_cli.evaluation.verifiers.rules import MAX_LOOKS, Rule, judge_by
+from expert_cli.evaluation.verifiers.rows import MAX_ORDER_LOOKS, Result, Rule, Ties, judge_rows
 
 NAN = float("nan")
 RULES: tuple[Rule, ...] = ("strict", "spider")
@@ -22,7 +21,7 @@ ORDERED = {"ordered": True, "orders_within": True}
 
 
 def passed(rule: Rule, rows: list[tuple[Any, ...]], expected: Result) -> bool:
-    return judge_by(rule, rows, [expected]).passed
+    return judge_rows(rule, rows, [expected]).passed
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def passed(rule: Rule, rows: list[tuple[Any, ...]], expected: Result) -> bool:
         pytest.param([("b", 1), ("a", 1)], Result([("b", 1), ("a", 1)], **ORDERED), "strict spider", id="in order"),
         pytest.param(
             [("a", 1), ("b", 1)],
-            Result([("b", 1), ("a", 1)], **ORDERED, ties=lambda: Ties([[("a", 1), ("b", 1)]])),
+            Result([("b", 1), ("a", 1)], **ORDERED, ties=Ties([[("a", 1), ("b", 1)]])),
             "strict",
             id="tied rows in another order",
         ),
@@ -85,10 +84,10 @@ def test_what_is_right_by_each_rule(rows: list[tuple[Any, ...]], expected: Resul
 
 
 def test_why_an_answer_is_wrong_is_said() -> None:
-    assert judge_by("spider", [(0.1 + 0.2,)], [Result([(0.3,)])]) == Grade(
+    assert judge_rows("spider", [(0.1 + 0.2,)], [Result([(0.3,)])]) == Grade(
         "wrong", 'not the expected rows by the rule "spider"'
     )
-    assert judge_by("spider", [], [Result([(1,)])]) == Grade("empty", "no rows, 1 row expected")
+    assert judge_rows("spider", [], [Result([(1,)])]) == Grade("empty", "no rows, 1 row expected")
 
 
 def test_any_order_of_columns_is_found() -> None:
@@ -116,15 +115,15 @@ def test_wide_and_long_results_take_little_time() -> None:
 
 def test_a_search_looks_no_further_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at columns of other values, nor twice at equal ones; and it ends."""
-    assert MAX_LOOKS >= 20_000 * 12
-    monkeypatch.setattr("expert_cli.evaluation.verifiers.rules.MAX_LOOKS", 100)
+    assert MAX_ORDER_LOOKS >= 20_000 * 12
+    monkeypatch.setattr("expert_cli.evaluation.verifiers.rows.MAX_ORDER_LOOKS", 100)
     apart = [tuple(f"{row} {place}" for place in range(12)) for row in range(8)]
     assert passed("spider", [row[::-1] for row in apart], Result(apart))
     bits = [(0, 0, 0, 0, 0), (0, 0, 1, 1, 1), (1, 1, 1, 1, 1), (1, 1, 0, 0, 0)]
     assert passed("spider", [(1, 1, 1, 1, 1), (1, 1, 1, 0, 0), (0, 0, 0, 1, 1), (0, 0, 0, 0, 0)], Result(bits))
     every = [tuple((number >> place) % 2 for place in range(6)) for number in range(64)]
     assert not passed("spider", [row[::-1] for row in every], Result(every))
-    monkeypatch.setattr("expert_cli.evaluation.verifiers.rules.MAX_LOOKS", MAX_LOOKS)
+    monkeypatch.setattr("expert_cli.evaluation.verifiers.rows.MAX_ORDER_LOOKS", MAX_ORDER_LOOKS)
     assert passed("spider", [row[::-1] for row in every], Result(every))
 
 

@@ -16,7 +16,8 @@ MAX_VALUE_BYTES = 250_000
 MAX_DEPTH = 100
 TOO_DEEP = f"a value of the result is nested more than {MAX_DEPTH} deep"
 MEMORY_BYTES = 64 << 20
-GOLD_TIMEOUT_S = 60.0
+GOLD_TIMEOUT_S, PREPARE_S = 60.0, 300.0
+"""For an expected query; for all of a case on all its contents."""
 
 
 class Stopped(Exception):

@@ -5,16 +5,15 @@ under "here" the verdict on what cannot be run. No server was asked.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from expert_cli.evaluation.verifiers.compare_rows import Result, same
 from expert_cli.evaluation.verifiers.query_text import orders_lists, orders_rows
+from expert_cli.evaluation.verifiers.rows import Result, same
 from expert_cli.evaluation.verifiers.sandbox.cypher_forms import for_graphqlite
-from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
+from expert_cli.evaluation.verifiers.sandbox.graphqlite import GraphQLiteEngine
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
 
 WORLD = """
@@ -29,22 +28,18 @@ KNOWN = [json.loads(line) for line in Path(__file__).with_name("neo4j.jsonl").re
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
-    path = tmp_path_factory.mktemp("world") / "world.cypher"
-    path.write_text(WORLD, encoding="utf-8")
-    process = EngineProcess("graphqlite", path)
-    yield process
-    process.close()
+def engine() -> GraphQLiteEngine:
+    return GraphQLiteEngine(WORLD.encode())
 
 
-def answer(engine: EngineProcess, query: str) -> Any:
+def answer(engine: GraphQLiteEngine, query: str) -> Any:
     try:
         return engine.run(query, timeout_s=20)
     except Stopped as stopped:
         return stopped.kind
 
 
-def test_queries_return_what_neo4j_returns(engine: EngineProcess) -> None:
+def test_queries_return_what_neo4j_returns(engine: GraphQLiteEngine) -> None:
     other = []
     for row in KNOWN:
         query, wanted = row["query"], row.get("here", row["neo4j"])
@@ -75,7 +70,7 @@ def test_the_table_is_large_and_what_cannot_be_run_is_counted() -> None:
         pytest.param("RETURN date('2020-01-01').year", "fields of dates", id="field"),
     ],
 )
-def test_what_cannot_be_run_here_is_named(engine: EngineProcess, query: str, named: str) -> None:
+def test_what_cannot_be_run_here_is_named(engine: GraphQLiteEngine, query: str, named: str) -> None:
     with pytest.raises(Stopped, match=f"has no {named}") as caught:
         engine.run(query, timeout_s=5)
     assert caught.value.kind == "parsed_only"

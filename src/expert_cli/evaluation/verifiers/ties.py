@@ -12,16 +12,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from expert_cli.evaluation.verifiers.compare_rows import Row, Ties, flatten, within
 from expert_cli.evaluation.verifiers.query_text import Dialect, Token, tokens
+from expert_cli.evaluation.verifiers.rows import Row, Ties, flatten, rounded, within
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
 
 _CUTS = frozenset(("LIMIT", "OFFSET", "FETCH", "SKIP", "FOR"))
 _SKIPS = re.compile(
     r"LIMIT (?P<comma>\d+) , \d+|(?:LIMIT \w+ )?(?:OFFSET|SKIP) (?P<word>\d+)(?: ROWS?)?(?: (?:LIMIT \w+|FETCH .*))?"
 )
-_DIGITS = 9
-"""Two runs may add up floats in another order; rows that differ only beyond this are one."""
 
 
 class _Order(NamedTuple):
@@ -118,4 +116,4 @@ def _groups(up: Sequence[Row], down: Sequence[Row], ordered_lists: bool) -> tupl
 
 def _rounded(row: Row, ordered_lists: bool) -> object:
     shape, numbers = flatten(row, ordered_lists)
-    return shape, tuple(float(f"{n:.{_DIGITS}g}") if isinstance(n, float) else n for n in numbers)
+    return shape, tuple(map(rounded, numbers))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.compare_rows import Result, judge_rows, same
+from expert_cli.evaluation.verifiers.rows import Result, judge_rows, same
 
 NAN = float("nan")
 
@@ -79,7 +79,7 @@ def test_without_floats_the_same_is_an_equal_multiset(one: list[tuple[Any, ...]]
     ],
 )
 def test_the_difference_is_said(rows: Any, accepted: list[Result], kind: str, detail: str) -> None:
-    verdict = judge_rows(rows, accepted)
+    verdict = judge_rows("strict", rows, accepted)
     assert verdict.kind == kind
     assert verdict.detail.startswith(detail)
     assert bool(verdict.detail) is bool(detail)
@@ -92,4 +92,4 @@ def test_what_differs_in_many_rows_is_not_looked_for_for_ever(noise: float, deta
     """By every pair of rows it was 400 million comparisons."""
     expected = [(float(number),) for number in range(1, 20_001)]
     rows = [(number * (1 + noise),) for (number,) in [*expected[:-1], expected[0]]]
-    assert judge_rows(rows, [Result(expected)]) == Grade("wrong", detail)
+    assert judge_rows("strict", rows, [Result(expected)]) == Grade("wrong", detail)

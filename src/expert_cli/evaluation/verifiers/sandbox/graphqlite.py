@@ -1,4 +1,4 @@
-"""A graph in memory, asked in Cypher through graphqlite. Runs in the process of `engine_server.py`: it can hang and crash."""
+"""Graphs in memory, asked in Cypher through graphqlite. Runs in the process of `worker.py`: it can hang and crash."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Sequence
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 import apsw
@@ -15,25 +14,45 @@ import graphqlite
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.graph_contents import GraphContents
-from expert_cli.evaluation.verifiers.query_text import split
+from expert_cli.evaluation.verifiers.graph_names import GRAPH_NAMES, GraphNames, unknown_name
+from expert_cli.evaluation.verifiers.query_text import code_words, split
 from expert_cli.evaluation.verifiers.sandbox.cypher_forms import DISTINCT, for_graphqlite, lacking
-from expert_cli.evaluation.verifiers.sandbox.limits import MAX_RESULT_BYTES, TOO_DEEP, Stopped, bounded
-from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import ReadOnlySqlite
+from expert_cli.evaluation.verifiers.sandbox.limits import (
+    GOLD_TIMEOUT_S,
+    MAX_CYPHER_BYTES,
+    MAX_RESULT_BYTES,
+    TOO_DEEP,
+    Stopped,
+    bounded,
+)
+from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge
+from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
 
+_OPEN: list[Any] = []
 _CALL = "SELECT cypher(?)"
 _NOT_HERE = "graphqlite, asked in place of Neo4j, has no {}"
+_WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "FOREACH"))
+_BEFORE_NAMES = frozenset((":", ".", "|", "&", "!"))
 _TOO_LARGE = ("string or blob too big", "out of memory")
+
+
+def judge() -> QueryJudge:
+    """Return what judges Cypher."""
+    _OPEN.append(_connected())  # holds the library, which can be loaded while files may be opened
+    return QueryJudge(GraphQLiteEngine, "cypher", MAX_CYPHER_BYTES)
 
 
 class GraphQLiteEngine:
     """The graph that a script makes; nothing changes it afterwards."""
 
-    def __init__(self, script: Path) -> None:
+    def __init__(self, file: bytes) -> None:
         """Run the script. Raises InputError with the statement at fault."""
-        connection = apsw.Connection(":memory:")
-        connection.enable_load_extension(True)
-        connection.load_extension(graphqlite.loadable_path())
-        for number, statement in enumerate(split(script.read_text(encoding="utf-8"), "cypher"), start=1):
+        connection = _connected()
+        try:
+            statements = split(file.decode(), "cypher")
+        except UnicodeDecodeError as error:
+            raise InputError(f"not UTF-8: {error}") from error
+        for number, statement in enumerate(statements, start=1):
             try:
                 connection.execute(_CALL, (statement,)).fetchall()
             except apsw.Error as error:
@@ -41,9 +60,11 @@ class GraphQLiteEngine:
         _mean_what_neo4j_means(connection)
         self._content = bytes(connection.serialize("main"))
         self._contents = GraphContents(self._content)
-        self._guard = ReadOnlySqlite(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=MAX_RESULT_BYTES)
+        self._guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=MAX_RESULT_BYTES)
         self._shown = [(self._content, False)]
         self._reverse = False
+        found = (self.run(query, timeout_s=GOLD_TIMEOUT_S) for query in GRAPH_NAMES)
+        self._names = GraphNames(*(frozenset(str(name) for (name,) in rows) for rows in found))
 
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[GraphQLiteEngine, GraphQLiteEngine]:
         """Return another content of the same graph, and it once more: there, unordered rows come the other way round."""
@@ -54,6 +75,7 @@ class GraphQLiteEngine:
 
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows in the order of the columns. Raises `Stopped`."""
+        _refuse(query)
         wrong = lacking(query, refused=False)
         if self._shown != [
             (self._content, self._reverse)
@@ -76,6 +98,29 @@ class GraphQLiteEngine:
     def prepare(self, query: str, *, timeout_s: float) -> None:
         """Run the query: graphqlite has no other way to compile it, and the guard refuses what writes."""
         self.run(query, timeout_s=timeout_s)
+
+    def unknown(self, query: str) -> str:
+        """Return the first label, type or property that the graph has nowhere: such a query runs, and finds nothing."""
+        return unknown_name(query, self._names)
+
+
+def _connected() -> Any:
+    connection = apsw.Connection(":memory:")
+    connection.enable_load_extension(True)
+    connection.load_extension(graphqlite.loadable_path())
+    return connection
+
+
+def _refuse(statement: str) -> None:
+    """Refuse by words what writes, or reads files or the network: LOAD CSV, and the APOC library.
+
+    graphqlite passes over some writes in silence, and its LOAD CSV opens files.
+    """
+    code = ["", *(word for word, _ in code_words(statement, "cypher")), ""]
+    for before, word, after in zip(code, code[1:], code[2:], strict=False):
+        is_name = before in _BEFORE_NAMES or after == ":"
+        if word == "APOC" or (word, after) == ("LOAD", "CSV") or (word in _WRITES and not is_name):
+            raise Stopped("refused", word)
 
 
 def _mean_what_neo4j_means(connection: Any) -> None:

@@ -1,0 +1,146 @@
+"""Cases of PostgreSQL's dialect are judged by a real PostgreSQL, which ends with its run."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.sandbox import postgres_server
+from tests import graders
+from tests.unit.evaluation.hostile import runner
+from tests.unit.evaluation.hostile.test_queries import IN_PARIS, SHOP
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no PostgreSQL is started on Windows")
+SCRIPT = """
+CREATE TABLE staff (id INTEGER PRIMARY KEY, name VARCHAR(20), "Dept" TEXT, pay NUMERIC(8,2), hired DATE, active BOOLEAN);
+CREATE TABLE trips (id SERIAL PRIMARY KEY, staff_id INTEGER NOT NULL REFERENCES staff, cost REAL, tags JSONB);
+INSERT INTO staff VALUES (1, 'Ada', 'Sales', 10.50, '2020-01-31', TRUE), (2, 'bob', 'Sales', 2.67, '2021-05-06', FALSE),
+  (3, 'Cid', 'ops', 2.68, '2021-12-31', TRUE), (4, 'it''s ;', NULL, NULL, NULL, NULL);
+INSERT INTO trips (staff_id, cost, tags) VALUES (1, 1.5, '["a"]'), (1, 2, NULL), (3, 7.25, '{"k": 1}');
+"""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("postgres")
+    (folder / "staff.sql").write_text(SCRIPT, encoding="utf-8")
+    with closing(sqlite3.connect(folder / "shop.sqlite")) as connection:
+        connection.executescript(SHOP)
+    return {path.stem: path for path in folder.iterdir()}
+
+
+def graded(source: Path, answer: str, expected: str, timeout_s: float = 5.0, **keys: object) -> Grade:
+    row = {"database": source.name, "dialect": "postgresql", "expected": expected, **keys}
+    return graders.graded("sql", answer, source, timeout_s, row)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "kind"),
+    [
+        ("SELECT id FROM staff WHERE name ILIKE 'A%' OR \"Dept\" = 'ops'", "SELECT 1 UNION SELECT 3", "correct"),
+        ("SELECT 5 / 2", "SELECT 2", "correct"),
+        ("SELECT pay * 2 FROM staff WHERE id = 1", "SELECT 21", "correct"),
+        ("SELECT hired + INTERVAL '1 day' FROM staff WHERE id = 1", "SELECT '2020-02-01 00:00:00'::timestamp", "correct"),
+        ("SELECT active FROM staff WHERE id = 1", "SELECT 1", "wrong"),
+        ("SELECT tags FROM trips WHERE id = 3", "SELECT '{\"k\": 1.0}'::json", "correct"),
+        ("SELECT id FROM staff ORDER BY active, id DESC", "SELECT id FROM staff ORDER BY active", "correct"),
+        ("SELECT $$;$$, E'\\';'", "SELECT ';', ''';'", "correct"),
+        ("SELECT dept FROM staff", "SELECT id FROM staff", "unknown_name"),
+        ("SELECT id FROM stuff", "SELECT id FROM staff", "unknown_name"),
+        ("SELECT id FROM staff WHERE", "SELECT id FROM staff", "invalid"),
+        ("SELECT 1; SELECT 2", "SELECT 1", "invalid"),
+        ("WITH gone AS (DELETE FROM staff RETURNING id) SELECT id FROM gone", "SELECT id FROM staff", "refused"),
+        ("SELECT id FROM staff FOR UPDATE", "SELECT id FROM staff", "refused"),
+        ("SELECT id FROM staff WHERE false", "SELECT id FROM staff", "empty"),
+    ],
+)  # fmt: skip
+def test_results_are_those_of_postgresql(sources: dict[str, Path], answer: str, expected: str, kind: str) -> None:
+    verdict = graded(sources["staff"], answer, expected)
+    assert verdict.kind == kind, verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("source", "expected", "lucky", "like"),
+    [
+        (
+            "staff",
+            "SELECT name FROM staff WHERE pay > 5",
+            "SELECT name FROM staff WHERE pay > 9",
+            "SELECT name FROM staff WHERE NOT pay <= 5",
+        ),
+        (
+            "staff",
+            "SELECT DISTINCT name FROM staff JOIN trips ON staff.id = staff_id",
+            "SELECT name FROM staff WHERE id IN (1, 3)",
+            "SELECT name FROM staff WHERE id IN (SELECT staff_id FROM trips) GROUP BY name",
+        ),
+        (
+            "shop",
+            IN_PARIS,
+            "SELECT name FROM customers WHERE city >= 'Paris'",
+            "SELECT Name FROM Customers WHERE City ILIKE 'Paris' AND city = 'Paris'",
+        ),
+    ],
+)
+def test_what_is_right_by_luck_is_caught_on_other_contents(
+    sources: dict[str, Path], source: str, expected: str, lucky: str, like: str
+) -> None:
+    assert graded(sources[source], lucky, expected).passed
+    assert "right on the first content" in graded(sources[source], lucky, expected, perturb=8).detail
+    assert graded(sources[source], like, expected, perturb=8).passed
+
+
+def test_a_source_that_postgresql_cannot_hold_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.sql").write_text("CREATE TABLE t (a int); INSERT INTO t VALUES ('x');", encoding="utf-8")
+    with pytest.raises(InputError, match=r"bad\.sql: PostgreSQL cannot hold it: invalid input syntax for type integer"):
+        graded(tmp_path / "bad.sql", "SELECT 1", "SELECT 1")
+    with closing(sqlite3.connect(tmp_path / "odd.sqlite")) as connection:
+        connection.executescript("CREATE TABLE t (a DATE); INSERT INTO t VALUES ('never');")
+    with pytest.raises(InputError, match=r"odd\.sqlite: PostgreSQL cannot hold it: .*never"):
+        graded(tmp_path / "odd.sqlite", "SELECT 1", "SELECT 1")
+    (tmp_path / "bad.sql").write_text("CREATE TABLE t (a int)", encoding="utf-8")
+    with pytest.raises(InputError, match=r"expected query fails on .*bad\.sql: column"):
+        graded(tmp_path / "bad.sql", "SELECT 1", "SELECT b FROM t")
+
+
+def test_without_its_packages_a_case_cannot_be_judged(
+    sources: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("expert_cli.evaluation.verifiers.requirements.has_package", lambda name: name != "pg8000")
+    with pytest.raises(EnvironmentProblem, match="the package pg8000 is missing") as caught:
+        postgres_server.server.__wrapped__()
+    assert caught.value.hint == 'pip install "expert-cli[postgres]"'
+
+
+@runner.few_and_rest
+def test_hostile_answers_are_contained(sources: dict[str, Path], tmp_path: Path, few: bool) -> None:
+    case = {"database": "shop.sqlite", "dialect": "postgresql", "expected": IN_PARIS}
+    with runner.untouched(tmp_path) as places:
+        found = runner.misjudged("sql", case, few=few, file=sources["shop"], rows_of="postgresql", threads=2, **places)
+    assert found == []
+    assert graded(sources["shop"], IN_PARIS, IN_PARIS).passed
+
+
+@pytest.mark.slow
+def test_a_server_ends_with_a_run_that_is_killed() -> None:
+    code = f"from {postgres_server.__name__} import server; print(server()['socket'], flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        socket = Path(run.stdout.readline().strip())
+        started = [one for child in psutil.Process(run.pid).children() for one in child.children(recursive=True)]
+        assert any(one.name() == "postgres" for one in started)
+        run.kill()
+    assert psutil.wait_procs(started, 30)[1] == []
+    while socket.parent.exists():
+        time.sleep(0.05)
