@@ -35,7 +35,7 @@ def _with_columns(found: Validation) -> Validation:
     if found.plan is None or not any(vars(found.plan.run.data.mapping).values()):
         return found
     from expert_cli.data.select import absent_columns
-    from expert_cli.manifest.json_parser import dotted
+    from expert_cli.manifest.json_text import dotted
     from expert_cli.manifest.key import not_used
 
     plan = found.plan

@@ -17,7 +17,7 @@ from expert_cli.config.places import place_of
 from expert_cli.config.run_config import OF_TURNS
 from expert_cli.config.settings import Settings
 from expert_cli.errors import InputError, ManifestIssue
-from expert_cli.manifest.json_parser import Path_
+from expert_cli.manifest.json_text import Path_
 from expert_cli.manifest.keys.dataset import Dataset, Filters
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, eval_loss_of, is_eval_loss
 from expert_cli.manifest.keys.optim import BY_EVALUATIONS, SCHEDULE_BOUNDS, SCHEDULERS

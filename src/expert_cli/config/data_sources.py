@@ -13,7 +13,7 @@ from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters,
 from expert_cli.config.settings import Settings
 from expert_cli.config.source_names import missing, parse_source
 from expert_cli.errors import InputError, ManifestError, ManifestIssue
-from expert_cli.manifest.json_parser import Path_
+from expert_cli.manifest.json_text import Path_
 from expert_cli.manifest.key import CARD, applied, not_used
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from expert_cli.errors import ManifestIssue
-from expert_cli.manifest.json_parser import Path_
+from expert_cli.manifest.json_text import Path_
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import Adapter, Base
 from expert_cli.manifest.training_config import TrainingConfig

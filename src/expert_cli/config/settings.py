@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from expert_cli.manifest.json_parser import Path_
+from expert_cli.manifest.json_text import Path_
 from expert_cli.manifest.key import Outcome, adjusted, applied, declared, not_used
 
 if TYPE_CHECKING:

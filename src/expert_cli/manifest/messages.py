@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from expert_cli.manifest.json_parser import Path_
+from expert_cli.manifest.json_text import Path_
 from expert_cli.manifest.keys.adapter import REWARDS
 from expert_cli.manifest.keys.schema_prompt import WITH_COLUMN
 from expert_cli.manifest.schema import Manifest

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from expert_cli.errors import InputError, ManifestError, ManifestIssue
-from expert_cli.manifest.json_parser import JsonText, Path_, dotted, parse_json_text, read_json_text
+from expert_cli.manifest.json_text import JsonText, Path_, dotted, parse_json_text, read_json_text
 from expert_cli.manifest.keys.dataset import Dataset
 from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.messages import member_types, message_of, unfit

@@ -17,7 +17,7 @@ from expert_cli.config.effects import Effect, effects, leaves
 from expert_cli.config.resolve import decide
 from expert_cli.errors import EnvironmentProblem, ManifestError
 from expert_cli.hardware.machine import Machine
-from expert_cli.manifest.json_parser import Path_, dotted
+from expert_cli.manifest.json_text import Path_, dotted
 from expert_cli.manifest.key import declared
 from expert_cli.manifest.reader import LoadedManifest, load_manifest
 from expert_cli.manifest.schema import Manifest

@@ -104,7 +104,7 @@ def test_set_on_a_manifest_without_a_list_of_base_models_leaves_the_fault_to_the
 
 
 BROKEN_SETTINGS = {
-    "brackets": ("rank=[[[", "--set rank=[[[: is not JSON: a value is missing"),
+    "brackets": ("rank=[[[", "--set rank=[[[: is not JSON: the file ends, but the bracket"),
     "endless brackets": (f"rank={'[' * 100_000}", "brackets nested more than 64 deep"),
     "an endless number": ("alpha=1e999", 'must be a number, is "1e999"'),
     "no number": ("rank=NaN", 'must be a whole number, is "NaN"'),
