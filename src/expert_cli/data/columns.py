@@ -25,6 +25,41 @@ USUAL_NAMES = {
 }
 """The names by which columns are recognized, the preferred one first; two that could be the response are an error."""
 Form = Literal["messages", "text", "segments", "pair"]
+MEDIA = ("image", "images", "pixel_values", "audio", "audios", "video", "videos")
+"""Columns that rows of text models have not, or leave empty."""
+_OTHER_TASKS: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (
+        ("chosen", "rejected"),
+        "preferences, of a right and a wrong answer (DPO)",
+        'To train the right ones: "field_mapping": {"instruction": "<column of the question>", "response": "chosen"}.',
+    ),
+    (
+        ("completion", "label"),
+        "answers that are judged right or wrong (KTO)",
+        'Take out the wrong ones, and name the columns in "field_mapping".',
+    ),
+    (
+        ("input_ids",),
+        "tokens, of whatever tokenizer",
+        "Give the text that they were made of: this tool writes it in the model's own template.",
+    ),
+    (
+        ("contents",),
+        "conversations in Gemini's form",
+        'Write each as {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}.',
+    ),
+    *(
+        (
+            (text, label),
+            "texts with labels (classification)",
+            f'To train the label as the answer: "field_mapping": {{"instruction": "{text}", "response": "{label}"}}, labels as '
+            f'words. To train the texts alone: "field_mapping": {{"text": "{text}"}}.',
+        )
+        for text in ("text", "sentence")
+        for label in ("label", "labels")
+    ),
+)
+"""Columns that stand for another task, what their rows are, and what to write: refused unless field_mapping names columns."""
 FORMS: dict[Form, tuple[str, ...]] = {
     "messages": ("messages", "tools", "system", "parallel_tool_calls", "chat_template_kwargs"),
     "text": ("text",),
@@ -41,7 +76,8 @@ class Columns:
     tools, system, history: what a conversation has beside its messages or its last question and answer: the tools that may be
     called, its system message, earlier questions and answers. parallel_tool_calls: whether a turn may call several.
     chat_template_kwargs: what the chat template is given for this row. segments: pieces of a document that say whether they are
-    trained. weight, train: whether a row is trained. database: names the database of a pair.
+    trained. weight, train: whether a row is trained. database: names the database of a pair. media: columns of pictures and
+    sounds, which a row must not have.
     """
 
     form: Form
@@ -59,14 +95,16 @@ class Columns:
     weight: str = ""
     train: str = ""
     database: str = ""
+    media: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the choice as one line: "instruction <- question, response <- answer"."""
-        return ", ".join(f"{role} <- {name}" for role, name in list(vars(self).items())[1:] if name)
+        return ", ".join(f"{role} <- {name}" for role, name in list(vars(self).items())[1:-1] if name)
 
     def unread(self, names: Iterable[str]) -> list[str]:
         """Return those of `names` that are not read."""
-        return [name for name in names if name not in list(vars(self).values())[1:]]
+        read = {*list(vars(self).values())[1:-1], *self.media}
+        return [name for name in names if name not in read]
 
 
 def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
@@ -75,6 +113,7 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
     Raises InputError: a mapped column is absent, the response (or the instruction) is missing or ambiguous.
     """
     table = _Names(names, mapping, where)
+    table.refuse_other_tasks()
     named = [role for role in USUAL_NAMES if getattr(mapping, role, "")]
     forms = [form for form, roles in FORMS.items() if set(named) <= set(roles)]
     if not forms:
@@ -91,7 +130,8 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
             is_usual = not (are_both_named and hasattr(mapping, role))
             found[role] = table.mapped(role) or (table.usual(role) if is_usual else "")
     others = replace(table, names=[name for name in names if name not in found.values()])
-    return Columns(form, **found, weight=others.usual("weight"), train=others.usual("train"))
+    media = tuple(name for name in others.names if name.casefold() in MEDIA)
+    return Columns(form, **found, weight=others.usual("weight"), train=others.usual("train"), media=media)
 
 
 def listed(names: Sequence[str], at_most: int = 20) -> str:
@@ -129,6 +169,14 @@ class _Names:
             return "" if response or self.usual("input") or column != instruction else column
         others = (instruction, response, self.usual("text"), self.usual("messages"), self.mapping.columns())
         return "" if form == "segments" and any(others) else column
+
+    def refuse_other_tasks(self) -> None:
+        """Raise InputError for rows whose columns stand for another task, where the manifest does not name what to read."""
+        if not self.mapping.columns():
+            for columns, what, hint in _OTHER_TASKS:
+                if all(find_column(name, self.names) for name in columns):
+                    shown = " and ".join(map(json.dumps, columns))
+                    raise InputError(f"{self.where}: {shown}: rows of {what}", hint)
 
     def pair(self) -> dict[str, str]:
         """Return the columns of question, answer and database."""

@@ -33,7 +33,8 @@ _BUFFER_BYTES = 1 << 20
 _LONGEST_CELL = 2**31 - 1  # csv's default is 128 KiB; a C long on Windows holds no more than this
 # Bytes that were no UTF-8, as "surrogateescape" decodes them; a cell of CSV has no escapes.
 _BROKEN = re.compile("[\udc80-\udcff]")
-_NO_UTF_8, _NO_JSON = "not valid UTF-8", "not valid JSON"
+_NO_UTF_8, _NO_JSON = "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8", "not valid JSON"
+_A_LIST = 'a list, not an object: write {"messages": [...]} for a conversation'
 _FAULTS = {UnicodeDecodeError: _NO_UTF_8, KeyTwice: "a name stands twice in a JSON object"}
 _strict: Any = json.JSONDecoder(object_pairs_hook=unique_keys)
 
@@ -88,6 +89,8 @@ def _content(file: DataFile) -> Iterator[io.BufferedReader]:
         start = content.peek(3)[:3]
         if codec and not start:
             raise EOFError("it is empty")
+        if start == b"\x1f\x8b\x08":
+            raise InputError(f"{file}: the file is compressed by gzip", f"Name it {file}.gz.")
         if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             raise InputError(f"{file}: the file is UTF-16", "Save it as UTF-8.")
         content.read(3 if start == codecs.BOM_UTF8 else 0)
@@ -122,7 +125,9 @@ def _text_row(where: str, line: bytes) -> RawRow:
 
 
 def _row(where: str, value: object) -> RawRow:
-    return RawRow(where, value) if isinstance(value, dict) else RawRow(where, {}, "not a JSON object")
+    if isinstance(value, dict):
+        return RawRow(where, value)
+    return RawRow(where, {}, _A_LIST if isinstance(value, list) else "not a JSON object")
 
 
 def _json_document(file: DataFile) -> Iterator[RawRow]:
@@ -133,7 +138,7 @@ def _json_document(file: DataFile) -> Iterator[RawRow]:
         rows = _strict.decode(text.decode())
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{file}:{line}: not valid UTF-8", "Save the file as UTF-8.") from error
+        raise InputError(f"{file}:{line}: {_NO_UTF_8}", "Notepad: Save as, Encoding; Excel: CSV UTF-8.") from error
     except (ValueError, RecursionError) as error:
         if getattr(error, "msg", "") == "Extra data" and text.lstrip().startswith(b"{"):
             yield from _lines(_json_row, file)

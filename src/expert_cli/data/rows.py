@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import Columns
+from expert_cli.data.tool_calls import NULL_ARGUMENTS, BadCall, as_meant, with_arguments
 from expert_cli.utils.text import type_name
 
 T = TypeVar("T")
@@ -159,15 +160,34 @@ def to_row(fields: Mapping[str, object], columns: Columns, mapping: ColumnMappin
     for name in (columns.weight, columns.train):
         if name and not flag_of(fields.get(name), f'"{name}"'):
             raise NotTrained
+    for name in columns.media:
+        if fields.get(name):
+            raise BadRow(f'"{name}" is there, but text alone is trained')
     if columns.form == "text":
         return Row(where, text=answer_of(fields, columns.text))
     if columns.form == "segments":
         return _of_segments(fields, columns, where)
     if columns.form == "messages":
-        return _of_messages(fields, columns, mapping, where)
-    if _are_messages(fields.get(columns.instruction)) or _are_messages(fields.get(columns.response)):
-        return _of_prompt_and_completion(fields, columns, mapping, where)
-    return _of_pair(fields, columns, where)
+        row = _of_messages(fields, columns, mapping, where)
+    elif _are_messages(fields.get(columns.instruction)) or _are_messages(fields.get(columns.response)):
+        row = _of_prompt_and_completion(fields, columns, mapping, where)
+    else:
+        row = _of_pair(fields, columns, where)
+    return _with_calls(row) if row.tools or any("tool_calls" in turn for turn in row.messages) else row
+
+
+def _with_calls(row: Row) -> Row:
+    """Return a row whose tools and calls are what its author meant."""
+    tools, unread, turns = as_meant(row.tools), row.unread, list(row.messages)
+    for number, turn in enumerate(turns):
+        if "tool_calls" in turn:
+            try:
+                calls, left_out = with_arguments(turn["tool_calls"], tools)
+            except BadCall as bad:
+                raise BadRow(str(bad)) from bad
+            turns[number] = {**turn, "tool_calls": calls}
+            unread |= {NULL_ARGUMENTS} if left_out else frozenset()
+    return replace(row, messages=turns, tools=tools, unread=unread)
 
 
 def _of_segments(fields: Mapping[str, object], columns: Columns, where: str) -> Row:
@@ -386,10 +406,17 @@ def _up_to_answer(turns: Sequence[Mapping[str, Any]], trained: Sequence[bool | N
         raise BadRow("no assistant turn")
     if all(trained[number] is False for number in answers) and not any(trained):
         raise BadRow("no assistant turn is to be trained")
-    last = turns[answers[-1]]
-    if not last["content"].strip() and "tool_calls" not in last:
-        raise BadRow("the last assistant turn is empty")
+    for number in answers:
+        turn = turns[number]
+        if trained[number] is not False and "tool_calls" not in turn and is_blank(turn["content"]):
+            raise BadRow(f"{'the last' if number == answers[-1] else 'an earlier'} assistant turn is empty")
     return answers[-1] + 1
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text shows nothing: blanks, or characters without a form like U+200B."""
+    said = text.strip()
+    return not said or not (said.isascii() or any(map(str.isprintable, said)))
 
 
 def _are_messages(value: object) -> bool:
@@ -438,7 +465,8 @@ def _field(fields: Mapping[str, Any], key: str, kind: type[T], what: str, label:
     if value is None:
         raise BadRow(f"{label} is {'null' if key in fields else 'missing'}")
     if not isinstance(value, kind):
-        raise BadRow(f"{label} is {type_name(value)}, not {what}")
+        hint = ": write it as JSON text" if kind is str and isinstance(value, dict | list) else ""
+        raise BadRow(f"{label} is {type_name(value)}, not {what}{hint}")
     return value
 
 
@@ -475,7 +503,7 @@ def _is_unicode(text: str) -> bool:
 def answer_of(fields: Mapping[str, Any], key: str) -> str:
     """Return the text of a field that must say something. Raises BadRow."""
     value = text_of(fields, key)
-    if not value.strip():
+    if is_blank(value):
         raise BadRow(f'"{key}" is empty')
     return value
 

@@ -105,8 +105,8 @@ def test_every_suffix_is_tried() -> None:
             [
                 (1, {"a": "1"}, ""),
                 (4, {}, "not valid JSON"),
-                (5, {}, "not a JSON object"),
-                (6, {}, "not valid UTF-8"),
+                (5, {}, 'a list, not an object: write {"messages": [...]} for a conversation'),
+                (6, {}, "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8"),
                 (7, {"a": "\ud800"}, ""),
                 (8, {}, "not valid JSON"),
                 (9, {"a": "end"}, ""),
@@ -129,7 +129,7 @@ def test_every_suffix_is_tried() -> None:
             [
                 (3, {"q": "1", "a": "two\r\nlines"}, ""),
                 (5, {}, "not as many cells as the header's 2"),
-                (6, {}, "not valid UTF-8"),
+                (6, {}, "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8"),
                 (7, {}, "not valid CSV: ',' expected after '\"'"),
                 (8, {"q": "5", "a": ""}, ""),
             ],
@@ -140,7 +140,7 @@ def test_every_suffix_is_tried() -> None:
             [
                 (1, {"text": "one"}, ""),
                 (4, {"text": "  two\u2028lines "}, ""),
-                (5, {}, "not valid UTF-8"),
+                (5, {}, "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8"),
                 (6, {"text": "end"}, ""),
             ],
         ),

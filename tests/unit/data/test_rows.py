@@ -101,11 +101,11 @@ BAD: dict[str, tuple[Columns, dict[str, Any]]] = {
     '"answer" is missing': (PAIR, {"question": "q"}),
     '"answer" is null': (PAIR, {"question": "q", "answer": None}),
     '"answer" is a number, not text': (PAIR, {"question": "q", "answer": 3}),
-    '"answer" is an object, not text': (PAIR, {"question": "q", "answer": {"a": 1}}),
+    '"answer" is an object, not text: write it as JSON text': (PAIR, {"question": "q", "answer": {"a": 1}}),
     '"answer" is empty': (PAIR, {"question": "q", "answer": " \r\n"}),
     '"answer" is not Unicode text (half of a surrogate pair)': (PAIR, {"question": "q", "answer": "\ud800"}),
     '"question" is missing': (PAIR, {"answer": "a"}),
-    '"context" is a list, not text': (PAIR, {**Q, "context": ["t"]}),
+    '"context" is a list, not text: write it as JSON text': (PAIR, {**Q, "context": ["t"]}),
     '"weight" is 0.5: 0 and false, 1 and true are known': (FLAGGED, {**Q, "weight": 0.5}),
 }
 
