@@ -16,6 +16,7 @@ from expert_cli.utils.object_storage import is_url, without_file_scheme
 from expert_cli.utils.redaction import without_passwords
 from expert_cli.utils.text import shortened
 
+_VARIABLE = re.compile(r"\$\w|\$\{|%\w+%")
 _BRACKETS = re.compile(r"\[[^\]]*\]$")
 
 
@@ -75,7 +76,8 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
 
 def missing(spec: SourceSpec) -> str:
     """Return what is said of a source that is not on this machine, with the places where it was looked for."""
-    return f"{spec.path}: no such file or folder; looked for at: {', '.join(spec.tried)}"
+    variable = "; $ and % are taken as they stand, no variable is put in" if _VARIABLE.search(spec.path) else ""
+    return f"{spec.path}: no such file or folder; looked for at: {', '.join(spec.tried)}{variable}"
 
 
 def _is_there(place: Path, written: str) -> bool:

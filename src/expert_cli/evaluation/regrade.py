@@ -42,6 +42,11 @@ class KeptAnswers:
         """
         cases = {case.id: case for case in read_cases(self.cases)}
         allowed.require([*cases.values()], report)
+        answered = {str(row.get("id")) for row in items(self.document, "answers") if isinstance(row, dict)}
+        unanswered = [name for name in cases if name not in answered]
+        if unanswered and self.limit(limit) is None:
+            shown = ", ".join(unanswered[:3]) + (", ..." if len(unanswered) > 3 else "")
+            report.warning(f"{len(unanswered)} of {len(cases)} cases have no answer and are left out: {shown}")
         expert = grade(stratified_sample(self._answered(self.document, cases), limit), report, case_timeout_s)
         bases = {}
         for name in BASES:

@@ -15,7 +15,7 @@ from expert_cli.manifest.json_text import Path_
 from expert_cli.manifest.keys.adapter import REWARDS
 from expert_cli.manifest.keys.schema_prompt import WITH_COLUMN
 from expert_cli.manifest.schema import Manifest
-from expert_cli.manifest.types import NO_NUL, TIME, Loose, Strict
+from expert_cli.manifest.types import NO_CONTROL, TIME, Loose, Strict
 from expert_cli.utils.text import shortened
 
 _RULES = {
@@ -26,7 +26,7 @@ _RULES = {
 """What some of pydantic's errors mean here."""
 _PATTERNS = {
     TIME: 'a number and s, m or h, such as "5m"',
-    NO_NUL: "text without a NUL character",
+    NO_CONTROL: "text without control characters (write a backslash as \\\\, or /)",
     WITH_COLUMN: "a path with a column in braces",
 }
 

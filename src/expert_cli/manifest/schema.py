@@ -17,7 +17,7 @@ from expert_cli.manifest.keys.dataset import Dataset
 from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import (
-    NO_NUL,
+    NO_CONTROL,
     Bytes,
     Loose,
     Modules,
@@ -78,7 +78,7 @@ ROPE_NUMBERS: Mapping[str, tuple[str, ...]] = {
 class Base(Strict):
     """`base_models[i]` (schema 1.0: `base_model`): a model that the expert is trained for."""
 
-    name: Annotated[str, Field(min_length=1, max_length=LONGEST_MODEL_NAME, pattern=NO_NUL)] = Field(
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_MODEL_NAME, pattern=NO_CONTROL)] = Field(
         json_schema_extra=Key(effect="the base model")
     )
     """Hub id, local folder, GGUF file, or `pypi:PACKAGE==VERSION#path/in/wheel`."""

@@ -26,13 +26,13 @@ PositiveNumber = Annotated[float, Field(gt=0, le=LARGEST_NUMBER, allow_inf_nan=F
 NotNegativeNumber = Annotated[float, Field(ge=0, le=LARGEST_NUMBER, allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-NO_NUL = r"^[^\x00]*$"
-"""No file system takes it, nor do the libraries that a name is handed to."""
+NO_CONTROL = r"^[^\x00-\x1f\x7f]*$"
+"""In a path they come of a backslash that is not doubled: "C:\\new" holds a line feed."""
 TIME = r"^[1-9][0-9]{0,5}[smh]$"
-Text = Annotated[str, Field(min_length=1, pattern=NO_NUL)]
+Text = Annotated[str, Field(min_length=1, pattern=NO_CONTROL)]
 LONGEST_NAME = 100
 """Letters of what names a folder: file systems take 255 bytes, and stores and runs add to a name."""
-Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NO_NUL)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NO_CONTROL)]
 Modules = Literal["all-linear"] | Annotated[list[Text], Field(min_length=1)]
 
 

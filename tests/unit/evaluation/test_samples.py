@@ -20,6 +20,7 @@ from expert_cli.evaluation.regrade import read_kept
 from expert_cli.evaluation.result import Evaluated, compare_with
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.statistics import wilson
+from tests.reporters import Heard
 
 ROOT = Path(__file__).parents[3]
 SHOP = """
@@ -283,6 +284,13 @@ def test_shares_of_the_document_and_kept_samples_judged_again(tmp_path: Path) ->
     drop = {"pass_at", "pass_at_ci95", "majority", "majority_ci95", "accuracy"}
     assert {key: again.as_json()[key] for key in drop} == {key: told[key] for key in drop}
     assert [one["samples"] for one in again.as_json()["answers"]] == [one["samples"] for one in told["answers"]]
+    with cases.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row | {"id": "new"}) + "\n")
+    report = Heard()
+    kept.judged(report, 10, None, NOTHING)
+    assert [text for text in report.warned if "no answer" in text] == [
+        "1 of 5 cases have no answer and are left out: new"
+    ]
 
 
 def test_other_answers_than_then_are_counted(tmp_path: Path) -> None:

@@ -71,6 +71,17 @@ def test_a_manifest_is_an_object(tmp_path: Path, written: str) -> None:
         load_manifest(path)
 
 
+@pytest.mark.parametrize("path", ["C:\new\rows.jsonl", "data\train.jsonl", "a\x00b", "\x7f"])
+def test_a_path_with_control_characters_is_refused_and_printed_escaped(tmp_path: Path, path: str) -> None:
+    manifest = manifests.small()
+    manifest["training"]["dataset"]["path"] = path
+    with pytest.raises(ManifestError) as caught:
+        load_manifest(manifests.write(tmp_path, manifest))
+    (fault,) = caught.value.faults
+    assert "without control characters (write a backslash as" in fault.message
+    assert fault.message.isprintable()
+
+
 SETTINGS = {
     "number": ("training.config.rank=8", "rank", 8),
     "text": ("training.config.optim=sgd", "optim", "sgd"),

@@ -148,13 +148,23 @@ def _part(file: Path, batch: Any) -> DocumentsOfShard:
     if ids.dtype != np.int32 and len(ids) and max(-int(ids.min()), int(ids.max())) > _LARGEST:
         raise IntegrityError(f"{file}: ids run from {ids.min()} to {ids.max()}", BUILD_ANEW)
     of_mask, flat = _lists(file, batch, "completion_mask" if "completion_mask" in names else "labels")
+    if not np.array_equal(starts, of_mask):
+        raise IntegrityError(f"{file}: ids and mask differ in length", BUILD_ANEW)
     if "completion_mask" in names:
         mask = flat.cast(pa.bool_())
         first_bit, bits = mask.offset, np.frombuffer(mask.buffers()[1] or b"", np.uint8)
     else:
-        first_bit, bits = 0, np.packbits(_values(flat) != -100, bitorder="little")
-    if not np.array_equal(starts, of_mask):
-        raise IntegrityError(f"{file}: ids and mask differ in length", BUILD_ANEW)
+        labels = _values(flat)
+        wrong = np.flatnonzero((labels != -100) & (labels != ids))
+        if len(wrong):
+            at = int(wrong[0])
+            told = (
+                f"{file}: labels are not the ids at their places, as at token {at:,}: label {labels[at]}, id {ids[at]}"
+            )
+            raise IntegrityError(
+                told, "Write -100 or the token's own id: labels are not shifted, and hold no other targets."
+            )
+        first_bit, bits = 0, np.packbits(labels != -100, bitorder="little")
     # A document without a token, which only other programs write, trains nothing.
     empty = np.flatnonzero(starts[1:] <= starts[:-1])
     starts = np.delete(starts, empty + 1) if len(empty) else starts

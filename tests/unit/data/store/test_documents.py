@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from expert_cli.data.store.documents import Documents
+from expert_cli.errors import IntegrityError
 from tests.unit.data.store.test_build import LENGTHS, make
 
 
@@ -39,3 +40,10 @@ def test_a_row_without_a_token_is_no_document(tmp_path: Path) -> None:
     assert measured.prompts.tolist() == documents.prompt_lengths_of(np.arange(3)).tolist() == [1, 3, 1]
     assert measured.trained.tolist() == [1, 1, 0]
     assert [documents.document(number)[0].tolist() for number in range(3)] == [[1, 2], [3, 4, 5, 6], [7]]
+
+
+@pytest.mark.parametrize("labels", [[-100, 3, 9], [2, 3, -100]], ids=["other", "shifted"])
+def test_labels_that_are_not_the_ids_at_their_places_are_refused(tmp_path: Path, labels: list[int]) -> None:
+    datasets.Dataset.from_dict({"input_ids": [[1, 2, 3]], "labels": [labels]}).save_to_disk(str(tmp_path / "rows"))
+    with pytest.raises(IntegrityError, match="labels are not the ids at their places, as at token"):
+        Documents(tmp_path / "rows")
