@@ -34,7 +34,7 @@ def evaluate(
     sample: bool = False,
     samples: int = 0,
     batch_size: int | None = None,
-    max_new_tokens: int = 256,
+    max_new_tokens: int | None = None,
     limit: int | None = None,
     case_timeout_s: float = 2.0,
     threshold: float | None = None,
@@ -62,7 +62,7 @@ def evaluate(
         samples: Draw so many answers to each case by the manifest's training.decoding, at a temperature of 0.8 where that names
             none or less than 0.3: pass@k and majority are told. 0: one answer, greedily.
         batch_size: Answers written at once; default 32, on a GPU 64.
-        max_new_tokens: Longest answer, in tokens.
+        max_new_tokens: Longest answer, in tokens; default that of the adapter's generation_config.json, 256.
         limit: Only so many cases, spread over the categories.
         case_timeout_s: Seconds that one answer may run; to parse a program and to check its types have as long each.
         threshold: The accuracy, 0 to 1, below which `missed` of the result says so.
@@ -168,7 +168,7 @@ def load_expert(
     manifest: FilePath | None = None,
     base_model: str | None = None,
     sample: bool = False,
-    max_new_tokens: int = 256,
+    max_new_tokens: int | None = None,
     database: FilePath | None = None,
     offline: bool = False,
     reporter: Reporter = NullReporter(),
@@ -180,7 +180,7 @@ def load_expert(
         manifest: The expert's manifest.json; default the one that the adapter was trained from.
         base_model: Default the one that the adapter was trained on.
         sample: Draw by the manifest's training.decoding, not greedily.
-        max_new_tokens: Longest answer, in tokens.
+        max_new_tokens: Longest answer, in tokens; default that of the adapter's generation_config.json, 256.
         database: The SQLite file that questions are about, where the expert was trained with `training.dataset.schema_prompt`:
             what a question is shown of it stands in the place of its input, values of the file among it. Votes go by the
             rows that answers give of a copy of it.

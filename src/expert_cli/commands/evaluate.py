@@ -69,7 +69,7 @@ def evaluate(
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Answers written at once. Default: 32; on a GPU 64.")
     ] = None,
-    max_new_tokens: MaxNewTokens = 256,
+    max_new_tokens: MaxNewTokens = None,
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="Only N rows, spread over the categories; kept only by --output."),

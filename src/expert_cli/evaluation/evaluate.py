@@ -29,7 +29,7 @@ from expert_cli.evaluation.permissions import NOTHING, Permissions
 from expert_cli.evaluation.regrade import generation, held_to, read_kept
 from expert_cli.evaluation.result import Evaluated
 from expert_cli.hardware.devices import DEVICES
-from expert_cli.inference.expert_config import DecodingConfig, decoding_of
+from expert_cli.inference.expert_config import NEW_TOKENS, DecodingConfig, decoding_of
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.runs.metrics import WITHOUT_GRAMMAR, part
 from expert_cli.utils.files import sha256_of
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from expert_cli.inference.expert_config import Grammar
 
 BATCH = {"cpu": 32, "gpu": 64}
-DEFAULT_NEW_TOKENS = 256
 CASE_TIMEOUT_S = 2.0
 DUMMY = "x"
 """An answer that is right nowhere."""
@@ -63,18 +62,19 @@ def drawn_cases(plan: Plan, count: int) -> list[EvalCase]:
 
 def room_for_answers(renderer: PromptRenderer, cases: Sequence[EvalCase]) -> int:
     """Return how many tokens answers to cases may have where nothing else is said: as many as the right ones need, too."""
-    return max(DEFAULT_NEW_TOKENS, longest_right_answer(renderer, cases) + 1)
+    return max(NEW_TOKENS, longest_right_answer(renderer, cases) + 1)
 
 
 def answer_settings(
     plan: Plan,
     decoding: DecodingConfig,
-    max_new_tokens: int = DEFAULT_NEW_TOKENS,
+    max_new_tokens: int | None = None,
     batch_size: int | None = None,
     *,
     samples: int = 0,
 ) -> GenerationConfig:
     """Return how answers are written where nothing else is said: as many at once as the device takes; greedily, one a case."""
+    max_new_tokens = max_new_tokens or decoding.max_new_tokens
     batch_size = batch_size or BATCH[DEVICES[plan.run.compute.device].kind]
     return generation_config(decoding, max_new_tokens, batch_size, samples=samples)
 
@@ -108,7 +108,14 @@ def evaluate_adapter(
         bases = {"baseline": (alone, NO_SHOTS), **({"few_shot": (alone, examples)} if shots else {})}
     _tell_of_long_answers(expert.renderer, cases, settings, report)
     facts = _facts(trained, expert)
-    same = {**facts, **asdict(settings), "cases": [case.digest for case in cases], "shots": [*bases, shots]}
+    ends = sorted(expert.renderer.stop_token_ids)
+    same = {
+        **facts,
+        **asdict(settings),
+        "ends": ends,
+        "cases": [case.digest for case in cases],
+        "shots": [*bases, shots],
+    }
     asked = Asked(expert, cases, settings, report, case_timeout_s, KeptAnswers(keep, same) if keep else None)
     written = asked.answers("answering", settings)
     evaluation = grade(written.answers, report, case_timeout_s)
