@@ -35,7 +35,7 @@ def served(reply: Callable[[Asked], Reply]) -> Iterator[tuple[str, list[Asked]]]
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"{}")
             one = Asked(self.path, self.headers["Authorization"], body)
             asked.append(one)
             status, told, headers = reply(one)
@@ -45,6 +45,9 @@ def served(reply: Callable[[Asked], Reply]) -> Iterator[tuple[str, list[Asked]]]
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
+
+        def do_GET(self) -> None:
+            self.do_POST()
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""

@@ -169,9 +169,9 @@ def test_it_is_asked_again_where_that_may_help(own: Path) -> None:
 def test_the_key_goes_to_no_other_server(own: Path) -> None:
     with (
         served(lambda _: said("7")) as (other, elsewhere),
-        served(lambda _: (307, {}, {"Location": f"{other}/chat/completions"})) as (url, _asked),
+        served(lambda _: (302, {}, {"Location": f"{other}/chat/completions"})) as (url, _asked),
     ):
-        with pytest.raises(EnvironmentProblem, match="answered 307") as caught:
+        with pytest.raises(EnvironmentProblem, match="answered 302") as caught:
             evaluated(url, own, limit=1)
         assert "No redirect is followed" in caught.value.hint
     assert elsewhere == []
