@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,17 @@ def manifest_of(expert: Path) -> Path:
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv(KEY, "sk-1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nothing of this machine goes there
+    monkeypatch.delenv("no_proxy", raising=False)
     return "sk-1"
 
 
 @pytest.fixture(scope="module")
-def own(expert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def own(trained_expert: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was evaluated: it answers 7."""
-    run = shutil.copytree(expert, tmp_path_factory.mktemp("own") / "run")
+    run = shutil.copytree(
+        trained_expert(template="alpaca", system_prompt="Be brief."), tmp_path_factory.mktemp("own") / "run"
+    )
     api.evaluate(run, offline=True)
     return run
 
@@ -90,7 +95,7 @@ def test_completions_are_given_the_text_of_training(own: Path) -> None:
         found = evaluated(f"{url}/completions", own, limit=1)
     assert (asked[0].path, asked[0].body["prompt"]) == (
         "/v1/completions",
-        "<|im_start|>user\nWhich number is 4?<|im_end|>\n<|im_start|>assistant\n",
+        "Be brief.\n\n### Instruction:\nWhich number is 4?\n\n### Response:\n",
     )
     (answer,) = found["answers"]
     assert (answer["answer"], answer["stop"], answer["raw"]) == ("7", "sequence", "7###8")

@@ -166,11 +166,8 @@ def evaluate_served(
     file = trained.origin.expert_config if trained else None
     asked = read_expert_config(file) if file else None
     separator = asked.input_separator if asked else "\n\n"
-    system = (
-        []
-        if asked or not plan.run.model.system_prompt
-        else [{"role": "system", "content": plan.run.model.system_prompt}]
-    )
+    first = "" if asked else plan.run.model.system_prompt or ""
+    system = [{"role": "system", "content": first}] if first else []
     said, questions = _writer(file, as_text=server.takes_text), []
     for case in cases:
         turn = f"{case.asked.prompt}{separator}{case.asked.input}" if case.asked.input else case.asked.prompt
@@ -192,9 +189,7 @@ def _writer(file: Path | None, *, as_text: bool) -> Callable[[Any], dict[str, An
     if not as_text:
         return lambda messages: {"messages": messages}
     if file is None:
-        raise InputError(
-            "/completions takes a prompt as text, which an adapter's tokenizer writes", "give --adapter DIR"
-        )
+        raise InputError("/completions takes a prompt as text, which an adapter's tokenizer writes", "give --adapter")
     from expert_cli.model.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(file.parent)
