@@ -115,7 +115,7 @@ class Server:
             if self._untold.acquire(blocking=False):
                 self.report.warning(f"{self._at} refuses a grammar, such answers are free text: {told}")
             return self._said(asked, {})
-        hint = f"is it there, is its key in {KEY}? No redirect is followed; the answers so far are kept"
+        hint = f"is it there, is its key in {KEY}? No redirect is followed"
         raise EnvironmentProblem(f"{self._at} answered {code or 'nothing'}: {told}", hint)
 
     def _reply(self, body: bytes) -> tuple[int, str]:
@@ -129,7 +129,7 @@ class Server:
                 code, after = error.code, error.headers.get("Retry-After") or ""
                 text = error.read().decode(errors="replace") or first_line(error)
             except (OSError, HTTPException) as error:
-                code, text, after = 0, first_line(error), ""
+                code, text, after = 0, str(getattr(error, "reason", error)), ""
             if n == TRIES - 1 or (code not in (0, 408, 429) and code < 500):
                 break
             time.sleep(min(LONGEST_WAIT_S, int(after) if after.isdigit() else 2**n))
