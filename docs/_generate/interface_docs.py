@@ -33,7 +33,8 @@ FILES = """\
 | `metrics.jsonl` | an object a line for every logged step, with `step`; further keys depend on the step |
 | `run.json` | what was decided, and hashes of data, base model, tokenizer and code; `train --locked` takes it |
 | `adapter/` | an adapter as PEFT writes it, with its tokenizer; `base_model.json`: on which base model, and how \
-that was held; `expert.json`: [how it is asked](#expertjson) |
+that was held; `expert.json`: [how it is asked](#expertjson); \
+`generation_config.json`, as transformers writes it: what ends and shapes its answers |
 | `sft/`, `round-N/` | with `method` rft: the first training, and [what each round drew, trained and answered]\
 (TRAINING_GUIDE.md#learning-from-answers-that-were-run) |
 | `COMPLETE` | written last: the SHA-256 of the adapter's weights, and the file that it is of |

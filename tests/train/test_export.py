@@ -150,7 +150,7 @@ def test_no_path_of_this_machine_leaves(expert: Path, tmp_path: Path) -> None:
     exported(expert, tmp_path / "whole", merge=True, gguf="f16")
     files = [path for folder in (expert / "adapter", *tmp_path.iterdir()) for path in folder.iterdir()]
     texts = {path: path.read_text(encoding="utf-8") for path in files if path.suffix not in (".gguf", ".safetensors")}
-    assert len(texts) == 22
+    assert len(texts) == 24
     (file,) = (path for path in files if path.suffix == ".gguf")
     texts[file] = str([field.contents() for field in gguf.GGUFReader(file).fields.values()])
     assert [path for path, text in texts.items() if str(base.parent) in text or str(tmp_path) in text] == []

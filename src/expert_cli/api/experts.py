@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
@@ -24,17 +25,22 @@ MAX_DROP = 0.05
 
 @disk_errors()
 def evaluate(
-    adapter: FilePath,
+    adapter: FilePath | None = None,
     *,
     manifest: FilePath | None = None,
     cases: FilePath | None = None,
     baseline: bool = False,
     shots: int = 0,
     base_model: str | None = None,
+    base_quantization: Literal["none", "bf16", "int8", "int4"] | None = None,
+    endpoint: str | None = None,
+    model: str | None = None,
+    baseline_endpoint: str | None = None,
+    baseline_model: str | None = None,
     sample: bool = False,
     samples: int = 0,
     batch_size: int | None = None,
-    max_new_tokens: int = 256,
+    max_new_tokens: int | None = None,
     limit: int | None = None,
     case_timeout_s: float = 2.0,
     threshold: float | None = None,
@@ -47,22 +53,29 @@ def evaluate(
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> Evaluated:
-    """Let an expert answer its cases, and grade the answers.
+    """Let an expert answer its cases, and grade the answers: an adapter, or what a server serves.
 
     Of all of the expert's own cases, evaluation.json, model card and report of its run directory are written as well.
 
     Args:
-        adapter: A run directory, or the folder of an adapter or checkpoint.
+        adapter: A run directory, or the folder of an adapter or checkpoint. With `endpoint`: what is served there, for its
+            prompts, and for its evaluation.json, which the answers are compared with where `against` names none.
         manifest: The expert's manifest.json; default the one that the adapter was trained from.
         cases: The cases; default `tests/cases.jsonl` beside the manifest.
         baseline: Let the base model answer as well, asked in its own chat template, and the expert without its grammar.
         shots: With `baseline`: ask the base model once more, after so many training rows as examples.
         base_model: Default the one that the adapter was trained on.
+        base_quantization: How the base model is held; default as in training.
+        endpoint: The URL of a server that speaks OpenAI's protocol, which answers instead: by chat, or by the text of a prompt
+            where it ends in /completions. OPENAI_API_KEY holds its key.
+        model: What the server calls the model.
+        baseline_endpoint: The URL of a server whose model answers as well.
+        baseline_model: What that server calls it.
         sample: The same as samples=1.
         samples: Draw so many answers to each case by the manifest's training.decoding, at a temperature of 0.8 where that names
             none or less than 0.3: pass@k and majority are told. 0: one answer, greedily.
         batch_size: Answers written at once; default 32, on a GPU 64.
-        max_new_tokens: Longest answer, in tokens.
+        max_new_tokens: Longest answer, in tokens; default that of the adapter's generation_config.json, 256.
         limit: Only so many cases, spread over the categories.
         case_timeout_s: Seconds that one answer may run; to parse a program and to check its types have as long each.
         threshold: The accuracy, 0 to 1, below which `missed` of the result says so.
@@ -72,7 +85,7 @@ def evaluate(
         write_pairs: Write right and wrong answers to one prompt here, for TRL's DPOTrainer; with `samples` of 2 or more.
         allow_commands: Run the programs that cases name as their judges.
         without_walls: Run answers that are programs also where nothing keeps them from the network.
-        offline: Forbid every network call.
+        offline: Forbid every network call, but for servers of this machine.
         reporter: Is told what happens.
 
     Returns:
@@ -80,47 +93,71 @@ def evaluate(
 
     Raises:
         InputError: No adapter there, cases at fault, or arguments that do not go together.
-        EnvironmentProblem: The base model, what runs the answers, or what keeps them from the network is missing.
+        EnvironmentProblem: The base model, a server, what runs the answers, or what keeps them from the network is missing.
         IntegrityError: The adapter is damaged.
     """
-    if shots and not baseline:
-        raise InputError("--shots goes with --baseline: the base model is shown the examples")
+    is_served = endpoint is not None
+    _forbid(
+        {
+            "nothing to evaluate: --adapter DIR, or --manifest FILE with --endpoint URL": not (
+                adapter or (manifest and is_served)
+            ),
+            "--shots goes with --baseline: the base model is shown the examples": shots and not baseline,
+            "--sample is --samples 1: give one of the two": sample and samples,
+            "--endpoint goes with --model": is_served != bool(model),
+            "--baseline-endpoint goes with --baseline-model": bool(baseline_endpoint) != bool(baseline_model),
+            "--endpoint: a server has its own base model": is_served and (baseline or base_model or base_quantization),
+        }
+    )
     _require_at_least(1, batch_size=batch_size, max_new_tokens=max_new_tokens, limit=limit)
     _require_at_least(0, shots=shots, samples=samples)
-    if sample and samples:
-        raise InputError("--sample is --samples 1", "give one of the two")
     _require_room(write_pairs, samples)
     _require_company(against, max_drop)
-    from expert_cli.config.plan import trained_adapter
-    from expert_cli.evaluation.evaluate import answer_settings, cases_of, evaluate_adapter
+    from expert_cli.config.plan import make_plan, trained_adapter
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.evaluation import evaluate as of_cases
+    from expert_cli.evaluation.endpoint import Server, key_of_environment
     from expert_cli.evaluation.permissions import Permissions
-    from expert_cli.inference.expert_config import decoding_for
+    from expert_cli.hardware.machine import inspect
+    from expert_cli.inference.expert_config import decoding_for, decoding_of
     from expert_cli.inference.generation_config import drawn
     from expert_cli.pipeline.publish import leave
     from expert_cli.utils.process_setup import prepare_process
 
-    trained = trained_adapter(Path(adapter), optional_path(manifest), base_model, offline=offline)
-    decoding = decoding_for(trained, reporter)
-    settings = answer_settings(trained.plan, decoding, max_new_tokens, batch_size, samples=samples or int(sample))
+    held: dict[str, Any] = {"offline": offline, "quantization": base_quantization}
+    named = optional_path(manifest)
+    trained = trained_adapter(Path(adapter), named, base_model, **held) if adapter else None
+    plan = trained.plan if trained else make_plan(named or Path(), inspect(), Overrides(offline=offline))
+    decoding = decoding_for(trained, reporter) if trained else decoding_of(plan.loaded.manifest)
+    settings = of_cases.answer_settings(plan, decoding, max_new_tokens, batch_size, samples=samples or int(sample))
     if settings.samples:
         reporter.info(drawn(settings, decoding))
-    asked = cases_of(trained.plan, optional_path(cases), limit)
-    reporter.info("loading the model")
+    asked = of_cases.cases_of(plan, optional_path(cases), limit)
+    run = (trained.origin.run or trained.origin.adapter) if trained else None
+    place = optional_path(output) or (run / ("served.json" if endpoint else "evaluation.json") if run else None)
+    keep, keep_other = (place.with_suffix(f"{of}.answers.jsonl") if place else None for of in ("", ".baseline"))
+    how: dict[str, Any] = {"case_timeout_s": case_timeout_s, "allowed": Permissions(allow_commands, without_walls)}
     prepare_process()
-    found = evaluate_adapter(
-        trained,
-        asked,
-        settings,
-        reporter,
-        case_timeout_s=case_timeout_s,
-        shots=shots if baseline else None,
-        allowed=Permissions(allow_commands, without_walls),
-        keep=_beside(optional_path(output) or (trained.origin.run or trained.origin.adapter) / "evaluation.json"),
-    )
-    file = trained.plan.own_cases if cases is None else Path(cases)
-    found = _compared(replace(found, cases_file=file, limit=limit, threshold=threshold), against, max_drop)
-    found = _paired(found, optional_path(write_pairs), reporter)
-    leave(found, trained, optional_path(output), reporter)
+    with key_of_environment() if endpoint or baseline_endpoint else nullcontext("") as key:
+        server, other = (
+            Server(url, name, key, reporter, offline=offline) if url and name else None
+            for url, name in ((endpoint, model), (baseline_endpoint, baseline_model))
+        )
+        beside = of_cases.beside(other, plan, asked, settings, keep=keep_other, **how) if other else None
+        if server:
+            found = of_cases.evaluate_served(server, trained, plan, asked, settings, keep=keep, **how)
+        elif trained:
+            reporter.info("loading the model")
+            how |= {"shots": shots if baseline else None, "keep": keep}
+            found = of_cases.evaluate_adapter(trained, asked, settings, reporter, **how)
+    found = of_cases.with_beside(found, beside) if beside else found
+    file = plan.own_cases if cases is None else Path(cases)
+    found = replace(found, cases_file=file, limit=limit, threshold=threshold)
+    found = _compared_with_own(found, run, reporter) if server and run and against is None else found
+    found = _paired(_compared(found, against, max_drop), optional_path(write_pairs), reporter)
+    leave(found, None if server or base_quantization else trained, optional_path(output), reporter)
+    for kept in filter(None, (keep, keep_other)):
+        kept.unlink(missing_ok=True)
     return found
 
 
@@ -168,7 +205,7 @@ def load_expert(
     manifest: FilePath | None = None,
     base_model: str | None = None,
     sample: bool = False,
-    max_new_tokens: int = 256,
+    max_new_tokens: int | None = None,
     database: FilePath | None = None,
     offline: bool = False,
     reporter: Reporter = NullReporter(),
@@ -180,7 +217,7 @@ def load_expert(
         manifest: The expert's manifest.json; default the one that the adapter was trained from.
         base_model: Default the one that the adapter was trained on.
         sample: Draw by the manifest's training.decoding, not greedily.
-        max_new_tokens: Longest answer, in tokens.
+        max_new_tokens: Longest answer, in tokens; default that of the adapter's generation_config.json, 256.
         database: The SQLite file that questions are about, where the expert was trained with `training.dataset.schema_prompt`:
             what a question is shown of it stands in the place of its input, values of the file among it. Votes go by the
             rows that answers give of a copy of it.
@@ -225,6 +262,17 @@ def _compared(found: Evaluated, against: FilePath | None, max_drop: float | None
     return replace(found, drop=compare_with(Path(against), found, allowed))
 
 
+def _compared_with_own(found: Evaluated, run: Path, report: Reporter) -> Evaluated:
+    """Pair what a server answered with what the adapter itself did, where that was evaluated on these cases: no gate."""
+    from expert_cli.evaluation.result import compare_with
+
+    try:
+        return replace(found, drop=compare_with(run / "evaluation.json", found, 1.0))
+    except InputError as error:
+        report.warning(f"not compared with the adapter's own answers: {error.message}")
+        return found
+
+
 def _paired(found: Evaluated, write_to: Path | None, report: Reporter) -> Evaluated:
     """Write the pairs, if they are asked for."""
     if write_to is None:
@@ -234,6 +282,13 @@ def _paired(found: Evaluated, write_to: Path | None, report: Reporter) -> Evalua
     pairs = write_pairs(write_to, found.evaluation, (found.facts or {}).get("input_separator"))
     report.info(f"written   {pairs.in_words()}")
     return replace(found, pairs=pairs)
+
+
+def _forbid(faults: Mapping[str, object]) -> None:
+    """Raise InputError by the name of the first fault that is there."""
+    for message, is_there in faults.items():
+        if is_there:
+            raise InputError(message)
 
 
 def _require_room(write_pairs: FilePath | None, samples: int | None = None) -> None:
@@ -253,11 +308,6 @@ def _require_room(write_pairs: FilePath | None, samples: int | None = None) -> N
 def _require_company(against: FilePath | None, max_drop: float | None) -> None:
     if max_drop is not None and against is None:
         raise InputError("--max-drop goes with --against: the accuracy falls from that of an earlier evaluation")
-
-
-def _beside(result: Path) -> Path:
-    """Return the file of the answers as they are made, beside that of the result."""
-    return result.with_suffix(".answers.jsonl")
 
 
 def _require_at_least(least: int, **values: int | None) -> None:

@@ -1,9 +1,9 @@
 """An expert in the forms in which people use it, which are loaded again and held against the trained model (`compare`).
 
 output/  adapter_model.safetensors  adapter_config.json  base_model.json  tokenizer.json      (neither --merge nor --gguf)
-         model.safetensors  config.json  generation_config.json  tokenizer.json               (--merge)
+         model.safetensors  config.json  tokenizer.json                                       (--merge)
          expert-sql-q8_0.gguf  Modelfile                                                      (--gguf q8_0)
-         README.md  expert.json, and schema.json: the JSON Schema that answers are held to, where there is one
+         README.md  expert.json  generation_config.json, and schema.json: the JSON Schema of answers, where there is one
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.documents import drawn_prompts
 from expert_cli.errors import IntegrityError
 from expert_cli.inference.base_model import load_base_of, locate_base
-from expert_cli.inference.expert import Expert, PromptRenderer, open_expert, trained_template
-from expert_cli.inference.expert_config import SAMPLING, ExpertConfig, decoding_for, expert_config
+from expert_cli.inference.expert import Expert, open_expert, trained_renderer
+from expert_cli.inference.expert_config import ExpertConfig, decoding_for, expert_config
 from expert_cli.manifest.types import Dtype, Quantization
 from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.tokenizer import load_tokenizer
@@ -80,7 +80,7 @@ def export_expert(
     run, adapter = trained.plan.run, trained.origin.adapter
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
-    renderer = PromptRenderer(tokenizer, trained_template(run, tokenizer, trained.origin))
+    renderer = trained_renderer(run, tokenizer, trained.origin)
     asked = expert_config(decoding_for(trained, report), renderer, run.data.schema_prompt)
     whole = [*(["merged"] if merge else []), *([f"gguf {gguf}"] if gguf else [])]
     document: dict[str, Any] = {"expert": run.expert, "base_model": run.model.name, "base_sha256": source.sha256}
@@ -215,18 +215,9 @@ def _answered(expert: Expert, ids: Sequence[int]) -> Text:
 
 
 def _save_merged(model: Any, plain: Any, asked: ExpertConfig, folder: Path) -> None:
-    """Save the merged weights in `plain`, a model that never was quantized: nothing of that is left in its config.
-
-    Its generation_config.json is the expert's, not the base model's; stop sequences would make generate() ask for a tokenizer.
-    """
+    """Save the merged weights in `plain`, a model that never was quantized: nothing of that is left in its config."""
     plain.load_state_dict({name: value.to(plain.dtype) for name, value in model.state_dict().items()})
     plain.config.use_cache = True
-    drawn = asked.decoding.sampling() if asked.decoding.temperature else {}
-    plain.generation_config.update(
-        eos_token_id=list(asked.end_tokens.values()),
-        do_sample=bool(drawn),
-        num_beams=None if drawn else asked.decoding.num_beams,
-        **{name: drawn.get(name) for name in SAMPLING},
-    )
+    plain.generation_config = asked.generation()
     with quiet():
         plain.save_pretrained(folder)

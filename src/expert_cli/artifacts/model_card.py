@@ -18,7 +18,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from expert_cli.artifacts.report import page_part
 from expert_cli.config.adapter_origin import EXPERT_CONFIG
 from expert_cli.config.plan import Plan
-from expert_cli.inference.expert_config import ExpertConfig
+from expert_cli.inference.expert_config import GENERATION_CONFIG, ExpertConfig
 from expert_cli.manifest.key import CARD
 from expert_cli.runs.fit_result import FitResult
 from expert_cli.utils.files import write_json, write_text
@@ -70,14 +70,21 @@ def _license(written: Any) -> dict[str, str]:
 
 
 def put_usage(card: Path, asked: ExpertConfig, prompt: str, **values: Any) -> None:
-    """Say how the expert is asked, in expert.json, too, and how it is loaded: page/loading.md.j2, which takes the values."""
+    """Say how the expert is asked, in expert.json and generation_config.json, too, and how it is loaded: page/loading.md.j2,
+    which takes the values.
+    """
     told = asked.as_json()
     write_json(card.with_name(EXPERT_CONFIG), told)
+    generation = asked.generation()
+    generation.save_pretrained(card.parent)
     if asked.decoding.grammar is not None and asked.decoding.grammar.json_schema is not None:
         write_json(card.with_name("schema.json"), asked.decoding.grammar.json_schema)
     told["example"]["ids"] = "in expert.json"
-    known = json.dumps({key: value for key, value in told.items() if value}, indent=2, ensure_ascii=False)
-    put_section(card, "How it is asked", ["As `expert.json` says:", "", "```json", known, "```"])
+    lines = []
+    for name, values_of in ((EXPERT_CONFIG, told), (GENERATION_CONFIG, generation.to_diff_dict())):
+        known = json.dumps({key: value for key, value in values_of.items() if value}, indent=2, ensure_ascii=False)
+        lines += [f"As `{name}` says:", "", "```json", known, "```", ""]
+    put_section(card, "How it is asked", lines[:-1])
     template = jinja2.Template(
         page_part("loading.md.j2"), trim_blocks=True, lstrip_blocks=True
     )  # Markdown: not escaped

@@ -47,7 +47,7 @@ def chat(
             show_default=False,
         ),
     ] = None,
-    max_new_tokens: MaxNewTokens = 256,
+    max_new_tokens: MaxNewTokens = None,
     base_model: TrainedBase = None,
     offline: Offline = False,
 ) -> None:

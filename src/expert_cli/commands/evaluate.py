@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -55,6 +55,27 @@ def evaluate(
         ),
     ] = 0,
     base_model: TrainedBase = None,
+    base_quantization: Annotated[
+        Literal["none", "bf16", "int8", "int4"] | None,
+        typer.Option(help="Hold the base model so, as servers may; kept only by --output. Default: as in training."),
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="A server that speaks OpenAI's protocol answers instead: by chat, or, where the URL ends in /completions, "
+            "by the text of a prompt. Kept only by --output. Its key: OPENAI_API_KEY.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --endpoint: what the server calls the model.")
+    ] = None,
+    baseline_endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Let the model of this server answer as well, held to nothing.")
+    ] = None,
+    baseline_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --baseline-endpoint: what that server calls it.")
+    ] = None,
     samples: Annotated[
         int,
         typer.Option(
@@ -69,7 +90,7 @@ def evaluate(
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Answers written at once. Default: 32; on a GPU 64.")
     ] = None,
-    max_new_tokens: MaxNewTokens = 256,
+    max_new_tokens: MaxNewTokens = None,
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="Only N rows, spread over the categories; kept only by --output."),
@@ -136,13 +157,15 @@ def evaluate(
 
         expert-cli evaluate --adapter runs/sql --samples 8 --write-pairs pairs.jsonl
 
+        expert-cli evaluate --adapter runs/sql --endpoint http://127.0.0.1:8000/v1 --model sql --output served.json
+
         expert-cli evaluate --answers answers.jsonl --output evaluation.json
 
         expert-cli evaluate --answers runs/sql/evaluation.json --cases stricter.jsonl
     """
-    if (answers is None) == (adapter is None):
-        raise typer.BadParameter("give --adapter DIR, or --answers FILE")
-    if answers is not None and (baseline or shots or sample or samples):
+    if (answers is None) == (adapter is None and endpoint is None):
+        raise typer.BadParameter("give --adapter DIR, --endpoint URL or --answers FILE")
+    if answers is not None and (baseline or shots or sample or samples or baseline_endpoint or base_quantization):
         raise typer.BadParameter("--baseline, --shots and --samples go with --adapter: --answers are written already")
     common: dict[str, Any] = {
         "cases": cases,
@@ -161,12 +184,17 @@ def evaluate(
         found = api.grade_answers(answers, **common)
     else:
         found = api.evaluate(
-            adapter or Path(),
+            adapter,
             **common,
             manifest=manifest,
             baseline=baseline,
             shots=shots,
             base_model=base_model,
+            base_quantization=base_quantization,
+            endpoint=endpoint,
+            model=model,
+            baseline_endpoint=baseline_endpoint,
+            baseline_model=baseline_model,
             sample=sample,
             samples=samples,
             batch_size=batch_size,

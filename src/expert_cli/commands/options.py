@@ -32,7 +32,10 @@ TrainedBase = Annotated[
     str | None,
     typer.Option("--base-model", help="The base model. Default: the one that the adapter was trained on."),
 ]
-MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
+MaxNewTokens = Annotated[
+    int | None,
+    typer.Option(min=1, help="Longest answer, in tokens. Default: the adapter's generation_config.json; 256 there."),
+]
 AllowCommands = Annotated[
     bool,
     typer.Option(

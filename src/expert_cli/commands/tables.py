@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from expert_cli.console.terminal import Console
 from expert_cli.runs.metrics import WITHOUT_GRAMMAR, base_title, grammar_in_words, sample_shares
-from expert_cli.utils.text import duration
+from expert_cli.utils.text import duration, shortened
 
 if TYPE_CHECKING:
     from expert_cli.evaluation.baseline import Comparison
@@ -141,7 +141,8 @@ def show_drop(console: Console, drop: Drop) -> None:
         f"against {drop.file}: {pairs.cases} cases, {pairs.lost} lost, {pairs.gained} gained; accuracy {change} by "
         f"{abs(pairs.drop):.1%} (95 % interval of the drop {_interval(pairs.ci95)})"
     )
-    console.text(f"{drop.answers_differ:,} of {drop.answers:,} answers are other texts than then")
+    named = f": {shortened(', '.join(drop.differ), 300)}" if drop.differ else ""
+    console.text(f"{drop.answers_differ:,} of {drop.answers:,} answers are other texts than then{named}")
     if drop.computed:
         told = ", ".join(f"{name} {now}, then {then}" for name, (then, now) in drop.computed.items())
         console.warning(f"computed otherwise: {told}; rounding alone can change greedy answers")

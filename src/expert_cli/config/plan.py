@@ -88,11 +88,14 @@ class TrainedAdapter:
     named: bool = False
 
 
-def trained_adapter(adapter: Path, manifest: Path | None, base_model: str | None, *, offline: bool) -> TrainedAdapter:
+def trained_adapter(
+    adapter: Path, manifest: Path | None, base_model: str | None, *, offline: bool, quantization: str | None = None
+) -> TrainedAdapter:
     """Find an adapter and what it was trained with; an exported one says itself how its base model is held.
 
     Databases are shown as they were in training. manifest: default, the one it was trained from; base_model: default, that of
-    its run. Raises InputError where there is no adapter, or no manifest, and what `make_plan` raises.
+    its run; quantization: default, as in training. Raises InputError where there is no adapter, or no manifest, and what
+    `make_plan` raises.
     """
     origin = find_adapter(adapter)
     file = manifest or origin.manifest
@@ -100,8 +103,8 @@ def trained_adapter(adapter: Path, manifest: Path | None, base_model: str | None
         raise InputError(f"{adapter}: nothing tells which manifest it was trained from", "name it: --manifest FILE")
     overrides = Overrides(base_model=base_model or origin.base_model or None, offline=offline)
     plan = make_plan(file, inspect(), overrides)
-    if origin.quantization in get_args(Quantization):
-        model = replace(plan.run.model, quantization=cast(Quantization, origin.quantization))
+    if (held := quantization or origin.quantization) in get_args(Quantization):
+        model = replace(plan.run.model, quantization=cast(Quantization, held))
         plan = replace(plan, run=replace(plan.run, model=model))
     if origin.knows_system_prompt:  # and so what it was shown
         shown, planned = origin.schema_prompt, plan.run.data.schema_prompt

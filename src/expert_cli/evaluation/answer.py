@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase
 from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
 from expert_cli.evaluation.held import held_for
 from expert_cli.evaluation.kept_answers import KeptAnswers
+from expert_cli.inference.generation_config import GenerationConfig, Stop
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
     from expert_cli.inference.expert import PromptRenderer
     from expert_cli.inference.generate import Completion
-from expert_cli.inference.generation_config import GenerationConfig
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Generations:
 
     free: how many cases name no schema that their grammar could be made of: their answers are held to nothing.
     device, threads: what the model was computed on, and by how many CPU threads. Sums are rounded in another order by others,
-    so that two tokens that are almost as likely can change places, also greedily.
+    so that two tokens that are almost as likely can change places, also greedily. served: by which server, instead of both.
     """
 
     answers: tuple[CaseAnswer, ...]
@@ -37,8 +37,9 @@ class Generations:
     cut_off: int
     looping: int
     free: int
-    device: str
-    threads: int
+    device: str = ""
+    threads: int = 0
+    served: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures."""
@@ -48,8 +49,7 @@ class Generations:
             "tokens_per_s": self.tokens / max(1e-9, self.seconds),
             "cut_off": self.cut_off,
             "looping": self.looping,
-            "device": self.device,
-            "threads": self.threads,
+            **(self.served or {"device": self.device, "threads": self.threads}),
         }
 
 
@@ -76,13 +76,15 @@ def write_answers(
     """
     import torch
 
-    from expert_cli.inference.generate import Request, generate
+    from expert_cli.inference.generate import Completion, Request, generate
 
-    held = [held_for(case.asked, case.case, settings.grammar, renderer) for case in cases]
+    turns = [renderer.format_user_turn(*case.asked) for case in cases]
+    held = [held_for(turn, case.case, settings.grammar) for turn, case in zip(turns, cases, strict=True)]
     count = settings.samples or 1
-    known = kept.of(title) if kept else {}
+    before = kept.of(title) if kept else {}
+    known = {case: [Completion(tuple(ids), stop) for ids, stop in some] for case, some in before.items()}
     left = [n for n, case in enumerate(cases) if case.digest not in known]
-    requests = [Request(_prompt(renderer, cases[n], shots), held[n], _seed(settings, cases[n]), count) for n in left]
+    requests = [Request(_prompt(renderer, cases[n], shots), held[n], seed_of(settings, cases[n]), count) for n in left]
     if known:
         report.info(f"{len(cases) - len(left)} of {len(cases)} cases were answered before this was stopped")
     _tell_of_room(model, max((len(one.prompt) for one in requests), default=0) + settings.max_new_tokens, report)
@@ -96,13 +98,16 @@ def write_answers(
             of_cases = {cases[left[n]].digest: some for n, some in made.items()}
             known.update(of_cases)
             if kept:
-                kept.add(title, of_cases)
+                kept.add(title, {case: [(one.ids, one.stop) for one in some] for case, some in of_cases.items()})
 
         generate(model, requests, settings, renderer, on_step, on_batch)
     written = [known[case.digest] for case in cases]
     every = [one for of_case in written for one in of_case]
     return Generations(
-        tuple(_answer(case, of_case, renderer, settings) for case, of_case in zip(cases, written, strict=True)),
+        tuple(
+            answered(case, [(renderer.decode(one.ids), one.stop) for one in of_case], settings)
+            for case, of_case in zip(cases, written, strict=True)
+        ),
         sum(len(one.ids) for one in every),
         time.monotonic() - started,
         sum(one.stop == "length" for one in every),
@@ -113,19 +118,17 @@ def write_answers(
     )
 
 
-def _seed(settings: GenerationConfig, case: EvalCase) -> int:
+def seed_of(settings: GenerationConfig, case: EvalCase) -> int:
     """Return what a case gives to the seed of its batch."""
     return int.from_bytes(hashlib.sha256(f"{settings.seed} {case.digest}".encode()).digest()[:7], "big")
 
 
-def _answer(
-    case: EvalCase, written: Sequence[Completion], renderer: PromptRenderer, settings: GenerationConfig
-) -> CaseAnswer:
-    """Return a case with what was written for it, up to the first stop sequence."""
+def answered(case: EvalCase, written: Sequence[tuple[str, Stop]], settings: GenerationConfig) -> CaseAnswer:
+    """Return a case with the texts that were written for it, up to the first stop sequence, and why each ends."""
     answers = []
-    for one in written:
-        text = renderer.decode(one.ids)
-        answers.append(case.answered(settings.until_stop(text), one.stop, text if one.stop == "sequence" else ""))
+    for text, stop in written:
+        cut = settings.until_stop(text)
+        answers.append(case.answered(cut, *((stop, "") if cut == text else ("sequence", text))))
     return replace(answers[0], samples=tuple(answers)) if settings.samples else answers[0]
 
 

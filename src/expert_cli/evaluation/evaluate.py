@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.answer import longest_right_answer, write_answers
+from expert_cli.evaluation.baseline import NEW_TOKENS as NEW_TOKENS_OF_BASE
 from expert_cli.evaluation.baseline import Asked, Comparison, ask_base, ask_freely
 from expert_cli.evaluation.cases import (
     CaseAnswer,
@@ -21,26 +22,27 @@ from expert_cli.evaluation.cases import (
     shown_databases,
     stratified_sample,
 )
+from expert_cli.evaluation.endpoint import Server
 from expert_cli.evaluation.few_shot import NO_SHOTS, drawn_shots
 from expert_cli.evaluation.grade import grade
-from expert_cli.evaluation.held import not_held
+from expert_cli.evaluation.held import held_for, not_held
 from expert_cli.evaluation.kept_answers import KeptAnswers
 from expert_cli.evaluation.permissions import NOTHING, Permissions
 from expert_cli.evaluation.regrade import generation, held_to, read_kept
 from expert_cli.evaluation.result import Evaluated
 from expert_cli.hardware.devices import DEVICES
-from expert_cli.inference.expert_config import DecodingConfig, decoding_of
+from expert_cli.inference.expert_config import NEW_TOKENS, DecodingConfig, decoding_of, read_expert_config
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
-from expert_cli.runs.metrics import WITHOUT_GRAMMAR, part
+from expert_cli.runs.metrics import ENDPOINT, WITHOUT_GRAMMAR, part
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter, Reporter
+from expert_cli.utils.statistics import Paired
 
 if TYPE_CHECKING:
-    from expert_cli.inference.expert import Expert, PromptRenderer
+    from expert_cli.inference.expert import PromptRenderer
     from expert_cli.inference.expert_config import Grammar
 
 BATCH = {"cpu": 32, "gpu": 64}
-DEFAULT_NEW_TOKENS = 256
 CASE_TIMEOUT_S = 2.0
 DUMMY = "x"
 """An answer that is right nowhere."""
@@ -63,18 +65,19 @@ def drawn_cases(plan: Plan, count: int) -> list[EvalCase]:
 
 def room_for_answers(renderer: PromptRenderer, cases: Sequence[EvalCase]) -> int:
     """Return how many tokens answers to cases may have where nothing else is said: as many as the right ones need, too."""
-    return max(DEFAULT_NEW_TOKENS, longest_right_answer(renderer, cases) + 1)
+    return max(NEW_TOKENS, longest_right_answer(renderer, cases) + 1)
 
 
 def answer_settings(
     plan: Plan,
     decoding: DecodingConfig,
-    max_new_tokens: int = DEFAULT_NEW_TOKENS,
+    max_new_tokens: int | None = None,
     batch_size: int | None = None,
     *,
     samples: int = 0,
 ) -> GenerationConfig:
     """Return how answers are written where nothing else is said: as many at once as the device takes; greedily, one a case."""
+    max_new_tokens = max_new_tokens or decoding.max_new_tokens
     batch_size = batch_size or BATCH[DEVICES[plan.run.compute.device].kind]
     return generation_config(decoding, max_new_tokens, batch_size, samples=samples)
 
@@ -107,8 +110,17 @@ def evaluate_adapter(
         alone = base_renderer(run, trained.origin, expert.renderer.tokenizer)
         bases = {"baseline": (alone, NO_SHOTS), **({"few_shot": (alone, examples)} if shots else {})}
     _tell_of_long_answers(expert.renderer, cases, settings, report)
-    facts = _facts(trained, expert)
-    same = {**facts, **asdict(settings), "cases": [case.digest for case in cases], "shots": [*bases, shots]}
+    facts = _facts(
+        trained, expert.source.sha256, expert.renderer.template.name, expert.renderer.template.input_separator
+    )
+    ends = sorted(expert.renderer.stop_token_ids)
+    same = {
+        **facts,
+        **asdict(settings),
+        "ends": ends,
+        "cases": [case.digest for case in cases],
+        "shots": [*bases, shots],
+    }
     asked = Asked(expert, cases, settings, report, case_timeout_s, KeptAnswers(keep, same) if keep else None)
     written = asked.answers("answering", settings)
     evaluation = grade(written.answers, report, case_timeout_s)
@@ -120,24 +132,83 @@ def evaluate_adapter(
             compared[WITHOUT_GRAMMAR] = ask_freely(asked, evaluation)
     for name, (renderer, before) in bases.items():
         compared[name] = ask_base(asked, renderer, before, evaluation)
-    if asked.kept:
-        asked.kept.remove()
     return Evaluated(evaluation, compared, facts, {**settings.as_json(), **written.as_json()}, grammar=grammar)
 
 
-def _facts(trained: TrainedAdapter, expert: Expert) -> dict[str, Any]:
+def _facts(trained: TrainedAdapter, base_sha256: str, template: str, separator: str) -> dict[str, Any]:
     run = trained.plan.run
     return {
         "expert": run.expert,
         "adapter": str(trained.origin.adapter),
         "adapter_sha256": sha256_of(trained.origin.adapter / WEIGHTS),
         "base_model": run.model.name,
-        "base_sha256": expert.source.sha256,
+        "base_sha256": base_sha256,
         "quantization": run.model.quantization,
         "dtype": run.compute.dtype,
-        "template": expert.renderer.template.name,
-        "input_separator": expert.renderer.template.input_separator,
+        "template": template,
+        "input_separator": separator,
     }
+
+
+def evaluate_served(
+    server: Server,
+    trained: TrainedAdapter | None,
+    plan: Plan,
+    cases: Sequence[EvalCase],
+    settings: GenerationConfig,
+    *,
+    case_timeout_s: float,
+    allowed: Permissions = NOTHING,
+    keep: Path | None = None,
+) -> Evaluated:
+    """Let a server answer, asked as the adapter's expert.json says, else as the manifest does. keep: as `evaluate_adapter`."""
+    check_gradable(cases, server.report, case_timeout_s, allowed=allowed)
+    file = trained.origin.expert_config if trained else None
+    asked = read_expert_config(file) if file else None
+    separator = asked.input_separator if asked else "\n\n"
+    first = "" if asked else plan.run.model.system_prompt or ""
+    system = [{"role": "system", "content": first}] if first else []
+    said, questions = _writer(file, as_text=server.takes_text), []
+    for case in cases:
+        turn = f"{case.asked.prompt}{separator}{case.asked.input}" if case.asked.input else case.asked.prompt
+        held = held_for(turn, case.case, settings.grammar)
+        prompt = said([*system, {"role": "user", "content": turn}])
+        questions.append((case, prompt, held.served if held else {}))
+    written = server.answers(questions, settings := replace(settings, num_beams=1), keep)
+    evaluation, grammar = grade(written.answers, server.report, case_timeout_s), None
+    if settings.grammar:
+        grammar = {"type": settings.grammar.type, "held": len(cases) - written.free, "free": written.free}
+    facts = _facts(trained, trained.origin.base_sha256, asked.template, separator) if trained and asked else None
+    return Evaluated(evaluation, {}, facts, {**settings.as_json(), **written.as_json()}, grammar=grammar)
+
+
+def _writer(file: Path | None, *, as_text: bool) -> Callable[[Any], dict[str, Any]]:
+    """Return what a request says of a conversation: itself, or its text by the tokenizer beside an expert.json, without the
+    token that servers put before a text.
+    """
+    if not as_text:
+        return lambda messages: {"messages": messages}
+    if file is None:
+        raise InputError("/completions takes a prompt as text, which an adapter's tokenizer writes", "give --adapter")
+    from expert_cli.model.tokenizer import load_tokenizer
+
+    tokenizer = load_tokenizer(file.parent)
+    write, bos = tokenizer.hf.apply_chat_template, tokenizer.leading_token
+    return lambda said: {"prompt": str(write(said, tokenize=False, add_generation_prompt=True)).removeprefix(bos)}
+
+
+def beside(server: Server, plan: Plan, cases: Sequence[EvalCase], settings: GenerationConfig, **how: Any) -> Evaluated:
+    """Let another model answer, by its server: not drawn, held to nothing. how: as `evaluate_served` takes it."""
+    longest = max(settings.max_new_tokens, NEW_TOKENS_OF_BASE)
+    free = replace(settings, stops=(), grammar=None, samples=0, temperature=0.0, max_new_tokens=longest)
+    return evaluate_served(server, None, plan, cases, free, **how)
+
+
+def with_beside(found: Evaluated, other: Evaluated) -> Evaluated:
+    """Return an evaluation with that of another model beside it."""
+    pairs = Paired.of(other.evaluation.passed, found.evaluation.passed)
+    asked = {"shots": 0, "examples": [], "template": "its server's", "generation": other.generation}
+    return replace(found, bases={**found.bases, ENDPOINT: Comparison(other.evaluation, pairs, asked)})
 
 
 def grade_kept(

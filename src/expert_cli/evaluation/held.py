@@ -8,23 +8,17 @@ from expert_cli.config.defaults.decoding import JSON_GRAMMARS
 
 if TYPE_CHECKING:
     from expert_cli.evaluation.verifiers.case import Case
-    from expert_cli.inference.expert import PromptRenderer
     from expert_cli.inference.expert_config import Grammar
     from expert_cli.inference.grammar import Held
 
 
-def held_for(
-    question: tuple[str, str], case: Case | None, grammar: Grammar | None, renderer: PromptRenderer
-) -> Held | None:
-    """Return what holds an answer, by the case's own JSON Schema where it has one; None for free text.
-
-    question: what is asked, and what stands below it.
-    """
+def held_for(turn: str, case: Case | None, grammar: Grammar | None) -> Held | None:
+    """Return what holds the answer to a turn's text, by the case's own JSON Schema where it has one; None for free text."""
     if grammar is None:
         return None
     from expert_cli.inference.grammar import grammar_for  # the light side does without torch
 
-    return grammar_for(grammar, renderer.format_user_turn(*question), getattr(case, "json_schema", None))
+    return grammar_for(grammar, turn, getattr(case, "json_schema", None))
 
 
 def not_held(case: Case, grammar: Grammar) -> str:

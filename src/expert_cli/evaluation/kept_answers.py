@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from expert_cli.inference.generate import Completion
+from typing import Any
 
 
 class KeptAnswers:
@@ -26,23 +23,13 @@ class KeptAnswers:
         self._text = "\n".join([self._head, *map(json.dumps, self._known), ""])
         self._is_begun = False
 
-    def of(self, title: str) -> dict[str, list[Completion]]:
-        """Return the answers of a pass over the cases, by the cases' digests."""
-        from expert_cli.inference.generate import Completion
+    def of(self, title: str) -> dict[str, list[Any]]:
+        """Return the answers of a pass over the cases, by the cases' digests, each as a list."""
+        return {case: answers for of, case, answers in self._known if of == title}
 
-        return {
-            case: [Completion(tuple(ids), stop) for ids, stop in answers]
-            for of, case, answers in self._known
-            if of == title
-        }
-
-    def add(self, title: str, made: Mapping[str, list[Completion]]) -> None:
+    def add(self, title: str, made: Mapping[str, Sequence[Any]]) -> None:
         """Keep the answers of a batch, all of them or none."""
-        lines = [json.dumps([title, case, [[one.ids, one.stop] for one in some]]) for case, some in made.items()]
+        lines = [json.dumps([title, case, answers]) for case, answers in made.items()]
         with self._file.open("a" if self._is_begun else "w", encoding="utf-8", newline="\n") as file:
             file.write(("" if self._is_begun else self._text) + "".join(f"{line}\n" for line in lines))
         self._is_begun = True
-
-    def remove(self) -> None:
-        """Take the file away: the evaluation is done."""
-        self._file.unlink(missing_ok=True)

@@ -30,8 +30,8 @@ COMPUTED = {
 class Drop:
     """What changed since the evaluation in `file`, and how much may; `alone`: cases of only one of the two (here, there).
 
-    computed: of COMPUTED, what both say and differ in (there, here). answers: how many were written for the cases of both, and
-    in `answers_differ` how many of them are other texts: of samples, as many as both drew.
+    computed: of COMPUTED, what both say and differ in (there, here). answers: how many were written for the cases of both, of
+    samples as many as both drew, and in `answers_differ` how many of them are other texts; `differ`: ids of their cases.
     """
 
     file: Path
@@ -41,6 +41,7 @@ class Drop:
     computed: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     answers: int = 0
     answers_differ: int = 0
+    differ: tuple[str, ...] = ()
 
     @property
     def held(self) -> bool:
@@ -56,6 +57,7 @@ class Drop:
             "held": self.held,
             "answers": self.answers,
             "answers_differ": self.answers_differ,
+            "differ": list(self.differ),
             "computed": {name: list(values) for name, values in self.computed.items()},
         }
 
@@ -143,9 +145,14 @@ def compare_with(path: Path, found: Evaluated, max_drop: float) -> Drop:
         raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")
     paired = Paired.of((row.get("kind") == "correct" for _, row in pairs), (one.verdict.passed for one, _ in pairs))
     alone = (len(new.answers) - len(pairs), len(old) - len(pairs))
-    texts = [text for judged, row in pairs for text in zip(_texts(judged.as_json()), _texts(row), strict=False)]
-    differ = sum(new_text != old_text for new_text, old_text in texts)
-    return Drop(path, paired, max_drop, alone, _computed_otherwise(document, found), len(texts), differ)
+    texts = [
+        (judged.row.id, *text)
+        for judged, row in pairs
+        for text in zip(_texts(judged.as_json()), _texts(row), strict=False)
+    ]
+    differ = [name for name, new_text, old_text in texts if new_text != old_text]
+    computed = _computed_otherwise(document, found)
+    return Drop(path, paired, max_drop, alone, computed, len(texts), len(differ), tuple(dict.fromkeys(differ)))
 
 
 def _texts(row: Mapping[str, Any]) -> list[Any]:

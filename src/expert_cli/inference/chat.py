@@ -140,7 +140,7 @@ def open_chat(
     trained: TrainedAdapter,
     report: Reporter,
     *,
-    max_new_tokens: int,
+    max_new_tokens: int | None,
     sample: bool,
     database: Path | None = None,
     runs: Runs = lambda: None,
@@ -152,8 +152,8 @@ def open_chat(
     shows = partial(shown_input, settings=trained.plan.run.data.schema_prompt, database=database)
     shows("", "")  # a database that cannot be read is told before the model is loaded
     decoding = decoding_for(trained, report)
-    settings = generation_config(decoding, max_new_tokens, 1, samples=int(sample))
-    drawn = generation_config(decoding, max_new_tokens, 1, samples=1)
+    longest = max_new_tokens or decoding.max_new_tokens
+    settings, drawn = (generation_config(decoding, longest, 1, samples=count) for count in (int(sample), 1))
     expert = open_expert(trained.plan.run, trained.origin, report)
     alone = partial(base_renderer, trained.plan.run, trained.origin, expert.renderer.tokenizer)
     return Chat(expert, settings, drawn, alone, report, shows, runs)

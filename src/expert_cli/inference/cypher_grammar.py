@@ -86,12 +86,13 @@ def made_variables(query: str) -> dict[str, set[str]]:
     return made
 
 
-def cypher_grammar(graph: Graph, made: Mapping[str, Collection[str]] = {}) -> str:
-    """Return the Lark text of queries on a graph; made: the query's variables, as `made_variables` returns them."""
+def cypher_grammar(graph: Graph, made: Mapping[str, Collection[str]] | None = {}) -> str:
+    """Return the Lark text of queries on a graph; made: the query's variables, as `made_variables` returns them; None: any."""
     known = {**graph.labels, **graph.types}
     every = sorted({name for names in known.values() for name in names})
     number = {name: n for n, name in enumerate(known)}
-    variables = []
+    variables = [] if made is not None else [f'NAME ("." ({_any([*every, *_FIELDS.split()])}))?']
+    made = made or {}
     for name, kinds in made.items():
         own = [one for kind in kinds for one in known.get(kind, ())] if kinds else [*every, *_FIELDS.split()]
         variables.append(f'"{name}"' + (f' ("." ({_any(own)}))?' if own else ""))

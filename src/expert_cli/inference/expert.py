@@ -20,6 +20,7 @@ from expert_cli.data.encode import Encoder
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.inference.base_model import load_base_of, locate_base, prompt_template
+from expert_cli.inference.expert_config import read_expert_config
 from expert_cli.model.kernels.dequantize import dequantize_linears
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
@@ -35,14 +36,14 @@ class PromptRenderer:
     end_ids: what closes a trained answer. stop_token_ids: what an answer stops at, the tokenizer's own end token, too.
     """
 
-    def __init__(self, tokenizer: TokenizerInfo, template: Template) -> None:
-        """Take the tokenizer and the template of training."""
+    def __init__(self, tokenizer: TokenizerInfo, template: Template, stop_ids: Sequence[int] = ()) -> None:
+        """Take the tokenizer and the template of training. stop_ids: what an answer stops at; (): what they tell."""
         self.tokenizer = tokenizer
         self.template = template
         self.hf, self.pad_id = tokenizer.hf, tokenizer.pad_id
         self._encoder = Encoder(template)
         self.end_ids = frozenset(self._encoder.ids(template.end_token))
-        self.stop_token_ids = self.end_ids | {tokenizer.eos_id}
+        self.stop_token_ids = frozenset(stop_ids) or self.end_ids | {tokenizer.eos_id}
 
     @cached_property
     def marker_ids(self) -> frozenset[int]:
@@ -103,7 +104,7 @@ def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter, *, wide
     source = locate_base(run, report)
     origin.require_base(source.name, source.sha256)
     tokenizer = load_tokenizer(source.folder)
-    renderer = PromptRenderer(tokenizer, trained_template(run, tokenizer, origin))
+    renderer = trained_renderer(run, tokenizer, origin)
     asked = origin.prompting(run.model)
     for name in PROMPTING:
         written, used = getattr(run.model, name), getattr(asked, name)
@@ -113,6 +114,12 @@ def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter, *, wide
             )
     report.info(f"loading {source.name} with {origin.adapter}")
     return Expert(load_adapted(run, source, origin.adapter, widened=widened), source, renderer)
+
+
+def trained_renderer(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> PromptRenderer:
+    """Return what asks an expert as its files say. Raises InputError as `trained_template` does, or for files that are none."""
+    kept = read_expert_config(origin.expert_config).decoding.end_ids if origin.expert_config else ()
+    return PromptRenderer(tokenizer, trained_template(run, tokenizer, origin), kept)
 
 
 def base_renderer(run: RunConfig, origin: AdapterOrigin, tokenizer: TokenizerInfo) -> PromptRenderer:

@@ -1,7 +1,8 @@
-"""How an expert is asked: how a prompt is written, what ends an answer, what holds it, how it is drawn; adapter/expert.json.
+"""How an expert is asked: how a prompt is written and what holds an answer, in adapter/expert.json; what ends and shapes an
+answer, in transformers' own generation_config.json beside it.
 
-Template and system prompt are those of training. How answers are decoded may change afterwards: a manifest that is named says
-it, else the adapter's expert.json, else the manifest that the adapter was trained from.
+Template, system prompt and end tokens are those of training. How answers are decoded may change afterwards: a manifest that is
+named says it, else the adapter's files, else the manifest that the adapter was trained from.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AliasChoices, ConfigDict, Field, TypeAdapter, ValidationError
 
 from expert_cli.config.defaults.decoding import JSON_GRAMMARS, known_grammar
 from expert_cli.config.plan import TrainedAdapter
@@ -27,8 +28,13 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line, shortened
 
 if TYPE_CHECKING:
+    from transformers import GenerationConfig
+
     from expert_cli.inference.expert import PromptRenderer
 
+NEW_TOKENS = 256
+"""Longest answer, in tokens, where nothing else is said."""
+GENERATION_CONFIG = "generation_config.json"
 SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 SEPARATORS = (", ", ": ")
 """What JSON has between entries and behind a key, as `json.dumps` writes it."""
@@ -50,18 +56,22 @@ class Grammar:
 
 @dataclass(frozen=True)
 class DecodingConfig:
-    """How answers are decoded, as `training.decoding` of a manifest says. None: not written there.
+    """How answers are decoded, as `training.decoding` of a manifest and generation_config.json say. None: not written there.
 
-    grammar: what answers are held to; None: nothing.
+    grammar: what answers are held to; None: nothing. end_ids: tokens that end an answer; (): template and tokenizer tell.
     """
 
     temperature: NotNegativeNumber | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: NotNegative | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    stop_sequences: tuple[str, ...] = ()
+    stop_sequences: Annotated[
+        tuple[str, ...], Field(validation_alias=AliasChoices("stop_sequences", "stop_strings"))
+    ] = ()
     grammar: Grammar | None = None
     num_beams: Positive | None = None
+    max_new_tokens: Positive = NEW_TOKENS
+    end_ids: Annotated[tuple[int, ...], Field(validation_alias="eos_token_id")] = ()
 
     def sampling(self) -> dict[str, float]:
         """Return what is written of SAMPLING."""
@@ -81,13 +91,13 @@ class Example:
 
 @dataclass(frozen=True)
 class ExpertConfig:
-    """How an expert is asked, as its expert.json says.
+    """How an expert is asked. Its expert.json has all but `end_tokens` and, of `decoding`, what is no grammar.
 
     template: its name; the template itself is the chat template of the tokenizer beside it. system_prompt: as written, None =
     not written. chat_template, chat_template_kwargs: the manifest's own, before the run's template was made of them; "" and {}:
     none. input_separator: stands between a row's prompt and its input in the user's turn. end_tokens: token -> id, that
-    of training first. schema_prompt: what a question is shown of its database, which stands in the place of the input; None:
-    the input is as it is given.
+    of training first; {} where it was read. schema_prompt: what a question is shown of its database, which stands in the place
+    of the input; None: the input is as it is given.
     """
 
     __pydantic_config__ = ConfigDict(allow_inf_nan=False)
@@ -97,21 +107,36 @@ class ExpertConfig:
     system_prompt: str | None
     input_separator: str
     example: Example
-    end_tokens: Mapping[str, int]
     decoding: DecodingConfig
+    end_tokens: Mapping[str, int] = field(default_factory=dict)
     schema_prompt: SchemaPromptConfig | None = None
     chat_template: str = ""
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     schema_version: Literal[1] = 1
 
     def as_json(self) -> dict[str, Any]:
-        """Return the document."""
-        document: dict[str, Any] = _reader().dump_python(self, mode="json")
-        return document
+        """Return the document expert.json."""
+        document: dict[str, Any] = _reader(ExpertConfig).dump_python(self, mode="json", exclude={"end_tokens"})
+        return document | {"decoding": {"grammar": document["decoding"]["grammar"]}}
+
+    def generation(self) -> GenerationConfig:
+        """Return what ends and shapes an answer: drawn, where the manifest says how."""
+        from transformers import GenerationConfig
+
+        sampling, stops = self.decoding.sampling(), list(self.decoding.stop_sequences)
+        return GenerationConfig(
+            max_new_tokens=self.decoding.max_new_tokens,
+            eos_token_id=list(self.end_tokens.values()),
+            stop_strings=stops or None,
+            num_beams=self.decoding.num_beams,
+            do_sample=bool(sampling),
+            **sampling,
+        )
 
 
 def decoding_of(manifest: Manifest, separators: tuple[str, str] = SEPARATORS) -> DecodingConfig:
-    """Return how a manifest says that answers are decoded; a grammar that nothing here knows counts as none.
+    """Return how a manifest says that answers are decoded; a grammar that nothing here knows counts as none, and at temperature
+    0 nothing is drawn.
 
     separators: those of the JSON that is trained.
     """
@@ -121,8 +146,8 @@ def decoding_of(manifest: Manifest, separators: tuple[str, str] = SEPARATORS) ->
         Grammar(held_to, written.json_schema if held_to in JSON_GRAMMARS else None, separators) if held_to else None
     )
     stops = tuple(stop for stop in written.stop_sequences or () if stop)
-    drawn = (written.temperature, written.top_p, written.top_k, written.min_p)
-    return DecodingConfig(*drawn, stops, grammar, written.num_beams)
+    drawn: Any = {} if written.temperature == 0 else {name: getattr(written, name) for name in SAMPLING}
+    return DecodingConfig(**drawn, stop_sequences=stops, grammar=grammar, num_beams=written.num_beams)
 
 
 def json_separators(answers: Iterable[str]) -> tuple[str, str]:
@@ -149,8 +174,8 @@ def expert_config(
         template.system_prompt,
         template.input_separator,
         Example(*EXAMPLE, text, tuple(renderer.encode_prompt(*EXAMPLE))),
-        dict(sorted(ends.items(), key=lambda end: end[0] != template.end_token)),
         decoding,
+        dict(sorted(ends.items(), key=lambda end: end[0] != template.end_token)),
         replace(schema_prompt, databases="") if schema_prompt else None,
         template.given,
         dict(template.chat_template_kwargs),
@@ -158,32 +183,44 @@ def expert_config(
 
 
 def read_expert_config(file: Path) -> ExpertConfig:
-    """Read an expert.json. Raises InputError where it cannot be read, or is none."""
+    """Read an expert.json, with the generation_config.json beside it where there is one: that of an earlier version said all.
+
+    Raises InputError where one cannot be read, or is none.
+    """
+    found: ExpertConfig = _read(ExpertConfig, file)
+    beside = file.with_name(GENERATION_CONFIG)
+    if not beside.is_file():
+        return found
+    return replace(found, decoding=replace(_read(DecodingConfig, beside), grammar=found.decoding.grammar))
+
+
+def _read(kind: Any, file: Path) -> Any:
     try:
-        return _reader().validate_json(file.read_bytes(), strict=True)
+        return _reader(kind).validate_json(file.read_bytes(), strict=True)
     except ValidationError as error:
         fault = error.errors()[0]
         place = ".".join(str(part) for part in fault["loc"])
         message = f"{file}: {place + ': ' if place else ''}{fault['msg']}"
     except OSError as error:
         message = f"{file}: {first_line(error)}"
-    raise InputError(message, "take the file away: the manifest says how the expert is asked, too")
+    raise InputError(
+        message, "take expert.json and generation_config.json away: the manifest says how the expert is asked, too"
+    )
 
 
 def decoding_for(trained: TrainedAdapter, report: Reporter) -> DecodingConfig:
-    """Return how an adapter's answers are decoded, and tell where its manifest and its expert.json differ.
+    """Return how an adapter's answers are decoded, and tell where its manifest and its files differ.
 
-    Raises InputError for an expert.json that cannot be read.
+    Raises InputError for files that cannot be read.
     """
     manifest, file = trained.plan.run.manifest, trained.origin.expert_config
-    written = decoding_of(trained.plan.loaded.manifest)
     if file is None:
-        return written
+        return decoding_of(trained.plan.loaded.manifest)
     kept = read_expert_config(file).decoding
-    if kept.grammar is not None:
-        written = decoding_of(trained.plan.loaded.manifest, kept.grammar.separators)
+    written = decoding_of(trained.plan.loaded.manifest, kept.grammar.separators if kept.grammar else SEPARATORS)
+    written = replace(written, max_new_tokens=kept.max_new_tokens, end_ids=kept.end_ids)
     used, other = (written, kept) if trained.named else (kept, written)
-    places = (manifest, file) if trained.named else (file, manifest)
+    places = (manifest, file.parent) if trained.named else (file.parent, manifest)
     differing = [one.name for one in fields(DecodingConfig) if getattr(used, one.name) != getattr(other, one.name)]
     if differing:
         words = "; ".join(f"{name} {_shown(used, name)} (there {_shown(other, name)})" for name in differing)
@@ -197,5 +234,5 @@ def _shown(decoding: DecodingConfig, name: str) -> str:
 
 
 @cache
-def _reader() -> TypeAdapter[ExpertConfig]:
-    return TypeAdapter(ExpertConfig)
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

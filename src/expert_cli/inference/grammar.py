@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 class Held:
     """What holds the answer to one question. grammar: llguidance's, from the answer as far as it is written.
 
-    fault: why an answer cannot be right, "" where it can; None: nothing tells.
+    fault: why an answer cannot be right, "" where it can; None: nothing tells. served: what a request to a server says of it.
     """
 
     grammar: Callable[[str], str]
     fault: Callable[[str], str] | None = None
+    served: Mapping[str, Any] = field(default_factory=dict)
 
 
 def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] | None = None) -> Held | None:
@@ -54,15 +55,24 @@ def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] 
         ) from error
     if grammar.type in ("json", "json-schema"):
         schema = grammar.json_schema if json_schema is None else json_schema
-        text = _json_grammar(in_asked_order(dict(schema or {}), question), grammar.separators)
-        return Held(lambda _: text)
+        ordered = in_asked_order(dict(schema or {}), question)
+        text, asked = _json_grammar(ordered, grammar.separators), {"name": "answer", "schema": ordered}
+        return Held(lambda _: text, served={"response_format": {"type": "json_schema", "json_schema": asked}})
     if grammar.type == "cypher":
         graph = read_graph(question)
-        return Held(_growing(made_variables, partial(cypher_grammar, graph))) if graph else None
+        if graph is None:
+            return None
+        growing = _growing(made_variables, partial(cypher_grammar, graph))
+        return Held(growing, served=_served(cypher_grammar(graph, None)))
     tables = tables_of(question)
     is_sqlite = grammar.type == "sql"
     lark = _growing(made_names, partial(sql_grammar, tables, postgresql=not is_sqlite))
-    return Held(lark, compiler(tables) if is_sqlite else None) if tables else None
+    served = _served(sql_grammar(tables, postgresql=not is_sqlite))
+    return Held(lark, compiler(tables) if is_sqlite else None, served) if tables else None
+
+
+def _served(lark: str) -> dict[str, Any]:
+    return {"structured_outputs": {"grammar": lark}}
 
 
 def not_held(json_schema: Mapping[str, Any]) -> str:

@@ -75,7 +75,8 @@ def ask(
     requests = []
     for question in questions:
         asked = (question.prompt, question.input)
-        held = held_for(asked, question.case.case if question.case else None, settings.grammar, renderer)
+        turn = renderer.format_user_turn(*asked)
+        held = held_for(turn, question.case.case if question.case else None, settings.grammar)
         requests.append(Request(renderer.encode_prompt(*asked), held))
     written = generate(model, requests, settings, renderer)
     texts = [settings.until_stop(renderer.decode(one.ids)).strip() for (one,) in written]

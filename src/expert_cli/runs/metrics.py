@@ -18,9 +18,10 @@ from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.text import plural
 
 WITHOUT_GRAMMAR = "without_grammar"
-BASES = ("baseline", "few_shot", WITHOUT_GRAMMAR)
-"""Where an evaluation's document has other answers to its cases: the base model's without examples and with some, and those
-of the expert that are held to no grammar.
+ENDPOINT = "baseline_endpoint"
+BASES = ("baseline", "few_shot", WITHOUT_GRAMMAR, ENDPOINT)
+"""Where an evaluation's document has other answers to its cases: the base model's without examples and with some, those of the
+expert that are held to no grammar, and those of another model's server.
 """
 SHARES = ("data", "host_to_device", "forward", "backward", "captured", "optimizer", "checkpoint", "eval", "other")
 
@@ -217,9 +218,11 @@ def forgotten_in_words(told: Any) -> str:
 
 
 def base_title(name: str, base: Mapping[str, Any]) -> str:
-    """Return what is called which gave other answers, by its key of BASES: the expert without its grammar, else the base
-    model, with how many examples before each question, where there were any.
+    """Return what is called which gave other answers, by its key of BASES: the expert without its grammar, another model by its
+    name, else the base model, with how many examples before each question, where there were any.
     """
+    if name == ENDPOINT:
+        return str(part(base, "generation").get("model"))
     if name == WITHOUT_GRAMMAR:
         return "expert without its grammar"
     shots = int(number(base, "shots") or 0)

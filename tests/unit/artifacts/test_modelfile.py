@@ -15,7 +15,7 @@ END, EOS = "<|im_end|>", "<|endoftext|>"
 def written(*stops: str, system_prompt: str | None = None) -> str:
     template = template_for(tiny_tokenizer(chat_template=None), system_prompt=system_prompt)
     decoding = DecodingConfig(stop_sequences=stops)
-    asked = ExpertConfig("chatml", "", system_prompt, "\n\n", Example("", "", "", ()), {END: 1, EOS: 2}, decoding)
+    asked = ExpertConfig("chatml", "", system_prompt, "\n\n", Example("", "", "", ()), decoding, {END: 1, EOS: 2})
     return modelfile("x.gguf", template, asked)
 
 

@@ -73,9 +73,11 @@ def test_a_key_has_the_effect_that_it_is_told_to_have(tmp_path: Path, key: str) 
     assert (status == "not_used") == (key in ("grammar_type", "json_schema"))
 
 
-def test_a_schema_is_of_json_alone_and_an_empty_stop_sequence_is_none(tmp_path: Path) -> None:
+def test_a_schema_is_of_json_alone_an_empty_stop_sequence_is_none_and_at_temperature_0_nothing_is_drawn(
+    tmp_path: Path,
+) -> None:
     manifest = manifests.small()
     sql = {"use_grammar": True, "grammar_type": "sql", "json_schema": {"type": "object"}, "stop_sequences": ["", ";"]}
-    manifest["training"]["decoding"] = sql
+    manifest["training"]["decoding"] = {**sql, "temperature": 0, "top_p": 0.9}
     decoding = decoding_of(load_manifest(manifests.write(tmp_path, manifest)).manifest)
     assert decoding == DecodingConfig(stop_sequences=(";",), grammar=Grammar("sql"))

@@ -95,6 +95,23 @@ def test_sql_says_the_names_of_its_tables_and_those_that_it_makes(question: str,
     assert taken(held, wrong) != wrong
 
 
+@pytest.mark.parametrize(
+    ("kind", "question", "right", "wrong"),
+    [
+        ("sql", SHOP, "SELECT T1.name FROM shops AS T1", "SELECT T1.wage FROM shops AS T1"),
+        ("cypher", GRAPH, "MATCH (p:Person) RETURN p.name", "MATCH (p:Person) RETURN p.wage"),
+    ],
+)
+def test_what_a_server_is_given_takes_names_that_a_query_will_make(
+    kind: GrammarType, question: str, right: str, wrong: str
+) -> None:
+    held = grammar_for(Grammar(kind), question)
+    assert held is not None
+    lark = json.dumps({"grammars": [{"lark_grammar": held.served["structured_outputs"]["grammar"]}]})
+    assert taken(Held(lambda _: lark), right) == right
+    assert taken(Held(lambda _: lark), wrong) != wrong
+
+
 def test_a_name_that_must_be_quoted_is() -> None:
     held = grammar_for(Grammar("sql"), SHOP)
     for query in ('SELECT "the city" FROM shops', "SELECT `the city` FROM shops", "SELECT [the city] FROM shops"):

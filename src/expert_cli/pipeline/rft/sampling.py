@@ -18,10 +18,10 @@ from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
 from expert_cli.errors import IntegrityError
 from expert_cli.evaluation.answer import Generations, write_answers
 from expert_cli.evaluation.cases import EvalCase
-from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, DEFAULT_NEW_TOKENS, answer_settings, room_for_answers
+from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, answer_settings, room_for_answers
 from expert_cli.evaluation.grade import grade
 from expert_cli.inference.expert import Expert, open_expert
-from expert_cli.inference.expert_config import decoding_of
+from expert_cli.inference.expert_config import NEW_TOKENS, decoding_of
 from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.pipeline.rft.work import Work, free_memory
 from expert_cli.utils.distributed import broadcast_rank0, gather_rank0
@@ -100,7 +100,7 @@ def sampling_settings(work: Work, number: int, most: int) -> GenerationConfig:
 
 def _blocks(work: Work, prompts: Sequence[EvalCase], number: int, adapter: Path) -> list[_Block]:
     weights = sha256_of(find_adapter(adapter).adapter / WEIGHTS)
-    settings = sampling_settings(work, number, DEFAULT_NEW_TOKENS)
+    settings = sampling_settings(work, number, NEW_TOKENS)
     how: dict[str, Any] = {"adapter": weights, "settings": settings.as_json(), "grammar": settings.grammar}
     how["prompts"] = [one.digest for one in prompts]
     found = []

@@ -1,0 +1,136 @@
+"""Cases answered by a server that speaks OpenAI's protocol: an expert as it is served, or a large model beside it.
+
+By urllib: of httpx and httpx2 huggingface_hub brings one or the other. The key goes to the server that is named and no other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation.answer import Generations, answered, seed_of
+from expert_cli.evaluation.cases import EvalCase, digest_of
+from expert_cli.evaluation.kept_answers import KeptAnswers
+from expert_cli.evaluation.parallel import in_order
+from expert_cli.inference.generation_config import GenerationConfig
+from expert_cli.utils.offline import forbidden_by
+from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import first_line, shortened
+
+KEY = "OPENAI_API_KEY"
+TRIES, TIMEOUT_S, LONGEST_WAIT_S, MOST_STOPS = 5, 600.0, 60.0, 4
+Asked = tuple[EvalCase, Mapping[str, Any], Mapping[str, Any]]
+"""A case, and what a request says of its prompt and of what holds the answer."""
+
+
+@contextmanager
+def key_of_environment() -> Iterator[str]:
+    """Give the key, which no child of this process finds in its environment meanwhile."""
+    key = os.environ.pop(KEY, "")
+    try:
+        yield key
+    finally:
+        os.environ.update({KEY: key} if key else {})
+
+
+class _Unredirected(HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None: ...
+
+
+class Server:
+    """A server: asked by chat, or, where its address ends in /completions, by the text of a prompt."""
+
+    def __init__(self, url: str, model: str, key: str, report: Reporter, *, offline: bool) -> None:
+        """Take what is named. Raises InputError for an address that is none, EnvironmentProblem for one that is not allowed."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+            raise InputError(f"{parts.scheme}://{parts.hostname}: no address of a server", "like http://HOST:PORT/v1")
+        is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+        if not is_here and (reason := forbidden_by(asked=offline)):
+            raise EnvironmentProblem(f"{url} may not be asked: {reason}", "a server on this machine may be")
+        path = parts.path.rstrip("/")
+        self.takes_text = path.endswith("/completions") and not path.endswith("/chat/completions")
+        self._at = parts._replace(path=path if path.endswith("/completions") else f"{path}/chat/completions").geturl()
+        self.named, self.report, self._key = {"endpoint": url, "model": model}, report, key
+        self._lock, self._untold = Lock(), Lock()
+        self._opener = build_opener(_Unredirected, *([ProxyHandler({})] if is_here else []))
+        self._names = dict[str, str]()  # what is refused: its other name, "" for none
+
+    def answers(self, asked: Sequence[Asked], settings: GenerationConfig, keep: Path | None) -> Generations:
+        """Let the server answer, `settings.batch_size` cases at once; keep: as `evaluate_adapter` has it."""
+        stops, drawn = [*settings.stops[:MOST_STOPS]] or None, {k: v for k, v in settings.sampling().items() if v}
+        how = {"model": self.named["model"], "max_tokens": settings.max_new_tokens, "stop": stops, "temperature": 0.0}
+        how |= {name: value for name, value in drawn.items() if name != "do_sample"}
+        same = [self.named, how, settings.samples, settings.seed, [(case.digest, *said) for case, *said in asked]]
+        kept = KeptAnswers(keep, {"asked": digest_of({"": same})}) if keep else None
+        known, started = kept.of("served") if kept else {}, time.monotonic()
+
+        def work(one: Asked) -> None:
+            case, prompt, held = one
+            seeds = [(seed_of(settings, case) + k) % (1 << 31) for k in range(settings.samples or 1)]
+            made = {case.digest: [self._said({**how, **prompt, "seed": seed}, held) for seed in seeds]}
+            with self._lock:
+                known.update(made)
+                if kept:
+                    kept.add("served", made)
+
+        left = [one for one in asked if one[0].digest not in known]
+        with self.report.progress(f"{self.named['model']} answers", len(left), "cases") as bar:
+            in_order(work, left, settings.batch_size, bar.update)
+        written = [answered(case, [said[:2] for said in known[case.digest]], settings) for case, *_ in asked]
+        every = [said for case, *_ in asked for said in known[case.digest]]
+        tokens, cut_off = sum(said[2] for said in every), sum(said[1] == "length" for said in every)
+        free = sum(any(said[3] for said in known[case.digest]) for case, *_ in asked) if settings.grammar else 0
+        return Generations(tuple(written), tokens, time.monotonic() - started, cut_off, 0, free, served=self.named)
+
+    def _said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> tuple[str, str, int, bool]:
+        """Return a text, why it ends, how many tokens it has, and whether nothing held it."""
+        body = {self._names.get(name, name): value for name, value in {**asked, **held}.items()}
+        body.pop("", None)
+        code, text = self._reply(json.dumps(body).encode())
+        told = shortened(text.replace(self._key, "***") if self._key else text, 300)
+        with suppress(ValueError, KeyError, IndexError, TypeError):
+            found = json.loads(text)
+            if code == 200:
+                choice, tokens = found["choices"][0], (found.get("usage") or {}).get("completion_tokens") or 0
+                said = (choice["text"] if self.takes_text else choice["message"]["content"]) or ""
+                return said, "length" if choice.get("finish_reason") == "length" else "end", tokens, not held
+            name, why = str(found["error"]["param"]), str(found["error"]["code"])
+            if why.startswith(("unsupported", "unknown")) and name in asked and name not in self._names:
+                self._names[name] = "max_completion_tokens" if name == "max_tokens" else ""
+                self.report.warning(f"{self._at} takes no {name}: {told}")
+                return self._said(asked, held)
+        if held and code in (400, 422):
+            if self._untold.acquire(blocking=False):
+                self.report.warning(f"{self._at} refuses a grammar, such answers are free text: {told}")
+            return self._said(asked, {})
+        hint = f"is it there, is its key in {KEY}? No redirect is followed"
+        raise EnvironmentProblem(f"{self._at} answered {code or 'nothing'}: {told}", hint)
+
+    def _reply(self, body: bytes) -> tuple[int, str]:
+        """Return status and text; 0 and why where nothing answers, also when it is asked again."""
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+        for n in range(TRIES):
+            try:
+                with self._opener.open(Request(self._at, body, headers), timeout=TIMEOUT_S) as reply:  # noqa: S310
+                    return 200, reply.read().decode(errors="replace")
+            except HTTPError as error:
+                code, after = error.code, error.headers.get("Retry-After") or ""
+                text = error.read().decode(errors="replace") or first_line(error)
+            except (OSError, HTTPException) as error:
+                code, text, after = 0, str(getattr(error, "reason", error)), ""
+            if n == TRIES - 1 or (code not in (0, 408, 429) and code < 500):
+                break
+            time.sleep(min(LONGEST_WAIT_S, int(after) if after.isdigit() else 2**n))
+        return code, text

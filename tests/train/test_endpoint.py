@@ -1,0 +1,286 @@
+"""Cases answered by a server: what it is asked, who gets the key, what becomes of its answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from expert_cli import api
+from expert_cli.artifacts.export import export_expert
+from expert_cli.cli import app
+from expert_cli.config.plan import trained_adapter
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation.endpoint import KEY
+from expert_cli.utils.reporter import NullReporter
+from tests.served import Asked, Reply, said, served
+from tests.train.projects import Told, case, manifest_with, project, valid, write_rows
+
+SEVEN = "7"
+
+
+def evaluated(url: str, adapter: Path, **more: Any) -> dict[str, Any]:
+    return api.evaluate(adapter, endpoint=url, model="m", offline=True, **more).as_json()
+
+
+def manifest_of(expert: Path) -> Path:
+    return trained_adapter(expert, None, None, offline=True).plan.run.manifest
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv(KEY, "sk-1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nothing of this machine goes there
+    monkeypatch.delenv("no_proxy", raising=False)
+    return "sk-1"
+
+
+@pytest.fixture(scope="module")
+def own(trained_expert: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was evaluated: it answers 7."""
+    run = shutil.copytree(
+        trained_expert(template="alpaca", system_prompt="Be brief."), tmp_path_factory.mktemp("own") / "run"
+    )
+    api.evaluate(run, offline=True)
+    return run
+
+
+def test_an_expert_is_judged_as_it_is_served(own: Path, tmp_path: Path, key: str) -> None:
+    """By the prompts of expert.json; what differs from its own answers is told; nothing of the run changes."""
+    before = {path: path.read_bytes() for path in own.rglob("*") if path.is_file()}
+
+    def reply(asked: Asked) -> Reply:
+        assert KEY not in os.environ
+        return said("8" if "3" in asked.body["messages"][0]["content"] else SEVEN)
+
+    with served(reply) as (url, asked):
+        args = ["evaluate", "--adapter", own, "--endpoint", url, "--model", "m", "--offline"]
+        done = CliRunner().invoke(app, [str(one) for one in (*args, "--output", tmp_path / "served.json")])
+    assert done.exit_code == 0, done.output
+    assert os.environ[KEY] == key
+    assert "1 of 8 answers are other texts than then: n3" in done.output
+    document = json.loads((tmp_path / "served.json").read_text(encoding="utf-8"))
+    valid(document, "evaluate")
+    assert (document["correct"], document["against"]["differ"]) == (5, ["n3"])
+    assert {name: document["generation"][name] for name in ("endpoint", "model", "tokens")} == {
+        "endpoint": url,
+        "model": "m",
+        "tokens": 16,
+    }
+    assert document["expert"]["adapter"] == str((own / "adapter").resolve())
+    assert before == {path: path.read_bytes() for path in own.rglob("*") if path.is_file()}
+    assert [path.name for path in tmp_path.iterdir()] == ["served.json"]
+    assert key not in done.output + json.dumps(document)
+    one = min(asked, key=lambda one: json.dumps(one.body["messages"]))
+    assert one[:2] == ("/v1/chat/completions", f"Bearer {key}")
+    del one.body["seed"]
+    assert one.body == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Which number is 0?"}],
+        "max_tokens": 256,
+        "stop": ["###"],
+        "temperature": 0.0,
+    }
+
+
+def test_completions_are_given_the_text_of_training(own: Path) -> None:
+    with served(lambda _: said("7###8", "length")) as (url, asked):
+        found = evaluated(f"{url}/completions", own, limit=1)
+    assert (asked[0].path, asked[0].body["prompt"]) == (
+        "/v1/completions",
+        "Be brief.\n\n### Instruction:\nWhich number is 4?\n\n### Response:\n",
+    )
+    (answer,) = found["answers"]
+    assert (answer["answer"], answer["stop"], answer["raw"]) == ("7", "sequence", "7###8")
+    with pytest.raises(InputError, match="takes a prompt as text"):
+        api.evaluate(manifest=manifest_of(own), endpoint=f"{url}/completions", model="m", offline=True)
+
+
+def test_a_manifest_says_how_where_there_is_no_adapter(tmp_path: Path) -> None:
+    cases = [case(1, 7, input="CREATE TABLE t (a INT)")]
+    manifest = project(tmp_path, cases=cases, system_prompt="Be brief.")
+    with served(lambda _: said("7")) as (url, asked):
+        args = ["evaluate", "-m", manifest, "--endpoint", url, "--model", "m", "--offline", "--samples", "2", "--json"]
+        done = CliRunner().invoke(app, [str(one) for one in args])
+    document = json.loads(done.stdout)
+    valid(document, "evaluate")
+    assert (document["correct"], document["expert"], document["generation"]["samples"]) == (1, None, 2)
+    turn = {"role": "user", "content": "Which number is 1?\n\nCREATE TABLE t (a INT)"}
+    assert [one.body["messages"] for one in asked] == [[{"role": "system", "content": "Be brief."}, turn]] * 2
+    first, second = (one.body for one in asked)
+    assert (first["temperature"], second["seed"]) == (0.8, first["seed"] + 1)
+
+
+def test_a_large_model_answers_beside_it(own: Path, tmp_path: Path) -> None:
+    """Held to nothing, and no stop sequence ends it; what it cost is kept where the expert then fails."""
+    kept = tmp_path / "e.baseline.answers.jsonl"
+    with served(lambda _: said("8")) as (url, asked):
+        options = {"baseline_endpoint": url, "baseline_model": "large", "offline": True, "output": tmp_path / "e.json"}
+        document = api.evaluate(own, **options).as_json()
+        valid({"schema_version": 1, "command": "evaluate", **json.loads(json.dumps(document))}, "evaluate")
+        assert (document["correct"], document["baseline_endpoint"]["correct"]) == (6, 2)
+        assert document["baseline_endpoint"]["generation"]["model"] == "large"
+        assert {(one.body["stop"], one.body["max_tokens"]) for one in asked} == {(None, 512)}
+        assert not kept.exists()
+        weights = own / "adapter" / "adapter_model.safetensors"
+        whole = weights.read_bytes()
+        weights.write_bytes(b"x")
+        with pytest.raises(Exception, match="cannot be read"):
+            api.evaluate(own, **options)
+        weights.write_bytes(whole)
+        assert kept.exists()
+        before = len(asked)
+        api.evaluate(own, **options)
+        assert len(asked) == before
+
+
+def test_answers_are_asked_side_by_side_and_kept_as_they_are_made(own: Path, tmp_path: Path) -> None:
+    together, is_well = threading.Barrier(4), False
+
+    def reply(asked: Asked) -> Reply:
+        if is_well:
+            return said("7")
+        together.wait(30)
+        is_bad = "7" in asked.body["messages"][0]["content"]
+        return (404, {"error": "sk-1 may not"}, {}) if is_bad else said("7")
+
+    with served(reply) as (url, asked):
+        options: dict[str, Any] = {"batch_size": 4, "output": tmp_path / "s.json"}
+        with pytest.raises(EnvironmentProblem, match=r'answered 404: {"error": "\*\*\* may not"}'):
+            evaluated(url, own, **options)
+        is_well = True
+        assert len((tmp_path / "s.answers.jsonl").read_text(encoding="utf-8").splitlines()) == 1 + 7
+        before = len(asked)
+        assert evaluated(url, own, **options)["correct"] == 6
+        assert len(asked) == before + 1
+        assert not (tmp_path / "s.answers.jsonl").exists()
+
+
+def test_it_is_asked_again_where_that_may_help(own: Path) -> None:
+    faults = [(429, {}, {"Retry-After": "0"}), (503, {}, {"Retry-After": "0"})]
+    with served(lambda _: faults.pop() if faults else said("7")) as (url, asked):
+        assert evaluated(url, own, limit=1)["correct"] == 1
+    assert len(asked) == 3
+    assert asked[0] == asked[1] == asked[2]
+
+
+def test_the_key_goes_to_no_other_server(own: Path) -> None:
+    with (
+        served(lambda _: said("7")) as (other, elsewhere),
+        served(lambda _: (302, {}, {"Location": f"{other}/chat/completions"})) as (url, _asked),
+    ):
+        with pytest.raises(EnvironmentProblem, match="answered 302") as caught:
+            evaluated(url, own, limit=1)
+        assert "No redirect is followed" in caught.value.hint
+    assert elsewhere == []
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+GRAMMARS = {
+    "json-schema": (
+        "",
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}},
+    ),
+    "sql": ("CREATE TABLE boats (id INT)", "TABLE: "),
+    "cypher": ("Boat {name}", 'node_0: "("'),
+}
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+@pytest.mark.parametrize("kind", GRAMMARS)
+def test_a_grammar_goes_along_and_a_refusal_is_told_once(
+    own: Path, tmp_path: Path, kind: str, *, refuses: bool
+) -> None:
+    shown, expected = GRAMMARS[kind]
+
+    def reply(asked: Asked) -> Reply:
+        is_held = {"response_format", "structured_outputs"} & asked.body.keys()
+        return (400, {"error": {"message": "no grammars here"}}, {}) if refuses and is_held else said("7")
+
+    schema = {"json_schema": SCHEMA} if kind == "json-schema" else {}
+    manifest = manifest_with(own, use_grammar=True, grammar_type=kind, **schema)
+    cases = [{"verifier": "exact", "prompt": f"{n}", "input": shown, "expected": "7"} for n in range(3)]
+    file, report = write_rows(tmp_path / "cases.jsonl", [{**one, "id": str(n)} for n, one in enumerate(cases)]), Told()
+    with served(reply) as (url, asked):
+        found = evaluated(url, own, manifest=manifest, cases=file, against=None, reporter=report)
+    assert found["grammar"]["held"] == (0 if refuses else 3)
+    assert sum("refuses a grammar" in warning for warning in report.warnings) == refuses
+    assert len(asked) == (6 if refuses else 3)
+    if isinstance(expected, dict):
+        assert expected.items() <= asked[0].body.items()
+    else:
+        assert expected in asked[0].body["structured_outputs"]["grammar"]
+
+
+def test_what_a_vendor_takes_no_more_is_left_out(own: Path) -> None:
+    def reply(asked: Asked) -> Reply:
+        refused = next((name for name in ("max_tokens", "temperature") if name in asked.body), None)
+        error = {"message": f"no {refused}", "param": refused, "code": "unsupported_parameter"}
+        return (400, {"error": error}, {}) if refused else said("7")
+
+    report = Told()
+    with served(reply) as (url, asked):
+        assert evaluated(url, own, batch_size=1, reporter=report)["correct"] == 6
+    assert len(asked) == 2 + 8
+    assert asked[-1].body["max_completion_tokens"] == 256
+    assert sum("takes no" in warning for warning in report.warnings) == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "words"),
+    [
+        ("http://example.org/v1", EnvironmentProblem, "may not be asked: --offline is given"),
+        ("ftp://127.0.0.1/v1", InputError, "no address of a server"),
+        ("http://me:secret@127.0.0.1/v1", InputError, "http://127.0.0.1: no address"),
+    ],
+)
+def test_an_address_that_may_not_be_asked(own: Path, url: str, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        evaluated(url, own)
+
+
+def test_the_base_model_may_be_held_as_servers_hold_it(own: Path, tmp_path: Path) -> None:
+    before = (own / "evaluation.json").read_bytes()
+    output = tmp_path / "e.json"
+    found = api.evaluate(own, base_quantization="int4", limit=1, offline=True, output=output).as_json()
+    assert (
+        found["expert"]["quantization"]
+        == json.loads(output.read_text(encoding="utf-8"))["expert"]["quantization"]
+        == "int4"
+    )
+    assert (own / "evaluation.json").read_bytes() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", ["", "/completions"], ids=["chat", "completions"])
+def test_llama_cpp_serves_an_exported_expert(own: Path, tmp_path: Path, at: str) -> None:
+    """As text and by chat its answers are the adapter's own; a JSON Schema holds those by chat."""
+    xllamacpp = pytest.importorskip("xllamacpp", reason="llama.cpp is not here: pip install xllamacpp")
+    export_expert(
+        trained_adapter(own, None, None, offline=True), tmp_path / "out", [], NullReporter(), merge=False, gguf="f16"
+    )
+    params = xllamacpp.CommonParams()
+    params.model.path = str(next((tmp_path / "out").glob("*.gguf")))
+    params.n_ctx, params.n_parallel, params.cpuparams.n_threads, params.use_jinja, params.port = 1024, 2, 1, True, 0
+    params.warmup = params.fit_params = False
+    server = xllamacpp.Server(params)
+    found = evaluated(f"{server.listening_address}/v1{at}", own)
+    assert (found["correct"], found["against"]["answers_differ"]) == (6, 0)
+    if at:  # its /completions knows no response_format
+        return
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    manifest = manifest_with(own, use_grammar=True, grammar_type="json-schema", json_schema=schema)
+    held = evaluated(f"{server.listening_address}/v1{at}", own, manifest=manifest, limit=1)
+    assert set(json.loads(held["answers"][0]["answer"])) == {"a"}
