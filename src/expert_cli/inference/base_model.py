@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from expert_cli.data.templates.make_template import make_template
 from expert_cli.data.templates.mask import TrainedTurns
 from expert_cli.errors import InputError
 from expert_cli.model.kernels.attention_backends import loaded_with
+from expert_cli.model.loading.meta import meta_base
 from expert_cli.model.loading.quantize import DTYPES, load_base
 from expert_cli.model.loading.sources import LocalModel, fetch_model
 from expert_cli.model.tokenizer import TokenizerInfo
@@ -65,6 +67,23 @@ def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
             f"{known} positions (max_position_embeddings)",
             f"Set training.config.max_seq_length to {known}, or rope_scaling of this base model.",
         )
+
+
+def require_embedding(folder: Path, ids: Mapping[str, tuple[int, int]], pad_id: int) -> None:
+    """Raise InputError if documents, or what fills up their batches, hold ids that the base model in `folder` has no row for.
+
+    ids: of each split, the smallest and the largest.
+    """
+    rows = meta_base(folder).get_input_embeddings().weight.shape[0]
+    hint = (
+        "Resize the model's embedding and save it as a base model of its own, or take the tokenizer that belongs to it."
+    )
+    for split, (smallest, largest) in ids.items():
+        if smallest < 0 or largest >= rows:
+            told = f"{split} rows hold token ids from {smallest} to {largest}, but the base model's embedding has {rows} rows"
+            raise InputError(f"{told} (ids 0 to {rows - 1})", hint)
+    if not 0 <= pad_id < rows:
+        raise InputError(f"the pad token has id {pad_id}, but the base model's embedding has {rows} rows", hint)
 
 
 def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str) -> Template:

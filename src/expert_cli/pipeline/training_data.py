@@ -11,7 +11,7 @@ from expert_cli.data.packing.dataset import PackedDataset, TrainingData
 from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.documents import Documents
 from expert_cli.errors import InputError
-from expert_cli.inference.base_model import require_positions
+from expert_cli.inference.base_model import require_embedding, require_positions
 from expert_cli.manifest.key import adjusted
 from expert_cli.manifest.keys.loader import PACKINGS
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of, is_eval_loss
@@ -59,6 +59,8 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
         )
     for packed in (train_set, *sets.values()):
         require_positions(run, inputs.source.folder, packed.packs.document_lengths.longest)
+    split_ids = {name: split.id_range() for name, split in (("train", documents), ("validation", held_out)) if split}
+    require_embedding(inputs.source.folder, split_ids, inputs.tokenizer.pad_id)
     return TrainingData(train_set, sets, inputs.tokenizer.pad_id)
 
 
@@ -89,6 +91,8 @@ def _packs(store: TokenStore, split: str, documents: Documents, run: RunConfig, 
         f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "
         f"{len(data):,} packs of {run.data.max_seq_length}, {data.packs.fill():.1%} full"
     )
+    if data.packs.untrained:
+        report.warning(f"{data.packs.untrained:,} packs hold no trained token and are left out")
     if left_out is not None and left_out.rows:
         report.warning(
             f"{left_out.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "

@@ -18,7 +18,8 @@ from expert_cli.utils.length_histogram import LengthHistogram
 class EpochPacks:
     """Packs of one data set by epoch (from 0): random ones are drawn anew for each epoch, all others stay as they are.
 
-    left_out: what became of documents that are too long; None with "concat", which cuts all alike. Only the plan asked for last
+    left_out: what became of documents that are too long; None with "concat", which cuts all alike, and leaves out packs that
+    train nothing (`untrained`). Only the plan asked for last
     is held: 26 bytes a document. `even_out` gives all epochs of a run as many packs, since the Trainer counts the steps of an
     epoch once.
     """
@@ -41,6 +42,7 @@ class EpochPacks:
         self._overflow = None if packing == "concat" else overflow
         self._seed = seed
         self.left_out = left_out(documents, self._rows, capacity, overflow) if self._overflow else None
+        self.untrained = 0
         self._fewest = 0
         self._latest: tuple[int, PackingPlan] | None = None
 
@@ -111,12 +113,20 @@ class EpochPacks:
         if self._packing == "random":
             packs = pack_randomly(lengths, self._capacity, self._seed, epoch)
         elif self._packing == "concat":
-            packs = concat(lengths, self._capacity)
+            return self._trained(concat(lengths, self._capacity).within(self._fitted))
         elif self._packing == "best_fit":
             packs = pack(lengths, self._capacity)
         else:
             packs = no_packing(lengths, self._capacity)
         return packs.parted(self._fewest).within(self._fitted)
+
+    def _trained(self, packs: PackingPlan) -> PackingPlan:
+        """Return the packs without those that hold nothing but the beginnings of prompts."""
+        prompts = self._documents.prompt_lengths_of(self._fitted.documents)[packs.documents - self._rows.start]
+        trains = packs.stops > np.maximum(prompts, packs.starts + 1)
+        kept = np.logical_or.reduceat(trains, packs.offsets[:-1]) if len(packs) else np.zeros(0, bool)
+        self.untrained = int(len(kept) - kept.sum())
+        return packs.only(kept)
 
     @cached_property
     def _fitted(self) -> Pieces:

@@ -83,6 +83,19 @@ class PackingPlan:
             plan = replace(plan, offsets=np.sort(np.concatenate([plan.offsets, borders])))
         return plan
 
+    def only(self, packs: NDArray[np.bool_]) -> PackingPlan:
+        """Return the plan without the packs that are False."""
+        sizes = np.diff(self.offsets)
+        pieces = np.repeat(packs, sizes)
+        offsets = np.concatenate([[0], np.cumsum(sizes[packs])])
+        return replace(
+            self,
+            documents=self.documents[pieces],
+            starts=self.starts[pieces],
+            stops=self.stops[pieces],
+            offsets=offsets,
+        )
+
     def within(self, fitted: Pieces) -> PackingPlan:
         """Return these packs of `fitted.lengths` in terms of the documents that `fitted` has the pieces of."""
         begin = fitted.starts[self.documents]

@@ -122,3 +122,12 @@ def test_a_worker_process_is_sent_no_plan_and_makes_the_same() -> None:
     assert sent._latest is None
     assert "_fitted" not in vars(sent)
     assert [part.tolist() for part in sent.pack(1, trained(packs, 1)[-1])] == [part.tolist() for part in there]
+
+
+def test_packs_that_hold_prompts_alone_are_left_out_and_counted() -> None:
+    """Ten tokens a pack: documents 0 and 1 are prompt but for their last token, document 2 trains nothing."""
+    packs = EpochPacks(Lengths(np.array([25, 25, 10]), np.array([24, 24, 10])), 10, "concat", "truncate", 42)
+    plan = packs.plan(0)
+    held = [list(zip(*map(list, plan.pack(number)), strict=True)) for number in range(len(plan))]
+    assert held == [[(0, 20, 25), (1, 0, 5)], [(1, 15, 25)]]
+    assert (packs.count(), packs.untrained) == (2, 4)
