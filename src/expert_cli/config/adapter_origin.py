@@ -10,11 +10,12 @@ from typing import Any, NamedTuple, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from expert_cli.config.run_config import ModelConfig, SourceSpec
-from expert_cli.errors import InputError
+from expert_cli.errors import InputError, IntegrityError
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.types import Dtype
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.files import sha256_of
 from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.redaction import redact
 
@@ -47,7 +48,7 @@ class AdapterOrigin:
     adapter is for. store: the token store of its rows. manifest: the file it was trained from, which may be gone.
     dtype: what training computed in. rows: where its training rows came from; None where nothing tells. expert_config: the
     file that says how it is asked; for a checkpoint, that of its run's adapter. schema_prompt: what training showed of
-    databases; None = nothing.
+    databases; None = nothing. sealed: whether the run's COMPLETE has the hashes of its files, which then are as written.
     """
 
     adapter: Path
@@ -65,6 +66,7 @@ class AdapterOrigin:
     schema_prompt: SchemaPromptConfig | None = None
     chat_template: str = ""
     chat_template_kwargs: tuple[tuple[str, Any], ...] = ()
+    sealed: bool = False
 
     def require_base(self, name: str, sha256: str) -> None:
         """Raise InputError where the adapter was trained on another base model; what nothing tells is not compared."""
@@ -102,6 +104,7 @@ def find_adapter(folder: Path) -> AdapterOrigin:
     told = read_json(adapter / BASE)  # what stays with an adapter that has left its run
     base = str(told.get("name") or read_json(adapter / CONFIG).get("base_model_name_or_path") or "")
     run = next((path for path in list(adapter.parents)[:2] if RunPaths(path).run_json.is_file()), None)
+    sealed = _require_sealed(run, adapter) if run else False
     recorded = read_json(RunPaths(run).run_json) if run else {}
     manifest = part(recorded, "config").get("manifest")
     places = [adapter / EXPERT_CONFIG, *([RunPaths(run).adapter / EXPERT_CONFIG] if run else [])]
@@ -124,7 +127,24 @@ def find_adapter(folder: Path) -> AdapterOrigin:
         store=Path(str(part(recorded, "store")["path"])) if "path" in part(recorded, "store") else None,
         expert_config=asked,
         schema_prompt=_shown((prompting if asked else part(recorded, "config", "data")).get("schema_prompt")),
+        sealed=sealed,
     )
+
+
+def _require_sealed(run: Path, adapter: Path) -> bool:
+    """Whether COMPLETE of a run seals the adapter in it. Raises IntegrityError where a file is not what was sealed."""
+    try:
+        lines = RunPaths(run).complete.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    sealed = {run / name: digest for digest, _, name in (line.partition("  ") for line in lines) if name}
+    for file, digest in sealed.items():
+        if file.parent.resolve() == adapter and (not file.is_file() or sha256_of(file) != digest):
+            told = f"{file} is not the file that the run wrote: its SHA-256 is not that in {RunPaths(run).complete}"
+            raise IntegrityError(
+                told, "train again, or copy the adapter anew; one that you changed: take COMPLETE away"
+            )
+    return any(file.parent.resolve() == adapter for file in sealed)
 
 
 def _pairs(recorded: object) -> tuple[tuple[str, Any], ...]:

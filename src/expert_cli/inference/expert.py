@@ -112,7 +112,8 @@ def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter, *, wide
             report.warning(
                 f"{name} is {_quoted(written)} in the manifest; {_quoted(used)}, with which the adapter was trained, is used"
             )
-    report.info(f"loading {source.name} with {origin.adapter}")
+    unsealed = "" if origin.sealed else " (no COMPLETE says that its files are as they were written)"
+    report.info(f"loading {source.name} with {origin.adapter}{unsealed}")
     return Expert(load_adapted(run, source, origin.adapter, widened=widened), source, renderer)
 
 

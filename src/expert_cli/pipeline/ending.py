@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
-from expert_cli.config.adapter_origin import WEIGHTS
+from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
 from expert_cli.errors import CTRL_C, TERMINATED, ExpertError, Interrupted, ThresholdNotMet
 from expert_cli.pipeline.forgetting import missed
 from expert_cli.pipeline.result import RunResult
@@ -16,7 +16,7 @@ from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.signals import Terminated, raising_sigterm
 from expert_cli.runs.status import RunStatus
 from expert_cli.utils.disk_errors import known
-from expert_cli.utils.files import write_json, write_text
+from expert_cli.utils.files import sha256_of, write_json, write_text
 from expert_cli.utils.text import failure_lines
 
 
@@ -61,5 +61,6 @@ def finish(
     too_much = missed(found, max_forget)
     status.complete(too_much or reason, ThresholdNotMet.exit_code if too_much else 0)
     write_report([paths.output], paths.report_html)
-    write_text(paths.complete, f"{sha256}  adapter/{WEIGHTS}\n")
+    of_config = sha256_of(paths.adapter / CONFIG)
+    write_text(paths.complete, f"{sha256}  adapter/{WEIGHTS}\n{of_config}  adapter/{CONFIG}\n")
     return RunResult(paths.output, found, too_much)
