@@ -56,7 +56,7 @@ class Case(BaseModel, ABC):
 
     @property
     def expected_text(self) -> str:
-        """The right answer as text, all of several; "" for a program, which only has tests."""
+        """A right answer as text, the first of several; "" for a program, which only has tests."""
         return ""
 
     @property

@@ -206,7 +206,7 @@ class QueryCase(Case):
     )
 
     @property
-    def expected_text(self) -> str:
+    def criterion(self) -> str:
         """The accepted queries."""
         return self.expected
 
