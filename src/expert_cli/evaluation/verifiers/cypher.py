@@ -11,7 +11,7 @@ from expert_cli.evaluation.verifiers.case import Example
 from expert_cli.evaluation.verifiers.graph_names import GRAPH_NAMES, GraphNames, unknown_name
 from expert_cli.evaluation.verifiers.query import FileState, QueryCase, Source
 from expert_cli.evaluation.verifiers.query_text import code_words, split
-from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine, EngineProcess
+from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import GOLD_TIMEOUT_S, MAX_CYPHER_BYTES, Stopped
 
 _WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "FOREACH"))
@@ -33,7 +33,6 @@ class CypherCase(QueryCase):
     )
 
     file_key = "script"
-    finds_nothing = "MATCH (n) WHERE false RETURN n"
 
     script: str | list[str] = Field(
         min_length=1,
@@ -48,11 +47,6 @@ class CypherCase(QueryCase):
     def expected_text(self) -> str:
         """The first accepted query."""
         return next(iter(split(self.expected, "cypher")), "")
-
-    @classmethod
-    def row_engine(cls) -> Engine:
-        """Return graphqlite."""
-        return "graphqlite"
 
 
 def _refuse(statement: str) -> None:

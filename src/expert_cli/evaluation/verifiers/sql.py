@@ -12,7 +12,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Example
 from expert_cli.evaluation.verifiers.query import FileState, QueryCase, Source
 from expert_cli.evaluation.verifiers.query_text import split
-from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine, EngineProcess
+from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_SQL_BYTES
 
 
@@ -42,7 +42,6 @@ class SqlCase(QueryCase):
     )
 
     file_key = "database"
-    finds_nothing = "SELECT 1 WHERE 1 = 0"
 
     database: str | list[str] = Field(
         min_length=1,
@@ -68,11 +67,6 @@ class SqlCase(QueryCase):
     def expected_text(self) -> str:
         """The first accepted query."""
         return next(iter(split(self.expected, "sqlite")), "")
-
-    @classmethod
-    def row_engine(cls) -> Engine:
-        """Return SQLite."""
-        return "sqlite"
 
 
 @lru_cache(maxsize=16)
