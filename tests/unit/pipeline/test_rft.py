@@ -68,6 +68,7 @@ def test_categories_part_prompts_that_name_no_file_or_are_judged_by_one_program(
     (tmp_path / "judge.py").touch()
     rows = [{**one, "verifier": "command", "command": "judge.py", "expected": "7"} for one in PROMPTS]
     assert parted(settings_of(tmp_path, rows), 42)[2] == told
+    assert parted(settings_of(tmp_path, rows[:40], rows[40:]), 42)[2]["by"] == "categories of prompts"
     with pytest.raises(InputError, match="all prompts share one file and one category: none can be held back"):
         parted(settings_of(tmp_path, [query(0, "a"), query(1, "a")]), 42)
 
