@@ -43,15 +43,3 @@ def unsure_expert(
     written["training"]["rft"] = {"prompts": "prompts.jsonl", **asked, **rft}
     write_rows(folder / "prompts.jsonl", prompts)
     return manifests.write(folder, written)
-
-
-class AsksToStop:
-    """Asks a run to stop, once, when a file or folder of it is there: to be called behind each writing."""
-
-    def __init__(self, output: Path, name: str) -> None:
-        self.output, self.awaited, self.asked = output, output / name, False
-
-    def __call__(self) -> None:
-        if self.awaited.exists() and not self.asked:
-            self.asked = True
-            (self.output / "STOP").touch()

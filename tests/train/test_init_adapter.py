@@ -49,6 +49,7 @@ def test_its_hash_belongs_to_the_run(tmp_path: Path, first: Path) -> None:
     mine, manifest = shutil.copytree(first, tmp_path / "first"), project(tmp_path, max_steps=1)
     run = train(manifest, output=tmp_path / "run", init_adapter=mine).output
     weights = RunPaths(mine).adapter / WEIGHTS
+    RunPaths(mine).complete.unlink()
     save_file({name: tensor + 1 for name, tensor in load_file(weights).items()}, weights, metadata={"format": "pt"})
     for adapter, words in ((None, "none"), (mine, "[0-9a-f]{12}")):
         with pytest.raises(IntegrityError, match=f"adapter.init_adapter: [0-9a-f]{{12}} -> {words}"):

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
-from expert_cli.utils.paths import FilePath, optional_path
+from expert_cli.utils.paths import FilePath
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from expert_cli.evaluation.audit.audit import Audit
-
-PROGRAM_SECONDS = 120.0
-"""How long programs of rows are run, all together, where nothing else is said."""
+    from expert_cli.evaluation.audit import Audit
 
 
 @disk_errors()
@@ -26,10 +23,8 @@ def audit(
     dataset: str | None = None,
     cases: Sequence[FilePath] = (),
     verifier: str = "",
-    databases: FilePath | None = None,
     base_model: str | None = None,
     limit: int | None = None,
-    program_seconds: float = PROGRAM_SECONDS,
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> Audit:
@@ -40,10 +35,8 @@ def audit(
         dataset: This file, folder, URL or hub id instead of the manifest's.
         cases: Files of cases; default tests/cases.jsonl beside the manifest, and unseen.jsonl where it is.
         verifier: By which answers of rows are run; default that of the cases.
-        databases: A folder of NAME.sqlite or NAME.cypher, NAME being what a row has as db_id or database.
         base_model: The base model whose tokenizer counts, as `train` takes it.
         limit: Only so many rows, evenly spread.
-        program_seconds: How long programs of rows are run, all together; those that are left are only parsed.
         offline: Forbid every network call.
         reporter: Is told what happens.
 
@@ -58,15 +51,11 @@ def audit(
         raise InputError(f"--limit {limit}: must be 1 or more")
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
-    from expert_cli.evaluation.audit.audit import audit_data
-    from expert_cli.evaluation.audit.run_rows import Running
+    from expert_cli.evaluation.audit import audit_data
     from expert_cli.evaluation.verifiers.registry import known_verifiers
     from expert_cli.hardware import machine
     from expert_cli.utils.process_setup import prepare_process
 
-    folder = optional_path(databases)
-    if folder is not None and not folder.is_dir():
-        raise InputError(f"{folder}: no such folder", "--databases takes a folder of NAME.sqlite or NAME.cypher")
     if verifier and verifier not in known_verifiers():
         raise InputError(f"--verifier {verifier}: there is none", f"verifiers: {', '.join(known_verifiers())}")
     plan = make_plan(
@@ -75,4 +64,4 @@ def audit(
     prepare_process()
     own = [plan.own_cases, plan.own_cases.with_name("unseen.jsonl")]
     files = [Path(path) for path in cases] or [path for path in own if path.is_file()]
-    return audit_data(plan, files, verifier, Running(folder, program_seconds), limit, reporter)
+    return audit_data(plan, files, verifier, limit, reporter)

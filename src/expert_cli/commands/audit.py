@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from expert_cli import api
-from expert_cli.api.audits import PROGRAM_SECONDS
 from expert_cli.commands.options import BaseModel, ManifestPath, Offline
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ThresholdNotMet
 from expert_cli.utils.text import plural, shortened
 
 if TYPE_CHECKING:
-    from expert_cli.evaluation.audit.audit import Audit
+    from expert_cli.evaluation.audit import Audit
 
 _SHOWN = 3
 _EXAMPLE_CHARACTERS = 100
@@ -36,41 +35,33 @@ def audit(
     verifier: Annotated[
         str, typer.Option(help="By which the rows' answers are run. Default: that of the cases.", show_default=False)
     ] = "",
-    databases: Annotated[
-        Path | None,
-        typer.Option(help="A folder of NAME.sqlite or NAME.cypher; NAME is what a row has as db_id or database."),
-    ] = None,
     base_model: BaseModel = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only N rows, evenly spread.")] = None,
-    program_seconds: Annotated[
-        float, typer.Option(min=0, help="Seconds for running programs, all together; the others are only parsed.")
-    ] = PROGRAM_SECONDS,
     offline: Offline = False,
 ) -> None:
     """Run the answers of an expert's training rows and cases, and say which rows harm.
 
     Errors make a row or case useless: an answer that does not run, that goes on into a prompt or is too long, a question with
     answers that contradict each other, a case that stands in the rows or that its own expected answer does not pass. Warnings
-    are for you to judge: near duplicates, empty results. Exit code 5 if there are errors.
+    are for you to judge: duplicates, near ones. Exit code 5 if there are errors.
 
-    Queries run on the database that a row names (--databases); without one, SQL is compiled against the CREATE TABLE
-    statements of the row, and Cypher asked of an empty graph. What was not run is counted, never taken for good.
+    SQL is compiled against the CREATE TABLE statements of the row, or the database that it names (schema_prompt.databases);
+    other answers are given to a case, by which they are of its language or not. What was not run is counted, never taken for
+    good.
 
     Examples:
 
         expert-cli audit --manifest experts/expert-sql/manifest.json --dataset experts/expert-sql/datasets/train.jsonl
 
-        expert-cli audit -m my-expert/manifest.json --databases my-expert/databases --json
+        expert-cli audit -m my-expert/manifest.json --limit 1000 --json
     """
     found = api.audit(
         manifest,
         dataset=dataset,
         cases=cases or (),
         verifier=verifier,
-        databases=databases,
         base_model=base_model,
         limit=limit,
-        program_seconds=program_seconds,
         offline=offline,
         reporter=console,
     )

@@ -29,14 +29,15 @@ def as_meant(tools: Any) -> Any:
     return {name: as_meant(one) for name, one in tools.items() if one is not None or name in _MAY_BE_NULL}
 
 
-def with_arguments(calls: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> tuple[list[Any], bool]:
+def with_arguments(calls: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> tuple[list[Mapping[str, Any]], bool]:
     """Return calls whose arguments are an object, or its JSON text; and whether null arguments were left out.
 
     Nothing, null and "" are no arguments: {}. An argument that is null is kept where its tool's schema allows null. Raises
     BadCall: arguments that are neither, or JSON text within JSON text.
     """
     known = {one["name"]: one for one in map(_function, tools) if isinstance(one.get("name"), str)}
-    found, left_out = [], False
+    found = list[Mapping[str, Any]]()
+    left_out = False
     for call in calls:
         function = _function(call)
         given = function.get("arguments")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.templates.chat import Template
@@ -74,7 +74,8 @@ def require_embedding(folder: Path, ids: Mapping[str, tuple[int, int]], pad_id: 
 
     ids: of each split, the smallest and the largest.
     """
-    rows = meta_base(folder).get_input_embeddings().weight.shape[0]
+    weight: Any = meta_base(folder).get_input_embeddings().weight
+    rows = weight.shape[0]
     hint = (
         "Resize the model's embedding and save it as a base model of its own, or take the tokenizer that belongs to it."
     )

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import PartialState
 from peft import PeftModel
 from transformers import set_seed
@@ -18,9 +19,8 @@ from expert_cli._compat import graphs_made
 from expert_cli.artifacts.adapter import save_adapter
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
-from expert_cli.config.run_identity import begun_as, identity, require_same
+from expert_cli.config.run_identity import begun_as, require_same
 from expert_cli.data.packing.dataset import TrainingData
-from expert_cli.data.sources import content_of
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.key import StoreKey
@@ -52,7 +52,7 @@ from expert_cli.pipeline.options import RunOptions, require_folders_apart
 from expert_cli.pipeline.pretokenize import DataInputs, describe, staged_store, store_for, training_inputs
 from expert_cli.pipeline.remote_run import remote_run
 from expert_cli.pipeline.result import RunResult, document, finished
-from expert_cli.pipeline.run_json import write_run_json
+from expert_cli.pipeline.run_json import identity_of, write_run_json
 from expert_cli.pipeline.samples import ask, choose, samples
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import laid_out, training_data
@@ -96,22 +96,17 @@ def train_here(
     options: RunOptions,
     job: PartialState,
     log: RunLog,
-    begun_with: int = 0,
 ) -> RunResult:
-    """Train as `train` does, in a folder that this job owns, and let the processes stay connected: more may follow.
-
-    begun_with: the processes that began the run of which this training is a part, by which the packs of a step are counted; 0:
-    as many as train.
-    """
+    """Train as `train` does, in a folder that this job owns, and let the processes stay connected: more may follow."""
     if options.resume == AUTO:  # a node without the run's files would begin anew, and wait for the others
         done = broadcast_rank0(partial(finished, plan.run, options.drift, report))
         if done is not None:
             if job.is_main_process:
                 report.info(f"the run in {plan.run.output} is complete: nothing is left to do")
             return replace(done, missed=missed(done.document, options.max_forget))
-    stages: Callable[..., RunResult] = partial(_train, begun_with=begun_with or job.num_processes)
+    stages = _train
     if plan.run.rft is not None:
-        from expert_cli.pipeline.rft.train import train_in_rounds
+        from expert_cli.pipeline.rft import train_in_rounds
 
         stages = train_in_rounds
     if not job.is_main_process:
@@ -131,8 +126,6 @@ def _train(
     job: PartialState,
     status: RunStatus,
     log: RunLog,
-    *,
-    begun_with: int,
 ) -> RunResult:
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
@@ -140,7 +133,7 @@ def _train(
     require_processes(run.compute, job.num_processes)
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)
-    checkpoints = _checkpoints(run, inputs, key, machine, begun_with, options, report, status)
+    checkpoints = _checkpoints(run, inputs, machine, job.num_processes, options, report, status)
     plan = laid_out(plan, inputs, report)  # behind the identity, which is that of the run as asked for
     run, renderer = plan.run, inputs.renderer
     run_answers = _run_answers(renderer, plan, report, options)
@@ -154,7 +147,15 @@ def _train(
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
     model, kernels = _model(inputs, run, machine, data, checkpoints.resumed, report)
     if job.is_main_process:
-        write_run_json(paths, plan, machine, inputs, store, kernels, checkpoints)
+        more = {
+            "kernels": kernels.as_json(),
+            "template": inputs.template.name,
+            "data": store.stats,
+            "store": {"path": store.place, "key": store.key.sha256, "parts": dict(store.key.parts)},
+            "torch_threads": torch.get_num_threads(),
+        }
+        origin = str(checkpoints.resumed.path) if checkpoints.resumed else ""
+        write_run_json(plan, machine, inputs, checkpoints.identity, status.command, resumed_from=origin, more=more)
     questions = choose(plan, inputs, report, options) if job.is_main_process else []
     before = ask(model, questions, renderer, plan, report)
     barrier()
@@ -180,9 +181,9 @@ def _train(
         asked = samples(questions, before, ask(model, questions, renderer, plan, report))
         forgot = measure(model, inputs.tokenizer, texts, paths, report)
         seconds = time.monotonic() - started
-        origin = checkpoints.resumed.path if checkpoints.resumed else None
         measured = describe(run, store, data.train.documents).as_json()
-        found = document(run.output, done, measured, kernels, sha256, origin, asked, seconds)
+        resumed_from = checkpoints.resumed.path if checkpoints.resumed else None
+        found = document(run.output, done, measured, kernels, sha256, resumed_from, asked, seconds)
         found |= {"forgetting": forgot.as_json()} if forgot else {}
         ended = finish(paths, found, sha256, done.stop_reason, options.max_forget, status)
     return replace(ended, unserved=stop if stop.exit_code else None)
@@ -198,7 +199,6 @@ def trained_texts(documents: Documents, renderer: PromptRenderer) -> Iterator[st
 def _checkpoints(
     run: RunConfig,
     inputs: DataInputs,
-    key: StoreKey,
     machine: Machine,
     processes: int,
     options: RunOptions,
@@ -207,16 +207,8 @@ def _checkpoints(
 ) -> Checkpoints:
     """Return what the run is, held against the one it must agree with, and the checkpoint that it goes on from."""
     foreign = foreign_store(run.store) if options.trust_store else None
-    what = identity(
-        run,
-        files=[content_of(file, inputs.hashes.sha256) for file in inputs.located.files()],
-        store=dict(key.parts),
-        trusted=trusted_sha256(foreign, inputs.hashes) if foreign else "",
-        base=inputs.source.sha256,
-        template=inputs.template.fingerprint,
-        processes=processes,
-        versions=machine.versions,
-    )
+    trusted = trusted_sha256(foreign, inputs.hashes) if foreign else ""
+    what = identity_of(run, inputs, machine, processes, trusted=trusted)
     resumed = None
     if options.resume:
         resumed, what = broadcast_rank0(partial(_goes_on, run.output, what, options, report))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -46,13 +46,14 @@ class Case(BaseModel, ABC):
     """The key that names a file, or several."""
     starts: ClassVar[Literal["", "answer", "command"]] = ""
     """What is run as a program: nothing, the answer, or a command that the case names."""
+
     verifier: str
     id: str = Field(default="", description="Pairs this case with itself in another evaluation; default: its line.")
     category: str = Field(default=UNCATEGORIZED, min_length=1, description="Accuracy is also reported by category.")
 
     @property
     def expected_text(self) -> str:
-        """The right answer as text, all of several; "" for a program, which only has tests."""
+        """A right answer as text, the first of several; "" for a program, which only has tests."""
         return ""
 
     @property
@@ -65,10 +66,6 @@ class Case(BaseModel, ABC):
     def can_be_forged(self) -> bool:
         """Whether an answer that wants to can pass without being right: it matters where verdicts train a model."""
         return False
-
-    def right_answers(self) -> list[str]:
-        """Return each answer that the case calls right, as far as it names them and no program must be started to judge one."""
-        return [self.expected_text] if self.expected_text and not self.starts else []
 
     def labeled(self, answer: str) -> Labeled | None:  # noqa: ARG002  for subclasses
         """Return an answer, taken out of its text, as a label; None where answers are none."""
@@ -112,23 +109,6 @@ class Case(BaseModel, ABC):
         first: no case of this verifier came before.
         """
         return self
-
-    @classmethod
-    def row_case(cls, cases: Sequence[Case]) -> Case | None:  # noqa: ARG003
-        """Return a case by which an answer of a training row is right or wrong, or else of no form that could be right; None
-        where only the row's own case would tell.
-        """
-        return None
-
-    @classmethod
-    def row_program(cls, tests: str, prefix: str) -> Case | None:  # noqa: ARG003
-        """Return a case of the tests that stand in a training row; None where nothing is run for them."""
-        return None
-
-    @classmethod
-    def parse_fault(cls, program: str) -> str:  # noqa: ARG003
-        """Return why a text is no program of the language that answers are in; "" for one that is, or no language."""
-        return ""
 
 
 def plain(text: str) -> str:

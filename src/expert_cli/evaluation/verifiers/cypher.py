@@ -6,6 +6,7 @@ from pydantic import Field
 
 from expert_cli.evaluation.verifiers.case import Example
 from expert_cli.evaluation.verifiers.query import QueryCase
+from expert_cli.evaluation.verifiers.query_text import split
 from expert_cli.evaluation.verifiers.sandbox.worker import Worker
 
 _GRAPHQLITE = Worker(f"{__package__}.sandbox.graphqlite:judge", "apsw", "graphqlite", "sqlglot")
@@ -31,6 +32,11 @@ class CypherCase(QueryCase):
         min_length=1,
         description="A Cypher script, relative to the file of the row, or a list: right means right on all.",
     )
+
+    @property
+    def expected_text(self) -> str:
+        """The first accepted query."""
+        return next(iter(split(self.expected, "cypher")), "")
 
     def judged_by(self) -> Worker:
         """Return the processes that ask graphqlite."""

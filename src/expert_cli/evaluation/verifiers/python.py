@@ -97,11 +97,6 @@ class PythonCase(Case):
         return self if first else None
 
     @classmethod
-    def row_program(cls, tests: str, prefix: str) -> PythonCase | None:
-        """Return a case of a row's tests, where it has some."""
-        return cls(verifier="python", tests=tests, prefix=prefix) if tests else None
-
-    @classmethod
     def parse_fault(cls, program: str) -> str:
         """Return why a text is no Python program, or ""."""
         try:

@@ -40,7 +40,7 @@ class QueryCase(Case):
     )
 
     @property
-    def expected_text(self) -> str:
+    def criterion(self) -> str:
         """The accepted queries."""
         return self.expected
 

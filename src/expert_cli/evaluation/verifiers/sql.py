@@ -8,6 +8,7 @@ from pydantic import Field
 
 from expert_cli.evaluation.verifiers.case import Example
 from expert_cli.evaluation.verifiers.query import QueryCase
+from expert_cli.evaluation.verifiers.query_text import split
 from expert_cli.evaluation.verifiers.sandbox.postgres_server import server
 from expert_cli.evaluation.verifiers.sandbox.worker import Worker
 
@@ -50,6 +51,11 @@ class SqlCase(QueryCase):
         default="sqlite",
         description="`postgresql`: PostgreSQL runs the queries; `database` may be a script of CREATE TABLE and INSERT.",
     )
+
+    @property
+    def expected_text(self) -> str:
+        """The first accepted query."""
+        return next(iter(split(self.expected, self.dialect)), "")
 
     def judged_by(self) -> Worker:
         """Return the processes that ask SQLite, or PostgreSQL."""

@@ -103,17 +103,6 @@ class TypescriptCase(Case):
         """
         return self.model_copy(update={"prefix": ""}) if first else None
 
-    @classmethod
-    def row_program(cls, tests: str, prefix: str) -> TypescriptCase:
-        """Return a case of a row's tests; without any, a program must compile."""
-        return cls(verifier="typescript", tests=tests or None, prefix=prefix)
-
-    @classmethod
-    def parse_fault(cls, program: str) -> str:
-        """Return why a text is no TypeScript program, or ""."""
-        fault = parse_fault(program, TYPE_CHECK_S)
-        return fault.detail if fault else ""
-
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge the module `prefix` + `answer` by the module `tests`, which may use every name at the top of the first.
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from decimal import Decimal
 from pathlib import Path
 
@@ -117,12 +117,6 @@ class ChoiceCase(_Value):
         if self.expected not in self.labels:
             raise InputError(f"expected: {self.expected!r} is none of the labels", f"labels: {', '.join(self.labels)}")
 
-    @classmethod
-    def row_case(cls, cases: Sequence[Case]) -> ChoiceCase | None:
-        """Return a case of the labels of all cases."""
-        labels = list(dict.fromkeys(label for case in cases if isinstance(case, cls) for label in case.labels))
-        return cls(verifier="choice", labels=labels, expected=labels[0]) if labels else None
-
     def labeled(self, answer: str) -> Labeled:
         """Return the label that an answer is."""
         form = _label(answer)
@@ -168,12 +162,6 @@ class NumberCase(_Value):
     def expected_text(self) -> str:
         """The number, with its unit."""
         return f"{self.expected} {self.unit}".strip()
-
-    @classmethod
-    def row_case(cls, cases: Sequence[Case]) -> NumberCase:
-        """Return a case with a unit of the cases: to it, a number with another unit is one, too."""
-        units = (case.unit for case in cases if isinstance(case, cls) and case.unit)
-        return cls(verifier="number", expected=0, unit=next(units, ""))
 
     def judged(self, answer: str, timeout_s: float) -> Grade:  # noqa: ARG002  nothing is run
         """Compare numbers as they are written, without rounding."""

@@ -1,0 +1,432 @@
+"""What is wrong with an expert's training rows and cases: one entry of `CHECKS` a finding, found by running and comparing.
+
+Near rows are proposed by MinHash signatures (Broder 1997) in bands and then measured exactly: two rows of similarity 0.8 are
+proposed with a probability of 99.98 %; a row is compared with the first row and the one before it of each of its buckets.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expert_cli.config.plan import Plan
+from expert_cli.config.run_config import RunConfig
+from expert_cli.data.overlap import HeldOut
+from expert_cli.data.rows import Row
+from expert_cli.data.select import select_rows
+from expert_cli.data.sources import LocatedData, locate_data
+from expert_cli.data.templates.mask import split_text
+from expert_cli.errors import ExpertError, InputError
+from expert_cli.evaluation.cases import CaseAnswer, EvalCase, asked_by_cases, read_case, read_cases
+from expert_cli.evaluation.extract import extract
+from expert_cli.evaluation.grade import grade
+from expert_cli.evaluation.permissions import NOTHING
+from expert_cli.evaluation.samples import given_by
+from expert_cli.evaluation.verdict import detail_line
+from expert_cli.evaluation.verifiers.registry import verifier as registered
+from expert_cli.utils.paths import cache_folder
+from expert_cli.utils.reporter import NullReporter, Reporter, late_progress
+from expert_cli.utils.text import normalize
+
+NEAR, WIDTH, HASHES, BAND = 0.8, 5, 64, 4
+MAX_EXAMPLES = 5
+PROGRAMS = 200
+"""So many answers that are programs are run, evenly spread."""
+TIMEOUT_S = 10.0
+VALUES = ("json", "number", "choice", "exact")
+"""Verifiers of values: of two that answer one question and differ, one is wrong."""
+CHECKS: dict[str, tuple[str, str, str]] = {
+    "unreadable": ("error", "rows", "training leaves the row out: a text is missing, empty or no text"),
+    "does_not_run": ("error", "rows", "the answer does not parse, or names what its own tables have not"),
+    "prompt_in_answer": ("error", "rows", "the answer goes on into a next prompt, or ends with its own"),
+    "too_long": ("error", "rows", "the answer alone has max_seq_length tokens or more"),
+    "contradiction": ("error", "rows", "one question, answers that differ in label or value"),
+    "leak": ("error", "rows", "question and input are those of a case, letter case and blanks aside"),
+    "case_fails": ("error", "cases", "the expected answer is not right by the case's own judge"),
+    "case_empty": ("error", "cases", "the expected query returns no rows: any that finds nothing is right"),
+    "duplicate": ("warning", "rows", "an earlier row says the same, letter case and blanks aside"),
+    "near_duplicate": ("warning", "rows", "nearly an earlier row, both in question with answer and in the input"),
+}
+"""Of each check its severity (an error makes a row dead, or a case useless), what is counted, and what it means."""
+_CREATE = re.compile(r"\bCREATE\s+(?:TABLE|VIEW)\b", re.IGNORECASE)
+# Words that only a prompt's next turn begins with; tokens stand in no program either.
+_NEXT_TURN = re.compile(
+    r"<\|[A-Za-z_]+\|>|<(?:start|end)_of_turn>|<｜[^｜]{1,30}｜>"
+    r"|^### (?:Instruction|Input|Human|User|Question|Response):|^\[/?INST\]"
+    r"|^(?:Human|User|Question): .*\n(?:Assistant|Answer):",
+    re.MULTILINE,
+)
+_MIN_PROMPT_CHARACTERS = 12
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One row that is trained. where: "file:line"."""
+
+    where: str
+    question: str
+    input: str
+    answer: str
+    database: str = ""
+
+    @classmethod
+    def of(cls, row: Row) -> AuditRow:
+        """Return a row; a whole text is parted before its last answer."""
+        question, answer = split_text(row.answer) if row.is_whole_text else (row.question[0], row.answer)
+        return cls(row.where, question, row.question[1], answer, row.database)
+
+
+@dataclass
+class Audit:
+    """What was looked at and what was found: of each check, by place, what is wrong there and the text that is at fault.
+
+    ran, parsed, not_run: what became of the rows' answers; not_checked: checks that were left out. seconds: by stage.
+    """
+
+    expert: str
+    manifest: Path
+    verifier: str
+    files: list[str]
+    case_files: list[str]
+    rows: list[AuditRow]
+    cases: list[EvalCase]
+    unreadable: int
+    found: dict[str, dict[str, tuple[str, str]]] = field(default_factory=lambda: {name: {} for name in CHECKS})
+    ran: int = 0
+    parsed: int = 0
+    not_run: Counter[str] = field(default_factory=Counter)
+    not_checked: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def add(self, check: str, where: str, detail: str, text: str) -> None:
+        """Note one finding; a place is counted once by a check."""
+        self.found[check].setdefault(where, (detail, text))
+
+    def count(self, name: str) -> int:
+        """Return how many rows or cases a check is about."""
+        return self.unreadable if name == "unreadable" else len(self.found[name])
+
+    @property
+    def errors(self) -> int:
+        """How many errors there are, each check by itself."""
+        return sum(self.count(name) for name, (severity, *_) in CHECKS.items() if severity == "error")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the document of `audit --json` (docs/INTERFACE.md)."""
+        counted = {"rows": len(self.rows) + self.unreadable, "cases": len(self.cases)}
+        return {
+            "expert": self.expert,
+            "manifest": str(self.manifest),
+            "verifier": self.verifier,
+            "files": self.files,
+            "case_files": self.case_files,
+            **counted,
+            "errors": self.errors,
+            "warnings": sum(map(self.count, CHECKS)) - self.errors,
+            "checks": {
+                name: {
+                    "severity": severity,
+                    "of": of,
+                    "meaning": meaning,
+                    "count": self.count(name),
+                    "share": self.count(name) / counted[of] if counted[of] else 0.0,
+                    "examples": [_example(*one) for one in list(self.found[name].items())[:MAX_EXAMPLES]],
+                }
+                for name, (severity, of, meaning) in CHECKS.items()
+            },
+            "answers": {"ran": self.ran, "parsed": self.parsed, "not_run": dict(self.not_run.most_common())},
+            "not_checked": self.not_checked,
+            "near": NEAR,
+            "seconds": self.seconds,
+        }
+
+
+def _example(where: str, told: tuple[str, str]) -> dict[str, Any]:
+    file, _, line = where.rpartition(":")
+    number = line.removeprefix("row ")
+    place = {"file": file, "line": int(number)} if number.isdigit() else {"file": where, "line": None}
+    return {**place, "detail": detail_line(told[0]), "text": detail_line(told[1])}
+
+
+def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int | None, report: Reporter) -> Audit:
+    """Read an expert's rows, as training does, and its cases, and make every check.
+
+    verifier: by which answers of rows are run, "" = that of the cases. limit: only so many rows, evenly spread.
+    Raises InputError: no row that can be read, cases at fault; EnvironmentProblem: a file that cannot be read.
+    """
+    started, run = time.monotonic(), plan.run
+    cases = [case for path in case_files for case in read_cases(path)]
+    local = run.manifest.parent / "datasets" / "train.jsonl"
+    located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
+    data = replace(run.data, validation=(), validation_share=0.0, schema_prompt=None)  # of bad rows each is told
+    selected = select_rows(data, LocatedData(located.train, ()), report, bad_share=1.0)
+    rows = [*{row.where: AuditRow.of(row) for row in selected.rows()}.values()]
+    count = min(limit or len(rows), len(rows))
+    rows = [rows[(2 * part + 1) * len(rows) // (2 * count)] for part in range(count)]
+    names = {case.case.verifier for case in cases}
+    verifier = verifier or (names.pop() if len(names) == 1 else "")
+    files = [str(path) for one in selected.train for path in one.located.files]
+    bad = selected.train_report
+    audit = Audit(run.expert, run.manifest, verifier, files, [*map(str, case_files)], rows, cases, bad.dropped.total())
+    for told in bad.examples:
+        where, _, reason = told.partition(": ")
+        audit.add("unreadable", where, reason, "")
+    audit.seconds["read"], started = round(time.monotonic() - started, 3), time.monotonic()
+    stages: dict[str, Callable[[], None]] = {
+        "answers": lambda: _run_answers(audit, plan, report),
+        "cases": lambda: _run_cases(audit, report),
+        "texts": lambda: _check_texts(audit),
+        "lengths": lambda: _check_lengths(audit, run),
+        "repeats": lambda: _check_repeats(audit, report),
+    }
+    for stage, check in stages.items():
+        check()
+        audit.seconds[stage], started = round(time.monotonic() - started, 3), time.monotonic()
+    return audit
+
+
+def _run_answers(audit: Audit, plan: Plan, report: Reporter) -> None:
+    """Run the answers of rows as far as can be done without a case of their own: no result is held against another."""
+    kind, decoding = registered(audit.verifier), plan.loaded.manifest.training.decoding
+    case = _case_for_rows(audit)
+    if audit.verifier == "sql" and decoding is not None and decoding.grammar_type == "sql-postgres":
+        audit.not_run["queries of PostgreSQL are not run here"] += len(audit.rows)
+    elif audit.verifier == "sql" and kind is not None:
+        _compile_queries(audit, kind.fences, plan.run)
+    elif case is None:
+        told = f"answers of the verifier {audit.verifier} are only judged with a case"
+        audit.not_run[told if audit.verifier else "no cases tell how"] += len(audit.rows)
+    else:
+        rows = audit.rows[:: -(-len(audit.rows) // PROGRAMS)] if case.case.starts else audit.rows
+        answers = [CaseAnswer(case.case, row.where, row.where, "", case.file, row.answer) for row in rows]
+        try:
+            NOTHING.require(answers, report)
+            judged = grade(answers, report, TIMEOUT_S).answers
+        except ExpertError as error:
+            audit.not_checked["does_not_run"] = error.message
+            judged = ()
+        for row, verdict in ((one.row, one.verdict) for one in judged):
+            is_invalid = verdict.kind == "invalid" and verdict.progress == "nothing"
+            if verdict.kind in ("refused", "timeout", "too_large"):
+                audit.not_run[f"{verdict.kind}: {verdict.detail}"] += 1
+            elif is_invalid and audit.verifier == "cypher" and "SyntaxError" not in verdict.detail:
+                audit.not_run["graphqlite cannot run it, which says nothing of the query"] += 1
+            elif verdict.kind == "parsed_only":
+                audit.parsed += 1
+            else:
+                audit.ran += 1
+                if is_invalid:
+                    audit.add("does_not_run", row.where, verdict.detail, row.answer)
+        if left := len(audit.rows) - len(judged):
+            audit.not_run[audit.not_checked.get("does_not_run", f"of programs {PROGRAMS} are run")] += left
+
+
+def _case_for_rows(audit: Audit) -> EvalCase | None:
+    """Return the case that answers of rows are given to, to see whether they are of its language; None where none can tell."""
+    mine = [case for case in audit.cases if case.case.verifier == audit.verifier]
+    kind = registered(audit.verifier)
+    if kind is None or audit.verifier in ("exact", "regex", "contains_all", "command"):
+        return None
+    if not mine and audit.verifier in ("json", "number"):
+        row = {name: value for name, value in kind.example.row.items() if name != "prompt"}
+        mine = [EvalCase(read_case("", {"verifier": audit.verifier, **row}), "", "", "", None, "", "")]
+    if audit.verifier == "choice" and mine:
+        labels = dict.fromkeys(label for one in mine for label in getattr(one.case, "labels", ()))
+        return replace(mine[0], case=mine[0].case.model_copy(update={"labels": list(labels)}))
+    chosen = max(mine, key=lambda one: bool(getattr(one.case, "unit", "")), default=None)  # to it, any unit is one
+    if chosen is not None and getattr(chosen.case, "perturb", None):
+        return replace(chosen, case=chosen.case.model_copy(update={"perturb": None}))
+    return chosen
+
+
+def _compile_queries(audit: Audit, fences: frozenset[str], run: RunConfig) -> None:
+    """Compile the queries of rows on the tables that each row names or holds: nothing is run."""
+    databases = run.data.schema_prompt
+    for row in audit.rows:
+        file = databases.file_named(row.database) if databases and row.database else Path()
+        texts = (text[start.start() :] for text in (row.input, row.question) if (start := _CREATE.search(text)))
+        connection, lacks = open_tables(file if file.is_file() else None, next(texts, ""))
+        query = extract(row.answer, fences)
+        fault = compile_fault(connection, query)
+        is_syntax = any(words in fault for words in ("syntax error", "incomplete", "unrecognized", "one statement"))
+        if fault and (is_syntax or not lacks):
+            audit.add("does_not_run", row.where, fault, query)
+        elif lacks:
+            audit.not_run[f"only parsed: {lacks}"] += 1
+        audit.parsed += not lacks or bool(fault and is_syntax)
+
+
+@lru_cache(maxsize=64)
+def open_tables(file: Path | None, schema: str) -> tuple[sqlite3.Connection, str]:
+    """Return a database to compile queries on, a file or an empty one with the tables of a text, and what it lacks, or "".
+
+    The text is a stranger's: of its statements only CREATE TABLE and CREATE VIEW are executed, and none that selects.
+    """
+    if file is not None:
+        return sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True), ""
+    connection, lacks, statement = sqlite3.connect(":memory:"), "", ""
+    refused = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_PRAGMA)
+    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action in refused else sqlite3.SQLITE_OK)
+    for part in schema.split(";"):
+        statement += f"{part};"
+        if not sqlite3.complete_statement(statement):
+            continue
+        try:
+            if _CREATE.match(statement.strip()):
+                connection.execute(statement)
+        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+            lacks = f"SQLite refuses a CREATE statement of the row: {error}"
+        statement = ""
+    return connection, lacks if schema else "neither a database nor CREATE TABLE in the row"
+
+
+def compile_fault(connection: sqlite3.Connection, query: str) -> str:
+    """Return why SQLite does not compile one query that reads; "" where it does."""
+    allowed = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
+    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY)
+    try:
+        connection.execute(f"EXPLAIN {query}").close()
+    except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+def _run_cases(audit: Audit, report: Reporter) -> None:
+    """Judge the expected answer of every case by the case itself; a query must find something."""
+    unknown = sum(one.case.starts == "command" or not one.case.expected_text for one in audit.cases)
+    if unknown:
+        audit.not_checked["case_fails"] = f"{unknown:,} without an answer that is right: patterns, programs, commands"
+    with late_progress(report, "running cases", len(audit.cases), "cases") as show:
+        for done, one in enumerate(audit.cases, start=1):
+            expected = "" if one.case.starts else one.case.expected_text
+            try:
+                verdict = one.case.grade(expected, one.file, TIMEOUT_S) if expected else None
+                if verdict and not verdict.passed:
+                    audit.add("case_fails", one.where, f"{verdict.kind}: {verdict.detail}", expected)
+                elif verdict and given_by(expected, one.case, one.file, TIMEOUT_S).rank == 1:
+                    audit.add("case_empty", one.where, CHECKS["case_empty"][2], expected)
+            except InputError as error:
+                audit.add("case_fails", one.where, error.message, expected or one.prompt)
+            except ExpertError as error:
+                audit.not_checked["case_fails"] = error.message
+            show(done)
+
+
+def _check_texts(audit: Audit) -> None:
+    """Look for answers that go on into a prompt, and for rows that ask what a case asks."""
+    held = HeldOut(asked_by_cases(audit.cases))
+    for row in audit.rows:
+        if fault := prompt_in_answer(row):
+            audit.add("prompt_in_answer", row.where, fault, row.answer[-200:])
+        for number in held.find(row.question, row.input):
+            case = audit.cases[number]
+            audit.add("leak", row.where, f"case {case.id} of {case.where}", row.question)
+
+
+def prompt_in_answer(row: AuditRow) -> str:
+    """Return how an answer goes on into a prompt; "" where it does not."""
+    if marker := _NEXT_TURN.search(row.answer):
+        return f"it holds {marker[0].splitlines()[0]!r}"
+    question, answer = normalize(row.question), normalize(row.answer)
+    if len(question) >= _MIN_PROMPT_CHARACTERS and len(answer) > len(question) and answer.endswith(question):
+        return "it ends with its own question"
+    return ""
+
+
+def _check_lengths(audit: Audit, run: RunConfig) -> None:
+    """Find answers of `max_seq_length` tokens or more; one of fewer bytes has fewer tokens, and is not encoded."""
+    from tokenizers import Tokenizer
+
+    from expert_cli.model.loading.sources import fetch_model  # what loads models as well would load torch
+
+    limit = run.data.max_seq_length
+    long = [row for row in audit.rows if len(row.answer.encode("utf-8", "surrogatepass")) >= limit]
+    if not long:
+        return
+    places = (run.manifest.parent, run.root, Path.cwd())
+    where: dict[str, Any] = {"search": places, "cache": cache_folder(), "offline": True, "report": NullReporter()}
+    try:
+        base = fetch_model(run.model.name, sha256=run.model.sha256, **where)
+    except ExpertError:
+        told = f"{len(long):,} long answers: the tokenizer of {run.model.name} is not on this machine"
+        audit.not_checked["too_long"] = f"{told} (--base-model NAME: another)"
+        return
+    tokenizer = Tokenizer.from_file(str(base.folder / "tokenizer.json"))
+    encoded = tokenizer.encode_batch([row.answer for row in long], add_special_tokens=False)
+    for row, tokens in zip(long, map(len, encoded), strict=True):
+        if tokens >= limit:
+            told = f"the answer has {tokens:,} tokens, max_seq_length is {limit:,}"
+            audit.add("too_long", row.where, told, row.answer)
+
+
+def _check_repeats(audit: Audit, report: Reporter) -> None:
+    """Find rows that say what an earlier one says, nearly so, or something else to the same question."""
+    first: dict[tuple[str, ...], AuditRow] = {}
+    groups: defaultdict[tuple[str, str], list[AuditRow]] = defaultdict(list)
+    for row in audit.rows:
+        said = (normalize(row.question), normalize(row.input), normalize(row.answer))
+        if first.setdefault(said, row) is not row:
+            audit.add("duplicate", row.where, f"as {first[said].where}", row.question)
+        elif row.question:
+            groups[said[:2]].append(row)
+    case = next((one.case for one in audit.cases if one.case.verifier == audit.verifier in VALUES), None)
+    for group in groups.values():
+        texts = (extract(row.answer, case.fences) for row in group if case and len(group) > 1)
+        values = {given_by(text, case, None, TIMEOUT_S).key for text in texts if case} - {None}
+        for row in group if len(values) > 1 else ():
+            other = group[0] if row is not group[0] else group[1]
+            audit.add("contradiction", row.where, f"{other.where} answers: {other.answer}", row.answer)
+    kept = list(first.values())
+    for later, earlier in near_duplicates(list(first), report).items():
+        audit.add("near_duplicate", kept[later].where, f"nearly {kept[earlier].where}", kept[later].question)
+
+
+@lru_cache(maxsize=1 << 15)
+def _set_of(text: str) -> frozenset[str]:
+    return frozenset(text[at : at + WIDTH] for at in range(max(1, len(text) - WIDTH + 1)))
+
+
+def _similarity(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / len(one | other)
+
+
+def near_duplicates(rows: Sequence[tuple[str, ...]], report: Reporter = NullReporter()) -> dict[int, int]:
+    """Return rows that are nearly an earlier one, with that one's number; each is question, input, answer, normalized."""
+    drawn = np.random.default_rng(0).integers(1, 1 << 62, (2, HASHES), np.uint64)
+    buckets: dict[tuple[int, bytes], list[int]] = {}
+    near: dict[int, int] = {}
+
+    def said(number: int) -> frozenset[str]:
+        return _set_of(rows[number][0]) | _set_of(rows[number][2])
+
+    with late_progress(report, "comparing rows", len(rows), "rows") as show:
+        for number in range(len(rows)):
+            mine, signed = said(number), _signature(said(number), drawn)
+            others = set[int]()
+            for band in range(0, HASHES, BAND):
+                bucket = buckets.setdefault((band, signed[band : band + BAND].tobytes()), [number])
+                others |= {bucket[0], bucket[-1]} - {number}
+                bucket[1:] = [number]
+            for other in sorted(others):
+                inputs = _set_of(rows[number][1]), _set_of(rows[other][1])
+                if _similarity(*inputs) >= NEAR and _similarity(mine, said(other)) >= NEAR:
+                    near.setdefault(number, other)
+            show(number + 1)
+    return near
+
+
+def _signature(said: frozenset[str], drawn: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    hashes = np.array([zlib.crc32(piece.encode("utf-8", "surrogatepass")) for piece in said], np.uint64)
+    mixed: NDArray[np.uint64] = ((hashes[:, None] * (drawn[0] | np.uint64(1)) + drawn[1]) >> np.uint64(32)).min(axis=0)
+    return mixed

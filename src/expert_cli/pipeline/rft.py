@@ -1,0 +1,481 @@
+"""Rounds of learning from answers that were run (`method` rft): a first training, then draw, judge, train, keep what gains.
+
+OUT/sft/                      the first training, a run directory; none with --from
+OUT/round-0/evaluation.json   its answers to the held-back prompts
+OUT/round-1/samples.json      the answers that were drawn, with their verdicts
+OUT/round-1/rows.jsonl        those that are trained, each with its prompt, round and sample
+OUT/round-1/run/              their training, a run directory
+OUT/round-1/evaluation.json   its answers to the held-back prompts
+OUT/adapter/, run.json, ...   of the best of them, as every run leaves them
+
+A step whose file is there, of the same adapter, settings and prompts, is not done again.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import random
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
+from expert_cli.config.plan import Plan, TrainedAdapter
+from expert_cli.config.run_config import AUTO, RunConfig, SourceSpec
+from expert_cli.config.run_identity import require_same
+from expert_cli.data.columns import Columns
+from expert_cli.data.overlap import HeldOut
+from expert_cli.data.select import select_rows
+from expert_cli.data.templates.chat import Template
+from expert_cli.errors import InputError, Interrupted
+from expert_cli.evaluation import evaluate
+from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases, shown_databases
+from expert_cli.evaluation.grade import grade
+from expert_cli.evaluation.permissions import Permissions
+from expert_cli.evaluation.verifiers.case import FORGED
+from expert_cli.hardware.devices import DEVICES
+from expert_cli.hardware.machine import Machine
+from expert_cli.inference.expert_config import Grammar, decoding_of
+from expert_cli.inference.vote import same_as
+from expert_cli.manifest.keys.rft import RftConfig
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
+from expert_cli.pipeline.beginning import begin_run
+from expert_cli.pipeline.ending import finish
+from expert_cli.pipeline.options import RunOptions
+from expert_cli.pipeline.pretokenize import DataInputs, resolve_inputs
+from expert_cli.pipeline.result import RunResult
+from expert_cli.pipeline.run_json import identity_of, write_run_json
+from expert_cli.runs.log import RunLog
+from expert_cli.runs.metrics import read_json
+from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.signals import STOP_FILE, StopRequest
+from expert_cli.runs.status import RunStatus
+from expert_cli.utils.distributed import barrier, broadcast_rank0
+from expert_cli.utils.files import remove, sha256_of, sync_folder, write_bytes, write_json
+from expert_cli.utils.json_lines import json_lines
+from expert_cli.utils.reporter import NullReporter, Reporter
+from expert_cli.utils.statistics import Paired
+from expert_cli.utils.text import plural
+
+if TYPE_CHECKING:
+    from accelerate import PartialState
+
+RIGHT, WHOLE = "correct", ("end", "sequence")
+"""The verdict on what is trained; why an answer ends that came to its own end: one that was cut off has none to learn."""
+Cases = Sequence[EvalCase]
+
+
+def train_in_rounds(
+    plan: Plan,
+    machine: Machine,
+    report: Reporter,
+    options: RunOptions,
+    job: PartialState,
+    status: RunStatus,
+    log: RunLog,
+) -> RunResult:
+    """Train, then draw answers, run them and train on the right ones, round by round; leave a run directory of the best.
+
+    Raises what training and judging raise; InputError: prompts that an evaluation asks, too.
+    """
+    started, run, settings, paths = time.monotonic(), plan.run, plan.run.rft, RunPaths(plan.run.output)
+    if settings is None:
+        raise ValueError("a run of one training has no rounds")
+    if options.resume not in ("", AUTO):
+        raise InputError(f"--resume {options.resume}: a run in rounds has no checkpoints of its own", "--resume auto")
+    first = _run_of(run.adapter.init_adapter) if run.adapter.init_adapter else None
+    sampled, held_back, held = read_prompts(plan, settings, options.permissions, report)
+    inputs = resolve_inputs(run, report)
+    files = dict.fromkeys(name for one in (*sampled, *held_back) for name in files_of(one))
+    read = [settings.prompts, *filter(None, [settings.held_back_cases]), *map(Path, files)]
+    what = identity_of(run, inputs, machine, job.num_processes, more_files=[sha256_of(path) for path in read])
+    if options.locked is not None:
+        require_same(options.locked, what, report)
+    form = _row_form(run, inputs, sampled, held_back, report)
+    if job.is_main_process:
+        begin_run(run, report, options, status, log)
+    barrier()
+    DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)  # a run that goes on may begin by answering
+    work = _Work(plan, settings, machine, report, options, job, status, inputs)
+    judged, records, ended = work.make_rounds(first, sampled, held_back, form)
+    if not job.is_main_process:
+        return RunResult(run.output, {})
+    best = max(judged, key=lambda one: float(one["accuracy"]))  # of equal ones the first
+    of_best, number = RunPaths(best["run"]), best["round"]
+    told = {"held_back": held, "before": share_of(judged[0]), "rounds": records}
+    told |= {"best_round": number, "ended": ended}
+    remove(paths.adapter)
+    shutil.copytree(of_best.adapter, paths.adapter)
+    sync_folder(paths.adapter)
+    if of_best.metrics.is_file():
+        write_bytes(paths.metrics, of_best.metrics.read_bytes())
+    its = read_json(of_best.run_json)
+    more: dict[str, Any] = {
+        name: its[name] for name in ("kernels", "template", "store", "torch_threads") if name in its
+    }
+    write_run_json(plan, machine, inputs, what, status.command, resumed_from="", more={**more, "rft": told})
+    reason = f"{ended}; the adapter is that of {f'round {number}' if number else 'before the rounds'}"
+    found = read_json(of_best.report_json) | {"output": str(run.output), "resumed_from": None, "rft": told}
+    found |= {"seconds": time.monotonic() - started, "stop_reason": reason}
+    return finish(paths, found, found["adapter_sha256"], reason, options.max_forget, status)
+
+
+def _run_of(adapter: Path) -> Path:
+    """Return the run directory that an adapter is the result of. Raises InputError: there is none, or it is a checkpoint."""
+    origin = find_adapter(adapter)
+    if origin.run and RunPaths(origin.run).complete.is_file() and origin.adapter == RunPaths(origin.run).adapter:
+        return origin.run
+    raise InputError(f"{adapter}: is not the adapter of a complete run", "rounds begin with one: --from RUN_DIRECTORY")
+
+
+def read_prompts(
+    plan: Plan, settings: RftConfig, allowed: Permissions, report: Reporter
+) -> tuple[Cases, Cases, dict[str, Any]]:
+    """Return the prompts that answers are drawn to, those held back, and how they were parted, before any model is loaded.
+
+    Raises InputError: prompts at fault, or that an evaluation asks, too; EnvironmentProblem: a judge is missing.
+    """
+    shown, (*sides, held) = plan.run.data.schema_prompt, parted(settings, plan.run.seed)
+    sampled, held_back = (shown_databases(side, shown) for side in sides)
+    if plan.own_cases.is_file():
+        own = shown_databases(read_cases(plan.own_cases), shown)
+        require_apart([*sampled, *held_back], own, f"cases of {plan.own_cases}")
+    require_apart(sampled, held_back, "held-back prompts")
+    every, remedy = [*sampled, *held_back], 'train without rounds: "method": "sft"'
+    evaluate.check_gradable(every, report, remedy=remedy, allowed=allowed)
+    if any(one.case.can_be_forged for one in every):
+        report.warning(FORGED)
+    told = "prompts   {:,} to draw answers to, {prompts:,} held back: {parts} of {of} {by}"
+    report.info(told.format(len(sampled), **held))
+    return sampled, held_back, held
+
+
+def parted(settings: RftConfig, seed: int) -> tuple[Cases, Cases, dict[str, Any]]:
+    """Read the prompts, and hold back a file of others, or a share of their databases (or categories), drawn by the seed."""
+    cases = read_cases(settings.prompts)
+    others = read_cases(settings.held_back_cases) if settings.held_back_cases else []
+    every, by = [*cases, *others], "files that prompts are judged on"
+    groups = _by_file(every)
+    asked, held = ({*side} for side in (groups[: len(cases)], groups[len(cases) :]))
+    if both := [one.where for one, of in zip(every, groups, strict=True) if one in others and of in asked - {""}]:
+        told = f"{len(both)} of {len(others)} held-back cases are on files of prompts: {both[0]}"
+        raise InputError(told, "cases of files that no prompt names, or a share: training.rft.held_back")
+    if len(asked | held) < 2:
+        groups, by = [one.case.category for one in every], "categories of prompts"
+    names = list(dict.fromkeys(groups))
+    if others:
+        held = {*groups[len(cases) :]}
+    elif len(names) < 2:
+        told = f"{settings.prompts}: all prompts share one file and one category: none can be held back"
+        raise InputError(told, 'give prompts of several databases, or name their "category"')
+    else:
+        count = max(1, min(len(names) - 1, round(settings.held_back * len(names))))
+        held = {*random.Random(seed).sample(names, count)}  # noqa: S311
+        others = [one for one, of in zip(cases, groups, strict=True) if of in held]
+        cases = [one for one, of in zip(cases, groups, strict=True) if of not in held]
+    return cases, others, {"prompts": len(others), "parts": len(held), "of": len(names), "by": by}
+
+
+def _by_file(cases: Cases) -> list[str]:
+    """Return the group of every case: those that share a file, if only through others, are of one; "" without any."""
+    lead: dict[str, str] = {}
+    named = [files_of(one) if one.case.starts != "command" else () for one in cases]  # one program may judge all
+    for names in named:
+        lead = {name: name for name in names} | lead
+        same = {lead[name] for name in names}
+        lead = {name: lead[names[0]] if of in same else of for name, of in lead.items()}
+    return [lead[names[0]] if names else "" for names in named]
+
+
+def files_of(case: EvalCase) -> tuple[str, ...]:
+    """Return the files that a case is judged on."""
+    return (str(case.file), *case.case.file_names[1:]) if case.file else ()
+
+
+def require_apart(prompts: Cases, others: Cases, name: str) -> None:
+    """Raise InputError where prompts ask what others ask; of another database, which is shown, it is another question."""
+    here, there = (asked_by_cases([replace(one, input=one.asked.input) for one in side]) for side in (prompts, others))
+    held = HeldOut(there)
+    if both := {one.where: there[n].where for one in here for n in held.find(one.asked, one.input)}:
+        told = f"{len(both)} of {len(prompts)} prompts are {name}, too: {' asks what '.join(next(iter(both.items())))} asks"
+        raise InputError(told, "an evaluation must not ask what is trained: take them out")
+
+
+def of_round(prompts: Cases, number: int, limit: int | None, seed: int) -> list[EvalCase]:
+    """Return the prompts of a round, in their order: all, or `limit` drawn by the seed."""
+    places = random.Random(f"{seed} {number}").sample(range(len(prompts)), min(limit or len(prompts), len(prompts)))  # noqa: S311
+    return [prompts[place] for place in sorted(places)]
+
+
+@dataclass(frozen=True)
+class RowForm:
+    """How rows are written: the columns of the training rows, the user's turn, and what is shown of a database."""
+
+    columns: Columns
+    template: Template
+    shown: SchemaPromptConfig | None = None
+
+    def row(self, case: EvalCase, answer: str) -> dict[str, Any]:
+        """Return a row; an input without a column stands in the turn as when the expert is asked.
+
+        Raises InputError where it can neither name its database, which it is shown when it is read, nor has its tables.
+        """
+        columns, asked, shown = self.columns, case.question, self.shown
+        turn = self.template.user_turn(asked.prompt, "" if shown else asked.input)
+        if columns.messages:
+            return {columns.messages: [{"role": "user", "content": turn}, {"role": "assistant", "content": answer}]}
+        named = shown.name_of(case.file) if shown and case.file and columns.database else ""
+        if shown and case.case.file_key == "database" and not (named or (columns.input and case.input)):
+            told = f"{case.where}: rows cannot name {case.file}: training.dataset.schema_prompt.databases is "
+            hint = "write a pattern that fits the prompts' databases too, and name theirs in a column of the rows"
+            raise InputError(told + (shown.databases or "not written"), hint)
+        row = (
+            {columns.instruction: asked.prompt, columns.input: asked.input}
+            if columns.input
+            else {columns.instruction: turn}
+        )
+        beside = dict.fromkeys(filter(None, (columns.system, columns.history, columns.tools)))
+        return {**row, columns.response: answer, **beside, **({columns.database: named} if columns.database else {})}
+
+
+def _row_form(run: RunConfig, inputs: DataInputs, sampled: Cases, held_back: Cases, report: Reporter) -> RowForm:
+    """Return the form of the training rows, which the rounds' rows have, too; rows that ask what was held back are told."""
+    data = replace(run.data, validation=(), validation_share=0.0, schema_prompt=None)  # as the rows stand
+    selected = select_rows(data, inputs.located, NullReporter())
+    form, held = (
+        RowForm(selected.train[0].columns, inputs.template, run.data.schema_prompt),
+        HeldOut(asked_by_cases(held_back)),
+    )
+    if not (form.columns.response or form.columns.messages):
+        told = f"rounds train rows of prompt and answer, those of {selected.train[0].located} are whole documents"
+        raise InputError(told, "give rows of prompt and answer, or of messages")
+    if known := {number for row in selected.rows() for number in held.find(*row.question)}:
+        told = f"{len(known)} of {len(held_back)} held-back prompts stand in the training rows"
+        report.warning(f"{told}: of these, the figures tell what was remembered")
+    for one in sampled:
+        form.row(one, "")
+    return form
+
+
+def select(
+    cases: Cases, drawn: Mapping[str, Any], settings: RftConfig, grammar: Grammar | None, report: Reporter
+) -> tuple[list[tuple[EvalCase, str, int | str]], dict[str, Any], str]:
+    """Choose what is trained of answers that were drawn: the first right ones that differ in more than form, and expected ones.
+
+    Return them, each with its sample, what the answers came to, and why that is nothing to learn from, or "".
+    """
+
+    def form(case: EvalCase, answer: str) -> str:
+        return same_as(case.answered(answer).extracted or "", grammar)
+
+    tries, samples = settings.samples, [one["samples"] for one in drawn["answers"]]
+    right = [sum(one["kind"] == RIGHT for one in some) for some in samples]
+    wanted = {"always": range(tries + 1), "failed": (0,), "never": ()}[settings.gold]
+    golds = [one for one, n in zip(cases, right, strict=True) if n in wanted and one.case.expected_text]
+    judged = grade([one.answered(one.case.expected_text) for one in golds], report, evaluate.CASE_TIMEOUT_S).answers
+    if wrong := [one for one in judged if not one.verdict.passed]:
+        told = f"{plural(len(wrong), 'expected answer')} of {len(judged)} not trained: wrong by their own judge"
+        report.warning(f"{told}: {wrong[0].row.where}: {wrong[0].verdict.kind}")
+    sound = {one.row.id: one.row.answer for one in judged if one.verdict.passed}
+    chosen, differing = list[tuple[EvalCase, str, int | str]](), 0
+    for case, some in zip(cases, samples, strict=True):
+        found = dict[str, tuple[EvalCase, str, int | str]]()
+        for number, one in enumerate(some, start=1):
+            if one["kind"] == RIGHT and one["stop"] in WHOLE and len(found) < settings.keep:
+                found.setdefault(form(case, one["answer"]), (case, one["answer"].strip(), number))
+        if case.id in sound:
+            found.setdefault(form(case, sound[case.id]), (case, sound[case.id], "expected"))
+        chosen += found.values()
+        differing += len({form(case, one["answer"]) for one in some}) > 1
+    golden, written = sum(sample == "expected" for *_, sample in chosen), drawn["generation"]
+    figures = {"prompts": len(cases), "samples": tries, "asked": tries * len(cases), "right": sum(right)}
+    figures |= {name: {k: drawn[name][k] for k in ("1", str(tries))} for name in ("pass_at", "pass_at_ci95")}
+    figures |= {"all_right": right.count(tries), "all_wrong": right.count(0), "differing": differing}
+    figures |= {"kept": len(chosen) - golden, "expected": golden}
+    figures |= {"tokens": written["tokens"], "sampling_seconds": written["seconds"]}
+    reason = "" if chosen else "no right answer came to its own end: there is nothing to learn from"
+    if not any(0 < count < tries for count in right) and (settings.gold == "never" or 0 not in right):
+        reason = (
+            "no prompt has right and wrong answers, or an expected one that is asked for: there is nothing to learn"
+        )
+    if not any(right):
+        reason = f"none of {tries * len(cases):,} answers is right: train the first stage for longer"
+    return chosen, figures | (dict.fromkeys(("kept", "expected"), 0) if reason else {}), reason
+
+
+def share_of(judged: Mapping[str, Any]) -> dict[str, Any]:
+    """Return counts, share and interval of an evaluation."""
+    return {name: judged[name] for name in ("cases", "correct", "accuracy", "ci95")}
+
+
+def gain_of(last: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a round brought on the held-back prompts, paired, and some whose answers became right or wrong."""
+    pairs = list(zip(last["answers"], now["answers"], strict=True))
+    passed = [(old["kind"] == RIGHT, new["kind"] == RIGHT) for old, new in pairs]
+    gain = Paired.of(*zip(*passed, strict=True)).reversed
+    told = {"gained": gain.lost, "lost": gain.gained, "difference": gain.drop, "ci95": list(gain.ci95)}
+    learned, forgotten = (
+        [
+            {"id": old["id"], "prompt": None, "input": None, **(old["question"] or {}), "expected": old["expected"]}
+            | {"before": old["answer"], "after": new["answer"], "why": (new if change[0] else old)["detail"]}
+            for (old, new), of in zip(pairs, passed, strict=True)
+            if of == change
+        ][:5]
+        for change in ((False, True), (True, False))
+    )
+    return {"gain": {**told, "against": last["round"]}, "learned": learned, "forgotten": forgotten}
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What every step of a run in rounds works with."""
+
+    plan: Plan
+    settings: RftConfig
+    machine: Machine
+    report: Reporter
+    options: RunOptions
+    job: PartialState
+    status: RunStatus
+    inputs: DataInputs
+
+    def make_rounds(
+        self, first: Path | None, sampled: Cases, held_back: Cases, form: RowForm
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], str]:
+        """Return what the adapters that were kept answer, a record a round, and why no further round was made."""
+        run, settings = self.plan.run, self.settings
+        first = first or self.train("first training", run.output / "sft", run)
+        judged, records = [self.judge(0, first, held_back)], list[dict[str, Any]]()
+        for number in range(1, settings.rounds + 1):
+            last, folder = judged[-1], run.output / f"round-{number}"
+            cases = of_round(sampled, number, settings.limit, run.seed)
+            seed = int.from_bytes(hashlib.sha256(f"{run.seed} {number}".encode()).digest()[:4], "big")
+            how: dict[str, Any] = {"samples": settings.samples, "temperature": settings.temperature, "seed": seed}
+            drawn = self.answers(f"round {number}, sampling", folder / "samples.json", last["run"], cases, **how)
+            figures, reason = broadcast_rank0(partial(self.write_rows, number, cases, drawn, form))
+            records.append({"round": number, **figures, "is_kept": False})
+            if reason:
+                self.report.warning(f"round {number}: {reason}")
+                return judged, records, f"round {number}: {reason}"
+            trained = self.train(f"round {number}, training", folder / "run", self.training(folder, last["run"]))
+            now = self.judge(number, trained, held_back)
+            gain, done = gain_of(last, now), read_json(RunPaths(trained).report_json)
+            (low, high), rise = gain["gain"]["ci95"], gain["gain"]["difference"]
+            told = {name: done.get(name) for name in ("steps", "loss", "tokens", "seconds", "adapter_sha256")}
+            records[-1] |= {**share_of(now), **gain, "training": told}
+            if low <= 0 and settings.stop_without_gain:
+                why = f"a gain of {rise:+.1%} ({low:+.1%} to {high:+.1%}) on held-back prompts is not certain"
+                return judged, records, f"round {number}: {why}"
+            records[-1]["is_kept"] = True
+            judged.append(now)
+        return judged, records, f"made {plural(settings.rounds, 'round')}"
+
+    def at(self, stage: str, stop: StopRequest | None = None) -> None:
+        """Say which stage begins, and give back memory. Raises Interrupted where the file STOP, or `stop`, asks for it."""
+        self.status.at(stage)
+        self.report.info(f"stage     {stage}")
+        gc.collect()
+        DEVICES[self.plan.run.compute.device].empty_cache()
+        stop = stop or StopRequest(self.plan.run.output)
+        if self.job.is_main_process:
+            stop.asked()
+        stop.agree()
+        if stop.exit_code:
+            told = f"stopped by {stop.reason} in {stage}"
+            raise Interrupted(told, f"go on: {self.status.go_on}", stop.exit_code, by_signal=stop.by_signal)
+
+    def train(self, stage: str, folder: Path, run: RunConfig) -> Path:
+        """Make an ordinary run, or go on with it, unless it is done; return its folder."""
+        from transformers import TrainerCallback
+
+        from expert_cli.pipeline.train import train_here
+
+        class HandStopDown(TrainerCallback):
+            def on_step_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:  # noqa: ARG002
+                if state.is_world_process_zero and stop.exists():
+                    stop.replace(folder / STOP_FILE)
+
+        self.at(stage)
+        stop, own = self.plan.run.output / STOP_FILE, self.options
+        options = replace(own, resume=AUTO, overwrite=False, locked=None, max_forget=None)
+        options = replace(options, drift=tuple(key for key in own.drift if not key.startswith("rft.")))
+        options = replace(options, trust_store=own.trust_store and run is self.plan.run)
+        options = replace(options, callbacks=(*own.callbacks, HandStopDown()))
+        plan = replace(self.plan, run=replace(run, output=folder, rft=None))
+        done = train_here(plan, self.machine, self.report, options, self.job, RunLog())
+        if done.unserved:
+            self.at(stage, done.unserved)
+        return folder
+
+    def training(self, folder: Path, last: Path) -> RunConfig:
+        """Return the training of a round: its rows, and those of the first training by the share that is replayed."""
+        run, share = self.plan.run, self.settings.replay
+        most = [spec.max_rows and max(1, round(spec.max_rows * share)) for spec in run.data.train]
+        old = (
+            replace(spec, weight=spec.weight * share, max_rows=n) for spec, n in zip(run.data.train, most, strict=True)
+        )
+        rows = SourceSpec("file", str(folder / "rows.jsonl"))
+        data = replace(run.data, train=(rows, *old) if share else (rows,))
+        start = find_adapter(last).adapter if self.settings.start == "last" else None
+        # nobody puts the stores of rounds anywhere
+        return replace(run, data=data, adapter=replace(run.adapter, init_adapter=start), store_url="")
+
+    def answers(
+        self, stage: str, file: Path, adapter: Path, cases: Cases, samples: int = 0, **how: Any
+    ) -> dict[str, Any]:
+        """Let an adapter answer cases, and return that as `evaluate --json` does; it is made where the file has it not."""
+        self.at(stage)
+        trained = TrainedAdapter(self.plan, find_adapter(adapter))
+        room = evaluate.room_for_answers(self.inputs.renderer, cases)
+        settings = evaluate.answer_settings(self.plan, decoding_of(self.plan.loaded.manifest), room, samples=samples)
+        settings = replace(settings, **how)
+        of = [sha256_of(trained.origin.adapter / WEIGHTS), settings, [(one.digest, one.shown) for one in cases]]
+        of += [sha256_of(Path(name)) for name in dict.fromkeys(name for one in cases for name in files_of(one))]
+        key = hashlib.sha256(repr(of).encode()).hexdigest()
+
+        def made() -> dict[str, Any]:
+            if read_json(file).get("key") != key:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                found = evaluate.evaluate_adapter(
+                    trained,
+                    cases,
+                    settings,
+                    self.report,
+                    case_timeout_s=evaluate.CASE_TIMEOUT_S,
+                    allowed=self.options.permissions,
+                    keep=file.with_suffix(".kept"),
+                )
+                write_json(file, {"key": key, **found.as_json()})
+            return read_json(file)
+
+        return broadcast_rank0(made)
+
+    def judge(self, number: int, adapter: Path, held_back: Cases) -> dict[str, Any]:
+        """Let an adapter answer the held-back prompts, greedily; return its evaluation.json, its round and its run."""
+        stage = f"round {number}, judging" if number else "judging the first adapter"
+        file = self.plan.run.output / f"round-{number}" / "evaluation.json"
+        found = self.answers(stage, file, adapter, held_back, num_beams=1)
+        self.report.info("held back {correct:,} of {cases:,} right: {accuracy:.1%}".format(**found))
+        return {**found, "round": number, "run": adapter}
+
+    def write_rows(
+        self, number: int, cases: Cases, drawn: Mapping[str, Any], form: RowForm
+    ) -> tuple[dict[str, Any], str]:
+        """Write what a round trains as rows; return what its answers came to, and why that is nothing to learn from."""
+        grammar = decoding_of(self.plan.loaded.manifest).grammar
+        chosen, figures, reason = select(cases, drawn, self.settings, grammar, self.report)
+        rows = [
+            {**form.row(case, answer), "case": case.id, "round": number, "sample": sample}
+            for case, answer, sample in chosen
+        ]
+        file, raw = self.plan.run.output / f"round-{number}" / "rows.jsonl", json_lines(rows)
+        if not file.is_file() or file.read_bytes() != raw:
+            remove(file.with_name("run"))  # the training of other rows
+            write_bytes(file, raw)
+        self.report.info("round {}   {right:,} of {asked:,} answers right, {kept:,} kept".format(number, **figures))
+        return figures, reason

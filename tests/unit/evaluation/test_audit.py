@@ -1,0 +1,185 @@
+"""An audit through the API and its parts: what is found in rows and cases, and what is only told as not run."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli import api
+from expert_cli.errors import InputError
+from expert_cli.evaluation.audit import Audit, AuditRow, compile_fault, near_duplicates, open_tables, prompt_in_answer
+from tests import manifests, tiny
+from tests.train.projects import write_rows
+
+TABLE = "CREATE TABLE shops (id, name)"
+CASE = {"verifier": "json", "schema": None, "rule": "exact", "prompt": "As JSON: 77.", "expected": 77}
+
+
+def audited(
+    folder: Path, rows: list[Any], cases: list[Any], change: Callable[[Any], object] = lambda _: None, **more: Any
+) -> tuple[Audit, dict[str, list[int]]]:
+    """Return the audit, and the lines that each check found."""
+    manifest = manifests.small(max_seq_length=64)
+    change(manifest)
+    files = [write_rows(folder / "cases.jsonl", cases)] if cases else []
+    dataset = str(write_rows(folder / "rows.jsonl", rows))
+    found = api.audit(manifests.write(folder, manifest), dataset=dataset, cases=files, offline=True, **more)
+    return found, {
+        name: [int(where.rpartition(":")[2]) for where in places] for name, places in found.found.items() if places
+    }
+
+
+def rows_of(*answers: str, **more: str) -> list[dict[str, str]]:
+    """Return rows of different questions."""
+    return [{"instruction": f"{n} {'abcdefgh'[n] * 9}?", **more, "output": answer} for n, answer in enumerate(answers)]
+
+
+FORMS: dict[str, Callable[[str, str], dict[str, object]]] = {
+    "pairs": lambda q, a: {"instruction": q, "output": a},
+    "messages": lambda q, a: {"messages": [{"role": "user", "content": q}, {"role": "assistant", "content": a}]},
+    "whole texts": lambda q, a: {"text": f"### Instruction:\n{q}\n\n### Response:\n{a}"},
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+def test_rows_of_every_form(tmp_path: Path, form: Callable[[str, str], dict[str, object]]) -> None:
+    rows = [form(f"As JSON: {n}.", str(n)) for n in range(20)]
+    rows[3], rows[5], rows[7] = form("As JSON: 3.", "{3"), form("as  JSON: 4.", "5"), form("As json: 6.", "6")
+    unfit = CASE | {"id": "unfit", "schema": {"required": ["b"]}, "expected": {"a": 1}, "rule": "subset"}
+    found, lines = audited(tmp_path, rows, [CASE, unfit])
+    lines.pop("near_duplicate", None)
+    assert lines == {"does_not_run": [4], "contradiction": [5, 6], "duplicate": [8], "case_fails": [2]}
+    assert (found.ran, found.errors, found.as_json()["rows"]) == (20, 4, 20)
+    few = audited(tmp_path, rows, [CASE], limit=4)[0]
+    assert [row.where.rpartition(":")[2] for row in few.rows] == ["3", "8", "13", "18"], "evenly spread"
+
+
+QUERIES = {
+    "SELECT name FROM shops": "",
+    "WITH a AS (SELECT id FROM shops) SELECT * FROM a;": "",
+    "SELECT nme FROM shops": "no such column: nme",
+    "SELECT 1; SELECT 2": "one statement at a time",
+    "": "incomplete input",
+    "DELETE FROM shops": "not authorized",
+    "ATTACH 'made.sqlite' AS x": "not authorized",
+    "SELECT 1 FROM \ud800": "surrogates not allowed",
+}
+
+
+def test_sql_is_compiled_on_the_tables_of_its_row_which_run_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "made.sqlite"
+    text = f"{TABLE}; create view v AS SELECT name FROM shops; ATTACH '{target}' AS x; DROP TABLE shops;"  # noqa: S608
+    connection, lacks = open_tables(None, text)
+    for query, fault in QUERIES.items():
+        told = compile_fault(connection, query)
+        assert (fault in told, bool(told)) == (True, bool(fault)), query
+    assert (lacks, compile_fault(connection, "SELECT v.name FROM shops, v"), target.exists()) == ("", "", False)
+    assert open_tables(None, "CREATE TABLE t AS SELECT zeroblob(900000000) AS b")[1].endswith("not authorized")
+
+
+def test_queries_without_tables_are_only_parsed_and_those_of_a_named_database_compiled_on_it(tmp_path: Path) -> None:
+    answers = ("SELECT name FROM shops", "SELECT FROM WHERE", "SELECT nme FROM shops")
+    found, lines = audited(tmp_path, rows_of(*answers), [], verifier="sql")
+    assert (lines["does_not_run"], found.parsed) == ([2], 1)
+    assert dict(found.not_run) == {"only parsed: neither a database nor CREATE TABLE in the row": 2}
+    with closing(sqlite3.connect(tmp_path / "city.sqlite")) as database:
+        database.execute(TABLE)
+
+    def named(manifest: Any) -> None:
+        manifest["training"]["dataset"]["schema_prompt"] = {"databases": "{db}.sqlite"}
+
+    found, lines = audited(tmp_path, rows_of(*answers, db="city"), [], named, verifier="sql")
+    assert (lines["does_not_run"], found.parsed, dict(found.not_run)) == ([2, 3], 3, {})
+
+    def of_postgres(manifest: Any) -> None:
+        manifest["training"]["decoding"] = {"grammar_type": "sql-postgres"}
+
+    found, lines = audited(tmp_path, rows_of("SELECT id::text"), [], of_postgres, verifier="sql")
+    assert (found.errors, found.ran, [*found.not_run.values()]) == (0, 0, [1])
+
+
+def test_other_answers_are_given_to_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "towns.cypher").write_text("CREATE (:Town {name: 'Oslo'})", encoding="utf-8")
+    query = {"verifier": "cypher", "script": "towns.cypher", "prompt": "?", "expected": "MATCH (t:Town) RETURN t.name"}
+    answers = ("MATCH (m:Moon) RETURN m.name", "MATCH (t:Town RETURN t", "MATCH (t:Town) SET t.a = 1")
+    answers += ("MATCH (o:O)-[:P]->(:O), (o)-[:C]->(c:D) RETURN o.name, c.name",)  # graphqlite's own SQL fails
+    found, lines = audited(tmp_path, rows_of(*answers), [query])
+    assert (lines, found.ran) == ({"does_not_run": [2]}, 2)
+    assert dict(found.not_run) == {"refused: SET": 1, "graphqlite cannot run it, which says nothing of the query": 1}
+    labels = [{"verifier": "choice", "prompt": f"{of}?", "labels": [*of], "expected": of[0]} for of in ("ab", "cd")]
+    assert audited(tmp_path, rows_of("a", "d", "e"), labels)[1] == {"does_not_run": [3]}
+    number = {"verifier": "number", "prompt": "?", "expected": 1}
+    cases = [number, number | {"prompt": "??", "unit": "apples"}]
+    assert audited(tmp_path, rows_of("1 km", "3 apples", "none"), cases)[1] == {"does_not_run": [3]}
+    program = {"verifier": "python", "prompt": "?", "function": "f", "calls": [[[1], 1]]}
+    programs = rows_of("def f(n):\n    return n", "def g(n):\n    return n", "def f(n:")
+    found, lines = audited(tmp_path, programs, [program])
+    assert (lines, found.ran) == ({"does_not_run": [3]}, 3)
+    monkeypatch.setattr("expert_cli.evaluation.permissions.is_network_shut", lambda: False)
+    found, lines = audited(tmp_path, programs, [program])
+    assert (lines, found.ran) == ({}, 0)
+    assert "keeps them from the network" in found.not_checked["does_not_run"]
+    found, lines = audited(tmp_path, programs, [{"verifier": "regex", "prompt": "?", "pattern": ".*"}])
+    assert dict(found.not_run) == {"answers of the verifier regex are only judged with a case": 3}
+
+
+def test_lengths_are_those_of_the_answer_in_tokens(tmp_path: Path) -> None:
+    rows = [{"instruction": "As JSON.", "output": f'"{"9" * count}"'} for count in (50, 61, 62)]
+    found, lines = audited(tmp_path, rows, [], verifier="exact")
+    assert "too_long" not in lines
+    assert "1 long answers: the tokenizer of" in found.not_checked["too_long"]
+    tiny.tiny_model_folder(tmp_path / "base")
+    base = [{"name": "base", "quantization": "none"}]
+    found, lines = audited(tmp_path, rows, [], lambda manifest: manifest.update(base_models=base), verifier="exact")
+    assert (lines["too_long"], found.not_checked) == ([3], {})
+    assert found.as_json()["checks"]["too_long"]["examples"][0]["detail"].startswith("the answer has 64 tokens")
+
+
+GOING_ON = {
+    "SELECT 1\n### Instruction:\nList more": "it holds '### Instruction:'",
+    "SELECT 1<|im_end|>\n<|im_start|>user": "it holds '<|im_end|>'",
+    "Four.\nHuman: And five?\nAssistant:": "it holds 'Human: And five?'",
+    "Human: is a word": "",
+    "4\n\nHow many  BOATS are there?": "it ends with its own question",
+    "How many boats are there?": "",  # an answer that is its question is none that goes on
+}
+
+
+@pytest.mark.parametrize(("answer", "told"), GOING_ON.items())
+def test_answers_that_go_on_into_a_prompt(answer: str, told: str) -> None:
+    assert prompt_in_answer(AuditRow("f:1", "How many boats are there?", "", answer)) == told
+
+
+def test_near_duplicates_are_those_of_all_pairs() -> None:
+    drawn, words = random.Random(2), "name every shop in that old city which have more than three boats all".split()  # noqa: SIM905  as people read it
+    asked = [drawn.choices(words, k=14) for _ in range(60)]
+    asked += [[word if drawn.random() > 0.1 else drawn.choice(words) for word in one] for one in asked]
+    rows = [(" ".join(one), drawn.choice(("shops", "planets")), "select name from shops") for one in asked]
+
+    def is_near(a: int, b: int) -> bool:
+        sets = [
+            [{text[at : at + 5] for at in range(len(text) - 4)} for text in (rows[n][0], rows[n][2])] for n in (a, b)
+        ]
+        one, other = (each[0] | each[1] for each in sets)
+        return len(one & other) / len(one | other) >= 0.8 and rows[a][1] == rows[b][1]
+
+    wanted = {b for b in range(len(rows)) if any(is_near(a, b) for a in range(b))}
+    found = near_duplicates(rows)
+    assert set(found) == wanted
+    assert 10 < len(wanted) < 60
+    assert all(earlier < later and is_near(earlier, later) for later, earlier in found.items())
+
+
+def test_wrong_input(tmp_path: Path) -> None:
+    wrong = {"limit 0: must be 1 or more": {"limit": 0}, "verifier cobol: there is none": {"verifier": "cobol"}}
+    for told, more in wrong.items():
+        with pytest.raises(InputError, match=told):
+            audited(tmp_path, rows_of("1"), [], **more)
+    with pytest.raises(InputError, match="there are no rows"):
+        audited(tmp_path, [], [])

@@ -1,0 +1,203 @@
+"""Rounds without a model: what is held back to judge them, and which answers are trained."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides, missing_data
+from expert_cli.data.columns import Columns
+from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import EvalCase, read_cases, shown_databases
+from expert_cli.evaluation.permissions import NOTHING
+from expert_cli.evaluation.verifiers.case import FORGED
+from expert_cli.manifest.keys.rft import RftConfig
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
+from expert_cli.pipeline.rft import RowForm, of_round, parted, read_prompts, require_apart, select
+from expert_cli.utils.reporter import NullReporter
+from tests import manifests, tiny
+from tests.machines import CPU
+from tests.train.projects import Told, write_rows
+from tests.train.rft_project import PROMPTS, prompt
+
+SETTINGS = RftConfig(Path("p"), 2, 3, 0.8, 2, "failed", 0.0, "base", True, 0.25, None, None)
+ROW: dict[str, Any] = {"verifier": "json", "schema": None, "expected": {"a": 1}, "rule": "exact", "prompt": "?"}
+
+
+def query(number: int, *databases: str) -> dict[str, Any]:
+    named = list(databases) if len(databases) > 1 else databases[0]
+    case = {"id": f"q{number}", "verifier": "sql", "database": named, "expected": "SELECT 1"}
+    return {**case, "prompt": f"Rows {number}?"}
+
+
+def settings_of(
+    folder: Path, rows: Sequence[dict[str, Any]], held: Sequence[dict[str, Any]] = (), share: float = 0.25
+) -> RftConfig:
+    """Write prompts, held-back cases and the databases that they name."""
+    for one in (*rows, *held):
+        named = one.get("database", [])
+        for name in [named] if isinstance(named, str) else named:
+            with closing(sqlite3.connect(folder / name)) as database:
+                database.execute("CREATE TABLE IF NOT EXISTS t (a)")
+    prompts = write_rows(folder / "prompts.jsonl", rows)
+    judge = write_rows(folder / "judge.jsonl", held) if held else None
+    return replace(SETTINGS, prompts=prompts, held_back=share, held_back_cases=judge)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_database_has_prompts_on_both_sides(tmp_path: Path, seed: int) -> None:
+    sampled, held, told = parted(settings_of(tmp_path, [query(n, f"d{n % 6}") for n in range(24)], share=0.34), seed)
+    assert not {str(one.file) for one in sampled} & {str(one.file) for one in held}
+    assert told == {"prompts": 8, "parts": 2, "of": 6, "by": "files that prompts are judged on"}
+    shared = [query(0, "a"), query(1, "b", "a"), query(2, "c", "b"), query(3, "d")]
+    held = parted(settings_of(tmp_path, shared, share=0.5), seed)[1]
+    assert {one.id for one in held} in ({"q0", "q1", "q2"}, {"q3"}), "they share a database through others"
+
+
+def test_categories_part_prompts_that_name_no_file_or_are_judged_by_one_program(tmp_path: Path) -> None:
+    sampled, held, told = parted(settings_of(tmp_path, PROMPTS), 42)
+    assert told == {"prompts": 16, "parts": 2, "of": 8, "by": "categories of prompts"}
+    assert not {one.case.category for one in sampled} & {one.case.category for one in held}
+    (tmp_path / "judge.py").touch()
+    rows = [{**one, "verifier": "command", "command": "judge.py", "expected": "7"} for one in PROMPTS]
+    assert parted(settings_of(tmp_path, rows), 42)[2] == told
+    assert parted(settings_of(tmp_path, rows[:40], rows[40:]), 42)[2]["by"] == "categories of prompts"
+    with pytest.raises(InputError, match="all prompts share one file and one category: none can be held back"):
+        parted(settings_of(tmp_path, [query(0, "a"), query(1, "a")]), 42)
+
+
+def test_held_back_cases_of_a_file_judge_what_shares_no_database(tmp_path: Path) -> None:
+    rows = [query(0, "a"), query(1, "b")]
+    with pytest.raises(InputError, match=r"1 of 2 held-back cases are on files of prompts: .*judge\.jsonl:2"):
+        parted(settings_of(tmp_path, rows, [query(7, "c"), query(8, "d", "b")]), 42)
+    sampled, held, told = parted(settings_of(tmp_path, rows, [query(7, "c")]), 42)
+    assert ([one.id for one in sampled], [one.id for one in held]) == (["q0", "q1"], ["q7"])
+    assert (told["parts"], told["of"]) == (1, 3)
+
+
+def test_a_round_asks_as_many_as_it_may_and_another_round_others(tmp_path: Path) -> None:
+    cases = read_cases(write_rows(tmp_path / "p.jsonl", PROMPTS))
+    first, second = (of_round(cases, number, 10, 42) for number in (1, 2))
+    assert len(first) == len(second) == 10
+    assert first != second
+    assert of_round(cases, 1, None, 42) == cases
+
+
+def test_prompts_that_an_evaluation_asks_are_refused_by_name(tmp_path: Path) -> None:
+    manifest = manifests.small(method="rft")
+    manifest["training"]["rft"] = {"prompts": "prompts.jsonl", "held_back": "judge.jsonl"}
+    plan = make_plan(manifests.write(tmp_path, manifest), CPU, Overrides())
+    assert [line for line in missing_data(plan.run) if "judge.jsonl: no such file; training.rft.held_back" in line]
+    python = {"verifier": "python", "tests": "f()", "prompt": "Write f.", "category": "code"}
+    settings = settings_of(tmp_path, [*PROMPTS, python], [prompt(200) | {"category": "apart"}])
+    told = Told()
+    read_prompts(plan, settings, NOTHING, told)
+    assert told.warnings == [FORGED]
+    write_rows(plan.own_cases, [prompt(103) | {"prompt": "which  number is 103?"}, prompt(7)])
+    with pytest.raises(InputError, match=r"1 of 66 prompts are cases of .*prompts\.jsonl:4 asks what .*cases\.jsonl:1"):
+        read_prompts(plan, settings, NOTHING, NullReporter())
+    plan.own_cases.unlink()
+    settings = settings_of(tmp_path, PROMPTS, [prompt(100) | {"id": "same"}])
+    with pytest.raises(InputError, match="1 of 64 prompts are held-back prompts, too"):
+        read_prompts(plan, settings, NOTHING, NullReporter())
+
+
+@pytest.mark.parametrize("tables", [("a", "b"), ("a", "a")], ids=["of another database", "of a copy of it"])
+def test_a_question_about_another_database_that_is_shown_is_another_one(
+    tmp_path: Path, tables: tuple[str, str]
+) -> None:
+    for name, table in zip(("one", "two"), tables, strict=True):
+        with closing(sqlite3.connect(tmp_path / name)) as database:
+            database.execute(f"CREATE TABLE {table} (x)")
+    rows = [{**query(n, name), "prompt": "How many rows?"} for n, name in enumerate(("one", "two"))]
+    cases = shown_databases(read_cases(write_rows(tmp_path / "p.jsonl", rows)), SchemaPromptConfig())
+    if tables[0] != tables[1]:
+        return require_apart(cases[:1], cases[1:], "held-back prompts")
+    with pytest.raises(InputError, match="1 of 1 prompts are held-back prompts, too"):
+        require_apart(cases[:1], cases[1:], "held-back prompts")
+    return None
+
+
+def chosen(
+    case: EvalCase, *answers: tuple[str, bool], stop: str = "end", **settings: Any
+) -> tuple[list[tuple[str, int | str]], dict[str, Any], str]:
+    """Return what is trained of one prompt, the figures, and why it is nothing."""
+    samples = [{"answer": text, "kind": "correct" if right else "wrong", "stop": stop} for text, right in answers]
+    shares = {"1": 0.5, str(len(answers)): 1.0}
+    drawn = {"answers": [{"samples": samples}], "pass_at": shares, "pass_at_ci95": shares}
+    settings = {"samples": len(answers), **settings}
+    written = {"generation": {"tokens": 1, "seconds": 1.0}}
+    found, figures, reason = select([case], drawn | written, replace(SETTINGS, **settings), None, NullReporter())
+    return [(answer, sample) for _, answer, sample in found], figures, reason
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> EvalCase:
+    return read_cases(write_rows(tmp_path / "p.jsonl", [ROW]))[0]
+
+
+BOTH = (('{"a": 2}', False), ('{"a":1}', True), ('{"a": 1.0}', True), ('{"a": 1, "b": 2}', True), ('{"a": 3}', True))
+GOLD = ('{"a": 1}', "expected")
+
+
+def test_the_first_right_answers_that_differ_in_more_than_form_are_trained(case: EvalCase) -> None:
+    found, figures, reason = chosen(case, *BOTH)
+    assert (found, reason) == ([('{"a":1}', 2), ('{"a": 1, "b": 2}', 4)], "")
+    assert (figures["right"], figures["kept"], figures["expected"], figures["differing"]) == (4, 2, 0, 1)
+    assert chosen(case, *BOTH, keep=1)[0] == [('{"a":1}', 2)]
+    for stop in ("length", "looping"):
+        assert chosen(case, *BOTH, stop=stop)[0] == [], "it was cut off"
+
+
+def test_expected_answers_are_trained_where_they_are_asked_for_and_right(tmp_path: Path, case: EvalCase) -> None:
+    wrong, right = ('{"b": 1}', False), ('{"b": 2}', True)
+    assert [chosen(case, wrong, right, gold=gold)[0] for gold in ("failed", "always", "never")] == [
+        [('{"b": 2}', 2)],
+        [('{"b": 2}', 2), GOLD],
+        [('{"b": 2}', 2)],
+    ]
+    assert chosen(case, wrong, ('{"a":1}', True), gold="always")[0] == [('{"a":1}', 2)], "not twice"
+    part = read_cases(write_rows(tmp_path / "q.jsonl", [{**ROW, "schema": {"required": ["b"]}, "rule": "subset"}]))[0]
+    assert chosen(part, wrong, right, gold="always")[0] == [('{"b": 2}', 2)], "its own judge takes it for wrong"
+    queries = read_cases(settings_of(tmp_path, [query(0, "a") | {"expected": "SELECT 1; SELECT 2;"}]).prompts)[0]
+    assert chosen(queries, wrong, right, gold="always")[0][1] == ("SELECT 1", "expected"), "one of several"
+
+
+@pytest.mark.parametrize(
+    ("answers", "gold", "reason"),
+    [
+        ([False, False], "always", "none of 2 answers is right: train the first stage for longer"),
+        ([True, True], "failed", "no prompt has right and wrong answers, or an expected one that is asked for"),
+        ([True, False], "never", ""),
+    ],
+)
+def test_why_a_round_has_nothing_to_learn_from(case: EvalCase, answers: list[bool], gold: str, reason: str) -> None:
+    _, figures, told = chosen(case, *((f'{{"a": {n}}}', one) for n, one in enumerate(answers)), gold=gold)
+    assert told.startswith(reason)
+    assert bool(told) == bool(reason)
+    assert bool(figures["kept"]) != bool(reason)
+
+
+def test_a_row_is_written_as_the_expert_is_asked(tmp_path: Path) -> None:
+    template = tiny.template_for(tiny.tiny_tokenizer(), "")
+    row = ROW | {"prompt": "How many?", "input": "CREATE TABLE t (a)"}
+    one = read_cases(write_rows(tmp_path / "p.jsonl", [row]))[0]
+    turn = template.user_turn("How many?", "CREATE TABLE t (a)")
+    pair = Columns("pair", instruction="q", input="schema", response="a")
+    assert RowForm(pair, template).row(one, "7") == {"q": "How many?", "schema": "CREATE TABLE t (a)", "a": "7"}
+    assert RowForm(replace(pair, input=""), template).row(one, "7") == {"q": turn, "a": "7"}
+    said = RowForm(Columns("messages", messages="m"), template).row(one, "7")["m"]
+    assert [(each["role"], each["content"]) for each in said] == [("user", turn), ("assistant", "7")]
+    named = replace(pair, input="", database="db")
+    form = RowForm(named, template, SchemaPromptConfig(databases=str(tmp_path / "{db}.sqlite")))
+    within, without = read_cases(settings_of(tmp_path, [query(0, "in.sqlite"), query(1, "out.db")]).prompts)
+    assert form.row(within, "7") == {"q": "Rows 0?", "a": "7", "db": "in"}
+    with pytest.raises(InputError, match=r"prompts\.jsonl:2: rows cannot name .*out\.db: .*databases is .*\{db\}"):
+        form.row(without, "7")
