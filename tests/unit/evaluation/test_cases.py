@@ -68,7 +68,6 @@ def test_the_digest_is_of_the_case_not_of_its_answer(tmp_path: Path) -> None:
         pytest.param({**JSON_ROW, "verifier": "yaml"}, "verifier: .*'yaml'", id="unknown verifier"),
         pytest.param({**JSON_ROW, "rules": "exact"}, "rules: Extra inputs", id="unknown key"),
         pytest.param({**JSON_ROW, "rule": "near"}, "rule: Input should be", id="unknown rule"),
-        pytest.param({**SQL_ROW, "dialect": "postgresql"}, "dialect: postgresql is not run here", id="dialect"),
         pytest.param({**JSON_ROW, "schema": {"type": "strng"}}, "schema", id="no schema"),
         pytest.param({**JSON_ROW, "id": 7}, "id: Input should be a valid string", id="id of another type"),
         pytest.param({k: v for k, v in JSON_ROW.items() if k != "expected"}, "expected: Field required", id="missing"),
