@@ -14,7 +14,7 @@ from transformers import LlamaForCausalLM, TrainerCallback, TrainerState
 
 from expert_cli.config.plan import trained_adapter
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError, Interrupted
-from expert_cli.evaluation.verifiers import typescript
+from expert_cli.evaluation.verifiers import requirements
 from expert_cli.inference.expert import open_expert
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.runs.metrics import read_json
@@ -132,11 +132,11 @@ def first(learned: Path) -> Path:
 def test_a_judge_that_is_missing_is_told_before_anything_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(typescript, "find_node", lambda: None)
+    monkeypatch.setattr(requirements, "has_package", lambda package: package != "deno")
     programs = [
         {"verifier": "typescript", "prompt": f"Write {n}.", "tests": "f();", "category": f"c{n % 4}"} for n in range(8)
     ]
-    with pytest.raises(EnvironmentProblem, match=r"Node\.js 20"):
+    with pytest.raises(EnvironmentProblem, match="the package deno is missing"):
         train(unsure_expert(tmp_path, tmp_path / "no-model-is-here", programs))
 
 
