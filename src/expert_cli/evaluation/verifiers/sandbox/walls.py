@@ -32,7 +32,6 @@ FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
 """How many kinds of access to files a version of Landlock knows, from the version that brought them on."""
 DENIED: Mapping[str, tuple[int, int]] = {
     "socket": (41, 198),
-    "socketpair": (53, 199),
     "io_uring_setup": (425, 425),  # which opens sockets by itself
     "kill": (62, 129),
     "tkill": (200, 130),
@@ -59,15 +58,15 @@ DENIED: Mapping[str, tuple[int, int]] = {
     "vfork": (58, -1),
 }
 """System calls that are answered with "not permitted": numbers on x86_64 and aarch64, where -1 is none."""
-MACHINES: Mapping[str, tuple[int, int, int, int, int]] = {
-    "x86_64": (0, 0xC000003E, 56, 435, 234),
-    "aarch64": (1, 0xC00000B7, 220, 435, 131),
+MACHINES: Mapping[str, tuple[int, int, int, int, int, int]] = {
+    "x86_64": (0, 0xC000003E, 56, 435, 234, 53),
+    "aarch64": (1, 0xC00000B7, 220, 435, 131, 199),
 }
-"""Column of DENIED, the kernel's word for the machine, numbers of clone, clone3 and tgkill."""
-CLONE_THREAD, X32 = 0x10000, 0x40000000
+"""Column of DENIED, the kernel's word for the machine, numbers of clone, clone3, tgkill and socketpair."""
+CLONE_THREAD, X32, NOT_A_STREAM = 0x10000, 0x40000000, 0xE
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-NUMBER_AT, MACHINE_AT, FIRST_ARGUMENT_AT = 0, 4, 16
+NUMBER_AT, MACHINE_AT, FIRST_ARGUMENT_AT, SECOND_ARGUMENT_AT = 0, 4, 16, 24
 
 Step = tuple[int, int, int, int]
 """An instruction of a filter: code, steps to jump over if true and if false, operand."""
@@ -127,9 +126,11 @@ def filter_syscalls(settings: Mapping[str, Any]) -> bool:  # noqa: ARG001  as th
     return _control(SET_SECCOMP, FILTER_MODE, filters) == 0
 
 
-def program(machine: tuple[int, int, int, int, int], process: int) -> list[Step]:
-    """Return the filter for a machine; a process may start threads and signal itself, nothing else of the kind."""
-    column, architecture, clone, clone3, tgkill = machine
+def program(machine: tuple[int, int, int, int, int, int], process: int) -> list[Step]:
+    """Return the filter for a machine; a process may start threads, signal itself and have a pair of connected sockets, which
+    Deno wakes up by: as a stream, since a datagram can be sent elsewhere. Nothing else of the kind.
+    """
+    column, architecture, clone, clone3, tgkill, socketpair = machine
     denied = [numbers[column] for numbers in DENIED.values() if numbers[column] >= 0]
     return [
         (LOAD, 0, 0, MACHINE_AT),
@@ -144,6 +145,11 @@ def program(machine: tuple[int, int, int, int, int], process: int) -> list[Step]
         (ANY_BIT, 0, 1, CLONE_THREAD),
         (RETURN, 0, 0, ALLOW),
         (RETURN, 0, 0, ERRNO | errno.EPERM),
+        (EQUAL, 0, 4, socketpair),
+        (LOAD, 0, 0, SECOND_ARGUMENT_AT),
+        (ANY_BIT, 0, 1, NOT_A_STREAM),
+        (RETURN, 0, 0, ERRNO | errno.EPERM),
+        (RETURN, 0, 0, ALLOW),
         (EQUAL, 0, 3, tgkill),
         (LOAD, 0, 0, FIRST_ARGUMENT_AT),
         (EQUAL, 1, 0, process),

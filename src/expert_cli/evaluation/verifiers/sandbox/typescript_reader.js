@@ -1,0 +1,57 @@
+// A rule for `deno lint`, which loads nothing: what the parser that runs a program sees in it, as the message of one finding.
+const list = (items) => [...(items ?? [])];
+const bound = (node) =>
+  !node ? [] : node.type === "Identifier" ? [node.name]
+  : [...list(node.elements), ...list(node.properties), node.value, node.left, node.argument].flatMap(bound);
+const isTop = ({ parent }) => parent.type === "Program" || (/^Export/.test(parent.type) && parent.parent.type === "Program");
+const isHoisted = ({ parent }) => !parent || (!/Function|Class|Method|Static|Module/.test(parent.type) && isHoisted(parent));
+
+function create(context) {
+  const names = {}, modules = [], blanks = [];
+  let alone = false;
+  const add = (value, ...found) => found.forEach((name) => (names[name] = value || names[name] === true));
+  const named = (node) => node.id?.type === "Identifier" && isTop(node) && add(!node.declare, node.id.name);
+  const type = (node) => isTop(node) && add(false, node.id.name);
+  const asks = (node) => node.source && modules.push(node.source.type === "Literal" ? node.source.value : null);
+  return {
+    FunctionDeclaration: named, TSDeclareFunction: named, ClassDeclaration: named, TSEnumDeclaration: named,
+    TSInterfaceDeclaration: type, TSTypeAliasDeclaration: type,
+    ExportNamedDeclaration: asks, ExportAllDeclaration: asks, ImportExpression: asks,
+    ImportDeclaration(node) {
+      asks(node);
+      add(node.importKind !== "type", ...list(node.specifiers).map((one) => one.local.name));
+    },
+    TSImportEqualsDeclaration(node) {
+      add(node.importKind !== "type", node.id.name);
+    },
+    TSExternalModuleReference: (node) => modules.push(node.expression.value),
+    TSImportType: (node) => modules.push(node.argument.literal?.value ?? null),
+    CallExpression({ callee, arguments: [first] }) {
+      if (callee.type === "Identifier" && callee.name === "require") modules.push(first?.type === "Literal" ? first.value : null);
+    },
+    TSModuleDeclaration(node) {
+      if (node.id.type !== "Identifier" || node.kind === "global") alone = true;
+      else named(node);
+    },
+    VariableDeclaration(node) {
+      const here = isTop(node) || (node.kind === "var" && isHoisted(node));
+      if (here) add(!node.declare, ...list(node.declarations).flatMap((one) => bound(one.id)));
+    },
+    // `export =` leaves no room for other exports: its value is only computed.
+    TSExportAssignment: (node) => blanks.push([node.range[0], node.expression.range[0]]),
+    "Program:exit"(node) {
+      const { text } = context.sourceCode;
+      const parts = [];
+      let last = 0;
+      blanks.push(...context.sourceCode.getAllComments().map((one) => one.range));
+      for (const [start, end] of blanks.sort((one, other) => one[0] - other[0])) {
+        parts.push(text.slice(last, start), text.slice(start, end).replace(/[^\n\r\u2028\u2029]/g, " "));
+        last = end;
+      }
+      const code = parts.join("") + text.slice(last);
+      context.report({ node, message: JSON.stringify({ text: code, names, modules, alone }) });
+    },
+  };
+}
+
+export default { name: "judge", rules: { read: { create } } };

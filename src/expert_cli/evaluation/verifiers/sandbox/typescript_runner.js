@@ -1,0 +1,106 @@
+// Runs answer.ts and tests.ts beside it: one line {nonce, modules, language, node} on stdin. Writes "ready", and after the tests
+// the nonce with {kind, why}. A program sees neither the nonce nor this scope, so that leaving early or printing something is no
+// success. The globals and modules that it has in common with its tests are frozen before it begins.
+const { Deno, Error, JSON, Object, Reflect, String, Symbol, Map, Set, Iterator, Intl } = globalThis;
+const { getOwnPropertyDescriptor, getPrototypeOf, ownKeys, defineProperty } = Reflect;
+const { stdin, stdout, exit } = Deno;
+const { stringify } = JSON;
+const slice = Function.prototype.call.bind(String.prototype.slice);
+const encode = TextEncoder.prototype.encode.bind(new TextEncoder());
+const write = (text) => stdout.writeSync(encode(text));
+
+write("ready\n");
+const pieces = [];
+for (const piece = new Uint8Array(65536); ;) {
+  const size = stdin.readSync(piece);
+  if (size === null) break;
+  pieces.push(...piece.slice(0, size));
+}
+const { nonce, names, language, node } = JSON.parse(new TextDecoder().decode(new Uint8Array(pieces)));
+const modules = { __proto__: null };
+for (const name of names) modules[name] = await import(`node:${name}`);
+
+function fail(error) {
+  let kind = "wrong", why = "it threw something that is no error";
+  try {
+    why = error instanceof Error ? `${error.name}: ${error.message}` : `it threw ${String(error)}`;
+    if (error === refused || error.name === "NotCapable" || /Code generation from strings/.test(why)) kind = "refused";
+    else if (/Array buffer allocation failed|Invalid string length|Invalid array buffer length|out of memory/.test(why)) kind = "too_large";
+  } catch {} // a trap in what was thrown: the words above stand
+  write(`${nonce}{"kind":"${kind}","why":${stringify(slice(why, 0, 400))}}\n`);
+  exit(1);
+}
+for (const event of ["error", "unhandledrejection"]) addEventListener(event, (told) => fail(told.error ?? told.reason));
+
+// A property that nobody changes where it stands, while what inherits it may be given its own by an assignment.
+const OFTEN = ["toString", "toLocaleString", "valueOf", "toJSON", "name", "message"];
+function inherited(owner, key, value, enumerable) {
+  function set(own) {
+    if (this === owner) throw new TypeError(`${String(key)} is read only`);
+    defineProperty(this, key, { value: own, writable: true, enumerable: true, configurable: true });
+  }
+  defineProperty(owner, key, { get: () => value, set, enumerable, configurable: false });
+}
+function isAssigned(owner, key, ofLanguage) {
+  if (key === "constructor") return owner instanceof Error || owner === Error.prototype;
+  return !ofLanguage || owner === Object.prototype || OFTEN.includes(key);
+}
+function freezeFrom(roots, known, ofLanguage) {
+  for (const waiting = [...roots]; waiting.length > 0; ) {
+    const one = waiting.pop();
+    if ((typeof one !== "object" && typeof one !== "function") || one === null || known.has(one)) continue;
+    known.add(one);
+    waiting.push(getPrototypeOf(one));
+    const isPrototype = getOwnPropertyDescriptor(one, "constructor")?.value?.prototype === one;
+    const isClass = getOwnPropertyDescriptor(one, "prototype")?.writable === false;
+    for (const key of ownKeys(one)) {
+      const found = getOwnPropertyDescriptor(one, key);
+      const { value, get, set, configurable, enumerable, writable } = found;
+      waiting.push(value, get, set);
+      if (writable && isPrototype && isAssigned(one, key, ofLanguage)) {
+        if (configurable) inherited(one, key, value, enumerable);
+      } else if (!ofLanguage && (isPrototype || "value" in found)) { // others load a part when they are first asked for
+        defineProperty(one, key, { ...("value" in found ? { writable: false } : {}), configurable: false });
+      }
+    }
+    if (ofLanguage) Object.freeze(one);
+    else if (isClass || typeof one === "object") Reflect.preventExtensions(one);
+  }
+}
+// What no global names, but syntax gives: iterators, generators and their like.
+const unnamed = [[][Symbol.iterator](), new Map().keys(), new Set().keys(), ""[Symbol.iterator](), "".matchAll(/a/g)];
+unnamed.push(function* () {}, async function* () {}, async () => undefined, new Intl.Segmenter().segment(""));
+unnamed.push(new Intl.Segmenter().segment("")[Symbol.iterator](), Iterator.from({ next() {} }), Iterator.from([]).map(String));
+
+const refused = new Error("it asks for what is not there for programs");
+const refuse = () => { throw refused; };
+const silent = () => undefined, stream = { write: () => true, isTTY: false };
+const { platform, version, versions, hrtime, memoryUsage, uptime, nextTick } = globalThis.process;
+const stands = {
+  console: Object.fromEntries(Object.keys(console).map((name) => [name, silent])),
+  process: {
+    env: {}, argv: ["deno", "answer"], platform, version, versions, hrtime, memoryUsage, uptime, nextTick, stdout: stream,
+    stderr: stream, exit: refuse, abort: refuse, kill: refuse, cwd: () => "/", on: silent, once: silent,
+  },
+  module: { exports: {} },
+};
+stands.exports = stands.module.exports;
+stands.require = (name) => modules[name.replace(/^node:/, "")]?.default ?? refuse();
+queueMicrotask(silent); // puts itself in its place when it is first called
+const kept = Object.fromEntries([...language, ...node].filter((name) => name in globalThis).map((name) => [name, globalThis[name]]));
+for (const name of Object.getOwnPropertyNames(globalThis)) if (!(name in kept)) delete globalThis[name];
+Object.assign(globalThis, stands);
+const known = new Set([globalThis, ...Object.values(stands)]);
+freezeFrom([...language.map((name) => kept[name]), ...unnamed, getPrototypeOf(globalThis)], known, true);
+freezeFrom([...node.map((name) => kept[name]), ...Object.values(modules).flatMap((one) => Object.values(one)), stands.require], known, false);
+for (const name in kept) defineProperty(globalThis, name, { value: kept[name], writable: false, configurable: false });
+defineProperty(globalThis, "require", { writable: false, configurable: false });
+
+// One after the other: what is loaded with another one is read on the main thread, where deno asks /proc for the stack and ends.
+try {
+  await import("./answer.ts");
+  await import("./tests.ts");
+  write(`${nonce}{"kind":"correct","why":""}\n`);
+} catch (error) {
+  fail(error);
+}
