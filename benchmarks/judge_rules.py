@@ -26,10 +26,9 @@ from benchmarks.lib import official_judges as official
 from benchmarks.lib.mutants import sql_mutants
 from benchmarks.lib.official_judges import Failed, Table
 from benchmarks.lib.paraphrases import Schema, left_to_chance, paraphrases, variants
-from expert_cli.evaluation.verifiers.compare_rows import Result, same
 from expert_cli.evaluation.verifiers.query_text import orders_rows, orders_within, split
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
-from expert_cli.evaluation.verifiers.rules import same_by_spider
+from expert_cli.evaluation.verifiers.rows import Result, same, same_by_spider
 
 TIMEOUT_S = 5.0
 SHARES = {"gold": 0.1, "mutant": 0.5, "paraphrase": 0.25, "variant": 0.15}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +13,7 @@ from datagen.json.domain_table import DOMAINS
 from datagen.json.domains import parse_domains
 from datagen.typescript import make as maker
 from datagen.typescript.case import UNDEFINED, Throws, a_map, a_set, assertions, literal, pascal
-from datagen.typescript.check import failures, parses
+from datagen.typescript.check import failures
 from datagen.typescript.small_domains import DOMAINS as SMALL_DOMAINS
 
 BUILT = maker.build()[0]
@@ -60,15 +58,9 @@ def test_no_held_out_prompt_or_answer_stands_in_train() -> None:
     assert not {case.output for case in TRAIN} & {case.output for case in VALID}
 
 
-def test_every_row_parses() -> None:
-    for case in CASES:
-        assert parses(case.output)
-        assert parses(f"{case.output}\n{case.test}")
-
-
-def test_every_eighth_row_passes_the_type_check_and_its_own_test(typescript_package: Path) -> None:
+def test_every_eighth_row_passes_the_type_check_and_its_own_test() -> None:
     rows = [case.row() for case in CASES[::EVERY]]
-    assert failures(rows, typescript_package) == [None] * len(rows)
+    assert failures(rows) == [None] * len(rows)
 
 
 def test_rows_are_short() -> None:
@@ -85,35 +77,6 @@ def test_two_runs_make_the_same_rows_and_another_seed_makes_others(family: str) 
     assert first != other
 
 
-def test_an_answer_that_does_not_parse_is_refused() -> None:
-    case = CASES[0]
-    assert maker.verify(case) is None
-    assert maker.verify(replace(case, output=case.output + "\n}")) == "the answer or its test does not parse"
-    assert maker.verify(replace(case, test="if (")) == "the answer or its test does not parse"
-    assert maker.verify(replace(case, test="")) == "nothing is tested"
-    assert maker.verify(replace(case, output=case.output + "\n" + "// x\n" * 400)) == "too long"
-
-
-@pytest.mark.parametrize(
-    ("output", "test", "reason"),
-    [
-        ("const two = (): number => 2;", "if (two() !== 2) throw new Error('no');", None),
-        ("const two = (): number => 3;", "if (two() !== 2) throw new Error('no');", "test: no"),
-        ("const two = (): number => '2';", "two();", "type check: Type 'string' is not assignable to type 'number'."),
-        ("const spin = (): void => { for (;;) {} };", "spin();", "test: Script execution timed out after 2000ms"),
-        ("async function f(): Promise<number> { return 3; }",
-         "if (await f() !== 2) throw new Error('late');", "test: late"),
-        ("async function f(): Promise<number> { throw new Error('lost'); }",
-         "void f();\nawait new Promise<void>((done) => setTimeout(() => done(), 20));", "test: lost"),
-        ("const wait = (): Promise<void> => new Promise(() => {});", "await wait();", "test: time limit"),
-    ],
-)  # fmt: skip
-def test_the_runner_tells_right_from_wrong(
-    output: str, test: str, reason: str | None, typescript_package: Path
-) -> None:
-    assert failures([{"output": output, "test": test}], typescript_package) == [reason]
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -124,11 +87,11 @@ def test_the_runner_tells_right_from_wrong(
         (" === ", " !== "),
     ],
 )
-def test_an_answer_damaged_on_purpose_fails_its_own_test(old: str, new: str, typescript_package: Path) -> None:
+def test_an_answer_damaged_on_purpose_fails_its_own_test(old: str, new: str) -> None:
     rows = [case.row() for case in TRAIN if case.output.count(old) == 1][:3]
     assert rows
     damaged = [{"output": row["output"].replace(old, new), "test": row["test"]} for row in rows]
-    assert all(failures(damaged, typescript_package))
+    assert all(failures(damaged))
 
 
 def test_values_become_typescript() -> None:

@@ -13,7 +13,7 @@ from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, for
 from expert_cli.data.columns import USUAL_NAMES
 from expert_cli.data.templates.make_template import STYLES, style_text
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
-from expert_cli.manifest.json_parser import MAX_BYTES, MAX_DEPTH
+from expert_cli.manifest.json_text import MAX_BYTES, MAX_DEPTH
 from expert_cli.manifest.key import declared
 from expert_cli.manifest.keys.dataset import Dataset
 from expert_cli.manifest.keys.optim import SCHEDULERS

@@ -37,7 +37,7 @@ that was held; `expert.json`: [how it is asked](#expertjson); \
 `generation_config.json`, as transformers writes it: what ends and shapes its answers |
 | `sft/`, `round-N/` | with `method` rft: the first training, and [what each round drew, trained and answered]\
 (TRAINING_GUIDE.md#learning-from-answers-that-were-run) |
-| `COMPLETE` | written last: the SHA-256 of the adapter's weights and of its `adapter_config.json`; whoever uses the adapter compares them (exit code 6) |
+| `COMPLETE` | written last: the SHA-256 of the adapter's weights and of `adapter_config.json`, compared when it is used |
 
 A file named `STOP` that is put into the folder lets the step end, saves, and ends the run.
 

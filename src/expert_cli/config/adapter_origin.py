@@ -48,7 +48,8 @@ class AdapterOrigin:
     adapter is for. store: the token store of its rows. manifest: the file it was trained from, which may be gone.
     dtype: what training computed in. rows: where its training rows came from; None where nothing tells. expert_config: the
     file that says how it is asked; for a checkpoint, that of its run's adapter. schema_prompt: what training showed of
-    databases; None = nothing. sealed: whether the run's COMPLETE has the hashes of its files, which then are as written.
+    databases; None = nothing. sealed: whether its run has their hashes in
+    COMPLETE, and so the files are as they were written.
     """
 
     adapter: Path
