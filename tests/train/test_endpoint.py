@@ -132,9 +132,11 @@ def test_a_large_model_answers_beside_it(own: Path, tmp_path: Path) -> None:
         weights = own / "adapter" / "adapter_model.safetensors"
         whole = weights.read_bytes()
         weights.write_bytes(b"x")
+        sealed = (own / "COMPLETE").rename(tmp_path / "COMPLETE")
         with pytest.raises(Exception, match="cannot be read"):
             api.evaluate(own, **options)
         weights.write_bytes(whole)
+        sealed.rename(own / "COMPLETE")
         assert kept.exists()
         before = len(asked)
         api.evaluate(own, **options)

@@ -123,7 +123,7 @@ def edit(name: str, *keys: str, value: Any) -> Any:
 
 
 REFUSED = {
-    "damaged": (lambda run: (run / "adapter/adapter_model.safetensors").write_bytes(b"x" * 100), 6, "cannot be read"),
+    "damaged": (lambda run: (run / "adapter/adapter_model.safetensors").write_bytes(b"x" * 100), 6, "is not the file"),
     "another base": (edit("run.json", "model", "sha256", value="0" * 64), 2, "was trained on"),
     "another template": (
         edit("run.json", "identity", "template", value="alpaca, '</s>', ''"),
@@ -131,7 +131,7 @@ REFUSED = {
         "was trained with the prompt template alpaca",
     ),
     "no manifest": (edit("run.json", "config", "manifest", value="/gone.json"), 2, "--manifest"),
-    "another rank": (edit("adapter/adapter_config.json", "r", value=8), 2, "does not fit"),
+    "another rank": (edit("adapter/adapter_config.json", "r", value=8), 6, "is not the file"),
 }
 
 

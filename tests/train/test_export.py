@@ -137,6 +137,7 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
 def test_a_failure_leaves_nothing(expert: Path, tmp_path: Path) -> None:
     damaged = shutil.copytree(expert, tmp_path / "run" / "one")
     (damaged / "adapter" / "adapter_model.safetensors").write_bytes(b"x" * 64)
+    (damaged / "COMPLETE").unlink()
     with pytest.raises(IntegrityError, match="cannot be read"):
         exported(damaged, tmp_path / "out", merge=True)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

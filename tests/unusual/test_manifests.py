@@ -109,7 +109,7 @@ FAULTS: dict[str, tuple[Change | str | bytes, str, str]] = {
     "the opposite": ({C + "train_on_inputs": False}, C + "train_on_inputs", r"unknown key.*did you mean completion_only_loss\? \(it means the opposite\)"),
     "true that is a name here": ({'base_models.0.load_in_8bit': True}, "base_models[0].load_in_8bit", r'unknown key.*did you mean quantization\? \(true is written "int8" there\)'),
     "a column by its usual name": ({D + "field_mapping": {'output': 'sql'}}, D + "field_mapping.output", r"unknown key.*did you mean response\?"),
-    "a folder no system has": ({C + "pretokenized_cache": 'a\x00b'}, C + "pretokenized_cache", "must be text without a NUL character"),
+    "a folder no system has": ({C + "pretokenized_cache": 'a\x00b'}, C + "pretokenized_cache", "must be text without control characters"),
     "a long name": ({'name': "n" * 300}, "name", "at most 100 letters long"),
     "a long path of a model": ({"base_models.0.name": "n/" * 3000}, "base_models[0].name", "at most 4096 letters"),
     "old and new name": ({C + "epochs": 1, C + "num_epochs": 2}, C + "num_epochs", "old name of epochs.*remove"),
@@ -168,9 +168,7 @@ def test_the_fault_is_named(tmp_path: Path, raw: Change | str | bytes, key: str,
     assert first.line >= 1
 
 
-@pytest.mark.parametrize(
-    "name", ["../../x", "/srv/x", "..", ".", "a\nb", "~", "C:\\x", "con", "专家一", "a/../../b", "-rf"]
-)
+@pytest.mark.parametrize("name", ["../../x", "/srv/x", "..", ".", "~", "C:\\x", "con", "专家一", "a/../../b", "-rf"])
 def test_whatever_an_expert_is_called_its_folders_lie_in_the_project(tmp_path: Path, name: str) -> None:
     found = checked(tmp_path, {"name": name})
     assert found.plan
