@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 from pathlib import Path
@@ -76,3 +77,23 @@ def test_the_main_path_can_be_read_from_file_to_file() -> None:
         imported = rf"from {re.escape(module)} import |from {re.escape(package)} import (?:.*\b)?{name}\b"
         assert number == 0 or re.search(imported, read), f"no file before {file} imports it"
         read += (ROOT / file).read_text(encoding="utf-8")
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Imports for types alone count, too, and those inside functions."""
+    root = SOURCE.parent
+    files = {".".join(p.relative_to(root).with_suffix("").parts): p for p in root.rglob("*.py")}
+    files = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    wanted: dict[str, set[str]] = {}
+    for name, path in files.items():
+        found = [
+            node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)
+        ]
+        asked = {(node.module or "", alias.name) for node in found for alias in node.names}
+        wanted[name] = {
+            whole if (whole := f"{module}.{one}") in files else module for module, one in asked
+        } & files.keys()
+    while free := [name for name, others in wanted.items() if not others & wanted.keys()]:
+        for name in free:
+            del wanted[name]
+    assert sorted(wanted) == [], "these import each other, or what does"

@@ -14,7 +14,8 @@ from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
     from expert_cli.config.run_config import RunConfig
-    from expert_cli.pipeline.pretokenize import DataInputs, StoreExplanation, StoreReport
+    from expert_cli.pipeline.inputs import DataInputs
+    from expert_cli.pipeline.pretokenize import StoreExplanation, StoreReport
 
 
 @disk_errors()
@@ -105,7 +106,8 @@ def explain_store(
 
 def _inputs(run: RunConfig, stage: FilePath | None, reporter: Reporter) -> DataInputs:
     """Return what the store is made of, copied to a faster disk where that is asked for."""
-    from expert_cli.pipeline.pretokenize import resolve_inputs, staged_inputs
+    from expert_cli.pipeline.inputs import resolve_inputs
+    from expert_cli.pipeline.pretokenize import staged_inputs
 
     inputs = resolve_inputs(run, reporter)
     return inputs if stage is None else staged_inputs(inputs, run, Path(stage), reporter)

@@ -145,7 +145,7 @@ def decide(
     place = overrides.output or folder / "weights" / slug(base.name)
     output = local_run(place) if isinstance(place, str) else place.resolve()
     to_train, to_load, stepping = adapter(config, folders), model(of_base, config, folders), optim(config)
-    if lack := DEVICES[device].refuses(machine, to_load.quantization):
+    if lack := machine.refuses(DEVICES[device], to_load.quantization):
         raise EnvironmentProblem(f"device {device}: {lack[0]}", lack[1])
     learning = Settings(loaded.manifest.training.rft or Rft())
     stores = config["pretokenized_cache"] or ""
@@ -208,7 +208,7 @@ def _device(config: Settings[TrainingConfig], merged: Merged, machine: Machine) 
     if asked == "auto":
         asked = machine.device
     device = "cuda" if asked == "rocm" else asked
-    if lack := DEVICES[device].lacks(machine):
+    if lack := machine.lacks(DEVICES[device]):
         option = "--device" if merged.origins.get("device") == "--device" else "device"
         raise EnvironmentProblem(f"{option} {asked}: {lack[0]}", lack[1])
     return cast(

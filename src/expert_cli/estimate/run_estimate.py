@@ -39,7 +39,8 @@ from expert_cli.model.kernels.select import Kernel, KernelPlan, free_bytes
 from expert_cli.model.loading.meta import meta_base
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 from expert_cli.model.untrained_rows import stored_weights
-from expert_cli.pipeline.pretokenize import store_for, training_inputs
+from expert_cli.pipeline.inputs import training_inputs
+from expert_cli.pipeline.pretokenize import store_for
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import laid_out
 from expert_cli.utils.reporter import Reporter

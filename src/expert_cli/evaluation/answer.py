@@ -16,8 +16,8 @@ from expert_cli.inference.generation_config import GenerationConfig, Stop
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
-    from expert_cli.inference.expert import PromptRenderer
     from expert_cli.inference.generate import Completion
+    from expert_cli.inference.prompt_renderer import PromptRenderer
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired
 
 if TYPE_CHECKING:
-    from expert_cli.inference.expert import Expert, PromptRenderer
+    from expert_cli.inference.expert import Expert
+    from expert_cli.inference.prompt_renderer import PromptRenderer
 
 NEW_TOKENS = 512
 """What an answer of the base model may have at least; where right answers are long, twice as much as the longest."""

@@ -39,8 +39,8 @@ from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.statistics import Paired
 
 if TYPE_CHECKING:
-    from expert_cli.inference.expert import PromptRenderer
     from expert_cli.inference.expert_config import Grammar
+    from expert_cli.inference.prompt_renderer import PromptRenderer
 
 BATCH = {"cpu": 32, "gpu": 64}
 CASE_TIMEOUT_S = 2.0

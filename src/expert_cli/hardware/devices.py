@@ -21,14 +21,11 @@ from expert_cli.hardware import nvml
 if TYPE_CHECKING:
     import torch
 
-    from expert_cli.hardware.machine import Machine
 
 FIGURES = ("utilization", "memory_mb", "power_w", "temperature_c")
 """What a card may tell of itself, in per cent, MB of 1e6 bytes, watts, degrees Celsius."""
 Count = Literal["memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"]
 """Bytes of this process, in torch's words: what its tensors take, and what it holds for them; of both now, and the most."""
-Lack = tuple[str, str]
-"""What is missing, and the remedy."""
 Card = tuple[str, int, tuple[int, int]]
 """Name, bytes of memory and compute capability."""
 
@@ -48,19 +45,6 @@ class Device:
     def is_gpu(self) -> bool:
         """Whether it is another thing than the CPU, with memory and time of its own: copies from pinned memory do not wait."""
         return self.name != "cpu"
-
-    def lacks(self, machine: Machine) -> Lack | None:
-        """Return what a machine lacks to train on it; None where it can."""
-        if machine.gpus and machine.torch_device == self.name:
-            return None
-        return "no usable GPU", machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
-
-    def refuses(self, machine: Machine, quantization: str) -> Lack | None:
-        """Return what bitsandbytes has not for this device; None where a run can have it."""
-        if quantization in ("int4", "int8") and not machine.bitsandbytes_has_gpu:
-            remedy = 'pip install --upgrade bitsandbytes, or write "quantization": "none"'
-            return f"{quantization}: the installed bitsandbytes has no kernels for this GPU", remedy
-        return None
 
     def is_available(self) -> bool:
         """Whether torch, as installed, can compute on it now. Loads torch."""
@@ -147,14 +131,6 @@ class Device:
 
 class Cpu(Device):
     """The processor: it is everywhere, and does each thing at once."""
-
-    def lacks(self, machine: Machine) -> Lack | None:  # noqa: ARG002
-        """Return None: there is always one."""
-        return None
-
-    def refuses(self, machine: Machine, quantization: str) -> Lack | None:  # noqa: ARG002
-        """Return None: every bitsandbytes has kernels for it."""
-        return None
 
     def is_available(self) -> bool:
         """Return True."""

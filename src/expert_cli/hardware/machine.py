@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from expert_cli.hardware import nvml
-from expert_cli.hardware.devices import CUDA
+from expert_cli.hardware.devices import CUDA, Device
 from expert_cli.utils.process_setup import prepare_process, usable_cores
 
 FLASH_ATTENTION = "flash_attn", "flash-attn"
@@ -23,6 +23,10 @@ FLASH_ATTENTION = "flash_attn", "flash-attn"
 AMPERE = (8, 0)
 """The compute capability with which NVIDIA's cards learned bfloat16 on tensor cores and TF32."""
 PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "datasets", "accelerate", "tokenizers", "expert-cli")
+
+
+Lack = tuple[str, str]
+"""What is missing, and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +76,26 @@ class Machine:
     @property
     def device(self) -> str:
         """The device that `auto` takes."""
-        return "cpu" if CUDA.lacks(self) else "cuda"
+        return "cpu" if self.lacks(CUDA) else "cuda"
+
+    def lacks(self, device: Device) -> Lack | None:
+        """Return what is missing to train on a device; None where it can be done."""
+        if not device.is_gpu or (self.gpus and self.torch_device == device.name):
+            return None
+        return "no usable GPU", self.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
+
+    def refuses(self, device: Device, quantization: str) -> Lack | None:
+        """Return what bitsandbytes has not for a device; None where a run can have it."""
+        if device.is_gpu and quantization in ("int4", "int8") and not self.bitsandbytes_has_gpu:
+            remedy = 'pip install --upgrade bitsandbytes, or write "quantization": "none"'
+            return f"{quantization}: the installed bitsandbytes has no kernels for this GPU", remedy
+        return None
 
     def words_of(self, device: str) -> str:
         """Return what trains on a device, in words; of the CPU also the GPU that is left alone."""
         if device == "cuda":
             return self.gpus[0].name
-        more = "" if CUDA.lacks(self) else f"; {self.gpus[0].name} is there: --device cuda"
+        more = "" if self.lacks(CUDA) else f"; {self.gpus[0].name} is there: --device cuda"
         return f"{self.cores} CPU cores{more}"
 
     @property

@@ -8,11 +8,12 @@ from functools import cache, partial
 from pathlib import Path
 
 from expert_cli.config.plan import TrainedAdapter
-from expert_cli.inference.expert import Expert, PromptRenderer, base_renderer, open_expert
+from expert_cli.inference.expert import Expert, base_renderer, open_expert
 from expert_cli.inference.expert_config import decoding_for
 from expert_cli.inference.generate import Request, generate, stream
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.inference.grammar import grammar_for
+from expert_cli.inference.prompt_renderer import PromptRenderer
 from expert_cli.inference.shown import shown_input
 from expert_cli.inference.vote import Given, Vote, text_given
 from expert_cli.utils.reporter import Reporter

@@ -30,7 +30,7 @@ from expert_cli.utils.text import first_line, shortened
 if TYPE_CHECKING:
     from transformers import GenerationConfig
 
-    from expert_cli.inference.expert import PromptRenderer
+    from expert_cli.inference.prompt_renderer import PromptRenderer
 
 NEW_TOKENS = 256
 """Longest answer, in tokens, where nothing else is said."""

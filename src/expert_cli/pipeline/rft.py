@@ -18,7 +18,7 @@ import hashlib
 import random
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -46,8 +46,8 @@ from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.pipeline.beginning import begin_run
 from expert_cli.pipeline.ending import finish
+from expert_cli.pipeline.inputs import DataInputs, resolve_inputs
 from expert_cli.pipeline.options import RunOptions
-from expert_cli.pipeline.pretokenize import DataInputs, resolve_inputs
 from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.run_json import identity_of, write_run_json
 from expert_cli.runs.log import RunLog
@@ -78,10 +78,12 @@ def train_in_rounds(
     job: PartialState,
     status: RunStatus,
     log: RunLog,
+    train_one: Callable[..., RunResult],
 ) -> RunResult:
     """Train, then draw answers, run them and train on the right ones, round by round; leave a run directory of the best.
 
-    Raises what training and judging raise; InputError: prompts that an evaluation asks, too.
+    train_one: makes one training in a folder that this job owns. Raises what training and judging raise; InputError:
+    prompts that an evaluation asks, too.
     """
     started, run, settings, paths = time.monotonic(), plan.run, plan.run.rft, RunPaths(plan.run.output)
     if settings is None:
@@ -101,7 +103,7 @@ def train_in_rounds(
         begin_run(run, report, options, status, log)
     barrier()
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)  # a run that goes on may begin by answering
-    work = _Work(plan, settings, machine, report, options, job, status, inputs)
+    work = _Work(plan, settings, machine, report, options, job, status, inputs, train_one)
     judged, records, ended = work.make_rounds(first, sampled, held_back, form)
     if not job.is_main_process:
         return RunResult(run.output, {})
@@ -343,6 +345,7 @@ class _Work:
     job: PartialState
     status: RunStatus
     inputs: DataInputs
+    train_one: Callable[..., RunResult]
 
     def make_rounds(
         self, first: Path | None, sampled: Cases, held_back: Cases, form: RowForm
@@ -393,8 +396,6 @@ class _Work:
         """Make an ordinary run, or go on with it, unless it is done; return its folder."""
         from transformers import TrainerCallback
 
-        from expert_cli.pipeline.train import train_here
-
         class HandStopDown(TrainerCallback):
             def on_step_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:  # noqa: ARG002
                 if state.is_world_process_zero and stop.exists():
@@ -407,7 +408,7 @@ class _Work:
         options = replace(options, trust_store=own.trust_store and run is self.plan.run)
         options = replace(options, callbacks=(*own.callbacks, HandStopDown()))
         plan = replace(self.plan, run=replace(run, output=folder, rft=None))
-        done = train_here(plan, self.machine, self.report, options, self.job, RunLog())
+        done = self.train_one(plan, self.machine, self.report, options, self.job, RunLog())
         if done.unserved:
             self.at(stage, done.unserved)
         return folder

@@ -27,7 +27,8 @@ from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.starter import SMOLLM2
-from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
+from expert_cli.pipeline.inputs import resolve_inputs
+from expert_cli.pipeline.pretokenize import store_for
 from expert_cli.utils.files import write_text
 from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.reporter import NullReporter, Reporter

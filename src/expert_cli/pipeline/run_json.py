@@ -13,7 +13,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.config.run_identity import identity
 from expert_cli.data.sources import content_of
 from expert_cli.hardware.machine import Machine
-from expert_cli.pipeline.pretokenize import DataInputs
+from expert_cli.pipeline.inputs import DataInputs
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import write_json

@@ -11,15 +11,15 @@ from expert_cli.data.select import first_good_rows
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.inference.expert_config import decoding_of
 from expert_cli.inference.generation_config import generation_config
+from expert_cli.pipeline.inputs import DataInputs
 from expert_cli.pipeline.options import RunOptions
-from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.pipeline.result import SampleAnswer
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import plural
 
 if TYPE_CHECKING:
     from expert_cli.evaluation.cases import EvalCase
-    from expert_cli.inference.expert import PromptRenderer
+    from expert_cli.inference.prompt_renderer import PromptRenderer
 
 NEW_TOKENS = 64
 """An answer's most tokens: enough to see whether training took."""

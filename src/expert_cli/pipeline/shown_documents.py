@@ -19,7 +19,7 @@ from expert_cli.utils.text import Token
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from expert_cli.pipeline.pretokenize import DataInputs
+    from expert_cli.pipeline.inputs import DataInputs
 
 _INCOMPLETE = "\ufffd"
 

@@ -28,8 +28,8 @@ from expert_cli.errors import InputError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.inference.base_model import load_base_of
-from expert_cli.inference.expert import PromptRenderer
 from expert_cli.inference.expert_config import json_separators
+from expert_cli.inference.prompt_renderer import PromptRenderer
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model import isolation
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
@@ -48,8 +48,9 @@ from expert_cli.model.loading.quantize import autocast_of
 from expert_cli.pipeline.beginning import begin_run
 from expert_cli.pipeline.ending import finish, recorded
 from expert_cli.pipeline.forgetting import choose_texts, measure, measuring, missed
+from expert_cli.pipeline.inputs import DataInputs, training_inputs
 from expert_cli.pipeline.options import RunOptions, require_folders_apart
-from expert_cli.pipeline.pretokenize import DataInputs, describe, staged_store, store_for, training_inputs
+from expert_cli.pipeline.pretokenize import describe, staged_store, store_for
 from expert_cli.pipeline.remote_run import remote_run
 from expert_cli.pipeline.result import RunResult, document, finished
 from expert_cli.pipeline.run_json import identity_of, write_run_json
@@ -104,11 +105,11 @@ def train_here(
             if job.is_main_process:
                 report.info(f"the run in {plan.run.output} is complete: nothing is left to do")
             return replace(done, missed=missed(done.document, options.max_forget))
-    stages = _train
+    stages: Callable[..., RunResult] = _train
     if plan.run.rft is not None:
         from expert_cli.pipeline.rft import train_in_rounds
 
-        stages = train_in_rounds
+        stages = partial(train_in_rounds, train_one=train_here)
     if not job.is_main_process:
         return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
     status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes, options.written)

@@ -17,7 +17,7 @@ from expert_cli.manifest.keys.loader import PACKINGS
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of, is_eval_loss
 from expert_cli.model.loading.meta import meta_base
 from expert_cli.model.recurrence import recurrent_layers
-from expert_cli.pipeline.pretokenize import DataInputs
+from expert_cli.pipeline.inputs import DataInputs
 from expert_cli.utils.reporter import Reporter
 
 

@@ -157,7 +157,7 @@ def test_every_device_is_planned_on_its_own_machine_and_refused_elsewhere(device
     for name, other in DEVICES.items():
         if name in (device.name, "cpu"):
             continue
-        assert other.lacks(here)
+        assert here.lacks(other)
         with pytest.raises(EnvironmentProblem, match=f"--device {name}: ") as raised:
             resolve(loaded, here, Overrides(device=name))
         assert raised.value.hint

@@ -21,6 +21,7 @@ from expert_cli.evaluation.verifiers.sandbox.limits import PREPARE_S, Stopped
 from expert_cli.evaluation.verifiers.sandbox.worker import Ask, Worker
 
 MAX_CONTENTS = 100
+COMPILE_S = 2.0
 MAX_FILE_BYTES = 512 << 20
 
 
@@ -70,6 +71,14 @@ class QueryCase(Case):
         """Return the answer's rows on every content, the same for those that the case's rule takes for equal."""
         reply = self._asked("key", answer, file, timeout_s)
         return EMPTY if reply["empty"] else str(reply["key"])
+
+    def compile_fault(self, answer: str) -> str:
+        """Return why the engine does not take an answer, which is not run; "" where it does."""
+        try:
+            self._asked("compile", answer, Path(self.file_names[0]), COMPILE_S)
+        except Stopped as stopped:
+            return stopped.detail
+        return ""
 
     @abstractmethod
     def judged_by(self) -> Worker:

@@ -13,8 +13,11 @@ import psutil
 import pytest
 
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation.cases import read_case
+from expert_cli.evaluation.held import held_for
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.sandbox import postgres_server
+from expert_cli.inference.expert_config import Grammar
 from tests import graders
 from tests.unit.evaluation.hostile import runner
 from tests.unit.evaluation.hostile.test_queries import IN_PARIS, SHOP
@@ -97,6 +100,17 @@ def test_what_is_right_by_luck_is_caught_on_other_contents(
     assert graded(sources[source], lucky, expected).passed
     assert "right on the first content" in graded(sources[source], lucky, expected, perturb=8).detail
     assert graded(sources[source], like, expected, perturb=8).passed
+
+
+def test_an_answer_that_postgresql_does_not_compile_is_known_before_it_is_judged(sources: dict[str, Path]) -> None:
+    row = {"verifier": "sql", "database": "staff.sql", "dialect": "postgresql", "expected": "SELECT 1"}
+    case = read_case("here", row).located(sources["staff"].parent)
+    turn = "CREATE TABLE staff (id INTEGER, name TEXT, hired DATE);\n\nWho?"
+    held = held_for(turn, case, Grammar("sql-postgres"))
+    assert held is not None
+    assert held.fault is not None
+    assert held.fault("SELECT name FROM staff WHERE hired > now() - INTERVAL '1 day'") == ""
+    assert held.fault("SELECT sum(name) FROM staff") == "function sum(character varying) does not exist"
 
 
 def test_a_source_that_postgresql_cannot_hold_is_named(tmp_path: Path) -> None:

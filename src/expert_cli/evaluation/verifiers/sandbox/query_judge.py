@@ -44,7 +44,7 @@ class Prepared:
 
 
 class QueryJudge:
-    """Answers "grade" and "key" for cases of one engine. What it lacks it says; "prepare" then comes with the files."""
+    """Answers "grade", "key" and "compile" for cases of one engine. What it lacks it says; "prepare" brings the files."""
 
     def __init__(self, open_source: Callable[[bytes], Engine], dialect: Dialect, max_bytes: int) -> None:
         """Keep how a file's content is opened (it raises InputError), and the language of its queries."""
@@ -67,6 +67,9 @@ class QueryJudge:
         self._cases.move_to_end(name)
         prepared, deadline = self._cases[name], time.monotonic() + question["timeout_s"]
         statement = self._statement(prepared, question["answer"], deadline)
+        if question["do"] == "compile":
+            prepared.engines[0].prepare(statement, timeout_s=question["timeout_s"])
+            return {}
         if question["do"] == "grade":
             grade = self._grade(prepared, statement, deadline)
             return {"kind": grade.kind, "detail": grade.detail, "reached": grade.reached}
