@@ -35,14 +35,18 @@ def test_a_valid_manifest(cli: Cli, tmp_path: Path, rows: Path) -> None:
     manifests.write(tmp_path, manifests.small(use_unsloth=True))
     done = cli("validate", "manifest.json")
     assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
+    title, head, unused, valid = done.out.splitlines()
+    assert title == "effects of the manifest: 9 applied, 0 adjusted, 0 informational, 1 not used"
+    assert head.split() == ["key", "value", "status", "effect", "and", "reason"]
+    assert unused.split()[:4] == ["training.config.use_unsloth", "true", "not", "used"]
+    assert valid == "manifest.json: valid"
+    lines = cli("validate", "manifest.json", "--verbose").out.splitlines()
     defaults = [line for line in lines if " default " in line]
     counts = "9 applied, 0 adjusted, 0 informational, 1 not used"
     assert lines[0] == f"effects of the manifest: {counts}; {len(defaults)} defaults of keys that are not written"
     epochs = next(line for line in defaults if line.startswith("training.config.epochs "))
     assert epochs.split()[1:3] == ["1.0", "default"]
-    unused = next(line for line in lines if line.startswith("training.config.use_unsloth "))
-    assert unused.split()[1:4] == ["true", "not", "used"]
+    assert unused.split() in [line.split() for line in lines]
     assert lines[-1] == "manifest.json: valid"
     assert cli("validate", "manifest.json", "--quiet").out == "manifest.json: valid\n"
 
@@ -128,7 +132,7 @@ def test_one_bad_manifest_of_two(cli: Cli, tmp_path: Path, rows: Path) -> None:
 def test_secrets_do_not_reach_the_table(cli: Cli, tmp_path: Path, rows: Path) -> None:
     manifest = {**manifests.small(), "runtime": {"login": "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"}}
     manifests.write(tmp_path, manifest)
-    for args in (["--json"], []):
+    for args in (["--json"], ["--verbose"]):
         done = cli("validate", "manifest.json", *args)
         assert "***" in done.out
         assert "hf_abc" not in done.out + done.err

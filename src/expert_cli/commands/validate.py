@@ -19,8 +19,11 @@ def validate(
     console: Console,
     manifests: Annotated[list[Path], typer.Argument(help="One or more manifest.json files.")],
     base_model: BaseModel = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show every key, and the defaults of those not written.")
+    ] = False,
 ) -> None:
-    """Check manifests, and say what every key does on this machine.
+    """Check manifests, and say which keys are adjusted or not used on this machine.
 
     Data and models that are not on this machine are warnings, not errors. Exit code 2 if a manifest has a fault.
 
@@ -34,18 +37,18 @@ def validate(
     for path in manifests:
         checks.append(api.validate(path, base_model=base_model))
         if not console.as_json:
-            _show(console, checks[-1])
+            _show(console, checks[-1], verbose=verbose)
     valid = not any(found.errors for found in checks)
     if console.as_json:
         console.document({"valid": valid, "manifests": [found.as_json() for found in checks]})
     raise typer.Exit(0 if valid else 2)
 
 
-def _show(console: Console, validate: Validation) -> None:
+def _show(console: Console, validate: Validation, *, verbose: bool) -> None:
     if validate.plan and not console.quiet:
         from expert_cli.config.effects import effects_table
 
-        console.table(*effects_table(validate.plan.effects, validate.plan.defaults, short=False))
+        console.table(*effects_table(validate.plan.effects, validate.plan.defaults, whole=verbose))
     for warning in validate.warnings:
         console.warning(warning)
     for fault in validate.errors:

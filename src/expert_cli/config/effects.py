@@ -166,18 +166,16 @@ def _dataset_outcome(rest: Path_, value: Any, outcomes: Outcomes) -> Outcome:
 
 
 def effects_table(
-    effects: Sequence[Effect], defaults: Sequence[Effect], *, short: bool
+    effects: Sequence[Effect], defaults: Sequence[Effect], *, whole: bool = False
 ) -> tuple[str, list[str], list[list[str]]]:
-    """Return title, heads and rows for a person; short: only keys of `training.config` that do not simply apply."""
+    """Return title, heads and rows for a person: keys that do not simply apply. whole: all, and what is not written."""
     counts: Counter[str] = Counter(effect.status for effect in effects)
     names = ("applied", "adjusted", "informational", "not_used")
     title = "effects of the manifest: " + ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in names)
-    if short:
-        shown = [row for row in effects if row.status in ("adjusted", "not_used") and ".config." in row.key]
-        rows = [_cells(row, row.status.replace("_", " ")) for row in shown]
-    else:
+    shown = [row for row in effects if whole or row.status in ("adjusted", "not_used")]
+    rows = [_cells(row, row.status.replace("_", " ")) for row in shown]
+    if whole:
         title += f"; {len(defaults)} defaults of keys that are not written"
-        rows = [_cells(row, row.status.replace("_", " ")) for row in effects]
         rows += [_cells(row, "default") for row in defaults]
     return title, ["key", "value", "status", "effect and reason"], rows
 
@@ -187,7 +185,7 @@ def defaults_line(defaults: Sequence[Effect]) -> str:
     of_config = [row for row in defaults if row.key.startswith("training.config.")]
     numbers = [row for row in of_config if isinstance(row.value, (int, float)) and row.value and row.value is not True]
     told = ", ".join(f"{row.key.rpartition('.')[2]} {row.value:g}" for row in numbers)
-    return told and f"not written, so by default: {told} (all of them, and why: expert-cli validate)"
+    return told and f"not written, so by default: {told} (all of them, and why: expert-cli validate --verbose)"
 
 
 def _cells(row: Effect, status: str) -> list[str]:

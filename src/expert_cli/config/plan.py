@@ -71,7 +71,7 @@ def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Rep
     require_alike(plan.run)
     for warning in plan.warnings:
         report.warning(str(warning))
-    report.info_table(*effects_table(plan.effects, plan.defaults, short=True))
+    report.info_table(*effects_table(plan.effects, plan.defaults))
     if line := defaults_line(plan.defaults):
         report.info(line)
     report.info("loading the training libraries")

@@ -176,7 +176,7 @@ def test_a_line_names_the_numbers_among_the_defaults(tmp_path: Path) -> None:
     plan = make_plan(manifests.write(tmp_path, {**THREE_KEYS, "training": written}), CPU, Overrides())
     assert defaults_line(plan.defaults) == (
         "not written, so by default: rank 16, alpha 32, learning_rate 0.0002, max_grad_norm 1, batch_size 1, "
-        "gradient_accumulation_steps 1, max_seq_length 2048, seed 42 (all of them, and why: expert-cli validate)"
+        "gradient_accumulation_steps 1, max_seq_length 2048, seed 42 (all of them, and why: expert-cli validate --verbose)"
     )
     assert defaults_line([row for row in plan.defaults if row.key == "training.config.packing"]) == ""
 
