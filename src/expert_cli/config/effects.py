@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from expert_cli.config.merged import OF_ADAPTERS, Merged
@@ -165,6 +166,10 @@ def _dataset_outcome(rest: Path_, value: Any, outcomes: Outcomes) -> Outcome:
     return _told(outcomes, ("dataset", *rest)) or CARD
 
 
+MANY = 4
+"""So many keys of one block that are not used for one reason are told in one line."""
+
+
 def effects_table(
     effects: Sequence[Effect], defaults: Sequence[Effect], *, whole: bool = False
 ) -> tuple[str, list[str], list[list[str]]]:
@@ -173,7 +178,12 @@ def effects_table(
     names = ("applied", "adjusted", "informational", "not_used")
     title = "effects of the manifest: " + ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in names)
     shown = [row for row in effects if whole or row.status in ("adjusted", "not_used")]
-    rows = [_cells(row, row.status.replace("_", " ")) for row in shown]
+    alike = [list(some) for _, some in groupby(shown, lambda row: (row.key.rpartition(".")[0], row.status, row.reason))]
+    rows = list[list[str]]()
+    for first, *others in alike:
+        cells = [_cells(row, row.status.replace("_", " ")) for row in (first, *others)]
+        is_many = not whole and len(cells) >= MANY
+        rows += [[f"{first.key.rpartition('.')[0]}: {len(cells)} keys", "", *cells[0][2:]]] if is_many else cells
     if whole:
         title += f"; {len(defaults)} defaults of keys that are not written"
         rows += [_cells(row, "default") for row in defaults]
