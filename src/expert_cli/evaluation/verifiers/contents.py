@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import apsw
 from sqlglot import errors, exp, parse_one
@@ -187,8 +187,11 @@ def constants(queries: Iterable[str], dialect: str = "sqlite") -> dict[str, list
         except (errors.SqlglotError, RecursionError):
             continue
         for node in tree.find_all(exp.Predicate, exp.Between, exp.In):
-            literals = [literal_value(one) for one in node.find_all(exp.Literal)]
-            for column in node.find_all(exp.Column):
+            literals: list[Any] = [literal_value(one) for one in node.find_all(exp.Literal)]
+            columns = list(node.find_all(exp.Column))
+            # SQLite reads a quoted name that no table has as a text
+            literals += [one.name for one in columns if one.this.args.get("quoted") and not one.table]
+            for column in columns:
                 found[column.name.lower()] += literals
     return found
 
@@ -208,12 +211,25 @@ def near(value: Any) -> list[Any]:
     return [core, core, f"{core} b", f"a {core}", core.swapcase(), core[:-1], later]
 
 
+class Draw(NamedTuple):
+    """How a content is drawn. fresh: the share of values of a column that are not those of a row; empty: that of NULL.
+
+    scale: rows of a table. meets: the share of constants themselves: rows that meet several conditions at once, or all but one.
+    """
+
+    fresh: float
+    empty: float
+    scale: int
+    meets: float
+
+
 def filled(tables: Mapping[str, Table], named: Mapping[str, Sequence[Any]], rng: random.Random) -> dict[str, list[Row]]:
     """Return another content: the rows of every table, those that others refer to first."""
     made: dict[str, list[Row]] = {}
     fresh, empty, scale = rng.choice((0.15, 0.5, 0.9)), rng.choice((0, 0, 0.1, 0.25)), rng.choice((8, 20, 40, 60))
+    draw = Draw(fresh, empty, scale, rng.choice((0, 0, 0, 0.7)))
     for table in _parents_first(tables):
-        made[table.name] = [] if rng.random() < 0.03 else _rows(table, tables, made, named, rng, fresh, empty, scale)
+        made[table.name] = [] if rng.random() < 0.03 else _rows(table, tables, made, named, rng, draw)
     return made
 
 
@@ -223,14 +239,13 @@ def _rows(
     made: Mapping[str, list[Row]],
     named: Mapping[str, Sequence[Any]],
     rng: random.Random,
-    fresh: float,
-    empty: float,
-    scale: int,
+    draw: Draw,
 ) -> list[Row]:
-    """Return the rows of a table. fresh: the share of values drawn from the column, not from a row; empty: that of NULL."""
+    """Return the rows of a table."""
     own = {column: table.values(column) or ["a", "b", 1, 2] for column in table.columns}
     usual = {column: rng.sample(some, min(len(some), rng.choice((1, 2, 3, 5, 12)))) for column, some in own.items()}
     wanted = {column: [one for value in named.get(column.lower(), ()) for one in near(value)] for column in own}
+    met = {column: [near(value)[0] for value in named.get(column.lower(), ())] for column in own}
     single = {key[0] for key in table.keys if len(key) == 1}
     parents = []
     for columns, other, theirs in table.foreign:
@@ -239,28 +254,28 @@ def _rows(
             known = [*dict.fromkeys(tuple(row[place] for place in places) for row in made[other])]
             some = rng.sample(known, max(min(1, len(known)), round(len(known) * rng.choice((0.4, 0.7, 1)))))
             parents.append((columns, some + some[: 1 + len(some) // 4] * rng.choice((0, 2, 4))))
+
+    def value_of(column: str, value: Any) -> Any:
+        if column in table.nullable and rng.random() < draw.empty:
+            return None
+        if met[column] and rng.random() < draw.meets:
+            value = rng.choice(met[column])
+        elif wanted[column] and rng.random() < 0.4:
+            value = rng.choice(wanted[column])
+        elif value is None or rng.random() < draw.fresh:
+            value = rng.choice(usual[column] if rng.random() < 0.9 else own[column])
+        shifted = type(value) in (int, float) and rng.random() < 0.05
+        return value + rng.choice((-1, 1, 1000, -1000)) if shifted else value
+
     found = list[Row]()
     taken = [set[Row]() for _ in table.keys]
-    for number in range(scale):
+    for number in range(draw.scale):
         base = rng.choice(table.rows) if table.rows else (None,) * len(own)
         row: dict[str, Any] = {}
         for column, value in zip(own, base, strict=True):
-            row[column] = value
-            if column in single:
-                row[column] = number + 1 if isinstance(own[column][0], int) else own[column][number % len(own[column])]
-                row[column] = (
-                    f"{row[column]} {number}" if number >= len(own[column]) and isinstance(value, str) else row[column]
-                )
-            elif column in table.nullable and rng.random() < empty:
-                row[column] = None
-            elif wanted[column] and rng.random() < 0.4:
-                row[column] = rng.choice(wanted[column])
-            elif value is None or rng.random() < fresh:
-                row[column] = rng.choice(usual[column] if rng.random() < 0.9 else own[column])
-            if type(row[column]) in (int, float) and column not in single and rng.random() < 0.05:
-                row[column] += rng.choice((-1, 1, 1000, -1000))
+            row[column] = _key(own[column], value, number) if column in single else value_of(column, value)
         for columns, some in parents:
-            null = not some or (table.nullable.issuperset(columns) and rng.random() < empty)
+            null = not some or (table.nullable.issuperset(columns) and rng.random() < draw.empty)
             row |= zip(columns, (None,) * len(columns) if null else rng.choice(some), strict=True)
         keys = [tuple(row[column] for column in key) for key in table.keys]
         if not any(key in others for key, others in zip(keys, taken, strict=True) if None not in key):
@@ -268,6 +283,14 @@ def _rows(
                 others.add(key)
             found.append(tuple(row.values()))
     return found
+
+
+def _key(values: Sequence[Any], value: Any, number: int) -> Any:
+    """Return the key of a row by its number: a number, or one of the column's values, told apart where there are more rows."""
+    if isinstance(values[0], int):
+        return number + 1
+    key = values[number % len(values)]
+    return f"{key} {number}" if number >= len(values) and isinstance(value, str) else key
 
 
 def _parents_first(tables: Mapping[str, Table]) -> list[Table]:
