@@ -163,8 +163,9 @@ def test_a_reader_that_leaves_changes_no_exit_code(folder: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
-def test_a_full_disk_is_no_bug(folder: Path) -> None:
-    command = [sys.executable, "-m", "expert_cli", "schema"]
+@pytest.mark.parametrize("arguments", [["schema"], ["validate", "typo.json", "--json"]])
+def test_a_full_disk_is_no_bug(folder: Path, arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "expert_cli", *arguments]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             command, cwd=folder, stdout=full, stderr=subprocess.PIPE, encoding="utf-8", timeout=600, check=False

@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 import rich.console
@@ -117,8 +117,9 @@ class Console:
     def fail(self, message: str, hint: str, exit_code: int) -> None:
         """Write an error: a line of what and where, a line of what to do; with --json the document of the failure."""
         if self.as_json:
-            self.document({"error": {"exit_code": exit_code, "message": message, "hint": hint}})
-            return
+            with suppress(OSError):  # what failed may be writing documents
+                self.document({"error": {"exit_code": exit_code, "message": message, "hint": hint}})
+                return
         first, *rest = failure_lines(message, hint)
         self._err.words(first, "red")
         for line in rest:

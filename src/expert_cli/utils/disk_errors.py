@@ -37,6 +37,8 @@ def disk_problem(
     """
     if isinstance(error, ExpertError):
         return None
+    if isinstance(error, RuntimeError) and getattr(error.__context__, "errno", 0) == errno.ELOOP:
+        error = error.__context__ or error  # how pathlib tells of links in a circle
     found = error if isinstance(error, OSError) else _full_disk(str(error))
     if found is None or found.errno not in _REMEDIES:
         return None

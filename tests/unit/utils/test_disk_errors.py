@@ -71,3 +71,14 @@ def test_what_a_user_can_meet() -> None:
     renamed = known(IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), "/data/.x.tmp", None, "/data/x"))
     assert renamed is not None
     assert renamed.message == f"/data/x: {os.strerror(errno.EISDIR)}"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege")
+def test_links_in_a_circle_are_no_bug(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises((RuntimeError, OSError)) as caught:
+        (tmp_path / "a").resolve(strict=True)
+    problem = known(caught.value)
+    assert problem is not None
+    assert problem.message.endswith(f"{os.sep}a: {os.strerror(errno.ELOOP)}")
