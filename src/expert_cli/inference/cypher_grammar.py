@@ -20,7 +20,7 @@ _HEADING = re.compile(
     r"^\W*(node|relationship) properties\b|^- \*\*(.+?)\*\*|^\s+- `(\w+)", re.IGNORECASE | re.MULTILINE
 )
 _MADE = re.compile(
-    rf"\(\s*({_NAME})\s*:\s*({_NAME})|\[\s*({_NAME})\s*:\s*({_NAME})|[(\[]\s*({_NAME})\s*[)\]{{*]|\bas\s+({_NAME}|`[^`]+`)(?=\W)"
+    rf"\(\s*({_NAME})\s*:\s*({_NAME})(?=\W)|\[\s*({_NAME})\s*:\s*({_NAME})(?=\W)|[(\[]\s*({_NAME})\s*[)\]{{*]|\bas\s+({_NAME}|`[^`]+`)(?=\W)"
     rf"|({_NAME})\s*=\s*(?:\w+\s*)?\(|({_NAME})\s+in\b",
     re.IGNORECASE,
 )
@@ -99,7 +99,8 @@ def cypher_grammar(graph: Graph, made: Mapping[str, Collection[str]] | None = {}
     rules = []
     for label, properties in graph.labels.items():
         bound = "".join(f' | "{name}"' for name, kinds in made.items() if label in kinds)
-        rules.append(f'node_{number[label]}: "(" SP? (NAME? ":" "{label}" (SP? {_map(properties)})?{bound}) SP? ")"')
+        named = f"(FREE{bound})?"  # a name that stands for something else is no node of this label
+        rules.append(f'node_{number[label]}: "(" SP? ({named} ":" "{label}" (SP? {_map(properties)})?{bound}) SP? ")"')
         steps = ["any_way from"]
         for start, type_, end in dict.fromkeys(graph.relationships):
             if start == label:

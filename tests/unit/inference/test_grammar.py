@@ -146,6 +146,8 @@ def test_tables_are_read_as_people_write_them() -> None:
         ),
         ("MATCH (p:Person)-[:KNOWS]->(q:Person) RETURN q.name", "MATCH (p:Person)-[:LIKES"),
         ("MATCH (p:Person) RETURN p.name", "MATCH (p:Person) RETURN p.title"),
+        ("MATCH (p:Person)-[:ACTED_IN]->(m:Movie) RETURN m.title", "MATCH (p:Person)-[:ACTED_IN]->(p:Movie)"),
+        ("MATCH (p:Person), (p:Person)-[:ACTED_IN]->(m) RETURN m.title", "MATCH (p:Person), (p:Movie)"),
         ("MATCH (p:Person) WITH p AS who RETURN who.born", "MATCH (p:Person) RETURN who"),
         ("MATCH (p:Person) WHERE NOT (p)-[:ACTED_IN]->() RETURN p", "MATCH (p:Person)<-[:ACTED_IN]-"),
     ],
