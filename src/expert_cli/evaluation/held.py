@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.defaults.decoding import JSON_GRAMMARS
-from expert_cli.evaluation.verifiers.sql import SqlCase
 
 if TYPE_CHECKING:
     from expert_cli.evaluation.verifiers.case import Case
@@ -14,17 +13,17 @@ if TYPE_CHECKING:
     from expert_cli.inference.grammar import Held
 
 
-def held_for(turn: str, case: Case | None, grammar: Grammar | None) -> Held | None:
+def held_for(turn: str, case: Any, grammar: Grammar | None) -> Held | None:
     """Return what holds the answer to a turn's text, by the case's own JSON Schema where it has one; None for free text.
 
-    What PostgreSQL does not compile on the case's database is asked again, as SQL is that SQLite does not compile.
+    case: the Case that was asked, or None. What PostgreSQL does not compile on the case's database is asked again, as SQL is that SQLite does not compile.
     """
     if grammar is None:
         return None
     from expert_cli.inference.grammar import grammar_for  # the light side does without torch
 
     held = grammar_for(grammar, turn, getattr(case, "json_schema", None))
-    if held and isinstance(case, SqlCase) and case.dialect == "postgresql":
+    if held and getattr(case, "dialect", "") == "postgresql":
         return replace(held, fault=case.compile_fault)
     return held
 
