@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def held_for(turn: str, case: Any, grammar: Grammar | None) -> Held | None:
     """Return what holds the answer to a turn's text, by the case's own JSON Schema where it has one; None for free text.
 
-    case: the Case that was asked, or None. What PostgreSQL does not compile on the case's database is asked again, as SQL is that SQLite does not compile.
+    case: the Case that was asked, or None. What PostgreSQL does not compile on its database is asked again, as SQL is that
+    SQLite does not compile.
     """
     if grammar is None:
         return None
