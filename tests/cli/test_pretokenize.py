@@ -268,7 +268,7 @@ def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_s
     row = {"id": "a", "verifier": "exact", "expected": "yes", "prompt": "Say 2."}
     cases.write_text(json.dumps(row) + "\n", encoding="utf-8")
     built = pretokenize("--manifest", manifest)[0]
-    monkeypatch.setattr(build, "select_rows", None)
+    monkeypatch.setattr(build, "select", None)
     again = pretokenize("--manifest", manifest)[0]
     assert (built["status"], again["status"]) == ("built", "hit")
     assert built["overlap"] == again["overlap"]

@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 import os
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib.metadata import version
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
@@ -51,12 +52,14 @@ class Encoded:
         """Return the number of documents."""
         return len(self.offsets) - 1
 
-    @classmethod
-    def joined(cls, parts: Sequence[Encoded]) -> Encoded:
-        """Return the documents of several, one after the other."""
-        sizes = np.concatenate([np.diff(part.offsets) for part in parts])
-        ids, trained = (np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "trained"))
-        return cls(ids, np.append(0, sizes.cumsum()), trained)
+    def trained_only(self) -> tuple[Encoded, NDArray[np.bool_]]:
+        """Return the documents that have a trained token, and which ones these are."""
+        sizes = np.diff(self.offsets)
+        good = np.diff(np.append(0, self.trained.cumsum())[self.offsets]) > 0
+        if good.all():
+            return self, good
+        kept = np.repeat(good, sizes)
+        return Encoded(self.ids[kept], np.append(0, sizes[good].cumsum()), self.trained[kept]), good
 
 
 @dataclass
@@ -99,47 +102,54 @@ class Sample:
 
 
 class Encoder:
-    """Encodes documents. engine: what encodes, and its version; reason: why."""
+    """Encodes documents. fast: by fastokens where it can be this tokenizer; `agrees` tells whether its ids are right."""
 
-    def __init__(
-        self, template: Template, sample: Sample | None = None, fast: Callable[[], Fastokens] | None = None
-    ) -> None:
-        """Take the template's tokenizer. Without a sample of rows fastokens is not tried; fast: gives it, loaded already."""
-        self.template, self.sample = template, sample
+    def __init__(self, template: Template, *, fast: bool = False) -> None:
+        """Take the template's tokenizer; fastokens is loaded meanwhile."""
+        self.template, self.fast = template, fast
         self.tokenizer: PreTrainedTokenizerFast = template.tokenizer
         self._backend = self.tokenizer.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
-        self._fast: Fastokens | None = None
-        self.engine, self.reason = f"tokenizers {version('tokenizers')}", "nothing else was tried"
+        self.reason = "nothing else was tried"
         texts = [text for text, _ in template.probe]
-        self.by_pieces = np.array_equal(self._flat(texts)[0], self._flat(["".join(texts)])[0])
-        if sample is not None and self.by_pieces:
-            self._try_fastokens(fast or partial(Fastokens, self.tokenizer), sample.texts())
+        self.by_pieces = [*chain(*self._lists(texts))] == self._lists(["".join(texts)])[0]
+        thread = ThreadPoolExecutor(1)
+        self._loading = thread.submit(Fastokens, self.tokenizer) if fast and self.by_pieces else None
+        thread.shutdown(wait=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send what makes an encoder to another machine: fastokens' tokenizer cannot be sent."""
-        return Encoder, (self.template, self.sample)
+        return partial(Encoder, fast=self.fast), (self.template,)
 
-    def _try_fastokens(self, load: Callable[[], Fastokens], sample: list[str]) -> None:
-        expected_ids, expected_sizes = self._flat(sample)
+    @cached_property
+    def _fast(self) -> Fastokens | None:
         try:
-            self._fast = load()
-            ids, sizes = self._flat(sample)
+            return self._loading.result() if self._loading else None
         except ImportError:
             self.reason = "fastokens has no build for this Python or system"
-            return
         except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
-            self._fast, self.reason = None, f"fastokens cannot handle this tokenizer: {str(error)[:200]}"
-            return
-        if np.array_equal(ids, expected_ids) and np.array_equal(sizes, expected_sizes):
-            self.engine = f"fastokens {version('fastokens')}"
-            self.reason = "gives the ids of tokenizers for a sample of these rows"
-        else:
-            self._fast, self.reason = None, "fastokens gives other ids than tokenizers for a sample of these rows"
+            self.reason = f"fastokens cannot handle this tokenizer: {str(error)[:200]}"
+        return None
+
+    @property
+    def engine(self) -> str:
+        """What encodes, and its version."""
+        name = "fastokens" if self._fast else "tokenizers"
+        return f"{name} {version(name)}"
+
+    def agrees(self, sample: Sample) -> bool:
+        """Return whether the ids of a sample are those that tokenizers gives."""
+        if not self._fast:
+            return True
+        self.reason = "gives the ids of tokenizers for a sample of these rows"
+        texts = sample.texts()
+        ids, sizes = self._flat(texts)
+        expected, expected_sizes = Encoder(self.template)._flat(texts)
+        return np.array_equal(ids, expected) and np.array_equal(sizes, expected_sizes)
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
-        """Encode documents. Those without a trained token are left out."""
+        """Encode documents."""
         if self.by_pieces:
             flat = [piece for document in documents for piece in document]
             ids, sizes = self._flat([text for text, _ in flat])
@@ -150,11 +160,7 @@ class Encoder:
             lists, masks = zip(*map(self._whole, documents), strict=True) if documents else ((), ())
             ids, trained = np.array([*chain(*lists)], np.int32), np.array([*chain(*masks)], np.bool_)
             offsets = np.append(0, np.cumsum([*map(len, lists)])).astype(np.int64)
-        good = np.diff(np.append(0, trained.cumsum())[offsets]) > 0
-        if good.all():
-            return Encoded(ids, offsets, trained)
-        kept = np.repeat(good, np.diff(offsets))
-        return Encoded(ids[kept], np.append(0, np.diff(offsets)[good].cumsum()), trained[kept])
+        return Encoded(ids, offsets, trained)
 
     def ids(self, text: str) -> list[int]:
         """Return the ids of one text: what generation starts from."""

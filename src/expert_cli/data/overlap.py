@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from expert_cli.utils.text import excerpt, normalize, short_place
 
@@ -25,59 +25,47 @@ class Question(NamedTuple):
     where: str
 
 
-class HeldOut:
-    """The texts of an evaluation, to be looked for in training rows; those that say nothing are in no row."""
+def asked_hash(asked: str, below: str) -> bytes:
+    """Return 16 bytes that are equal for what asks the same; zeros for what asks nothing."""
+    said = f"{normalize(asked)}\0{normalize(below)}".encode()
+    return hashlib.blake2b(said, digest_size=16).digest() if asked.strip() else bytes(16)
 
-    def __init__(self, questions: Sequence[Question]) -> None:
-        """Take the texts."""
-        self._by_text: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-        for number, (asked, below, _) in enumerate(questions):
-            if asked.strip():
-                self._by_text[normalize(asked), normalize(below)].append(number)
+
+class HeldOut:
+    """The texts of an evaluation, to be looked for in training rows; those that say nothing are in no row. digest: of all."""
+
+    def __init__(self, questions: Sequence[Question], hashes: Sequence[bytes] = ()) -> None:
+        """Take the texts, or the `asked_hash` of each."""
+        hashes = hashes or [asked_hash(one.asked, one.input) for one in questions]
+        self.by_hash: defaultdict[bytes, list[int]] = defaultdict(list)
+        for number, said in enumerate(hashes):
+            self.by_hash[said.rstrip(b"\0")].append(number)  # as numpy gives it
+        self.by_hash.pop(b"", None)
+        self.digest = hashlib.sha256(b"".join(said.ljust(16, b"\0") for said in hashes)).hexdigest()[:16]
 
     def find(self, asked: str, below: str) -> Iterator[int]:
         """Yield the numbers of the texts that a row asks."""
-        yield from self._by_text.get((normalize(asked), normalize(below)), ())
+        yield from self.by_hash.get(asked_hash(asked, below).rstrip(b"\0"), ())
+
+    def found_in(self, hashes: NDArray[np.bytes_]) -> dict[int, int]:
+        """Return, by the number of a text, the first of the rows that ask it. hashes: S16 [rows]."""
+        found: dict[int, int] = {}
+        for row in np.flatnonzero(np.isin(hashes, np.array([*self.by_hash], "S16"))).tolist():
+            for number in self.by_hash[hashes[row]]:
+                found.setdefault(number, row)
+        return found
 
 
-@dataclass
-class Overlap:
-    """The texts of one evaluation that were found in training rows, as a store's statistics keep them.
+def overlap_json(
+    texts: int, held: HeldOut, rows: NDArray[np.bytes_], text: Callable[[int], Question], place: Callable[[int], str]
+) -> dict[str, Any]:
+    """Return, as a store's statistics keep it, how many of so many texts stand in training rows.
 
-    added: how many texts there are, also those beyond the first `MOST_HELD_OUT`, which are not looked for.
+    rows: S16 [rows], what these ask; text and place give a text and where a row stands, by their numbers.
     """
-
-    questions: list[Question] = field(default_factory=list)
-    added: int = 0
-    same: set[int] = field(default_factory=set)
-    examples: list[dict[str, Any]] = field(default_factory=list)
-
-    def add(self, question: Question) -> None:
-        """Take a text, before any row that trains is looked at."""
-        self.added += 1
-        if len(self.questions) < MOST_HELD_OUT:
-            self.questions.append(question)
-
-    @cached_property
-    def held(self) -> HeldOut:
-        """The texts that are looked for."""
-        return HeldOut(self.questions)
-
-    def found(self, number: int, where: str) -> None:
-        """Note that a row that trains asks a text, by the number of this."""
-        if number not in self.same and len(self.examples) < _MOST_EXAMPLES:
-            there = {"held_out": short_place(self.questions[number].where), "train": short_place(where)}
-            self.examples.append({**there, "text": excerpt(self.questions[number].asked)})
-        self.same.add(number)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return how many texts were looked for, and how many stand in training rows."""
-        found = {"rows": self.added, "same": len(self.same), "examples": self.examples}
-        return {**found, "digest": digest_of(self.questions)}
-
-
-def digest_of(questions: Sequence[Question]) -> str:
-    """Return a hash of what is asked, wherever it stands."""
-    first = questions[:MOST_HELD_OUT]
-    told = json.dumps([[one.asked for one in first], [one.input for one in first]])
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    examples, found = [], held.found_in(rows)
+    for number, row in list(found.items())[:_MOST_EXAMPLES]:
+        one = text(number)
+        there = {"held_out": short_place(one.where), "train": short_place(place(row))}
+        examples.append({**there, "text": excerpt(one.asked)})
+    return {"rows": texts, "same": len(found), "examples": examples, "digest": held.digest}

@@ -1,23 +1,21 @@
 """Which rows of the sources are taken, and how often: slices, filters, repeats, weights, the split of validation rows.
 
-Everything that needs a count or another row is decided here, in a first pass over all rows, before one is encoded. What is kept
-is a number a row and, where it is needed, a hash of 16 bytes; the second pass reads the files again. Where chance decides, rows
-are ordered by a keyed hash, never by a random generator whose algorithm may change.
-
-Both passes go file by file, so that they can be spread over machines: `FlatMap`.
+The files are read once. Everything that needs a count or another row is decided afterwards, by hashes of 16 bytes that are
+kept of each good row where they are needed. Where chance decides, rows are ordered by a keyed hash, never by a random
+generator whose algorithm may change.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain, islice
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 from expert_cli.config.run_config import DataConfig
 from expert_cli.config.splits import parse_split
 from expert_cli.data.columns import Columns, choose_columns, find_column, listed
-from expert_cli.data.encode import Sample
+from expert_cli.data.overlap import asked_hash
 from expert_cli.data.reading import RawRow, rows_of
 from expert_cli.data.rows import BadRow, NotTrained, Row, digest, flag_of, to_row
 from expert_cli.data.schema_prompt import show_database
@@ -38,11 +36,12 @@ FIRST_ROWS = 200
 """So many rows of a source decide its columns."""
 BAD_SHARE = 0.01
 """The share of bad rows in a source above which it is refused."""
-NOT_TRAINED = "not to be trained"
+_BATCH_ROWS = 1_000
 _MOST_EXAMPLES, _MOST_ALIKE, _MOST_LEFT_OUT = 5, 2, 3
 Split = Literal["train", "validation"]
 FlatMap: TypeAlias = Callable[[Callable[[Any], Iterator[Any]], Sequence[Any]], Iterator[Any]]
 """Calls a function with each of some things, and yields what the calls yield, in order: here, or on other machines."""
+Hashes: TypeAlias = defaultdict[str, bytearray]
 
 
 def local_flat_map(function: Callable[[Any], Iterator[Any]], things: Sequence[Any]) -> Iterator[Any]:
@@ -90,31 +89,35 @@ class RowReport:
         shown = self.left_out
         return {reason: {"rows": count, "examples": shown.get(reason, [])} for reason, count in self.filtered.items()}
 
-    def told(self, rows: int, what: str = "are bad") -> str:
-        """Return in words how many of so many rows are bad, and the first ones."""
+    def told(self, what: str = "are bad") -> str:
+        """Return in words how many rows are bad, and the first ones."""
         bad = self.dropped.total()
-        return f"{bad} of {rows} rows {what}: {'; '.join(self.examples)}{'; ...' if bad > len(self.examples) else ''}"
+        more = "; ..." if bad > len(self.examples) else ""
+        return f"{bad} of {self.read} rows {what}: {'; '.join(self.examples)}{more}"
 
     def add(self, other: RowReport) -> None:
-        """Add the counts of another source; its mapping is appended where it differs."""
+        """Add what became of other rows; of each reason the first few examples stay."""
         self.read += other.read
         self.trailing += other.trailing
+        for told in other.examples:
+            if len(self.examples) < _MOST_EXAMPLES and self.dropped[told.partition(": ")[2]] < _MOST_ALIKE:
+                self.examples.append(told)
         self.dropped.update(other.dropped)
         self.filtered.update(other.filtered)
         for reason, examples in other.left_out.items():
             self.left_out[reason] = [*self.left_out.get(reason, ()), *examples][:_MOST_LEFT_OUT]
         self.ignored = list(dict.fromkeys([*self.ignored, *other.ignored]))
-        self.examples = (self.examples + other.examples)[:_MOST_EXAMPLES]
         self.mapping = "; ".join(dict.fromkeys(filter(None, [*self.mapping.split("; "), other.mapping])))
 
-    def refuse_bad(self, where: str, share: float = BAD_SHARE) -> None:
+    def refuse_bad(self, where: str, share: float) -> None:
         """Raise InputError where more than so large a share of the rows is bad, or there is none."""
         if not self.read:
             raise InputError(f"{where}: there are no rows", "Look at the file, and at the slice if there is one.")
         if self.dropped.total() > share * self.read:
             raise InputError(
-                f"{where}: {self.told(self.read)}",
-                f"Mend these rows, or take them out; up to {BAD_SHARE:.0%} are left out with a warning.",
+                f"{where}: {self.told()}",
+                f"Mend these rows, or take them out; up to {BAD_SHARE:.0%} are left out with a warning. What a chat template "
+                'refuses, another base model, "prompt_template" or "chat_template_path" may write.',
             )
 
 
@@ -125,91 +128,168 @@ class FileSlice(NamedTuple):
     start: int
     stop: int
 
-    def raw_rows(self) -> Iterator[RawRow]:
-        """Yield them as they were read."""
-        return islice(rows_of(self.file), self.start, self.stop)
 
+@dataclass
+class RowBatch:
+    """Rows of a file that were read one after the other. place: all of them; rows: the good ones; report: what became of all.
 
-@dataclass(frozen=True)
-class TakenRows:
-    """Rows of one file that are taken. numbers: int64, theirs in the file; source: the number of their source.
-
-    first: the number of the first one among all rows of the split.
+    hashes: where they are wanted, 16 bytes of each good row: "repeats" are equal for repeated rows, "asked" for one question,
+    and "ranks" are their order for the validation split. usable: a byte a good row, 0 where it cannot be trained after all.
     """
 
-    file: DataFile
-    numbers: NDArray[np.int64]
-    columns: Columns
-    data: DataConfig
-    source: int
-    first: int
-
-    def rows(self) -> Iterator[Row]:
-        """Yield them. Raises InputError: the file is not what it was."""
-        left = set(self.numbers.tolist())
-        with suppress(BadRow, NotTrained):
-            for number, raw in enumerate(islice(rows_of(self.file), int(self.numbers[-1]) + 1)):
-                if number in left:
-                    row = _row(raw, self.columns, self.data)
-                    left.remove(number)
-                    yield row
-        if left:
-            raise InputError(f"{self.file}: changed while it was read", "Start again.")
+    place: FileSlice
+    report: RowReport
+    rows: list[Row] = field(default_factory=list)
+    hashes: Hashes = field(default_factory=lambda: defaultdict(bytearray))
+    usable: bytes = b""
 
 
 @dataclass(frozen=True)
-class SelectedSource:
-    """One source, decided. copies: int32 [rows of its slices], how often each is taken: 0 where it is left out."""
+class RowReader:
+    """Reads rows of a source's files. names: the columns of its first rows; ranked, asked: which hashes are wanted."""
 
     located: Located
     columns: Columns
+    names: Sequence[str]
     data: DataConfig
-    slices: tuple[FileSlice, ...]
-    copies: NDArray[np.int32]
+    ranked: bool = False
+    asked: bool = False
+
+    def __call__(self, part: FileSlice) -> Iterator[RowBatch]:
+        """Yield rows of a file. Raises InputError: a column that came too late."""
+        raws, start = islice(rows_of(part.file), part.start, part.stop), part.start
+        names, shapes = list(self.names), set[tuple[str, ...]]()
+        while some := list(islice(raws, _BATCH_ROWS)):
+            batch = RowBatch(FileSlice(part.file, start, start + len(some)), RowReport(len(some)))
+            unread = set[str]()
+            for raw in some:
+                if not raw.fault and (shape := tuple(raw.fields)) not in shapes:
+                    shapes.add(shape)
+                    self._require_known(raw, names)
+                if (row := self._good_row(raw, batch.report)) is not None:
+                    unread |= row.unread
+                    self._add(row, batch)
+            batch.usable = b"\1" * len(batch.rows)
+            within = getattr(self.columns, {"pair": "response"}.get(self.columns.form, self.columns.form))
+            batch.report.ignored = [*self.columns.unread(names), *(f"{within}[].{name}" for name in sorted(unread))]
+            start += len(some)
+            yield batch
+
+    def _good_row(self, raw: RawRow, report: RowReport) -> Row | None:
+        try:
+            row = _row(raw, self.columns, self.data)
+        except BadRow as bad:
+            report.drop(str(bad), raw.where)
+            return None
+        except NotTrained:
+            report.filtered["not to be trained"] += 1
+            return None
+        report.trailing += row.trailing
+        filters = self.data.filters
+        if (filters.min_chars or filters.max_chars) and (reason := filters.reason(len(row))):
+            report.leave_out(reason, row)
+            return None
+        return row
+
+    def _add(self, row: Row, batch: RowBatch) -> None:
+        batch.rows.append(row)
+        by = self.data.filters.deduplicate if self.data.filters.repeated else ""
+        said = "\0".join(row.content()) if by == "row" or self.ranked else ""
+        if by:
+            batch.hashes["repeats"] += digest(said if by == "row" else row.answer)
+        if self.ranked:
+            batch.hashes["ranks"] += digest(f"{self.data.seed}:{said}")
+        if self.asked:
+            batch.hashes["asked"] += asked_hash(*row.question)
+
+    def _require_known(self, raw: RawRow, names: list[str]) -> None:
+        """Refuse a column that is not in the first rows and would have been read."""
+        if new := [name for name in raw.fields if name not in names]:
+            names += new
+            try:
+                chosen = choose_columns(names, self.data.mapping, str(self.located))
+                same = replace(chosen, weight="", train="") == replace(self.columns, weight="", train="")
+            except InputError:
+                same = False
+            if not same:
+                raise InputError(
+                    f"{raw.where}: {', '.join(map(json.dumps, new))} stands in none of the first {FIRST_ROWS} rows, by which "
+                    f"the columns were chosen: {self.columns}",
+                    'Name the columns in "field_mapping" of training.dataset, or put such a row first.',
+                )
+
+
+Batch = TypeVar("Batch", bound=RowBatch)
+
+
+@dataclass
+class SelectedSource:
+    """One source: what is kept of its good rows, as of a batch, and where the batches are, with the number of their first row.
+
+    first: the number of its first good row among those of all sources; copies: int32 [rows], how often each is taken.
+    """
+
+    reader: RowReader
+    first: int
+    report: RowReport
+    places: list[tuple[int, FileSlice]] = field(default_factory=list)
+    hashes: Hashes = field(default_factory=lambda: defaultdict(bytearray))
+    usable: bytearray = field(default_factory=bytearray)
+    copies: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
 
     def __len__(self) -> int:
         """Return how many rows are taken, repeats counted."""
         return int(self.copies.sum())
 
-    def taken(self, source: int = 0, first: int = 0) -> Iterator[TakenRows]:
-        """Yield the rows that are taken, file by file: all once, then those taken twice once more."""
-        ends = np.cumsum([0, *(part.stop - part.start for part in self.slices)])
-        for turn in range(int(self.copies.max(initial=0))):
-            for part, at in zip(self.slices, ends.tolist(), strict=False):
-                mine = np.flatnonzero(self.copies[at : at + part.stop - part.start] > turn) + part.start
-                if len(mine):
-                    yield TakenRows(part.file, mine, self.columns, self.data, source, first)
-                    first += len(mine)
+    @property
+    def located(self) -> Located:
+        """Where it lies."""
+        return self.reader.located
 
-    def rows(self) -> Iterator[Row]:
-        """Yield the rows that are taken. Raises InputError: a file is not what it was."""
-        return chain.from_iterable(piece.rows() for piece in self.taken())
+    @property
+    def columns(self) -> Columns:
+        """Its columns."""
+        return self.reader.columns
+
+    def add(self, batch: RowBatch) -> None:
+        """Add the rows that follow."""
+        self.report.add(batch.report)
+        self.places.append((self.first + len(self.usable), batch.place))
+        self.usable += batch.usable
+        for name, more in batch.hashes.items():
+            self.hashes[name] += more
+
+    def taken(self) -> NDArray[np.int64]:
+        """Return the numbers of the rows that are taken: all once, then those taken twice once more."""
+        rounds = [np.flatnonzero(self.copies > turn) for turn in range(int(self.copies.max(initial=0)))]
+        return np.concatenate([np.empty(0, np.int64), *rounds]) + self.first
+
+    def row(self, number: int) -> Row:
+        """Read one row again. Raises InputError: its file is not what it was."""
+        first, place = self.places[bisect_right(self.places, number, key=lambda one: one[0]) - 1]
+        try:
+            return next(islice(self.reader(place), 1)).rows[number - first]
+        except (StopIteration, IndexError) as error:
+            raise InputError(f"{place.file}: changed while it was read", "Start again.") from error
 
 
 @dataclass(frozen=True)
 class RowSelection:
-    """All sources, decided. `validation`: those that evaluate, each row once; () where none do. sample: texts of the rows."""
+    """All sources, decided. validation: those that evaluate, each row once; () where none do. kept: rows, by their numbers."""
 
     train: tuple[SelectedSource, ...]
     validation: tuple[SelectedSource, ...]
     train_report: RowReport
     validation_report: RowReport
-    sample: Sample
+    kept: Sequence[Row] = ()
 
     def sources(self, split: Split) -> tuple[SelectedSource, ...]:
         """Return the sources of a split."""
         return self.train if split == "train" else self.validation
 
-    def taken(self, split: Split) -> Iterator[TakenRows]:
-        """Yield the rows of a split, source by source and file by file."""
-        first = 0
-        for number, source in enumerate(self.sources(split)):
-            yield from source.taken(number, first)
-            first += len(source)
-
     def rows(self, split: Split = "train") -> Iterator[Row]:
-        """Yield the rows of a split, source by source. Raises InputError: a file is not what it was."""
-        return chain.from_iterable(piece.rows() for piece in self.taken(split))
+        """Yield the rows of a split, source by source."""
+        return (self.kept[number] for source in self.sources(split) for number in source.taken())
 
 
 def first_rows(located: Located) -> list[RawRow]:
@@ -217,8 +297,8 @@ def first_rows(located: Located) -> list[RawRow]:
     return list(islice(chain.from_iterable(map(rows_of, located.files)), FIRST_ROWS))
 
 
-def _names(rows: Sequence[RawRow]) -> dict[str, None]:
-    return dict.fromkeys(name for row in rows for name in row.fields)
+def _names(rows: Sequence[RawRow]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row.fields))
 
 
 def source_columns(located: Located, data: DataConfig) -> Columns:
@@ -226,7 +306,7 @@ def source_columns(located: Located, data: DataConfig) -> Columns:
     first = [row for row in first_rows(located) if not row.fault]
     if not first:
         return Columns("text", text="text")
-    columns = choose_columns(list(_names(first)), data.mapping, str(located))
+    columns = choose_columns(_names(first), data.mapping, str(located))
     for flag in ("weight", "train"):  # a column called weight may hold kilograms, or a factor of the loss
         name: str = getattr(columns, flag)
         try:
@@ -244,13 +324,13 @@ def absent_columns(data: DataConfig) -> dict[str, str]:
     {} also where no row can be read: training says why.
     """
     here = replace(data, train=tuple(spec for spec in data.train[:1] if spec.is_local), validation=())
-    names: dict[str, None] = {}
+    names: list[str] = []
     with suppress(ExpertError):
         for located in locate_data(here, NullReporter()).train:
             names = _names(first_rows(located))
-    reason = f"names no column of the first rows; these have: {listed(list(names))}"
+    reason = f"names no column of the first rows; these have: {listed(names)}"
     columns = data.mapping.columns().items() if names else ()
-    return {role: reason for role, column in columns if not find_column(column, list(names))}
+    return {role: reason for role, column in columns if not find_column(column, names)}
 
 
 def first_good_rows(data: DataConfig, located: Located, count: int = 64) -> list[Row]:
@@ -261,121 +341,6 @@ def first_good_rows(data: DataConfig, located: Located, count: int = 64) -> list
         with suppress(BadRow, NotTrained):
             found.append(_row(raw, columns, data))
     return found[:count]
-
-
-def select_rows(
-    data: DataConfig,
-    located: LocatedData,
-    reporter: Reporter,
-    *,
-    bad_share: float = BAD_SHARE,
-    flat_map: FlatMap = local_flat_map,
-) -> RowSelection:
-    """Look at the rows of all sources, and decide.
-
-    Raises InputError: a source with more than `bad_share` bad rows or no good one, columns that cannot be told, sources of
-    different forms, a split that leaves nothing; EnvironmentProblem: a file that cannot be read.
-    """
-    splits = bool(data.validation_share) and not located.validation
-    sample = Sample()
-    select = partial(_select_from, data=data, reporter=reporter, sample=sample, bad_share=bad_share, flat_map=flat_map)
-    train, report, ranks = select(located.train, ranked=splits)
-    if not splits:
-        held, held_report, _ = select(located.validation, ranked=False)
-        return RowSelection(train, held, report, held_report, sample)
-    train, held = _split(train, ranks, data.validation_share)
-    return RowSelection(train, held, report, RowReport(sum(map(len, held)), mapping=report.mapping), sample)
-
-
-@dataclass
-class _Scan:
-    """What the first pass finds in some rows of a source. good: a byte a row; ranks, digests: 16 bytes a good one."""
-
-    columns: Columns
-    names: dict[str, None]
-    report: RowReport = field(default_factory=RowReport)
-    unread: set[str] = field(default_factory=set)
-    good: bytearray = field(default_factory=bytearray)
-    ranks: bytearray = field(default_factory=bytearray)
-    digests: bytearray = field(default_factory=bytearray)
-    sample: Sample = field(default_factory=Sample)
-
-    def add(self, other: _Scan) -> None:
-        """Add what was found in the rows that follow."""
-        self.report.add(other.report)
-        self.sample.add_sample(other.sample)
-        self.names |= other.names
-        self.unread |= other.unread
-        self.good += other.good
-        self.ranks += other.ranks
-        self.digests += other.digests
-
-
-def _scan(part: FileSlice, *, found: _Scan, data: DataConfig, where: str, ranked: bool) -> Iterator[_Scan]:
-    """Look at rows of a file; `found`: what is known of the source before. Raises InputError: a column that came too late."""
-    scan = _Scan(found.columns, dict(found.names))
-    filters, salt, shapes = data.filters, f"{data.seed}:", set[tuple[str, ...]]()
-    for raw in part.raw_rows():
-        scan.report.read += 1
-        scan.good.append(0)
-        if not raw.fault and (shape := tuple(raw.fields)) not in shapes:
-            shapes.add(shape)
-            _require_known(raw, scan, data, where)
-        try:
-            row = _row(raw, scan.columns, data)
-        except BadRow as bad:
-            scan.report.drop(str(bad), raw.where)
-            continue
-        except NotTrained:
-            scan.report.filtered[NOT_TRAINED] += 1
-            continue
-        scan.unread |= row.unread
-        scan.report.trailing += row.trailing
-        if (filters.min_chars or filters.max_chars) and (reason := filters.reason(len(row))):
-            scan.report.leave_out(reason, row)
-            continue
-        scan.good[-1] = 1
-        scan.sample.add([turn["content"] for turn in row.messages] or [row.answer])
-        said = "\0".join(row.content()) if filters.repeated or ranked else ""
-        if filters.repeated:
-            scan.digests += digest(said if filters.deduplicate == "row" else row.answer)
-        if ranked:
-            scan.ranks += digest(f"{salt}{said}")
-    yield scan
-
-
-def _require_known(raw: RawRow, scan: _Scan, data: DataConfig, where: str) -> None:
-    """Refuse a column that is not in the first rows and would have been read."""
-    if new := [name for name in raw.fields if name not in scan.names]:
-        scan.names |= dict.fromkeys(new)
-        try:
-            chosen = choose_columns(list(scan.names), data.mapping, where)
-            same = replace(chosen, weight="", train="") == replace(scan.columns, weight="", train="")
-        except InputError:
-            same = False
-        if not same:
-            raise InputError(
-                f"{raw.where}: {', '.join(map(json.dumps, new))} stands in none of the first {FIRST_ROWS} rows, by which the "
-                f"columns were chosen: {scan.columns}",
-                'Name the columns in "field_mapping" of training.dataset, or put such a row first.',
-            )
-
-
-def _file_slices(located: Located) -> list[FileSlice]:
-    """The rows of a slice, file by file; bad ones count, so that "train[:100]" is the same rows once they are mended."""
-    split, left = parse_split(located.spec.split), sys.maxsize
-    if not (split.start or split.stop):
-        return [FileSlice(file, 0, left) for file in located.files]
-    if split.rows_needed is not None:
-        left = split.rows_needed
-    sizes = []
-    for file in located.files:
-        sizes.append(sum(1 for _ in islice(rows_of(file), left)) if left else 0)
-        left -= sizes[-1]
-    wanted, ends = split.rows(sum(sizes)), np.cumsum([0, *sizes]).tolist()
-    files = zip(located.files, ends, sizes, strict=False)
-    slices = [FileSlice(file, max(0, wanted.start - at), min(size, wanted.stop - at)) for file, at, size in files]
-    return [part for part in slices if part.start < part.stop]
 
 
 def _row(raw: RawRow, columns: Columns, data: DataConfig) -> Row:
@@ -399,53 +364,101 @@ def _row(raw: RawRow, columns: Columns, data: DataConfig) -> Row:
     return replace(row, input=shown)
 
 
-def _select_from(
-    sources: Sequence[Located],
-    *,
+def select_rows(
+    data: DataConfig, located: LocatedData, reporter: Reporter, *, bad_share: float = BAD_SHARE
+) -> RowSelection:
+    """Read the rows of all sources into memory, and decide which are taken.
+
+    Raises InputError: a source with more than `bad_share` bad rows or no good one, columns that cannot be told, sources of
+    different forms, a split that leaves nothing; EnvironmentProblem: a file that cannot be read.
+    """
+    kept: list[Row] = []
+
+    def keep(batch: RowBatch) -> None:
+        kept.extend(batch.rows)
+
+    return replace(select(data, located, reporter, lambda reader: reader, keep, bad_share=bad_share), kept=kept)
+
+
+def select(
     data: DataConfig,
+    located: LocatedData,
     reporter: Reporter,
-    sample: Sample,
-    bad_share: float,
-    flat_map: FlatMap,
-    ranked: bool,
-) -> tuple[tuple[SelectedSource, ...], RowReport, NDArray[np.uint64]]:
-    """Select from sources of one form; repeated rows are looked for over all of them. ranked: also rank the rows."""
+    made_of: Callable[[RowReader], Callable[[FileSlice], Iterator[Batch]]],
+    keep: Callable[[Batch], None],
+    *,
+    flat_map: FlatMap = local_flat_map,
+    bad_share: float = BAD_SHARE,
+    asked: bool = False,
+) -> RowSelection:
+    """Read the rows of all sources, give `keep` what `made_of` makes of them, in order, and decide which rows are taken.
+
+    asked: questions that stand on both sides are to be found. Raises what `select_rows` does.
+    """
+    ranked = bool(data.validation_share) and not located.validation
+    rows = 0
+
+    def read(sources: Sequence[Located]) -> tuple[tuple[SelectedSource, ...], RowReport]:
+        nonlocal rows
+        found: list[SelectedSource] = []
+        for one in sources:
+            columns = source_columns(one, data)
+            if found and columns.form != found[0].columns.form:
+                raise InputError(
+                    f"{one}: rows are {columns.form} ({columns}), those of {sources[0]} are {found[0].columns.form}",
+                    "Train on rows of one kind: messages, text, segments, pair.",
+                )
+            reader = RowReader(one, columns, _names(first_rows(one)), data, ranked, asked)
+            source = SelectedSource(reader, rows, RowReport(mapping=str(columns)))
+            for batch in flat_map(made_of(reader), _file_slices(one)):
+                source.add(batch)
+                keep(batch)
+                bar.update(rows + len(source.usable))
+            rows += len(source.usable)
+            source.report.refuse_bad(str(one), bad_share)
+            found.append(source)
+        return tuple(found), _choose(found, data, reporter)
+
+    with reporter.progress("reading rows", None, "rows") as bar:
+        (train, report), (held, held_report) = read(located.train), read(located.validation)
+    if not ranked:
+        return RowSelection(train, held, report, held_report)
+    train, held = _split(train, data.validation_share)
+    return RowSelection(train, held, report, RowReport(sum(map(len, held)), mapping=report.mapping))
+
+
+def _file_slices(located: Located) -> list[FileSlice]:
+    """The rows of a slice, file by file; bad ones count, so that "train[:100]" is the same rows once they are mended."""
+    split, left = parse_split(located.spec.split), sys.maxsize
+    if not (split.start or split.stop):
+        return [FileSlice(file, 0, left) for file in located.files]
+    if split.rows_needed is not None:
+        left = split.rows_needed
+    sizes = []
+    for file in located.files:
+        sizes.append(sum(1 for _ in islice(rows_of(file), left)) if left else 0)
+        left -= sizes[-1]
+    wanted, ends = split.rows(sum(sizes)), np.cumsum([0, *sizes]).tolist()
+    files = zip(located.files, ends, sizes, strict=False)
+    slices = [FileSlice(file, max(0, wanted.start - at), min(size, wanted.stop - at)) for file, at, size in files]
+    return [part for part in slices if part.start < part.stop]
+
+
+def _choose(sources: Sequence[SelectedSource], data: DataConfig, reporter: Reporter) -> RowReport:
+    """Decide how often each row is taken; repeated rows are looked for over all sources."""
     total = RowReport()
-    selected: list[SelectedSource] = []
-    ranks = [np.empty((0, 2), np.uint64)]
     seen: set[bytes] = set()
-    for number, located in enumerate(sources):
-        columns = source_columns(located, data)
-        if selected and columns.form != selected[0].columns.form:
-            raise InputError(
-                f"{located}: rows are {columns.form} ({columns}), those of {sources[0]} are {selected[0].columns.form}",
-                "Train on rows of one kind: messages, text, segments, pair.",
-            )
-        scan = _Scan(columns, _names(first_rows(located)), RowReport(mapping=str(columns)))
-        slices, asked = [], _file_slices(located)
-        scan_slice = partial(_scan, found=scan, data=data, where=str(located), ranked=ranked)
-        for part, found in zip(asked, flat_map(scan_slice, asked), strict=True):
-            scan.add(found)
-            slices.append(part._replace(stop=part.start + len(found.good)))
-        report = scan.report
-        within = getattr(columns, {"pair": "response"}.get(columns.form, columns.form))
-        unread = [f"{within}[].{name}" for name in sorted(scan.unread)]
-        report.ignored = [*columns.unread(scan.names), *unread]
-        report.refuse_bad(str(located), bad_share)
-        sample.add_sample(scan.sample)
-        good = np.frombuffer(scan.good, np.bool_).copy()
-        source_ranks = np.frombuffer(scan.ranks, ">u8").reshape(-1, 2)  # each in two halves, the higher one first
-        source = SelectedSource(located, columns, data, tuple(slices), np.zeros(len(good), np.int32))
-        if data.filters.repeated:
-            new = _first_ones(scan.digests, seen)
-            repeats = np.flatnonzero(good)[~new]
-            examples = replace(source, copies=np.isin(np.arange(len(good)), repeats[:_MOST_LEFT_OUT]).astype(np.int32))
-            for row in examples.rows():
-                report.leave_out(data.filters.repeated, row)
-            if len(repeats):
-                report.filtered[data.filters.repeated] = len(repeats)
+    for number, source in enumerate(sources):
+        located, report = source.located, source.report
+        good = np.frombuffer(source.usable, np.bool_).copy()
+        if by := data.filters.repeated:
+            repeats = [
+                row for row, said in enumerate(_hashes(source.hashes["repeats"])) if good[row] and _is_known(said, seen)
+            ]
+            for row in repeats[:_MOST_LEFT_OUT]:
+                report.leave_out(by, source.row(source.first + row))
+            report.filtered[by] += len(repeats[_MOST_LEFT_OUT:])
             good[repeats] = False
-            source_ranks = source_ranks[new] if ranked else source_ranks
         count, spec = int(good.sum()), located.spec
         if not count:
             reasons = ", ".join(f"{reason}: {count}" for reason, count in report.filtered.items())
@@ -455,23 +468,28 @@ def _select_from(
             )
         weight = spec.weight if spec.max_rows is None else min(spec.weight, spec.max_rows / count)
         if spec.share:
-            weight = _replayed(located, count, sum(map(len, selected)), reporter)
+            weight = _replayed(located, count, sum(map(len, sources[:number])), reporter)
+        source.copies = np.zeros(len(good), np.int32)
         source.copies[good] = repeat_counts(count, weight, data.seed, str(number)) * np.int32(spec.repeat)
-        selected.append(source)
-        if ranked:
-            ranks.append(source_ranks[source.copies[good] > 0])
-        _tell(located, count, report, reporter)
+        filtered = "".join(f", {count} {reason}" for reason, count in report.filtered.items())
+        unread = f"; not read: {', '.join(report.unread())}" if report.unread() else ""
+        reporter.info(f"{located}: {count} rows{filtered}; {report.mapping}{unread}")
+        if report.dropped:
+            reporter.warning(f"{located}: {report.told('are bad and left out')}")
         total.add(report)
-    return tuple(selected), total, np.concatenate(ranks)
+    return total
 
 
-def _first_ones(digests: bytearray, seen: set[bytes]) -> NDArray[np.bool_]:
-    """Return which of some digests of 16 bytes are not among those before them, which are added to `seen`."""
-    new = np.zeros(len(digests) // 16, np.bool_)
-    for number, one in enumerate(np.frombuffer(digests, "V16").tolist()):
-        new[number] = one not in seen
-        seen.add(one)
-    return new
+def _hashes(joined: bytearray) -> list[bytes]:
+    found: list[bytes] = np.frombuffer(joined, "V16").tolist()
+    return found
+
+
+def _is_known(said: bytes, seen: set[bytes]) -> bool:
+    """Whether a text was there before; it is noted."""
+    before = len(seen)
+    seen.add(said)
+    return len(seen) == before
 
 
 def _replayed(located: Located, rows: int, others: int, reporter: Reporter) -> float:
@@ -504,45 +522,32 @@ def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> NDArray[np.
 
 
 def _split(
-    sources: Sequence[SelectedSource], ranks: NDArray[np.uint64], share: float
+    sources: Sequence[SelectedSource], share: float
 ) -> tuple[tuple[SelectedSource, ...], tuple[SelectedSource, ...]]:
-    """Return the sources as they train, and as they evaluate: each evaluated row once, however often it would have trained."""
-    held = validation_split(ranks, share)
-    taken = [np.flatnonzero(source.copies) for source in sources]
-    ends = np.cumsum([len(rows) for rows in taken])
-    train, evaluated = [], []
-    for source, rows, end in zip(sources, taken, ends, strict=True):
-        start = end - len(rows)
-        mine = rows[held[np.searchsorted(held, start) : np.searchsorted(held, end)] - start]
-        trained, once = source.copies.copy(), np.zeros_like(source.copies)
-        trained[mine], once[mine] = 0, 1
-        train.append(replace(source, copies=trained))
-        evaluated.append(replace(source, copies=once))
-    return tuple(train), tuple(evaluated)
+    """Return the sources as they train, and as they evaluate: each evaluated row once, however often it would have trained.
 
-
-def validation_split(ranks: NDArray[np.uint64], share: float) -> NDArray[np.int64]:
-    """Return the rows that evaluate: the first `share` of them by rank. `ranks`: [rows, 2], those of all rows in halves.
-
-    Equal rows stay on one side, so that no row that trains is evaluated; the share is met from above by less than one
-    such group, and is at least one row. Raises InputError where no row would be left to train.
+    Equal rows stay on one side, so that no row that trains is evaluated; the share is met from above by less than one such
+    group, and is at least one row. Raises InputError where no row would be left to train.
     """
-    order = np.lexsort((ranks[:, 1], ranks[:, 0]))
-    changes = (np.diff(ranks[order], axis=0) != 0).any(axis=1)
-    group_ends = np.append(np.flatnonzero(changes) + 1, len(order))
+    taken = [np.flatnonzero(source.copies) for source in sources]
+    ranks = np.concatenate(
+        [np.frombuffer(one.hashes["ranks"], "S16")[rows] for one, rows in zip(sources, taken, strict=True)]
+    )
+    order = np.argsort(ranks, kind="stable")
+    group_ends = np.append(np.flatnonzero(ranks[order][1:] != ranks[order][:-1]) + 1, len(order))
     wanted = max(1, round(share * len(order)))
-    chosen = order[: group_ends[np.searchsorted(group_ends, wanted)]]
-    if len(chosen) == len(order):
+    held = order[: group_ends[np.searchsorted(group_ends, wanted)]]
+    if len(held) == len(order):
         raise InputError(
             f"{len(order)} rows ({len(group_ends)} different ones) cannot be split for evaluation (share {share})",
             "Name validation rows of their own, or train on more rows.",
         )
-    return np.sort(chosen)
-
-
-def _tell(located: Located, rows: int, report: RowReport, reporter: Reporter) -> None:
-    filtered = "".join(f", {count} {reason}" for reason, count in report.filtered.items())
-    unread = f"; not read: {', '.join(report.unread())}" if report.unread() else ""
-    reporter.info(f"{located}: {rows} rows{filtered}; {report.mapping}{unread}")
-    if report.dropped:
-        reporter.warning(f"{located}: {report.told(report.read, 'are bad and left out')}")
+    is_held = np.zeros(len(order), np.bool_)
+    is_held[held] = True
+    train, evaluated = [], []
+    for source, rows, mine in zip(sources, taken, np.split(is_held, np.cumsum([*map(len, taken)])[:-1]), strict=True):
+        trained, once = source.copies.copy(), np.zeros_like(source.copies)
+        trained[rows[mine]], once[rows[mine]] = 0, 1
+        train.append(replace(source, copies=trained))
+        evaluated.append(replace(source, copies=once))
+    return tuple(train), tuple(evaluated)

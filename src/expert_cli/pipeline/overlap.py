@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.overlap import MOST_HELD_OUT, Question, digest_of
+from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
 from expert_cli.data.rows import BadRow, text_of
 from expert_cli.errors import InputError
 from expert_cli.utils.json_lines import json_objects
@@ -38,11 +38,11 @@ def own_cases(run: RunConfig, report: Reporter) -> list[Question]:
 
 def tell_overlap(stats: Mapping[str, Any], cases: Sequence[Question], report: Reporter) -> None:
     """Warn of what a store's statistics say of it. cases: those that there are now; of others the store tells nothing."""
-    found = stats["train"].get("overlap", {})
-    if len(cases) and found.get("cases", {}).get("digest") != digest_of(cases):
+    found, digest = stats["train"].get("overlap", {}), HeldOut(cases[:MOST_HELD_OUT]).digest
+    if len(cases) and found.get("cases", {}).get("digest") != digest:
         report.info("cases     the store was built before them: expert-cli audit looks for them in the training rows")
     for of, told in found.items():
-        if told["same"] and (of != "cases" or told["digest"] == digest_of(cases)):
+        if told["same"] and (of != "cases" or told["digest"] == digest):
             report.warning(f"{_in_words(of, told)}; {_REMEDIES[of]}")
 
 

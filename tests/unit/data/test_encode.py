@@ -39,10 +39,10 @@ def prefixing() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", bos_token="<s>")
 
 
-def encoded(template: Template, *rows: Any, sample: Sample | None = None) -> Encoded:
+def encoded(template: Template, *rows: Any) -> Encoded:
     made = template.documents(list(rows))
     documents = [document for found in made for document in found if not isinstance(found, str)]
-    return Encoder(template, sample).encode(documents)  # type: ignore[arg-type]
+    return Encoder(template).encode(documents)  # type: ignore[arg-type]
 
 
 def test_pieces_are_encoded_by_themselves_and_joined() -> None:
@@ -56,15 +56,14 @@ def test_pieces_are_encoded_by_themselves_and_joined() -> None:
     assert found.offsets.tolist() == [0, len(asked) + len(answer)]
 
 
-def test_documents_without_a_trained_token_are_left_out() -> None:
+def test_documents_without_a_trained_token_can_be_left_out() -> None:
     template = template_for(tiny_tokenizer())
     rows = talk(("user", "q"), ("assistant", "a")), talk(("user", "q"), ("assistant", "b"), trained=[None, False])
-    found = encoded(template, rows[0], rows[1], rows[0])
-    once = encoded(template, rows[0])
-    assert (len(found), found.ids.tolist()) == (2, once.ids.tolist() * 2)
-    both = Encoded.joined([found, found])
-    assert both.ids.tolist() == found.ids.tolist() * 2
-    assert np.diff(both.offsets).tolist() == np.diff(found.offsets).tolist() * 2
+    found, good = encoded(template, rows[0], rows[1], rows[0]).trained_only()
+    once, _ = encoded(template, rows[0]).trained_only()
+    assert good.tolist() == [True, False, True]
+    assert (found.ids.tolist(), found.trained.tolist()) == (once.ids.tolist() * 2, once.trained.tolist() * 2)
+    assert found.offsets.tolist() == [0, len(once.ids), 2 * len(once.ids)]
 
 
 def test_a_tokenizer_that_prefixes_words_encodes_the_text_as_a_whole() -> None:
@@ -99,7 +98,8 @@ ODD = ["x1y22z333", "² and ½ and Ⅳ", "\U0001d7d8", "it's IT'S", "  a\t\n b",
 @pytest.mark.parametrize("tokenizer", [tiny_tokenizer, digits_first], ids=["plain", "digits first"])
 def test_fastokens_gives_the_ids_of_tokenizers(tokenizer: Any) -> None:
     template = template_for(tokenizer())
-    fast, slow = Encoder(template, sample(*ODD)), Encoder(template)
+    fast, slow = Encoder(template, fast=True), Encoder(template)
+    assert fast.agrees(sample(*ODD))
     assert (fast.engine.split()[0], slow.engine.split()[0]) == ("fastokens", "tokenizers")
     documents = [[(text, False), (f"{text} {n} <|im_end|>", True)] for n, text in enumerate(ODD * 3)]
     one, other = (encoder.encode(documents) for encoder in (fast, slow))
@@ -111,14 +111,21 @@ def test_it_is_not_used_where_one_character_differs() -> None:
     """A normalizer that fastokens does not have, or does otherwise."""
     made = tiny_tokenizer()
     made.backend_tokenizer.normalizer = normalizers.StripAccents()
-    encoder = Encoder(template_for(made), sample("plain", "é"))
-    assert encoder.engine.startswith("tokenizers")
-    assert "fastokens" in encoder.reason
+    encoder = Encoder(template_for(made), fast=True)
+    assert encoder.engine.startswith("tokenizers") or not encoder.agrees(sample("plain", "é"))
 
 
 def test_a_byte_that_the_vocabulary_lacks_is_passed_over_as_tokenizers_does() -> None:
     backend = Tokenizer(models.BPE(vocab={"a": 0, "b": 1, "ab": 2}, merges=[("a", "b")]))
     backend.add_special_tokens(["<|im_start|>", "<|im_end|>"])
     template = template_for(PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>"), "alpaca")
-    encoder = Encoder(template, sample("ab"))
+    encoder = Encoder(template, fast=True)
     assert encoder.encode([[("abxab", True)]]).ids.tolist() == [2, 2]
+
+
+def test_the_sample_has_texts_and_characters_of_all_rows() -> None:
+    found = sample(*(f"a{n}?" for n in range(3000)), "é", "漢")
+    texts = found.texts()
+    assert {"a0?", "漢"} <= set(texts)
+    assert any("é" in text for text in texts)
+    assert len(found.kept) <= 128

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
-from expert_cli.data.rows import Row
 from expert_cli.data.select import RowSelection, repeat_counts, select_rows
 from expert_cli.data.sources import locate_data
 from expert_cli.data.store.files import FileHashCache
@@ -172,8 +171,7 @@ def test_a_source_is_drawn_up_to_its_cap_and_repeated(
 
 
 def test_repeated_rows_come_round_after_round(tmp_path: Path) -> None:
-    source = selected(data_of(rows_of(tmp_path / "rows.jsonl", *pairs("a", 4), weight=1.5))).train[0]
-    every = [row.answer for row in source.rows()]
+    every = answers(data_of(rows_of(tmp_path / "rows.jsonl", *pairs("a", 4), weight=1.5)))
     assert every[:4] == ["a0", "a1", "a2", "a3"]
     assert len(every) == 6
     assert sorted(every[4:]) == every[4:]
@@ -193,8 +191,8 @@ def test_rows_are_numbered_over_all_files_of_a_source(tmp_path: Path, split: str
         rows_of(tmp_path / f"{name}.jsonl", *some)
     found = selected(data_of(SourceSpec("files", str(tmp_path / "*.jsonl"), split=split, repeat=2)))
     assert [row.answer for row in found.rows()] == [f"a{n}" for n in numbers] * 2
-    pieces = list(found.taken("train"))
-    assert [piece.first for piece in pieces] == [sum(len(p.numbers) for p in pieces[:n]) for n in range(len(pieces))]
+    (source,) = found.train
+    assert [source.row(number).answer for number in source.taken().tolist()] == [f"a{n}" for n in numbers] * 2
 
 
 @pytest.mark.parametrize(
@@ -232,10 +230,10 @@ def test_sources_of_two_forms_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changed_is_told(tmp_path: Path) -> None:
-    found = selected(data_of(rows_of(tmp_path / "rows.jsonl", *pairs("a", 4))))
+    (source,) = selected(data_of(rows_of(tmp_path / "rows.jsonl", *pairs("a", 4)))).train
     rows_of(tmp_path / "rows.jsonl", *pairs("a", 2))
     with pytest.raises(InputError, match=r"rows.jsonl: changed while it was read"):
-        list(found.rows())
+        source.row(3)
 
 
 def test_a_column_that_is_not_read_is_named(tmp_path: Path) -> None:
@@ -243,12 +241,3 @@ def test_a_column_that_is_not_read_is_named(tmp_path: Path) -> None:
     mapping = ColumnMapping(instruction="question", response="answer")
     answers(data_of(rows_of(tmp_path / "rows.jsonl", {**pairs("a", 1)[0], "system": "s"}), mapping=mapping), words)
     assert any(line.endswith("; not read: system") for line in words.lines)
-
-
-def test_the_sample_has_texts_and_characters_of_all_rows(tmp_path: Path) -> None:
-    found = selected(data_of(rows_of(tmp_path / "rows.jsonl", *pairs("a", 3000), {"question": "é", "answer": "漢"})))
-    texts = found.sample.texts()
-    assert {"a0?", "漢"} <= set(texts)
-    assert any("é" in text for text in texts)
-    assert len(found.sample.kept) <= 128
-    assert Row("x").is_whole_text

@@ -8,21 +8,25 @@ import hashlib
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from functools import partial
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from filelock import Timeout
+from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.encode import Encoded, Encoder, Fastokens
-from expert_cli.data.overlap import HeldOut, Overlap, Question
+from expert_cli.data.encode import Encoded, Encoder, Sample
+from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question, overlap_json
 from expert_cli.data.rows import Row
-from expert_cli.data.select import BAD_SHARE, RowReport, RowSelection, SelectedSource, Split, TakenRows, select_rows
+from expert_cli.data.select import BAD_SHARE, FileSlice, RowBatch, RowReader, RowReport, Split, select
 from expert_cli.data.sources import size_of, stamp_of
 from expert_cli.data.store.documents import Documents, data_files
 from expert_cli.data.store.files import FileHashCache, ShardRecord, shard_name, write_fingerprint, write_shard
@@ -35,8 +39,7 @@ from expert_cli.utils.files import remove
 from expert_cli.utils.reporter import Reporter
 
 SHARD_ROWS = 20_000
-_BATCH_ROWS = 1_000
-_HINT = 'Another base model, "prompt_template" or "chat_template_path" may write these rows; or mend them.'
+_MOST_WAITING = 16
 _PERCENTILES = (50, 90, 95, 99)
 
 
@@ -119,8 +122,13 @@ def tokenize(
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
 
     def fill(building: Path) -> Filled:
-        written = StoreBuild(data, inputs, report)
-        records = [record for split in written.splits for record in written.write(building, split)]
+        building.mkdir()
+        with TemporaryDirectory(dir=building) as spool:
+            written = StoreBuild(data, inputs, report, Path(spool), fast=True)
+            if not written.encoder.agrees(written.sample):
+                report.info("encoder   fastokens gives other ids than tokenizers for a sample of these rows: once more")
+                written = StoreBuild(data, inputs, report, Path(spool), fast=False)
+            records = written.write(building)
         for file, seen in stamps.items():
             if stamp_of(file, fresh=True) != seen:
                 raise InputError(f"{file}: changed while it was read", "wait until it is written, then start again")
@@ -170,200 +178,241 @@ def build(
     return home
 
 
-@dataclass
-class EncodedRows:
-    """Some rows of a source as documents. first: the number of the first one in its split; report: those that are refused.
+@dataclass(kw_only=True)
+class EncodedBatch(RowBatch):
+    """Rows as documents. made: int32 [good rows], how many of each, -1: the template refuses it. forms: of whole texts."""
 
-    forms, counts: the template's; asked: what rows that evaluate ask; found: (evaluation, number of its text, place of a row).
-    """
-
-    source: int
-    first: int
-    rows: int
-    report: RowReport = field(default_factory=RowReport)
-    forms: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
-    asked: list[Question] = field(default_factory=list)
-    found: list[tuple[str, int, str]] = field(default_factory=list)
+    made: NDArray[np.int32]
     encoded: Encoded = field(init=False)
-    engine: str = ""
-
-
-@dataclass
-class Tally:
-    """What became of the rows of a split. refused, documents: how many of each source; forms, counts: the template's."""
-
-    report: RowReport = field(default_factory=RowReport)
-    refused: Counter[int] = field(default_factory=Counter)
-    documents: Counter[int] = field(default_factory=Counter)
+    sample: Sample = field(default_factory=Sample)
     forms: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
-    engine: str = ""
-
-    def add(self, part: EncodedRows) -> None:
-        """Add what became of the rows that follow."""
-        self.report.add(part.report)
-        self.refused[part.source] += part.report.dropped.total()
-        self.documents[part.source] += len(part.encoded)
-        self.forms.update(part.forms)
-        self.counts.update(part.counts)
-        self.engine = part.engine
+    has_reasoning: bool = False
 
 
 @dataclass
 class RowEncoder:
-    """Writes rows down as documents of token ids. is_held_out: these rows evaluate; held: texts that are looked for in them."""
+    """Reads rows of a source's files, and writes them down as documents of token ids."""
 
+    reader: RowReader
     encoder: Encoder
-    is_held_out: bool
-    held: Mapping[str, HeldOut]
 
-    def __call__(self, taken: TakenRows) -> Iterator[EncodedRows]:
-        """Yield the documents of some rows of a file; a thread encodes while the next rows are read."""
-        rows, first = taken.rows(), taken.first
-        waiting: deque[Future[EncodedRows]] = deque()
+    def __call__(self, part: FileSlice) -> Iterator[EncodedBatch]:
+        """Yield the documents of a file's rows; a thread encodes while the next rows are read."""
+        waiting: deque[Future[EncodedBatch]] = deque()
         with ThreadPoolExecutor(1) as thread:
-            while batch := list(islice(rows, _BATCH_ROWS - first % _BATCH_ROWS)):  # no part has rows of two shards
-                part = EncodedRows(taken.source, first, len(batch))
-                waiting.append(thread.submit(self._encoded, part, self._documents(part, batch)))
-                first += len(batch)
-                if len(waiting) > 2:
+            for batch in self.reader(part):
+                waiting.append(thread.submit(self._encoded, *self._documents(batch)))
+                if len(waiting) > _MOST_WAITING:
                     yield waiting.popleft().result()
-            yield from (part.result() for part in waiting)
+            yield from (done.result() for done in waiting)
 
-    def _encoded(self, part: EncodedRows, documents: list[Document]) -> EncodedRows:
-        part.encoded, part.engine = self.encoder.encode(documents), self.encoder.engine
-        return part
-
-    def _documents(self, part: EncodedRows, batch: Sequence[Row]) -> list[Document]:
-        template, documents = self.encoder.template, []
+    def _documents(self, read: RowBatch) -> tuple[EncodedBatch, list[Document]]:
+        template, documents = self.encoder.template, list[Document]()
         template.forms.clear()
         template.counts.clear()
-        for row, made in zip(batch, template.documents(batch), strict=True):
-            if isinstance(made, str):
-                part.report.drop(made, row.where)
+        made = np.zeros(len(read.rows), np.int32)
+        batch = EncodedBatch(read.place, read.report, hashes=read.hashes, made=made)
+        for number, (row, written) in enumerate(zip(read.rows, template.documents(read.rows), strict=True)):
+            if isinstance(written, str):
+                batch.report.drop(written, row.where)
+                made[number] = -1
                 continue
-            documents += made
-            if self.is_held_out:
-                part.asked.append(Question(*row.question, row.where))
-            for of, held in self.held.items():
-                part.found += ((of, number, row.where) for number in held.find(*row.question))
-        part.forms.update(template.forms)
-        part.counts.update(template.counts)
-        return documents
+            batch.sample.add([turn["content"] for turn in row.messages] or [row.answer])
+            documents += written
+            made[number] = len(written)
+        batch.usable = (made >= 0).tobytes()
+        batch.forms, batch.has_reasoning = Counter(template.forms), bool(template.counts["thinking"])
+        return batch, documents
+
+    def _encoded(self, batch: EncodedBatch, documents: list[Document]) -> EncodedBatch:
+        batch.encoded, trained = self.encoder.encode(documents).trained_only()
+        rows = np.repeat(np.arange(len(batch.made)), np.maximum(batch.made, 0))
+        batch.made[batch.made > 0] = np.bincount(rows[trained], minlength=len(batch.made))[batch.made > 0]
+        return batch
+
+
+class Spool:
+    """The documents of all rows, on disk, until it is known which rows are taken."""
+
+    def __init__(self, folder: Path) -> None:
+        """Write them below a folder."""
+        self._files = folder / "ids", folder / "trained"
+        self._open = [file.open("wb") for file in self._files]
+        self._made, self._sizes = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+
+    def add(self, batch: EncodedBatch) -> None:
+        """Write the documents of the rows that follow."""
+        for file, values in zip(self._open, (batch.encoded.ids, batch.encoded.trained), strict=True):
+            file.write(values.tobytes())
+        self._made.append(batch.made)
+        self._sizes.append(np.diff(batch.encoded.offsets).astype(np.int32))
+
+    def seal(self) -> None:
+        """Note where each row begins: all are there."""
+        for file in self._open:
+            file.close()
+        self.made, self.sizes = np.maximum(np.concatenate(self._made), 0), np.concatenate(self._sizes)
+        self._documents = np.append(0, self.made.cumsum(dtype=np.int64))
+        self._tokens = np.append(0, self.sizes.cumsum(dtype=np.int64))
+
+    def documents(self, rows: NDArray[np.int64]) -> Encoded:
+        """Return the documents of some rows, end to end."""
+        pieces = _joined(self._documents[rows], self._documents[rows + 1])
+        sizes = np.concatenate([np.zeros(0, np.int32), *(self.sizes[begin:end] for begin, end in pieces)])
+        ids, trained = (
+            np.concatenate(
+                [np.zeros(0, kind), *(there[self._tokens[begin] : self._tokens[end]] for begin, end in pieces)]
+            )
+            for kind, there in (
+                (kind, np.memmap(file, kind, "r") if sizes.sum() else np.zeros(0, kind))
+                for file, kind in zip(self._files, (np.int32, np.bool_), strict=True)
+            )
+        )
+        return Encoded(ids, np.append(0, sizes.cumsum(dtype=np.int64)), trained)
+
+
+def _joined(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Return ranges, those that follow each other as one."""
+    first = np.flatnonzero(np.append(True, begins[1:] != ends[:-1])[: len(begins)])
+    return list(zip(begins[first].tolist(), ends[np.append(first[1:], len(ends)) - 1].tolist(), strict=True))
 
 
 class StoreBuild:
-    """One build: selects the rows, writes them as documents shard by shard, and measures what was written."""
+    """One build: reads the rows, decides which are taken, writes their documents shard by shard, and measures them."""
 
-    def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter) -> None:
-        """Look at all rows, and decide which are taken. Raises what `select_rows` does."""
-        with ThreadPoolExecutor(1) as thread:
-            fast = thread.submit(Fastokens, inputs.template.tokenizer)
-            self.selection: RowSelection = select_rows(data, inputs.located, report, flat_map=inputs.flat_map)
-        self.encoder = Encoder(inputs.template, self.selection.sample, fast.result)
-        report.info(f"encoder   {self.encoder.engine}: {self.encoder.reason}")
-        self.report, self.flat_map = report, inputs.flat_map
-        self.tally = {"train": Tally(), "validation": Tally()}
-        self.overlaps = {"validation": Overlap(), "cases": Overlap()}
-        for case in inputs.cases:
-            self.overlaps["cases"].add(case)
+    def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter, folder: Path, *, fast: bool) -> None:
+        """Read and encode all rows; `folder` takes what is kept of them. Raises what `select_rows` does."""
+        self.inputs, self.report = inputs, report
+        self.spool, self.sample = Spool(folder), Sample()
+        self.forms = Counter[str]()
+        self.has_reasoning = False
+        self.encoder = Encoder(inputs.template, fast=fast)
+        self.looks_for_overlap = bool(inputs.cases or inputs.located.validation or data.validation_share)
+        self.selection = select(
+            data,
+            inputs.located,
+            report,
+            partial(RowEncoder, encoder=self.encoder),
+            self._keep,
+            flat_map=inputs.flat_map,
+            asked=self.looks_for_overlap,
+        )
+        self.spool.seal()
+
+    def _keep(self, batch: EncodedBatch) -> None:
+        self.spool.add(batch)
+        self.sample.add_sample(batch.sample)
+        self.forms.update(batch.forms)
+        self.has_reasoning |= batch.has_reasoning
+
+    def _taken(self, split: Split) -> list[NDArray[np.int64]]:
+        return [source.taken() for source in self.selection.sources(split)]
+
+    def write(self, building: Path) -> list[ShardRecord]:
+        """Write the shards. Raises InputError: more than 1 % of the texts are in another tokenizer's tokens."""
+        self.report.info(f"encoder   {self.encoder.engine}: {self.encoder.reason}")
+        self._tell_forms()
+        records: list[ShardRecord] = []
+        for split in self.splits:
+            rows = np.concatenate(self._taken(split))
+            names = (shard_name(split, number) for number in count())
+            with self.report.progress(f"writing {split}", len(rows), "rows") as bar:
+                for start in range(0, len(rows), SHARD_ROWS):
+                    if len(documents := self.spool.documents(rows[start : start + SHARD_ROWS])):
+                        records.append(write_shard(building, next(names), documents))
+                    bar.update(min(start + SHARD_ROWS, len(rows)))
+        return records
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """The splits that the store gets, what evaluates first: it is looked for in the rows that train."""
-        return ("validation", "train") if self.selection.validation else ("train",)
+        """The splits that the store gets."""
+        return ("train", "validation") if self.selection.validation else ("train",)
 
-    def write(self, building: Path, split: Split) -> list[ShardRecord]:
-        """Write the shards of a split.
-
-        Raises InputError: more than 1 % of a source's rows are refused by the template, or are in another tokenizer's tokens.
-        """
-        is_held_out = split == "validation"
-        held = {of: overlap.held for of, overlap in self.overlaps.items() if overlap.added and not is_held_out}
-        encoder = RowEncoder(self.encoder, is_held_out, held)
-        tally, sources = self.tally[split], self.selection.sources(split)
-        records: list[ShardRecord] = []
-        total = sum(map(len, sources))
-        with self.report.progress(f"tokenizing {split}", total, "rows") as bar:
-            parts = self.flat_map(encoder, list(self.selection.taken(split)))
-            for _, shard in groupby(parts, lambda part: part.first // SHARD_ROWS):
-                encoded = []
-                for part in shard:
-                    tally.add(part)
-                    self._require_good(tally, sources, part.first + part.rows)
-                    for question in part.asked:
-                        self.overlaps["validation"].add(question)
-                    for of, number, where in part.found:
-                        self.overlaps[of].found(number, where)
-                    encoded.append(part.encoded)
-                    bar.update(part.first + part.rows)
-                if len(joined := Encoded.joined(encoded)):
-                    records.append(write_shard(building, shard_name(split, len(records)), joined))
-        self._tell(split, total)
-        return records
-
-    def _require_good(self, tally: Tally, sources: Sequence[SelectedSource], rows: int) -> None:
-        for source, count in tally.refused.items():
-            if count > BAD_SHARE * len(sources[source]):
-                told = f"{count} of {min(rows, len(sources[source]))} rows are bad: {'; '.join(tally.report.examples)}"
-                raise InputError(f"{sources[source].located}: {told}", _HINT)
-
-    def _tell(self, split: Split, rows: int) -> None:
-        tally = self.tally[split]
-        foreign = sum(count for form, count in tally.forms.items() if form.endswith(FOREIGN))
-        if foreign > BAD_SHARE * rows:
+    def _tell_forms(self) -> None:
+        foreign = sum(count for form, count in self.forms.items() if form.endswith(FOREIGN))
+        if foreign > BAD_SHARE * len(self.spool.made):
             raise InputError(
-                f"{foreign} of {rows} texts are written in control tokens that the tokenizer does not have "
-                f"({describe_forms(tally.forms)}): to the model they would be words",
+                f"{foreign} of {len(self.spool.made)} texts are written in control tokens that the tokenizer does not have "
+                f"({describe_forms(self.forms)}): to the model they would be words",
                 'Give the rows as "messages", or take the base model that they were written for.',
             )
-        if tally.forms:
-            self.report.info(f"{split}: whole texts by form: {describe_forms(tally.forms)}")
-        if tally.report.dropped:
-            self.report.warning(tally.report.told(rows, "are refused by the template and left out"))
-
-    def stats(self, building: Path) -> dict[str, Any]:
-        """Return the store's statistics. Raises InputError: nothing of a split is trained."""
-        if self.tally["train"].counts["thinking"]:
+        if self.forms:
+            self.report.info(f"whole texts by form: {describe_forms(self.forms)}")
+        if self.has_reasoning:
             self.report.warning(
                 "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
                 "beside the adapter, unless a program passes enable_thinking=True"
             )
-        reports = {"train": self.selection.train_report, "validation": self.selection.validation_report}
+
+    def stats(self, building: Path) -> dict[str, Any]:
+        """Return the store's statistics. Raises InputError: nothing of a split is trained."""
         stats: dict[str, Any] = {}
-        for split in sorted(self.splits):
-            report, tally = RowReport(), self.tally[split]
-            for part in (reports[split], tally.report):
-                report.add(part)
-            rows = sum(map(len, self.selection.sources(split))) - sum(tally.refused.values())
+        for split, report in zip(
+            self.splits, (self.selection.train_report, self.selection.validation_report), strict=False
+        ):
             if not (building / split).is_dir():
                 raise _nothing_trained()
+            made = [self.spool.made[rows] for rows in self._taken(split)]
+            all_made = np.concatenate(made)
+            untrained = int((all_made == 0).sum())
             documents = Documents(building / split)
-            stats[split] = split_stats(documents, report, rows, tally.engine, tally.forms)
-            if tally.counts["split"]:
-                stats[split]["split_conversations"] = tally.counts["split"]
-        stats["train"]["overlap"] = {of: overlap.as_json() for of, overlap in self.overlaps.items() if overlap.added}
-        if len(self.selection.validation) > 1:
-            counts = self.tally["validation"].documents
-            stats["validation"]["sources"] = [counts[number] for number in range(len(self.selection.validation))]
-        if any(source.located.spec.share for source in self.selection.train):
-            replayed = (len(source) for source in self.selection.train if source.located.spec.share)
-            stats["train"]["replayed"] = sum(replayed)
+            stats[split] = split_stats(documents, report, untrained, self.encoder.engine, self.forms)
+            if several := int((all_made > 1).sum()):
+                stats[split]["split_conversations"] = several
+            if split == "validation" and len(made) > 1:
+                stats[split]["sources"] = [int(one.sum()) for one in made]
+        stats["train"]["overlap"] = self._overlap() if self.looks_for_overlap else {}
+        if replayed := sum(len(source) for source in self.selection.train if source.located.spec.share):
+            stats["train"]["replayed"] = replayed
         return stats
+
+    def _overlap(self) -> dict[str, Any]:
+        """What of the cases and of the rows that evaluate stands in the rows that train."""
+        train, asked = self._asked("train")
+        held, hashes = self._asked("validation")
+        cases = self.inputs.cases
+
+        def place(number: int) -> str:
+            return self._row("train", train[number]).where
+
+        def question(number: int) -> Question:
+            row = self._row("validation", held[number])
+            return Question(*row.question, row.where)
+
+        told = {}
+        if len(held):
+            looked_for = HeldOut((), hashes[:MOST_HELD_OUT].tolist())
+            told["validation"] = overlap_json(len(held), looked_for, asked, question, place)
+        if cases:
+            told["cases"] = overlap_json(len(cases), HeldOut(cases[:MOST_HELD_OUT]), asked, cases.__getitem__, place)
+        return told
+
+    def _asked(self, split: Split) -> tuple[NDArray[np.int64], NDArray[np.bytes_]]:
+        """Return the rows that are taken, each once, and the hashes of what they ask."""
+        rows, hashes = [np.zeros(0, np.int64)], [np.zeros(0, "S16")]
+        for source in self.selection.sources(split):
+            mine = np.flatnonzero(source.copies)
+            rows.append(mine + source.first)
+            hashes.append(np.frombuffer(source.hashes["asked"], "S16")[mine])
+        return np.concatenate(rows), np.concatenate(hashes)
+
+    def _row(self, split: Split, number: np.int64) -> Row:
+        sources = self.selection.sources(split)
+        return next(one for one in reversed(sources) if one.first <= number).row(int(number))
 
 
 def split_stats(
-    documents: Documents, report: RowReport, rows: int, encoder: str, forms: Mapping[str, int]
+    documents: Documents, report: RowReport, untrained: int, encoder: str, forms: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Return the statistics of a split. rows: those that were taken. Raises InputError: nothing of it is trained."""
+    """Return the statistics of a split. untrained: rows that were taken and train nothing.
+
+    Raises InputError: nothing of it is trained.
+    """
     lengths, trained = documents.histogram(), documents.trained_tokens()
     if not trained:
         raise _nothing_trained()
     counts, edges = lengths.binned(12)
-    dropped = {**report.dropped, **report.filtered}
-    if rows > len(lengths):
-        dropped["no trained token"] = rows - len(lengths)
+    dropped = {**report.dropped, **report.filtered, **({"no trained token": untrained} if untrained else {})}
     return {
         "rows": len(lengths),
         "tokens": lengths.tokens,
@@ -432,5 +481,5 @@ def adopt_foreign_store(home: Path, key: StoreKey, vocab_size: int) -> TokenStor
             message = f"{documents.folder}: ids run from {smallest} to {largest}, the tokenizer has {vocab_size}"
             hint = "it was made with another tokenizer; leave --trust-store out to build a store"
             raise IntegrityError(message, hint)
-        stats[split] = split_stats(documents, RowReport(), len(documents) + documents.empty, "another program", {})
+        stats[split] = split_stats(documents, RowReport(), documents.empty, "another program", {})
     return replace(trusted, stats=stats)

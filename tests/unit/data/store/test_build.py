@@ -328,7 +328,7 @@ def test_a_source_that_changes_while_it_is_read_is_not_stored(tmp_path: Path) ->
     source, folder = tmp_path / "rows.jsonl", tmp_path / "out"
     source.write_text(ROW * 3, encoding="utf-8")
     with pytest.raises(InputError, match=r"rows\.jsonl: changed while it was read"):
-        tokenized(source, folder, AppendsWhileRead(source, "tokenizing"))
+        tokenized(source, folder, AppendsWhileRead(source, "reading"))
     assert not list(folder.glob("[0-9a-f]*"))
     store = tokenized(source, folder, NullReporter())
     assert (store.status, len(store.training())) == ("built", 4)
