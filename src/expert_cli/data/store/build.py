@@ -237,36 +237,33 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         """Write them below a folder."""
         self._files = folder / "ids", folder / "trained"
-        self._open = [file.open("wb") for file in self._files]
         self._made, self._sizes = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        for file in self._files:
+            file.write_bytes(b"")
 
     def add(self, batch: EncodedBatch) -> None:
         """Write the documents of the rows that follow."""
-        for file, values in zip(self._open, (batch.encoded.ids, batch.encoded.trained), strict=True):
-            file.write(values.tobytes())
-        self._made.append(batch.made)
+        for file, values in zip(self._files, (batch.encoded.ids, batch.encoded.trained), strict=True):
+            with file.open("ab") as out:
+                out.write(values.tobytes())
+        self._made.append(np.maximum(batch.made, 0))
         self._sizes.append(np.diff(batch.encoded.offsets).astype(np.int32))
 
     def seal(self) -> None:
         """Note where each row begins: all are there."""
-        for file in self._open:
-            file.close()
-        self.made, self.sizes = np.maximum(np.concatenate(self._made), 0), np.concatenate(self._sizes)
+        self.made, self._sizes = np.concatenate(self._made), [np.concatenate(self._sizes)]
         self._documents = np.append(0, self.made.cumsum(dtype=np.int64))
-        self._tokens = np.append(0, self.sizes.cumsum(dtype=np.int64))
+        self._tokens = np.append(0, self._sizes[0].cumsum(dtype=np.int64))
 
     def documents(self, rows: NDArray[np.int64]) -> Encoded:
         """Return the documents of some rows, end to end."""
         pieces = _joined(self._documents[rows], self._documents[rows + 1])
-        sizes = np.concatenate([np.zeros(0, np.int32), *(self.sizes[begin:end] for begin, end in pieces)])
+        sizes = np.concatenate([self._sizes[0][begin:end] for begin, end in pieces])
+        if not len(sizes):
+            return Encoded(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, np.bool_))
         ids, trained = (
-            np.concatenate(
-                [np.zeros(0, kind), *(there[self._tokens[begin] : self._tokens[end]] for begin, end in pieces)]
-            )
-            for kind, there in (
-                (kind, np.memmap(file, kind, "r") if sizes.sum() else np.zeros(0, kind))
-                for file, kind in zip(self._files, (np.int32, np.bool_), strict=True)
-            )
+            np.concatenate([there[self._tokens[begin] : self._tokens[end]] for begin, end in pieces])
+            for there in (np.memmap(self._files[0], np.int32, "r"), np.memmap(self._files[1], np.bool_, "r"))
         )
         return Encoded(ids, np.append(0, sizes.cumsum(dtype=np.int64)), trained)
 
