@@ -12,7 +12,7 @@ import pytest
 
 from expert_cli.cli import COMMANDS
 from tests import manifests
-from tests.unit.manifest.importers.configs import AXOLOTL
+from tests.configs import AXOLOTL
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 Cli = Callable[..., Any]

@@ -18,7 +18,7 @@ import expert_cli
 from expert_cli import cli as command_line
 from expert_cli.cli import COMMANDS, app, root
 from tests import manifests
-from tests.unit.manifest.importers.configs import AXOLOTL
+from tests.configs import AXOLOTL
 
 STORAGE = {"fsspec", "s3fs", "aiobotocore", "botocore", "aiohttp", "gcsfs"}
 HEAVY = {

@@ -19,7 +19,7 @@ from expert_cli.evaluation.grade import verdict_on
 from expert_cli.manifest import starter
 from expert_cli.manifest.starter import StarterKind, write_starter
 from expert_cli.utils.reporter import NullReporter
-from tests.unit.manifest.importers.configs import AXOLOTL, SMALL
+from tests.configs import AXOLOTL
 
 KINDS: tuple[StarterKind, ...] = get_args(StarterKind)
 STARTERS = Path(starter.__file__).with_name("starters")
@@ -113,7 +113,7 @@ def test_a_kind_that_is_none_is_refused_with_those_there_are(cli: Callable[..., 
 
 def test_a_configuration_of_another_trainer_becomes_a_valid_manifest(cli: Callable[..., Any], tmp_path: Path) -> None:
     program = "axolotl"
-    (tmp_path / "their.yml").write_text(f"{SMALL[program]}\noutput_dir: out\n", encoding="utf-8")
+    (tmp_path / "their.yml").write_text(f"{AXOLOTL}\noutput_dir: out\n", encoding="utf-8")
     made = cli("init", "boats", "--from-config", "their.yml")
     manifest = Path("boats") / "manifest.json"
     assert made.code == 0

@@ -79,7 +79,7 @@ def init(
     if rows is not None:
         init_from_rows(console, home, rows, base_model, column or (), offline=offline)
     elif from_config:
-        _of_config(console, from_config, name, home)
+        _of_config(console, from_config, home)
     else:
         _starter(console, name, home, kind or "json")
 
@@ -100,13 +100,13 @@ def _home(name: str, folder: Path | None) -> Path:
     return home
 
 
-def _of_config(console: Console, file: Path, name: str, home: Path) -> None:
+def _of_config(console: Console, file: Path, home: Path) -> None:
     """Make the manifest that a configuration of another trainer becomes, and tell what it lacks."""
     from expert_cli import api
-    from expert_cli.manifest.importers.registry import import_config, manifest_text
+    from expert_cli.manifest.import_config import import_config, manifest_text
     from expert_cli.utils.files import write_text
 
-    imported, path = import_config(file, name, home), home / "manifest.json"
+    imported, path = import_config(file, home), home / "manifest.json"
     with making(home):
         write_text(path, manifest_text(imported))
         for beside, text in imported.files.items():
