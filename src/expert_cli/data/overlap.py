@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expert_cli.utils.text import excerpt, normalize, short_place
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MOST_HELD_OUT = 20_000
 """So many texts of an evaluation are looked for: the first ones."""
@@ -49,6 +50,8 @@ class HeldOut:
 
     def found_in(self, hashes: NDArray[np.bytes_]) -> dict[int, int]:
         """Return, by the number of a text, the first of the rows that ask it. hashes: S16 [rows]."""
+        import numpy as np  # the light side reads cases without it
+
         found: dict[int, int] = {}
         for row in np.flatnonzero(np.isin(hashes, np.array([*self.by_hash], "S16"))).tolist():
             for number in self.by_hash[hashes[row]]:
