@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +12,7 @@ from expert_cli.console.terminal import Console
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from expert_cli.doctor.check import CheckResult
+    from expert_cli.doctor.checks import CheckResult
 
 
 def doctor(
@@ -31,12 +30,10 @@ def doctor(
 
         expert-cli doctor --deep --json > machine.json
     """
-    from expert_cli.doctor.check import attempt, check_up, worst
-    from expert_cli.doctor.facts import look
-    from expert_cli.doctor.probes import PROBES, QUICK, UNTRIED
+    from expert_cli.doctor.checks import check_up, worst
+    from expert_cli.doctor.probes import COMPILE, PROBES
 
-    lines = check_up(console, look(Path.cwd()), PROBES if deep else QUICK)
-    lines += [] if deep else attempt(UNTRIED)
+    lines = check_up(console, (*PROBES, COMPILE) if deep else PROBES)
     if console.as_json:
         console.document({"state": worst(lines), "lines": [asdict(line) for line in lines]})
     else:

@@ -1,4 +1,4 @@
-"""What really works: each probe loads the libraries and tries, in a process of its own (`check.run_probes`).
+"""What really works: each probe loads the libraries and tries, in a process of its own (`checks.run_probes`).
 
 A probe returns what it found where all is well, and raises where it is not: the table says how bad that is.
 """
@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-import platform
-import shutil
 import sys
-import sysconfig
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expert_cli.doctor.check import Check, CheckResult, attempt
+from expert_cli.doctor.checks import Probe, attempt
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware import machine
 from expert_cli.hardware.devices import CUDA, DEVICES, Device
-from expert_cli.hardware.machine import has_package
 from expert_cli.model.kernels.attention_backends import BACKENDS, AttentionBackend
 
 if TYPE_CHECKING:
@@ -147,11 +141,7 @@ def try_compile() -> str:
     plain: Any = torch.randn(8, 32, device=device.name, requires_grad=True)
     compiled: Any = plain.detach().clone().requires_grad_()
     started = time.monotonic()
-    try:
-        torch.compile(block)(compiled).sum().backward()
-    except Exception:
-        need_compiler(shutil.which, platform.system(), device.name)
-        raise
+    torch.compile(block)(compiled).sum().backward()
     seconds = time.monotonic() - started
     block(plain).sum().backward()
     if not torch.allclose(plain.grad, compiled.grad, atol=1e-3):
@@ -159,33 +149,14 @@ def try_compile() -> str:
     return f"works on {device.name}, forward and backward; a first compilation takes {seconds:.0f} s"
 
 
-def need_compiler(which: Callable[[str], str | None], system: str, device: str) -> None:
-    """Raise EnvironmentProblem saying what torch.compile lacks, and how to get it."""
-    if device == "cuda" and not has_package("triton"):
-        package = "triton-windows" if system == "Windows" else "triton"
-        raise EnvironmentProblem("triton is missing", f"pip install {package}")
-    names, fix = _COMPILERS.get(system, _COMPILERS["Linux"])
-    own = os.environ.get("CXX")
-    names = (own,) if own else names
-    if not any(which(name) for name in names):
-        raise EnvironmentProblem(f"no C++ compiler (looked for {', '.join(names)})", fix)
-    if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
-        package = "python{}.{}-dev".format(*sys.version_info)
-        raise EnvironmentProblem("Python.h is missing, which compiled code needs", f"apt-get install {package}")
-
-
-_COMPILERS = {
-    "Linux": (("g++", "clang++"), "install a compiler: apt-get install g++ (Fedora: dnf install gcc-c++)"),
-    "Darwin": (("clang++",), "xcode-select --install"),
-    "Windows": (("cl",), "install Visual Studio Build Tools (C++), and start from its developer prompt"),
-}
 _BITSANDBYTES = 'pip install --force-reinstall --no-deps bitsandbytes; until it works: "quantization": "none"'
 
+_COMPILE = 'it needs a C++ compiler (on Windows cl), Python.h and on a GPU triton; without: "torch_compile": false'
 PROBES = (
-    Check("torch", try_torch, "fail", "reinstall torch", 300.0),
-    Check("bitsandbytes", try_bitsandbytes, "fail", _BITSANDBYTES, 180.0),
+    Probe("torch", try_torch, "fail", "reinstall torch", 300.0),
+    Probe("bitsandbytes", try_bitsandbytes, "fail", _BITSANDBYTES, 180.0),
     *(
-        Check(
+        Probe(
             f"attention, {backend.title or backend.name}",
             partial(try_attention, backend),
             "fail" if backend.required else "warn",
@@ -195,23 +166,9 @@ PROBES = (
         for backend in reversed(BACKENDS)
         if backend.layout == "packed"
     ),
-    Check("torch.compile", try_compile, "warn", 'train without it: "torch_compile": false', 300.0),
 )
-QUICK = PROBES[:-1]
-"""Those that are tried unless all are asked for: a first compilation takes a minute."""
-
-
-def untried(device: str) -> CheckResult:
-    """Say of a compilation what it would take. Raises EnvironmentProblem: what it is seen to lack without being tried.
-
-    On a GPU another compiler than the CPU's may do.
-    """
-    need_compiler(shutil.which if device == "cpu" else str, platform.system(), device)
-    return CheckResult("torch.compile", "ok", "not tried: takes a minute", "expert-cli doctor --deep tries it")
-
-
-UNTRIED = Check("torch.compile", lambda: untried(machine.inspect().device))
-"""Takes the place of what is not in QUICK."""
+COMPILE = Probe("torch.compile", try_compile, "warn", _COMPILE, 300.0)
+"""Tried where all is asked for: a first compilation takes a minute."""
 
 
 def main() -> None:
@@ -221,7 +178,6 @@ def main() -> None:
     prepare_process()
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    by_name = {probe.name: probe for probe in PROBES}
+    by_name = {probe.name: probe for probe in (*PROBES, COMPILE)}
     for line in sys.stdin:
-        (answer,) = attempt(by_name[json.loads(line)["probe"]])
-        print(json.dumps(asdict(answer)), file=lines, flush=True)
+        print(json.dumps(asdict(attempt(by_name[json.loads(line)["probe"]]))), file=lines, flush=True)

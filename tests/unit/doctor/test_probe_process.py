@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.doctor.check import Check, CheckResult, attempt, run_probes
+from expert_cli.doctor.checks import CheckResult, Probe, attempt, run_probes
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.utils.subprocesses import how_it_ended
 
@@ -29,8 +29,8 @@ def never() -> str:
     raise AssertionError
 
 
-def probe(name: str, limit_s: float = 30.0) -> Check:
-    return Check(name, never, "warn", "mend it", limit_s)
+def probe(name: str, limit_s: float = 30.0) -> Probe:
+    return Probe(name, never, "warn", "mend it", limit_s)
 
 
 def test_a_crash_a_hang_and_an_end_hide_no_other_probe() -> None:
@@ -44,7 +44,7 @@ def test_a_crash_a_hang_and_an_end_hide_no_other_probe() -> None:
         probe("leave"),
         probe("e"),
     ]
-    lines = [line for found in run_probes(probes, TRIALS) for line in found]
+    lines = list(run_probes(probes, TRIALS))
     assert [line.name for line in lines] == [one.name for one in probes]
     by_name = {line.name: line for line in lines}
     assert [by_name[name].state for name in "abcde"] == ["ok"] * 5
@@ -69,7 +69,7 @@ def test_what_a_probe_raises_is_its_answer() -> None:
     def broken() -> str:
         raise OSError("libbitsandbytes_cuda130.so: cannot open\nmore")
 
-    (line,) = attempt(Check("bitsandbytes", broken, "fail", "reinstall", 1.0))
+    line = attempt(Probe("bitsandbytes", broken, "fail", "reinstall", 1.0))
     assert line == CheckResult("bitsandbytes", "fail", "OSError: libbitsandbytes_cuda130.so: cannot open", "reinstall")
 
 
@@ -78,12 +78,11 @@ def test_a_remedy_of_its_own_goes_before_the_table_s(remedy: str, fix: str) -> N
     def broken() -> str:
         raise EnvironmentProblem("computes wrongly", remedy)
 
-    assert attempt(Check("torch", broken, "fail", "reinstall", 1.0)) == [
-        CheckResult("torch", "fail", "computes wrongly", fix)
-    ]
+    told = attempt(Probe("torch", broken, "fail", "reinstall", 1.0))
+    assert told == CheckResult("torch", "fail", "computes wrongly", fix)
 
 
 def test_a_relative_import_path_reaches_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "only_here.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert [found[0].state for found in run_probes([probe("a")], f"import only_here\n{TRIALS}")] == ["ok"]
+    assert [found.state for found in run_probes([probe("a")], f"import only_here\n{TRIALS}")] == ["ok"]

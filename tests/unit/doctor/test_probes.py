@@ -11,16 +11,14 @@ import torch
 
 from expert_cli._compat import nothing_compiled
 from expert_cli.doctor import probes
-from expert_cli.doctor.check import Check, CheckResult
-from expert_cli.doctor.check import attempt as attempted
-from expert_cli.errors import EnvironmentProblem
+from expert_cli.doctor.checks import CheckResult
+from expert_cli.doctor.checks import attempt as attempted
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend
 
 
 def attempt(name: str) -> CheckResult:
-    (line,) = attempted(next(probe for probe in probes.PROBES if probe.name == name))
-    return line
+    return attempted(next(probe for probe in probes.PROBES if probe.name == name))
 
 
 def test_a_layer_without_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,11 +65,11 @@ def test_a_gradient_that_is_no_number_is_found(monkeypatch: pytest.MonkeyPatch) 
 def test_the_quick_probes_load_no_code_generator() -> None:
     """It is half of what bitsandbytes loads; in a process of its own, for other tests load it."""
     entry = (
-        "import sys; from expert_cli.doctor.probes import QUICK, attempt; states = [attempt(one)[0].state for one in QUICK]; "
+        "import sys; from expert_cli.doctor.probes import PROBES, attempt; states = [attempt(one).state for one in PROBES]; "
         "print(states, 'torch._inductor.lowering' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", entry], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{['ok'] * len(probes.QUICK)} False\n"
+    assert done.stdout == f"{['ok'] * len(probes.PROBES)} False\n"
 
 
 def test_an_import_leaves_the_compiler_as_it_was() -> None:
@@ -79,53 +77,3 @@ def test_an_import_leaves_the_compiler_as_it_was() -> None:
     with nothing_compiled():
         assert torch.compile(len) is torch.compile(dynamic=False)(len) is len
     assert torch.compile is compiling
-
-
-@pytest.mark.parametrize(
-    ("device", "compiler", "states"),
-    [
-        pytest.param("cpu", "", ["ok"], id="nothing lacks"),
-        pytest.param("cpu", "no-such-compiler", ["warn"], id="no C++ compiler"),
-        pytest.param("cuda", "no-such-compiler", ["ok"], id="no C++ compiler, but a GPU"),
-    ],
-)
-def test_what_is_not_tried(monkeypatch: pytest.MonkeyPatch, device: str, compiler: str, states: list[str]) -> None:
-    monkeypatch.setenv("CXX", compiler)
-    monkeypatch.setattr("expert_cli.doctor.probes.has_package", lambda _: True)
-    monkeypatch.setattr("sysconfig.get_path", lambda _: "/")
-    monkeypatch.setattr("pathlib.Path.is_file", lambda _: True)
-    monkeypatch.setattr("shutil.which", lambda name: None if name == "no-such-compiler" else name)
-    found = attempted(Check("torch.compile", lambda: probes.untried(device)))
-    assert [(line.name, line.state) for line in found] == list(zip(["torch.compile"], states, strict=True))
-    assert ["--deep" in line.fix for line in found] == [state == "ok" for state in states]
-
-
-@pytest.mark.parametrize(
-    ("there", "system", "lacks", "fix"),
-    [
-        ((), "Linux", "no C++ compiler (looked for g++, clang++)", "apt-get install g++"),
-        (("cl",), "Linux", "no C++ compiler (looked for g++, clang++)", "apt-get install g++"),
-        ((), "Windows", "no C++ compiler (looked for cl)", "Visual Studio"),
-        ((), "Darwin", "no C++ compiler (looked for clang++)", "xcode-select"),
-        (("clang++",), "Linux", "Python.h is missing, which compiled code needs", "-dev"),
-    ],
-)
-def test_what_compilation_lacks(
-    monkeypatch: pytest.MonkeyPatch, there: tuple[str, ...], system: str, lacks: str, fix: str
-) -> None:
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr("sysconfig.get_path", lambda _: "/no/such/folder")
-    with pytest.raises(EnvironmentProblem) as found:
-        probes.need_compiler(lambda name: name if name in there else None, system, "cpu")
-    assert found.value.message == lacks
-    assert fix in found.value.hint
-
-
-def test_nothing_is_lacking_where_all_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    (tmp_path / "Python.h").touch()
-    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
-    probes.need_compiler(lambda name: name, "Linux", "cpu")
-    monkeypatch.setattr("expert_cli.doctor.probes.has_package", lambda _: False)
-    with pytest.raises(EnvironmentProblem) as found:
-        probes.need_compiler(lambda name: name, "Windows", "cuda")
-    assert (found.value.message, found.value.hint) == ("triton is missing", "pip install triton-windows")
