@@ -27,34 +27,29 @@ USUAL_NAMES = {
 Form = Literal["messages", "text", "segments", "pair"]
 MEDIA = ("image", "images", "pixel_values", "audio", "audios", "video", "videos")
 """Columns that rows of text models have not, or leave empty."""
-_OTHER_TASKS: tuple[tuple[tuple[str, ...], str, str], ...] = (
+_LABELS = (
+    'To train the label as the answer: "field_mapping": {{"instruction": "{0}", "response": "{1}"}}, labels as words. '
+)
+_LABELS += 'To train the texts alone: "field_mapping": {{"text": "{0}"}}.'
+_OTHER_TASKS: tuple[tuple[str, str, str], ...] = (
     (
-        ("chosen", "rejected"),
+        "chosen rejected",
         "preferences, of a right and a wrong answer (DPO)",
-        'To train the right ones: "field_mapping": {"instruction": "<column of the question>", "response": "chosen"}.',
+        'To train the right ones: "field_mapping": {{"instruction": "<column of the question>", "response": "chosen"}}.',
     ),
     (
-        ("completion", "label"),
+        "completion label",
         "answers that are judged right or wrong (KTO)",
         'Take out the wrong ones, and name the columns in "field_mapping".',
     ),
+    ("input_ids", "tokens, of whatever tokenizer", "Give the text that they were made of."),
     (
-        ("input_ids",),
-        "tokens, of whatever tokenizer",
-        "Give the text that they were made of: this tool writes it in the model's own template.",
-    ),
-    (
-        ("contents",),
+        "contents",
         "conversations in Gemini's form",
-        'Write each as {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}.',
+        'Write each as {{"messages": [{{"role": "user", "content": "..."}}, {{"role": "assistant", "content": "..."}}]}}.',
     ),
     *(
-        (
-            (text, label),
-            "texts with labels (classification)",
-            f'To train the label as the answer: "field_mapping": {{"instruction": "{text}", "response": "{label}"}}, labels as '
-            f'words. To train the texts alone: "field_mapping": {{"text": "{text}"}}.',
-        )
+        (f"{text} {label}", "texts with labels (classification)", _LABELS)
         for text in ("text", "sentence")
         for label in ("label", "labels")
     ),
@@ -174,9 +169,9 @@ class _Names:
         """Raise InputError for rows whose columns stand for another task, where the manifest does not name what to read."""
         if not self.mapping.columns():
             for columns, what, hint in _OTHER_TASKS:
-                if all(find_column(name, self.names) for name in columns):
-                    shown = " and ".join(map(json.dumps, columns))
-                    raise InputError(f"{self.where}: {shown}: rows of {what}", hint)
+                if all(find_column(name, self.names) for name in columns.split()):
+                    shown = " and ".join(map(json.dumps, columns.split()))
+                    raise InputError(f"{self.where}: {shown}: rows of {what}", hint.format(*columns.split()))
 
     def pair(self) -> dict[str, str]:
         """Return the columns of question, answer and database."""
