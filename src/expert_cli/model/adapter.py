@@ -133,6 +133,16 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
             f"target_modules: {model.config.model_type} reads the weights of {', '.join(strays)} itself, past an adapter",
             f'its other linear layers: {", ".join(available)}; "all-linear" takes them all',
         )
+    ends = {id(module): name for name, module in model.named_modules()}
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    if head is not None and getattr(head, "weight", None) is embedding.weight:
+        both = [ends[id(module)].rsplit(".", 1)[-1] for module in (head, embedding)]
+        if tied := [name for name in wanted if name.rsplit(".", 1)[-1] in both]:
+            raise InputError(  # https://github.com/huggingface/peft/issues/2018
+                f"target_modules: {' and '.join(both)} are one weight in {model.config.model_type}: merged, an adapter on "
+                f"{tied[0]} would change both",
+                'leave it out; rows of single tokens are trained by "trainable_token_indices"',
+            )
     return list(wanted)
 
 
