@@ -1,20 +1,24 @@
-"""Evaluate a trained expert, and ask it."""
+"""Evaluate a trained expert, and ask it; look for what is wrong with its data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.files import require_new_file
 from expert_cli.utils.paths import FilePath, optional_path
 from expert_cli.utils.reporter import NullReporter, Reporter
+from expert_cli.utils.text import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from expert_cli.evaluation.audit import Audit
     from expert_cli.evaluation.result import Evaluated
     from expert_cli.inference.chat import Chat
     from expert_cli.inference.vote import Given
@@ -97,30 +101,29 @@ def evaluate(
         IntegrityError: The adapter is damaged.
     """
     is_served = endpoint is not None
-    _forbid(
-        {
-            "nothing to evaluate: --adapter DIR, or --manifest FILE with --endpoint URL": not (
-                adapter or (manifest and is_served)
-            ),
-            "--shots goes with --baseline: the base model is shown the examples": shots and not baseline,
-            "--sample is --samples 1: give one of the two": sample and samples,
-            "--endpoint goes with --model": is_served != bool(model),
-            "--baseline-endpoint goes with --baseline-model": bool(baseline_endpoint) != bool(baseline_model),
-            "--endpoint: a server has its own base model": is_served and (baseline or base_model or base_quantization),
-        }
-    )
+    faults = {
+        "nothing to evaluate: --adapter DIR, or --manifest FILE with --endpoint URL": not adapter
+        and not (manifest and is_served),
+        "--shots goes with --baseline: the base model is shown the examples": shots and not baseline,
+        "--sample is --samples 1: give one of the two": sample and samples,
+        "--endpoint goes with --model": is_served != bool(model),
+        "--baseline-endpoint goes with --baseline-model": bool(baseline_endpoint) != bool(baseline_model),
+        "--endpoint: a server has its own base model": is_served and (baseline or base_model or base_quantization),
+        "--write-pairs goes with --samples of 2 or more: a pair is a right and a wrong answer to one prompt": write_pairs
+        and samples < 2,
+    }
+    for message in (message for message, is_there in faults.items() if is_there):
+        raise InputError(message)
     _require_at_least(1, batch_size=batch_size, max_new_tokens=max_new_tokens, limit=limit)
     _require_at_least(0, shots=shots, samples=samples)
-    _require_room(write_pairs, samples)
-    _require_company(against, max_drop)
+    _require_company(against, max_drop, write_pairs)
     from expert_cli.config.plan import make_plan, trained_adapter
     from expert_cli.config.resolve import Overrides
+    from expert_cli.evaluation import endpoint as servers
     from expert_cli.evaluation import evaluate as of_cases
-    from expert_cli.evaluation.endpoint import Server, key_of_environment
-    from expert_cli.evaluation.permissions import Permissions
+    from expert_cli.evaluation.grade import Permissions
     from expert_cli.hardware.machine import inspect
     from expert_cli.inference.expert_config import decoding_for, decoding_of
-    from expert_cli.inference.generation_config import drawn
     from expert_cli.pipeline.publish import leave
     from expert_cli.utils.process_setup import prepare_process
 
@@ -131,30 +134,34 @@ def evaluate(
     decoding = decoding_for(trained, reporter) if trained else decoding_of(plan.loaded.manifest)
     settings = of_cases.answer_settings(plan, decoding, max_new_tokens, batch_size, samples=samples or int(sample))
     if settings.samples:
-        reporter.info(drawn(settings, decoding))
+        told = f"{plural(settings.samples, 'answer')} a case, drawn at temperature {settings.temperature:g}"
+        name = "none" if decoding.temperature is None else f"{decoding.temperature:g}, where samples hardly differ"
+        is_named = decoding.temperature == settings.temperature
+        reporter.info(told if is_named else f"{told}: training.decoding names {name}")
     asked = of_cases.cases_of(plan, optional_path(cases), limit)
     run = (trained.origin.run or trained.origin.adapter) if trained else None
     place = optional_path(output) or (run / ("served.json" if endpoint else "evaluation.json") if run else None)
     keep, keep_other = (place.with_suffix(f"{of}.answers.jsonl") if place else None for of in ("", ".baseline"))
     how: dict[str, Any] = {"case_timeout_s": case_timeout_s, "allowed": Permissions(allow_commands, without_walls)}
     prepare_process()
-    with key_of_environment() if endpoint or baseline_endpoint else nullcontext("") as key:
+    with servers.key_of_environment() if endpoint or baseline_endpoint else nullcontext("") as key:
         server, other = (
-            Server(url, name, key, reporter, offline=offline) if url and name else None
+            servers.Server(url, name, key, reporter, offline=offline) if url and name else None
             for url, name in ((endpoint, model), (baseline_endpoint, baseline_model))
         )
-        beside = of_cases.beside(other, plan, asked, settings, keep=keep_other, **how) if other else None
+        beside = servers.beside(other, plan, asked, settings, keep=keep_other, **how) if other else None
         if server:
-            found = of_cases.evaluate_served(server, trained, plan, asked, settings, keep=keep, **how)
+            found = servers.evaluate_served(server, trained, plan, asked, settings, keep=keep, **how)
         elif trained:
             reporter.info("loading the model")
             how |= {"shots": shots if baseline else None, "keep": keep}
             found = of_cases.evaluate_adapter(trained, asked, settings, reporter, **how)
-    found = of_cases.with_beside(found, beside) if beside else found
+    found = servers.with_beside(found, beside) if beside else found
     file = plan.own_cases if cases is None else Path(cases)
     found = replace(found, cases_file=file, limit=limit, threshold=threshold)
-    found = _compared_with_own(found, run, reporter) if server and run and against is None else found
-    found = _paired(_compared(found, against, max_drop), optional_path(write_pairs), reporter)
+    if server and run and against is None:
+        found = _compared_with_own(found, run, reporter)
+    found = _finished(found, against, max_drop, write_pairs, reporter)
     leave(found, None if server or base_quantization else trained, optional_path(output), reporter)
     for kept in filter(None, (keep, keep_other)):
         kept.unlink(missing_ok=True)
@@ -184,18 +191,65 @@ def grade_answers(
     raised, are those of `evaluate`.
     """
     _require_at_least(1, limit=limit)
-    _require_company(against, max_drop)
-    _require_room(write_pairs)
+    _require_company(against, max_drop, write_pairs)
     from expert_cli.evaluation.evaluate import grade_kept
-    from expert_cli.evaluation.permissions import Permissions
+    from expert_cli.evaluation.grade import Permissions
     from expert_cli.pipeline.publish import leave
 
     allowed = Permissions(allow_commands, without_walls)
     found = grade_kept(Path(answers), optional_path(cases), limit, case_timeout_s, reporter, allowed)
-    found = _compared(replace(found, threshold=threshold), against, max_drop)
-    found = _paired(found, optional_path(write_pairs), reporter)
+    found = _finished(replace(found, threshold=threshold), against, max_drop, write_pairs, reporter)
     leave(found, None, optional_path(output), reporter)
     return found
+
+
+@disk_errors()
+def audit(
+    manifest: FilePath,
+    *,
+    dataset: str | None = None,
+    cases: Sequence[FilePath] = (),
+    verifier: str = "",
+    base_model: str | None = None,
+    limit: int | None = None,
+    offline: bool = False,
+    reporter: Reporter = NullReporter(),
+) -> Audit:
+    """Run the answers of an expert's training rows and cases, and look for rows that harm.
+
+    Args:
+        manifest: An expert's manifest.json.
+        dataset: This file, folder, URL or hub id instead of the manifest's.
+        cases: Files of cases; default tests/cases.jsonl beside the manifest, and unseen.jsonl where it is.
+        verifier: By which answers of rows are run; default that of the cases.
+        base_model: The base model whose tokenizer counts, as `train` takes it.
+        limit: Only so many rows, evenly spread.
+        offline: Forbid every network call.
+        reporter: Is told what happens.
+
+    Returns:
+        What was found, by check, with examples.
+
+    Raises:
+        InputError: No row that can be read, cases at fault, or arguments that do not go together.
+        EnvironmentProblem: The rows cannot be had.
+    """
+    _require_at_least(1, limit=limit)
+    from expert_cli.config.plan import make_plan
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.evaluation.audit import audit_data
+    from expert_cli.evaluation.verifiers.registry import known_verifiers
+    from expert_cli.hardware.machine import inspect
+    from expert_cli.utils.process_setup import prepare_process
+
+    if verifier and verifier not in known_verifiers():
+        raise InputError(f"--verifier {verifier}: there is none", f"verifiers: {', '.join(known_verifiers())}")
+    changed = Overrides(dataset=dataset, base_model=base_model, offline=offline)
+    plan = make_plan(Path(manifest), inspect(), changed)
+    prepare_process()
+    own = [plan.own_cases, plan.own_cases.with_name("unseen.jsonl")]
+    files = [Path(path) for path in cases] or [path for path in own if path.is_file()]
+    return audit_data(plan, files, verifier, limit, reporter)
 
 
 @disk_errors()
@@ -240,26 +294,35 @@ def load_expert(
     from expert_cli.inference.chat import open_chat
 
     file = optional_path(database)
-    runs = partial(_runs, file, reporter)
+
+    def runs() -> Callable[[str], Given] | None:
+        from expert_cli.evaluation.grade import rows_given
+
+        return rows_given(file, reporter) if file else None
+
     return open_chat(trained, reporter, max_new_tokens=max_new_tokens, sample=sample, database=file, runs=runs)
 
 
-def _runs(database: Path | None, report: Reporter) -> Callable[[str], Given] | None:
-    if database is None:
-        return None
-    from expert_cli.evaluation.rows_given import rows_given
-
-    return rows_given(database, report)
-
-
-def _compared(found: Evaluated, against: FilePath | None, max_drop: float | None) -> Evaluated:
-    """Pair the answers with those of an earlier evaluation, if there is one."""
-    if against is None:
-        return found
+def _finished(
+    found: Evaluated,
+    against: FilePath | None,
+    max_drop: float | None,
+    write_to: FilePath | None,
+    report: Reporter,
+) -> Evaluated:
+    """Pair the answers with those of an earlier evaluation, and write right and wrong ones, where that is asked for."""
     from expert_cli.evaluation.result import compare_with
+    from expert_cli.evaluation.trl import write_pairs
 
-    allowed = MAX_DROP if max_drop is None else max_drop
-    return replace(found, drop=compare_with(Path(against), found, allowed))
+    if against is not None:
+        allowed = MAX_DROP if max_drop is None else max_drop
+        found = replace(found, drop=compare_with(Path(against), found, allowed))
+    if write_to is None:
+        return found
+    pairs = write_pairs(Path(write_to), found.evaluation, (found.facts or {}).get("input_separator"))
+    told = "written   {pairs} pairs of {prompts} prompts; none of {all_right} whose answers are all right, and of {none_right} "
+    report.info((told + "where no right one came to its end: {file}").format(**pairs))
+    return replace(found, pairs=pairs)
 
 
 def _compared_with_own(found: Evaluated, run: Path, report: Reporter) -> Evaluated:
@@ -273,41 +336,12 @@ def _compared_with_own(found: Evaluated, run: Path, report: Reporter) -> Evaluat
         return found
 
 
-def _paired(found: Evaluated, write_to: Path | None, report: Reporter) -> Evaluated:
-    """Write the pairs, if they are asked for."""
-    if write_to is None:
-        return found
-    from expert_cli.evaluation.pairs import write_pairs
-
-    pairs = write_pairs(write_to, found.evaluation, (found.facts or {}).get("input_separator"))
-    report.info(f"written   {pairs.in_words()}")
-    return replace(found, pairs=pairs)
-
-
-def _forbid(faults: Mapping[str, object]) -> None:
-    """Raise InputError by the name of the first fault that is there."""
-    for message, is_there in faults.items():
-        if is_there:
-            raise InputError(message)
-
-
-def _require_room(write_pairs: FilePath | None, samples: int | None = None) -> None:
-    """Raise InputError before anything is loaded or judged. samples: those to be drawn; None: they are there or not."""
-    if write_pairs is None:
-        return
-    if samples is not None and samples < 2:
-        raise InputError(
-            "--write-pairs goes with --samples of 2 or more: a pair is a right and a wrong answer to one prompt"
-        )
-    from expert_cli.evaluation.pairs import OPTION
-    from expert_cli.utils.files import require_new_file
-
-    require_new_file(OPTION, Path(write_pairs))
-
-
-def _require_company(against: FilePath | None, max_drop: float | None) -> None:
+def _require_company(against: FilePath | None, max_drop: float | None, write_pairs: FilePath | None) -> None:
+    """Raise InputError before anything is loaded or judged, for what is missing or is in the way."""
     if max_drop is not None and against is None:
         raise InputError("--max-drop goes with --against: the accuracy falls from that of an earlier evaluation")
+    if write_pairs is not None:
+        require_new_file("--write-pairs", Path(write_pairs))
 
 
 def _require_at_least(least: int, **values: int | None) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from expert_cli.errors import InputError
-from expert_cli.inference.prompt_renderer import PromptRenderer
+from expert_cli.inference.expert import PromptRenderer
 from expert_cli.model.loading.gguf_tokenizer import RULES, pre_tokenizer
 from expert_cli.model.tokenizer import TokenizerInfo
 

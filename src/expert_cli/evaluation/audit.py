@@ -11,7 +11,7 @@ import sqlite3
 import time
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -30,11 +30,10 @@ from expert_cli.data.templates.mask import split_text
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase, asked_by_cases, read_case, read_cases
 from expert_cli.evaluation.extract import extract
-from expert_cli.evaluation.grade import grade
-from expert_cli.evaluation.permissions import NOTHING
-from expert_cli.evaluation.samples import given_by
+from expert_cli.evaluation.grade import NOTHING, given_by, grade
 from expert_cli.evaluation.verdict import detail_line
 from expert_cli.evaluation.verifiers.registry import verifier as registered
+from expert_cli.inference.sql_grammar import compile_fault
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import NullReporter, Reporter, late_progress
 from expert_cli.utils.text import normalize
@@ -125,6 +124,12 @@ class Audit:
     def as_json(self) -> dict[str, Any]:
         """Return the document of `audit --json` (docs/INTERFACE.md)."""
         counted = {"rows": len(self.rows) + self.unreadable, "cases": len(self.cases)}
+        checks = {}
+        for name, (severity, of, meaning) in CHECKS.items():
+            count, found = self.count(name), [*self.found[name].items()][:MAX_EXAMPLES]
+            told = {"severity": severity, "of": of, "meaning": meaning, "count": count}
+            share = count / counted[of] if counted[of] else 0.0
+            checks[name] = {**told, "share": share, "examples": [_example(*one) for one in found]}
         return {
             "expert": self.expert,
             "manifest": str(self.manifest),
@@ -134,17 +139,7 @@ class Audit:
             **counted,
             "errors": self.errors,
             "warnings": sum(map(self.count, CHECKS)) - self.errors,
-            "checks": {
-                name: {
-                    "severity": severity,
-                    "of": of,
-                    "meaning": meaning,
-                    "count": self.count(name),
-                    "share": self.count(name) / counted[of] if counted[of] else 0.0,
-                    "examples": [_example(*one) for one in list(self.found[name].items())[:MAX_EXAMPLES]],
-                }
-                for name, (severity, of, meaning) in CHECKS.items()
-            },
+            "checks": checks,
             "answers": {"ran": self.ran, "parsed": self.parsed, "not_run": dict(self.not_run.most_common())},
             "not_checked": self.not_checked,
             "near": NEAR,
@@ -183,15 +178,9 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
         where, _, reason = told.partition(": ")
         audit.add("unreadable", where, reason, "")
     audit.seconds["read"], started = round(time.monotonic() - started, 3), time.monotonic()
-    stages: dict[str, Callable[[], None]] = {
-        "answers": lambda: _run_answers(audit, plan, report),
-        "cases": lambda: _run_cases(audit, report),
-        "texts": lambda: _check_texts(audit),
-        "lengths": lambda: _check_lengths(audit, run),
-        "repeats": lambda: _check_repeats(audit, report),
-    }
-    for stage, check in stages.items():
-        check()
+    stages = {"answers": _run_answers, "cases": _run_cases, "texts": _check_texts}
+    for stage, check in {**stages, "lengths": _check_lengths, "repeats": _check_repeats}.items():
+        check(audit, plan, report)
         audit.seconds[stage], started = round(time.monotonic() - started, 3), time.monotonic()
     return audit
 
@@ -199,55 +188,57 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
 def _run_answers(audit: Audit, plan: Plan, report: Reporter) -> None:
     """Run the answers of rows as far as can be done without a case of their own: no result is held against another."""
     kind, decoding = registered(audit.verifier), plan.loaded.manifest.training.decoding
-    case = _case_for_rows(audit)
     if audit.verifier == "sql" and decoding is not None and decoding.grammar_type == "sql-postgres":
         audit.not_run["queries of PostgreSQL are not run here"] += len(audit.rows)
-    elif audit.verifier == "sql" and kind is not None:
+        return
+    if audit.verifier == "sql" and kind is not None:
         _compile_queries(audit, kind.fences, plan.run)
-    elif case is None:
+        return
+    case = _case_for_rows(audit)
+    if case is None:
         told = f"answers of the verifier {audit.verifier} are only judged with a case"
         audit.not_run[told if audit.verifier else "no cases tell how"] += len(audit.rows)
-    else:
-        rows = audit.rows[:: -(-len(audit.rows) // PROGRAMS)] if case.case.starts else audit.rows
-        answers = [CaseAnswer(case.case, row.where, row.where, "", case.file, row.answer) for row in rows]
-        try:
-            NOTHING.require(answers, report)
-            judged = grade(answers, report, TIMEOUT_S).answers
-        except ExpertError as error:
-            audit.not_checked["does_not_run"] = error.message
-            judged = ()
-        for row, verdict in ((one.row, one.verdict) for one in judged):
-            is_invalid = verdict.kind == "invalid" and verdict.progress == "nothing"
-            if verdict.kind in ("refused", "timeout", "too_large"):
-                audit.not_run[f"{verdict.kind}: {verdict.detail}"] += 1
-            elif is_invalid and audit.verifier == "cypher" and "SyntaxError" not in verdict.detail:
-                audit.not_run["graphqlite cannot run it, which says nothing of the query"] += 1
-            elif verdict.kind == "parsed_only":
-                audit.parsed += 1
-            else:
-                audit.ran += 1
-                if is_invalid:
-                    audit.add("does_not_run", row.where, verdict.detail, row.answer)
-        if left := len(audit.rows) - len(judged):
-            audit.not_run[audit.not_checked.get("does_not_run", f"of programs {PROGRAMS} are run")] += left
+        return
+    rows = audit.rows[:: -(-len(audit.rows) // PROGRAMS)] if case.case.starts else audit.rows
+    answers = [CaseAnswer(case.case, row.where, row.where, "", case.file, answer=row.answer) for row in rows]
+    try:
+        NOTHING.require(answers, report)
+        judged = grade(answers, report, TIMEOUT_S).answers
+    except ExpertError as error:
+        audit.not_checked["does_not_run"] = error.message
+        judged = ()
+    for row, verdict in ((one.row, one.verdict) for one in judged):
+        is_invalid = verdict.kind == "invalid" and verdict.progress == "nothing"
+        if verdict.kind in ("refused", "timeout", "too_large"):
+            audit.not_run[f"{verdict.kind}: {verdict.detail}"] += 1
+        elif is_invalid and audit.verifier == "cypher" and "SyntaxError" not in verdict.detail:
+            audit.not_run["graphqlite cannot run it, which says nothing of the query"] += 1
+        elif verdict.kind == "parsed_only":
+            audit.parsed += 1
+        else:
+            audit.ran += 1
+            if is_invalid:
+                audit.add("does_not_run", row.where, verdict.detail, row.answer)
+    if left := len(audit.rows) - len(judged):
+        audit.not_run[audit.not_checked.get("does_not_run", f"of programs {PROGRAMS} are run")] += left
 
 
 def _case_for_rows(audit: Audit) -> EvalCase | None:
     """Return the case that answers of rows are given to, to see whether they are of its language; None where none can tell."""
-    mine = [case for case in audit.cases if case.case.verifier == audit.verifier]
-    kind = registered(audit.verifier)
+    mine, kind = [case for case in audit.cases if case.case.verifier == audit.verifier], registered(audit.verifier)
     if kind is None or audit.verifier in ("exact", "regex", "contains_all", "command"):
         return None
     if not mine and audit.verifier in ("json", "number"):
         row = {name: value for name, value in kind.example.row.items() if name != "prompt"}
-        mine = [EvalCase(read_case("", {"verifier": audit.verifier, **row}), "", "", "", None, "", "")]
-    if audit.verifier == "choice" and mine:
-        labels = dict.fromkeys(label for one in mine for label in getattr(one.case, "labels", ()))
-        return replace(mine[0], case=mine[0].case.model_copy(update={"labels": list(labels)}))
-    chosen = max(mine, key=lambda one: bool(getattr(one.case, "unit", "")), default=None)  # to it, any unit is one
-    if chosen is not None and getattr(chosen.case, "perturb", None):
-        return replace(chosen, case=chosen.case.model_copy(update={"perturb": None}))
-    return chosen
+        mine = [EvalCase(read_case("", {"verifier": audit.verifier, **row}), "", "", "")]
+    if not mine:
+        return None
+    chosen, change = max(mine, key=lambda one: bool(getattr(one.case, "unit", ""))), dict[str, Any]()  # any unit is one
+    if audit.verifier == "choice":
+        change["labels"] = [*dict.fromkeys(label for one in mine for label in getattr(one.case, "labels", ()))]
+    if getattr(chosen.case, "perturb", None):
+        change["perturb"] = None
+    return replace(chosen, case=chosen.case.model_copy(update=change))
 
 
 def _compile_queries(audit: Audit, fences: frozenset[str], run: RunConfig) -> None:
@@ -291,18 +282,7 @@ def open_tables(file: Path | None, schema: str) -> tuple[sqlite3.Connection, str
     return connection, lacks if schema else "neither a database nor CREATE TABLE in the row"
 
 
-def compile_fault(connection: sqlite3.Connection, query: str) -> str:
-    """Return why SQLite does not compile one query that reads; "" where it does."""
-    allowed = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
-    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY)
-    try:
-        connection.execute(f"EXPLAIN {query}").close()
-    except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-        return str(error) or type(error).__name__
-    return ""
-
-
-def _run_cases(audit: Audit, report: Reporter) -> None:
+def _run_cases(audit: Audit, _: Plan, report: Reporter) -> None:
     """Judge the expected answer of every case by the case itself; a query must find something."""
     unknown = sum(one.case.starts == "command" or not one.case.expected_text for one in audit.cases)
     if unknown:
@@ -323,7 +303,7 @@ def _run_cases(audit: Audit, report: Reporter) -> None:
             show(done)
 
 
-def _check_texts(audit: Audit) -> None:
+def _check_texts(audit: Audit, *_: Any) -> None:
     """Look for answers that go on into a prompt, and for rows that ask what a case asks."""
     held = HeldOut(asked_by_cases(audit.cases))
     for row in audit.rows:
@@ -344,12 +324,13 @@ def prompt_in_answer(row: AuditRow) -> str:
     return ""
 
 
-def _check_lengths(audit: Audit, run: RunConfig) -> None:
+def _check_lengths(audit: Audit, plan: Plan, _: Reporter) -> None:
     """Find answers of `max_seq_length` tokens or more; one of fewer bytes has fewer tokens, and is not encoded."""
     from tokenizers import Tokenizer
 
     from expert_cli.model.loading.sources import fetch_model  # what loads models as well would load torch
 
+    run = plan.run
     limit = run.data.max_seq_length
     long = [row for row in audit.rows if len(row.answer.encode("utf-8", "surrogatepass")) >= limit]
     if not long:
@@ -370,7 +351,7 @@ def _check_lengths(audit: Audit, run: RunConfig) -> None:
             audit.add("too_long", row.where, told, row.answer)
 
 
-def _check_repeats(audit: Audit, report: Reporter) -> None:
+def _check_repeats(audit: Audit, _: Plan, report: Reporter) -> None:
     """Find rows that say what an earlier one says, nearly so, or something else to the same question."""
     first: dict[tuple[str, ...], AuditRow] = {}
     groups: defaultdict[tuple[str, str], list[AuditRow]] = defaultdict(list)

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -28,9 +28,8 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line, shortened
 
 if TYPE_CHECKING:
-    from transformers import GenerationConfig
+    from transformers import GenerationConfig as ModelGenerationConfig
 
-    from expert_cli.inference.prompt_renderer import PromptRenderer
 
 NEW_TOKENS = 256
 """Longest answer, in tokens, where nothing else is said."""
@@ -38,8 +37,10 @@ GENERATION_CONFIG = "generation_config.json"
 SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 SEPARATORS = (", ", ": ")
 """What JSON has between entries and behind a key, as `json.dumps` writes it."""
-EXAMPLE = ("How many boats are there?", "CREATE TABLE boats (id INT)")
-"""Prompt and input of the example."""
+Stop = Literal["end", "sequence", "looping", "length"]
+"""Why an answer ends: an end token, a stop sequence, a block of tokens over and over, or the longest length."""
+TEMPERATURE, LEAST_TEMPERATURE = 0.8, 0.3
+"""Samples are drawn at the first where the expert's decoding names less than the second: they would hardly differ."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,59 @@ class DecodingConfig:
         """Return what is written of SAMPLING."""
         written = {name: getattr(self, name) for name in SAMPLING}
         return {name: value for name, value in written.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class GenerationConfig:
+    """How answers are generated. temperature 0: greedily, whatever else is set; stops: texts that end one.
+
+    grammar: what answers are held to where the question, or its case, tells enough; None: free text.
+    """
+
+    max_new_tokens: int
+    batch_size: int
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 42
+    stops: tuple[str, ...] = ()
+    grammar: Grammar | None = None
+    samples: int = 0
+    """Answers to a case, all drawn; 0: one."""
+    num_beams: int = 1
+    """Beginnings of an answer that go on side by side, where it is not drawn; 1: greedy."""
+
+    def until_stop(self, text: str) -> str:
+        """Return `text` up to the first stop sequence."""
+        return text[: min((found for stop in self.stops if (found := text.find(stop)) >= 0), default=len(text))]
+
+    def sampling(self) -> dict[str, Any]:
+        """Return how tokens are drawn, in transformers' words."""
+        if not self.temperature:
+            return {"do_sample": False}
+        drawn = {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}
+        return {"do_sample": True, **drawn, **({"min_p": self.min_p} if self.min_p else {})}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the evaluation's document says of them, beside the grammar."""
+        return {name: value for name, value in asdict(self).items() if name != "grammar"}
+
+
+def generation_config(
+    decoding: DecodingConfig, max_new_tokens: int, batch_size: int, *, samples: int = 0
+) -> GenerationConfig:
+    """Return how an expert answers: up to a stop sequence, held to its grammar; greedily, or drawn.
+
+    samples: so many answers are drawn; at TEMPERATURE where the decoding names none, or one too low for them to differ.
+    """
+    settings = GenerationConfig(max_new_tokens, batch_size, stops=decoding.stop_sequences, grammar=decoding.grammar)
+    if not samples:
+        return replace(settings, num_beams=decoding.num_beams or 1)
+    values: dict[str, Any] = {"temperature": 0.0, **decoding.sampling()}
+    if values["temperature"] < LEAST_TEMPERATURE:
+        values["temperature"] = TEMPERATURE
+    return replace(settings, samples=samples, **values)
 
 
 @dataclass(frozen=True)
@@ -119,12 +173,12 @@ class ExpertConfig:
         document: dict[str, Any] = _reader(ExpertConfig).dump_python(self, mode="json", exclude={"end_tokens"})
         return document | {"decoding": {"grammar": document["decoding"]["grammar"]}}
 
-    def generation(self) -> GenerationConfig:
+    def generation(self) -> ModelGenerationConfig:
         """Return what ends and shapes an answer: drawn, where the manifest says how."""
-        from transformers import GenerationConfig
+        from transformers import GenerationConfig as ModelGenerationConfig
 
         sampling, stops = self.decoding.sampling(), list(self.decoding.stop_sequences)
-        return GenerationConfig(
+        return ModelGenerationConfig(
             max_new_tokens=self.decoding.max_new_tokens,
             eos_token_id=list(self.end_tokens.values()),
             stop_strings=stops or None,
@@ -159,27 +213,6 @@ def json_separators(answers: Iterable[str]) -> tuple[str, str]:
             for one in (SEPARATORS, (",", ":"), (",", ": ")) if isinstance(value, (dict, list)) and value else ():
                 found[one] += json.dumps(value, ensure_ascii=False, separators=one) == answer
     return found.most_common(1)[0][0]
-
-
-def expert_config(
-    decoding: DecodingConfig, renderer: PromptRenderer, schema_prompt: SchemaPromptConfig | None = None
-) -> ExpertConfig:
-    """Return how an expert is asked whose prompts this renderer writes. schema_prompt: how training showed databases."""
-    template, backend = renderer.template, renderer.tokenizer.backend
-    ends = {str(backend.id_to_token(number)): number for number in sorted(renderer.stop_token_ids)}
-    text = template.prompt([{"role": "user", "content": template.user_turn(*EXAMPLE)}])
-    return ExpertConfig(
-        template.name,
-        template.fingerprint,
-        template.system_prompt,
-        template.input_separator,
-        Example(*EXAMPLE, text, tuple(renderer.encode_prompt(*EXAMPLE))),
-        decoding,
-        dict(sorted(ends.items(), key=lambda end: end[0] != template.end_token)),
-        replace(schema_prompt, databases="") if schema_prompt else None,
-        template.given,
-        dict(template.chat_template_kwargs),
-    )
 
 
 def read_expert_config(file: Path) -> ExpertConfig:

@@ -34,13 +34,13 @@ from expert_cli.data.select import select_rows
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, Interrupted
 from expert_cli.evaluation import evaluate
+from expert_cli.evaluation.answer import longest_right_answer
 from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases, shown_databases
-from expert_cli.evaluation.grade import grade
-from expert_cli.evaluation.permissions import Permissions
+from expert_cli.evaluation.grade import CASE_TIMEOUT_S, Permissions, grade
 from expert_cli.evaluation.verifiers.case import FORGED
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
-from expert_cli.inference.expert_config import Grammar, decoding_of
+from expert_cli.inference.expert_config import NEW_TOKENS, Grammar, decoding_of
 from expert_cli.inference.vote import same_as
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
@@ -279,7 +279,7 @@ def select(
     right = [sum(one["kind"] == RIGHT for one in some) for some in samples]
     wanted = {"always": range(tries + 1), "failed": (0,), "never": ()}[settings.gold]
     golds = [one for one, n in zip(cases, right, strict=True) if n in wanted and one.case.expected_text]
-    judged = grade([one.answered(one.case.expected_text) for one in golds], report, evaluate.CASE_TIMEOUT_S).answers
+    judged = grade([one.answered(one.case.expected_text) for one in golds], report, CASE_TIMEOUT_S).answers
     if wrong := [one for one in judged if not one.verdict.passed]:
         told = f"{plural(len(wrong), 'expected answer')} of {len(judged)} not trained: wrong by their own judge"
         report.warning(f"{told}: {wrong[0].row.where}: {wrong[0].verdict.kind}")
@@ -432,7 +432,7 @@ class _Work:
         """Let an adapter answer cases, and return that as `evaluate --json` does; it is made where the file has it not."""
         self.at(stage)
         trained = TrainedAdapter(self.plan, find_adapter(adapter))
-        room = evaluate.room_for_answers(self.inputs.renderer, cases)
+        room = max(NEW_TOKENS, longest_right_answer(self.inputs.renderer, cases) + 1)
         settings = evaluate.answer_settings(self.plan, decoding_of(self.plan.loaded.manifest), room, samples=samples)
         settings = replace(settings, **how)
         of = [sha256_of(trained.origin.adapter / WEIGHTS), settings, [(one.digest, one.shown) for one in cases]]
@@ -447,7 +447,7 @@ class _Work:
                     cases,
                     settings,
                     self.report,
-                    case_timeout_s=evaluate.CASE_TIMEOUT_S,
+                    case_timeout_s=CASE_TIMEOUT_S,
                     allowed=self.options.permissions,
                     keep=file.with_suffix(".kept"),
                 )

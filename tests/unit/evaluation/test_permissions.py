@@ -10,11 +10,11 @@ import pytest
 
 from expert_cli import api
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation import permissions
+from expert_cli.evaluation import grade as judging
 from expert_cli.evaluation import result as found
 from expert_cli.evaluation.cases import read_cases
 from expert_cli.evaluation.evaluate import check_gradable
-from expert_cli.evaluation.permissions import Permissions
+from expert_cli.evaluation.grade import Permissions
 from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.utils.reporter import NullReporter
 
@@ -76,7 +76,7 @@ def test_answers_that_were_kept_are_judged_by_a_command_only_where_it_is_allowed
 def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
 ) -> None:
-    for module in (isolation, permissions, found):
+    for module in (isolation, judging, found):
         monkeypatch.setattr(module, "standing_walls", lambda: ("limits", "files"))
     answers = rows(tmp_path, PLAIN, case, answer="x")
     with pytest.raises(
@@ -96,7 +96,7 @@ def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
 
 @pytest.mark.parametrize("wall", ["syscalls", "namespaces"])
 def test_either_wall_around_the_network_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wall: str) -> None:
-    for module in (isolation, permissions):
+    for module in (isolation, judging):
         monkeypatch.setattr(module, "standing_walls", lambda: (wall,))
     heard = Heard()
     Permissions().require(read_cases(rows(tmp_path, PYTHON, prompt="?")), heard)

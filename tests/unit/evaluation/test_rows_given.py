@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.evaluation.rows_given import rows_given
+from expert_cli.evaluation.grade import rows_given
 from expert_cli.inference.vote import Given, Vote
 from expert_cli.utils.reporter import NullReporter
 from tests.words import Words

@@ -14,10 +14,9 @@ import jsonschema_rs
 import pytest
 
 from expert_cli.evaluation.cases import CaseAnswer, read_cases
-from expert_cli.evaluation.grade import GradedAnswer, grade
-from expert_cli.evaluation.permissions import NOTHING
-from expert_cli.evaluation.regrade import read_kept
-from expert_cli.evaluation.result import Evaluated, compare_with
+from expert_cli.evaluation.evaluate import grade_kept
+from expert_cli.evaluation.grade import grade
+from expert_cli.evaluation.result import Evaluated, GradedAnswer, compare_with
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.statistics import wilson
 from tests.reporters import Heard
@@ -278,16 +277,14 @@ def test_shares_of_the_document_and_kept_samples_judged_again(tmp_path: Path) ->
     jsonschema_rs.validator_for(schema).validate(json.loads(path.read_text(encoding="utf-8")))
     row = json.loads((tmp_path / "cases.jsonl").read_text(encoding="utf-8"))
     cases.write_text("".join(json.dumps(row | {"id": str(n)}) + "\n" for n in range(4)), encoding="utf-8")
-    kept = read_kept(path, cases)
-    assert kept is not None
-    again, _ = kept.judged(NullReporter(), 10, None, NOTHING)
+    again = grade_kept(path, cases, None, 10, NullReporter()).evaluation
     drop = {"pass_at", "pass_at_ci95", "majority", "majority_ci95", "accuracy"}
     assert {key: again.as_json()[key] for key in drop} == {key: told[key] for key in drop}
     assert [one["samples"] for one in again.as_json()["answers"]] == [one["samples"] for one in told["answers"]]
     with cases.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row | {"id": "new"}) + "\n")
     report = Heard()
-    kept.judged(report, 10, None, NOTHING)
+    grade_kept(path, cases, None, 10, report)
     assert [text for text in report.warned if "no answer" in text] == [
         "1 of 5 cases have no answer and are left out: new"
     ]
@@ -297,10 +294,10 @@ def test_other_answers_than_then_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(json.dumps(document(tmp_path, [NAMES, NAMES, "x"], [NAMES, "y", "z"]).as_json()), encoding="utf-8")
     drop = compare_with(path, document(tmp_path, [NAMES, "w"], [f"{NAMES} ", "y"]), 0)
-    assert (drop.answers, drop.answers_differ, drop.pairs.lost) == (4, 2, 0)
+    assert (drop.answers, len(drop.differ), drop.pairs.lost) == (4, 2, 0)
     old = json.loads(path.read_text(encoding="utf-8"))
     for row in old["answers"]:
         del row["samples"], row["majority"]
     path.write_text(json.dumps(old), encoding="utf-8")
     drop = compare_with(path, document(tmp_path, ["v", "w"], [NAMES, "y"]), 0)
-    assert (drop.answers, drop.answers_differ, drop.pairs.lost) == (2, 1, 1)
+    assert (drop.answers, len(drop.differ), drop.pairs.lost) == (2, 1, 1)

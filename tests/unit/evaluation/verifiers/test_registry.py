@@ -17,12 +17,11 @@ import expert_cli
 from expert_cli.commands.evaluate import evaluate
 from expert_cli.data.rows import Example
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation.answer import NO_SHOTS, Shots
 from expert_cli.evaluation.cases import EvalCase, read_cases
+from expert_cli.evaluation.evaluate import read_kept
 from expert_cli.evaluation.extract import extract
-from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
-from expert_cli.evaluation.grade import grade, verdict_on
-from expert_cli.evaluation.permissions import Permissions
-from expert_cli.evaluation.regrade import read_kept
+from expert_cli.evaluation.grade import Permissions, grade, verdict_on
 from expert_cli.evaluation.result import Evaluated, compare_with
 from expert_cli.evaluation.verifiers import registry
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
