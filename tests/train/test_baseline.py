@@ -19,8 +19,8 @@ from expert_cli.data.templates.make_template import OWN
 from expert_cli.errors import InputError
 from expert_cli.evaluation import answer
 from expert_cli.evaluation.answer import Shots, drawn_shots
+from expert_cli.evaluation.evaluate import NEW_TOKENS_OF_BASE as NEW_TOKENS
 from expert_cli.evaluation.evaluate import cases_of, evaluate_adapter
-from expert_cli.evaluation.result import NEW_TOKENS
 from expert_cli.inference.expert import base_renderer, open_expert
 from expert_cli.inference.expert_config import GenerationConfig
 from expert_cli.model.tokenizer import load_tokenizer

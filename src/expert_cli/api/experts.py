@@ -304,11 +304,7 @@ def load_expert(
 
 
 def _finished(
-    found: Evaluated,
-    against: FilePath | None,
-    max_drop: float | None,
-    write_to: FilePath | None,
-    report: Reporter,
+    found: Evaluated, against: FilePath | None, max_drop: float | None, write_to: FilePath | None, report: Reporter
 ) -> Evaluated:
     """Pair the answers with those of an earlier evaluation, and write right and wrong ones, where that is asked for."""
     from expert_cli.evaluation.result import compare_with

@@ -7,12 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from expert_cli.commands.options import (
-    AdapterFolder,
-    Offline,
-    TrainedBase,
-    TrainedManifest,
-)
+from expert_cli.commands.options import AdapterFolder, Offline, TrainedBase, TrainedManifest
 from expert_cli.console.terminal import Console
 
 
@@ -22,8 +17,7 @@ def export(
     output: Annotated[Path, typer.Option(help="A new folder.")],
     merge: Annotated[bool, typer.Option("--merge", help="The whole model with the adapter in it, in bf16.")] = False,
     gguf: Annotated[
-        Literal["q8_0", "f16"] | None,
-        typer.Option(help="The whole model as one GGUF file, with an Ollama Modelfile."),
+        Literal["q8_0", "f16"] | None, typer.Option(help="The whole model as one GGUF file, with an Ollama Modelfile.")
     ] = None,
     manifest: TrainedManifest = None,
     base_model: TrainedBase = None,

@@ -10,7 +10,7 @@ from expert_cli.runs.metrics import WITHOUT_GRAMMAR, base_title, grammar_in_word
 from expert_cli.utils.text import duration, shortened
 
 if TYPE_CHECKING:
-    from expert_cli.evaluation.result import Accuracy, Classification, Drop, Evaluated, Evaluation
+    from expert_cli.evaluation.result import Drop, Evaluated, Evaluation
 
 MOST_COLUMNS = 8
 
@@ -64,17 +64,17 @@ def _show_evaluation(console: Console, evaluation: Evaluation) -> None:
             console.warning(f"correct, but {note}")
 
 
-def _show_classification(console: Console, found: Classification) -> None:
+def _show_classification(console: Console, found: Mapping[str, Any]) -> None:
     """Print F1 by label, and which label was answered for which: of few labels all counts, of many the largest."""
-    names, whole = [*found.labels, "none of them"], len(found.labels) <= MOST_COLUMNS
+    names, whole = [*found["labels"], "none of them"], len(found["labels"]) <= MOST_COLUMNS
     rows = []
-    for (label, score), counts in zip(found.by_label.items(), found.matrix, strict=True):
+    for (label, score), counts in zip(found["by_label"].items(), found["confusion"], strict=True):
         wrong = sorted(((n, name) for n, name in zip(counts, names, strict=True) if name != label), reverse=True)
         taken = ", ".join(f"{name} {count}" for count, name in wrong[:3] if count)
         figures = [f"{score[name]:.3f}" for name in ("precision", "recall", "f1")]
         rows.append([str(score["cases"]), *figures, *(map(str, counts) if whole else [taken]), label])
     console.text("")
-    title = f"labels: macro F1 {found.macro_f1:.3f}; which was answered (columns) for which (rows)"
+    title = f"labels: macro F1 {found['macro_f1']:.3f}; which was answered (columns) for which (rows)"
     shown = names if whole else ["answered instead"]
     console.table(title, ["cases", "precision", "recall", "F1", *shown, "label"], rows)
 
@@ -97,8 +97,8 @@ def _show_samples(console: Console, found: Evaluated) -> None:
         console.info(f"drawn in {dtype}: {told}")
 
 
-def _share(share: Accuracy) -> list[str]:
-    return [f"{share.correct}/{share.cases}", f"{share.accuracy:.1%}", _interval(share.ci95)]
+def _share(share: Mapping[str, Any]) -> list[str]:
+    return [f"{share['correct']}/{share['cases']}", f"{share['accuracy']:.1%}", _interval(share["ci95"])]
 
 
 def _warn_of_cut(console: Console, whose: str, written: Mapping[str, Any] | None) -> None:

@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import RunConfig
@@ -69,8 +68,7 @@ _NEXT_TURN = re.compile(
 _MIN_PROMPT_CHARACTERS = 12
 
 
-@dataclass(frozen=True)
-class AuditRow:
+class AuditRow(NamedTuple):
     """One row that is trained. where: "file:line"."""
 
     where: str
@@ -112,33 +110,32 @@ class Audit:
         """Note one finding; a place is counted once by a check."""
         self.found[check].setdefault(where, (detail, text))
 
-    def count(self, name: str) -> int:
-        """Return how many rows or cases a check is about."""
-        return self.unreadable if name == "unreadable" else len(self.found[name])
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows or cases each check is about; of rows that are unreadable all, not the examples alone."""
+        return {name: len(found) for name, found in self.found.items()} | {"unreadable": self.unreadable}
 
     @property
     def errors(self) -> int:
         """How many errors there are, each check by itself."""
-        return sum(self.count(name) for name, (severity, *_) in CHECKS.items() if severity == "error")
+        return sum(count for name, count in self.counts.items() if CHECKS[name][0] == "error")
 
     def as_json(self) -> dict[str, Any]:
         """Return the document of `audit --json` (docs/INTERFACE.md)."""
         counted = {"rows": len(self.rows) + self.unreadable, "cases": len(self.cases)}
         checks = {}
-        for name, (severity, of, meaning) in CHECKS.items():
-            count, found = self.count(name), [*self.found[name].items()][:MAX_EXAMPLES]
+        for name, count in self.counts.items():
+            severity, of, meaning = CHECKS[name]
             told = {"severity": severity, "of": of, "meaning": meaning, "count": count}
-            share = count / counted[of] if counted[of] else 0.0
-            checks[name] = {**told, "share": share, "examples": [_example(*one) for one in found]}
+            examples = [_example(*one) for one in [*self.found[name].items()][:MAX_EXAMPLES]]
+            checks[name] = {**told, "share": count / counted[of] if counted[of] else 0.0, "examples": examples}
+        told = {"expert": self.expert, "manifest": str(self.manifest), "verifier": self.verifier, "files": self.files}
         return {
-            "expert": self.expert,
-            "manifest": str(self.manifest),
-            "verifier": self.verifier,
-            "files": self.files,
+            **told,
             "case_files": self.case_files,
             **counted,
             "errors": self.errors,
-            "warnings": sum(map(self.count, CHECKS)) - self.errors,
+            "warnings": sum(self.counts.values()) - self.errors,
             "checks": checks,
             "answers": {"ran": self.ran, "parsed": self.parsed, "not_run": dict(self.not_run.most_common())},
             "not_checked": self.not_checked,
@@ -169,13 +166,11 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
     rows = [*{row.where: AuditRow.of(row) for row in selected.rows()}.values()]
     count = min(limit or len(rows), len(rows))
     rows = [rows[(2 * part + 1) * len(rows) // (2 * count)] for part in range(count)]
-    names = {case.case.verifier for case in cases}
-    verifier = verifier or (names.pop() if len(names) == 1 else "")
+    verifiers, bad = {case.case.verifier for case in cases}, selected.train_report
+    verifier = verifier or (verifiers.pop() if len(verifiers) == 1 else "")
     files = [str(path) for one in selected.train for path in one.located.files]
-    bad = selected.train_report
     audit = Audit(run.expert, run.manifest, verifier, files, [*map(str, case_files)], rows, cases, bad.dropped.total())
-    for told in bad.examples:
-        where, _, reason = told.partition(": ")
+    for where, _, reason in (told.partition(": ") for told in bad.examples):
         audit.add("unreadable", where, reason, "")
     audit.seconds["read"], started = round(time.monotonic() - started, 3), time.monotonic()
     stages = {"answers": _run_answers, "cases": _run_cases, "texts": _check_texts}
@@ -330,15 +325,13 @@ def _check_lengths(audit: Audit, plan: Plan, _: Reporter) -> None:
 
     from expert_cli.model.loading.sources import fetch_model  # what loads models as well would load torch
 
-    run = plan.run
-    limit = run.data.max_seq_length
+    run, limit = plan.run, plan.run.data.max_seq_length
     long = [row for row in audit.rows if len(row.answer.encode("utf-8", "surrogatepass")) >= limit]
     if not long:
         return
-    places = (run.manifest.parent, run.root, Path.cwd())
-    where: dict[str, Any] = {"search": places, "cache": cache_folder(), "offline": True, "report": NullReporter()}
+    where: dict[str, Any] = {"search": (run.manifest.parent, run.root, Path.cwd()), "cache": cache_folder()}
     try:
-        base = fetch_model(run.model.name, sha256=run.model.sha256, **where)
+        base = fetch_model(run.model.name, sha256=run.model.sha256, **where, offline=True, report=NullReporter())
     except ExpertError:
         told = f"{len(long):,} long answers: the tokenizer of {run.model.name} is not on this machine"
         audit.not_checked["too_long"] = f"{told} (--base-model NAME: another)"
@@ -378,10 +371,6 @@ def _set_of(text: str) -> frozenset[str]:
     return frozenset(text[at : at + WIDTH] for at in range(max(1, len(text) - WIDTH + 1)))
 
 
-def _similarity(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / len(one | other)
-
-
 def near_duplicates(rows: Sequence[tuple[str, ...]], report: Reporter = NullReporter()) -> dict[int, int]:
     """Return rows that are nearly an earlier one, with that one's number; each is question, input, answer, normalized."""
     drawn = np.random.default_rng(0).integers(1, 1 << 62, (2, HASHES), np.uint64)
@@ -391,23 +380,21 @@ def near_duplicates(rows: Sequence[tuple[str, ...]], report: Reporter = NullRepo
     def said(number: int) -> frozenset[str]:
         return _set_of(rows[number][0]) | _set_of(rows[number][2])
 
+    def is_near(one: frozenset[str], other: frozenset[str]) -> bool:
+        return len(one & other) / len(one | other) >= NEAR
+
     with late_progress(report, "comparing rows", len(rows), "rows") as show:
         for number in range(len(rows)):
-            mine, signed = said(number), _signature(said(number), drawn)
+            mine = said(number)
+            hashes = np.array([zlib.crc32(piece.encode("utf-8", "surrogatepass")) for piece in mine], np.uint64)
+            signed = ((hashes[:, None] * (drawn[0] | np.uint64(1)) + drawn[1]) >> np.uint64(32)).min(axis=0)
             others = set[int]()
             for band in range(0, HASHES, BAND):
                 bucket = buckets.setdefault((band, signed[band : band + BAND].tobytes()), [number])
                 others |= {bucket[0], bucket[-1]} - {number}
                 bucket[1:] = [number]
             for other in sorted(others):
-                inputs = _set_of(rows[number][1]), _set_of(rows[other][1])
-                if _similarity(*inputs) >= NEAR and _similarity(mine, said(other)) >= NEAR:
+                if is_near(_set_of(rows[number][1]), _set_of(rows[other][1])) and is_near(mine, said(other)):
                     near.setdefault(number, other)
             show(number + 1)
     return near
-
-
-def _signature(said: frozenset[str], drawn: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    hashes = np.array([zlib.crc32(piece.encode("utf-8", "surrogatepass")) for piece in said], np.uint64)
-    mixed: NDArray[np.uint64] = ((hashes[:, None] * (drawn[0] | np.uint64(1)) + drawn[1]) >> np.uint64(32)).min(axis=0)
-    return mixed

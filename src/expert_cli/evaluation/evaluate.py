@@ -37,13 +37,7 @@ from expert_cli.evaluation.cases import (
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, NOTHING, Permissions, grade
 from expert_cli.evaluation.result import Comparison, Evaluated, Evaluation
 from expert_cli.hardware.devices import DEVICES
-from expert_cli.inference.expert_config import (
-    DecodingConfig,
-    GenerationConfig,
-    Stop,
-    decoding_of,
-    generation_config,
-)
+from expert_cli.inference.expert_config import DecodingConfig, GenerationConfig, Stop, decoding_of, generation_config
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, base_title, items, number, part, read_json
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter, Reporter
@@ -294,5 +288,5 @@ def accuracy_of(model: Any, renderer: PromptRenderer, cases: Sequence[EvalCase],
     settings = answer_settings(plan, decoding_of(plan.loaded.manifest))
     written = write_answers(model, renderer, cases, settings, NullReporter(), "")
     share = grade(written.answers, NullReporter(), CASE_TIMEOUT_S).share
-    report.info(f"answers   {share.correct} of {share.cases} are right")
-    return share.accuracy
+    report.info("answers   {correct} of {cases} are right".format(**share))
+    return float(share["accuracy"])

@@ -24,13 +24,9 @@ from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, items, part, read_js
 from expert_cli.utils.statistics import Estimate, Paired, mean_of_shares, pass_at, wilson
 
 EXAMPLES = 3
-COMPUTED = {
-    "device": "generation",
-    "threads": "generation",
-    "batch_size": "generation",
-    "dtype": "expert",
-    "quantization": "expert",
-}
+COMPUTED = dict.fromkeys(("device", "threads", "batch_size"), "generation") | dict.fromkeys(
+    ("dtype", "quantization"), "expert"
+)
 """What decides how sums are rounded, and so which of two tokens comes that are almost as likely; by the key it stands under."""
 
 
@@ -67,85 +63,34 @@ class GradedAnswer:
         told = {"kind": self.verdict.kind, "detail": self.verdict.detail, "answer": self.row.answer}
         return {**told, "stop": self.row.stop or None, **({"raw": self.row.raw} if self.row.raw else {})}
 
-    @property
-    def labeled(self) -> Labeled | None:
-        """The answer as a label; None where answers are none."""
-        return self.row.case.labeled(self.row.extracted or "")
 
+def classifications(answers: Iterable[Labeled]) -> list[dict[str, Any]]:
+    """Return the entries under "classification", one for each set of labels, in the order in which the sets first come.
 
-@dataclass(frozen=True)
-class Accuracy:
-    """How many of the cases passed."""
-
-    cases: int
-    correct: int
-
-    @classmethod
-    def of(cls, answers: Sequence[GradedAnswer]) -> Accuracy:
-        """Count answers."""
-        return cls(len(answers), sum(one.verdict.passed for one in answers))
-
-    @property
-    def accuracy(self) -> float:
-        """The share that passed, 0 to 1."""
-        return self.correct / self.cases
-
-    @property
-    def ci95(self) -> tuple[float, float]:
-        """The 95 % interval of Wilson, which holds near 0 and 1 and for few cases."""
-        return wilson(self.correct, self.cases)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return counts, share and interval."""
-        return {"cases": self.cases, "correct": self.correct, "accuracy": self.accuracy, "ci95": list(self.ci95)}
-
-
-@dataclass(frozen=True)
-class Classification:
-    """The confusion matrix of cases with the same labels.
-
-    matrix: a row for each expected label, a column for each answered one, and a last column for answers that are none.
+    confusion: a row for each expected label, a column for each answered one, and a last column for answers that are none.
     """
-
-    labels: tuple[str, ...]
-    matrix: tuple[tuple[int, ...], ...]
-
-    @property
-    def by_label(self) -> dict[str, dict[str, float]]:
-        """The number of cases of every label, with precision, recall and F1, 0 to 1."""
+    groups: dict[frozenset[str], list[Labeled]] = {}
+    for one in answers:
+        groups.setdefault(frozenset(one.labels), []).append(one)
+    found = []
+    for labels, group in ((group[0].labels, group) for group in groups.values()):
+        counts = Counter((one.expected, one.answered) for one in group)
+        confusion = [[counts[expected, answered] for answered in (*labels, None)] for expected in labels]
         scores = {}
-        for place, label in enumerate(self.labels):
-            hits, cases = self.matrix[place][place], sum(self.matrix[place])
-            answered = sum(row[place] for row in self.matrix)
+        for n, label in enumerate(labels):
+            hits, cases, answered = confusion[n][n], sum(confusion[n]), sum(row[n] for row in confusion)
             shares = {"precision": hits / max(1, answered), "recall": hits / max(1, cases)}
             scores[label] = {"cases": cases, **shares, "f1": 2 * hits / max(1, cases + answered)}
-        return scores
-
-    @property
-    def macro_f1(self) -> float:
-        """The mean F1 of the labels that occur, 0 to 1."""
-        columns = zip(*self.matrix, strict=True)
-        occurring = [any(row) or any(column) for row, column in zip(self.matrix, columns, strict=False)]
-        return fmean(score["f1"] for score, is_there in zip(self.by_label.values(), occurring, strict=True) if is_there)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return one entry under "classification"."""
-        told = {"labels": list(self.labels), "cases": sum(map(sum, self.matrix)), "macro_f1": self.macro_f1}
-        return {**told, "by_label": self.by_label, "confusion": [list(row) for row in self.matrix]}
+        f1 = [scores[name]["f1"] for name in labels if any(name in (one.expected, one.answered) for one in group)]
+        told = {"labels": list(labels), "cases": len(group), "macro_f1": sum(f1) / len(f1)}
+        found.append({**told, "by_label": scores, "confusion": confusion})
+    return found
 
 
-def classifications(answers: Iterable[Labeled]) -> list[Classification]:
-    """Count answers, one matrix for each set of labels, in the order in which the sets first come."""
-    orders: dict[frozenset[str], tuple[str, ...]] = {}
-    counts: dict[frozenset[str], Counter[tuple[str, str | None]]] = {}
-    for one in answers:
-        group = frozenset(one.labels)
-        orders.setdefault(group, one.labels)
-        counts.setdefault(group, Counter())[one.expected, one.answered] += 1
-    return [
-        Classification(labels, tuple(tuple(counts[group][row, column] for column in (*labels, None)) for row in labels))
-        for group, labels in orders.items()
-    ]
+def _share(answers: Sequence[GradedAnswer]) -> dict[str, Any]:
+    """Return how many passed, the share, and the 95 % interval of Wilson, which holds near 0 and 1 and for few cases."""
+    cases, correct = len(answers), sum(one.verdict.passed for one in answers)
+    return {"cases": cases, "correct": correct, "accuracy": correct / cases, "ci95": list(wilson(correct, cases))}
 
 
 @dataclass(frozen=True)
@@ -160,17 +105,17 @@ class Evaluation:
         return [one.verdict.passed for one in self.answers]
 
     @property
-    def share(self) -> Accuracy:
-        """All cases."""
-        return Accuracy.of(self.answers)
+    def share(self) -> dict[str, Any]:
+        """Counts, share and interval of all cases: "cases", "correct", "accuracy", "ci95"."""
+        return _share(self.answers)
 
     @property
-    def by_category(self) -> dict[str, Accuracy]:
-        """The cases of each category, in the order in which they first come."""
+    def by_category(self) -> dict[str, dict[str, Any]]:
+        """The same of each category, in the order in which they first come."""
         groups: dict[str, list[GradedAnswer]] = {}
         for one in self.answers:
             groups.setdefault(one.row.case.category, []).append(one)
-        return {name: Accuracy.of(group) for name, group in groups.items()}
+        return {name: _share(group) for name, group in groups.items()}
 
     @property
     def failures(self) -> dict[Kind, int]:
@@ -178,9 +123,10 @@ class Evaluation:
         return dict(Counter(one.verdict.kind for one in self.answers if not one.verdict.passed).most_common())
 
     @property
-    def classifications(self) -> list[Classification]:
+    def classifications(self) -> list[dict[str, Any]]:
         """The answers that are labels, those of the same labels together."""
-        return classifications(filter(None, (one.labeled for one in self.answers)))
+        rows = [one.row for one in self.answers]
+        return classifications(filter(None, (row.case.labeled(row.extracted or "") for row in rows)))
 
     @property
     def sampled(self) -> dict[str, Any]:
@@ -212,11 +158,11 @@ class Evaluation:
 
     def as_json(self) -> dict[str, Any]:
         """Return the keys of `evaluate --json` (docs/INTERFACE.md) that judging alone can fill."""
-        labels = [one.as_json() for one in self.classifications]
+        labels = self.classifications
         return {
-            **self.share.as_json(),
+            **self.share,
             **self.sampled,
-            "by_category": {name: share.as_json() for name, share in self.by_category.items()},
+            "by_category": self.by_category,
             **({"classification": labels} if labels else {}),
             "failures": self.failures,
             "answers": [judged.as_json() for judged in self.answers],
@@ -273,16 +219,13 @@ class Drop:
 
     def as_json(self) -> dict[str, Any]:
         """Return the value under "against"."""
-        return {
-            "file": str(self.file),
-            **self.pairs.as_json(),
-            "max_drop": self.max_drop,
-            "held": self.held,
+        told = {"file": str(self.file), **self.pairs.as_json(), "max_drop": self.max_drop, "held": self.held}
+        told |= {
             "answers": self.answers,
             "answers_differ": len(self.differ),
             "differ": list(dict.fromkeys(self.differ)),
-            "computed": {name: list(values) for name, values in self.computed.items()},
         }
+        return {**told, "computed": {name: list(values) for name, values in self.computed.items()}}
 
 
 @dataclass(frozen=True)
@@ -309,9 +252,9 @@ class Evaluated:
     def missed(self) -> str:
         """Which threshold was missed, in words with both values; "" for none."""
         share, drop = self.evaluation.share, self.drop
-        if self.threshold is not None and share.accuracy < self.threshold:
-            counts = f"{share.correct} of {share.cases}"
-            return f"accuracy {share.accuracy:.4f} ({counts}) is below the threshold {self.threshold:g}"
+        if self.threshold is not None and share["accuracy"] < self.threshold:
+            told = "accuracy {accuracy:.4f} ({correct} of {cases}) is below the threshold".format(**share)
+            return f"{told} {self.threshold:g}"
         if drop is not None and not drop.held:
             return f"accuracy fell by {drop.pairs.drop:.4f} against {drop.file}, more than {drop.max_drop:g}"
         return ""

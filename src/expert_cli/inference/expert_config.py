@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -55,6 +54,9 @@ class Grammar:
     separators: tuple[str, str] = SEPARATORS
 
 
+_STOPS = AliasChoices("stop_sequences", "stop_strings")
+
+
 @dataclass(frozen=True)
 class DecodingConfig:
     """How answers are decoded, as `training.decoding` of a manifest and generation_config.json say. None: not written there.
@@ -66,9 +68,7 @@ class DecodingConfig:
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: NotNegative | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    stop_sequences: Annotated[
-        tuple[str, ...], Field(validation_alias=AliasChoices("stop_sequences", "stop_strings"))
-    ] = ()
+    stop_sequences: Annotated[tuple[str, ...], Field(validation_alias=_STOPS)] = ()
     grammar: Grammar | None = None
     num_beams: Positive | None = None
     max_new_tokens: Positive = NEW_TOKENS
@@ -170,7 +170,7 @@ class ExpertConfig:
 
     def as_json(self) -> dict[str, Any]:
         """Return the document expert.json."""
-        document: dict[str, Any] = _reader(ExpertConfig).dump_python(self, mode="json", exclude={"end_tokens"})
+        document: dict[str, Any] = TypeAdapter(ExpertConfig).dump_python(self, mode="json", exclude={"end_tokens"})
         return document | {"decoding": {"grammar": document["decoding"]["grammar"]}}
 
     def generation(self) -> ModelGenerationConfig:
@@ -195,10 +195,8 @@ def decoding_of(manifest: Manifest, separators: tuple[str, str] = SEPARATORS) ->
     separators: those of the JSON that is trained.
     """
     written = manifest.training.decoding or Decoding()
-    held_to = known_grammar(written)
-    grammar = (
-        Grammar(held_to, written.json_schema if held_to in JSON_GRAMMARS else None, separators) if held_to else None
-    )
+    kind, schema = known_grammar(written), written.json_schema
+    grammar = Grammar(kind, schema if kind in JSON_GRAMMARS else None, separators) if kind else None
     stops = tuple(stop for stop in written.stop_sequences or () if stop)
     drawn: Any = {} if written.temperature == 0 else {name: getattr(written, name) for name in SAMPLING}
     return DecodingConfig(**drawn, stop_sequences=stops, grammar=grammar, num_beams=written.num_beams)
@@ -229,16 +227,14 @@ def read_expert_config(file: Path) -> ExpertConfig:
 
 def _read(kind: Any, file: Path) -> Any:
     try:
-        return _reader(kind).validate_json(file.read_bytes(), strict=True)
+        return TypeAdapter(kind).validate_json(file.read_bytes(), strict=True)
     except ValidationError as error:
         fault = error.errors()[0]
-        place = ".".join(str(part) for part in fault["loc"])
-        message = f"{file}: {place + ': ' if place else ''}{fault['msg']}"
+        told = ": ".join(filter(None, (".".join(map(str, fault["loc"])), fault["msg"])))
     except OSError as error:
-        message = f"{file}: {first_line(error)}"
-    raise InputError(
-        message, "take expert.json and generation_config.json away: the manifest says how the expert is asked, too"
-    )
+        told = first_line(error)
+    hint = "take expert.json and generation_config.json away: the manifest says how the expert is asked, too"
+    raise InputError(f"{file}: {told}", hint)
 
 
 def decoding_for(trained: TrainedAdapter, report: Reporter) -> DecodingConfig:
@@ -264,8 +260,3 @@ def decoding_for(trained: TrainedAdapter, report: Reporter) -> DecodingConfig:
 def _shown(decoding: DecodingConfig, name: str) -> str:
     value = getattr(decoding, name)
     return "not written" if value in (None, ()) else shortened(json.dumps(value, default=vars, ensure_ascii=False))
-
-
-@cache
-def _reader(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)

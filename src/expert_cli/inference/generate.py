@@ -99,11 +99,7 @@ def generate(
 
 
 def _asked_again(
-    model: Any,
-    requests: Sequence[Request],
-    written: list[list[Completion]],
-    settings: GenerationConfig,
-    ends: Ends,
+    model: Any, requests: Sequence[Request], written: list[list[Completion]], settings: GenerationConfig, ends: Ends
 ) -> list[list[Completion]]:
     """Return greedy answers, and of a query that its tables refuse what beams find, where they find one that is not."""
     refused = [n for n, one in enumerate(requests) if _fault(one, written[n][0], ends)]

@@ -85,11 +85,7 @@ def not_held(json_schema: Mapping[str, Any]) -> str:
 def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> str:
     from llguidance import LLMatcher
 
-    written: Any = {
-        "item_separator": separators[0],
-        "key_separator": separators[1],
-        "whitespace_flexible": False,
-    }
+    written: Any = {"item_separator": separators[0], "key_separator": separators[1], "whitespace_flexible": False}
     text = LLMatcher.grammar_from_json_schema(schema, defaults=written | {"lenient": True})
     return LLMatcher.grammar_from_json_schema({}, defaults=written) if LLMatcher.validate_grammar(text) else text
 

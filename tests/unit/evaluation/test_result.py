@@ -102,9 +102,8 @@ def labeled(expected: str, answered: str | None, labels: tuple[str, ...] = LABEL
 
 
 def test_the_counts_and_the_macro_f1() -> None:
-    (found,) = classifications(labeled(*pair) for pair in PAIRS)
-    assert found.matrix == ((3, 1, 0, 0, 1), (0, 1, 1, 0, 0), (0, 0, 0, 0, 0), (0, 0, 0, 0, 0))
-    document = found.as_json()
+    (document,) = classifications(labeled(*pair) for pair in PAIRS)
+    assert document["confusion"] == [[3, 1, 0, 0, 1], [0, 1, 1, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]
     assert document["labels"] == list(LABELS)
     assert document["cases"] == 7
     assert document["by_label"]["cat"] == {"cases": 5, "precision": 1.0, "recall": 0.6, "f1": pytest.approx(0.75)}
@@ -121,6 +120,6 @@ def test_each_set_of_labels_has_its_own() -> None:
         labeled("b", "a", ("b", "a")),
     ]
     first, second = classifications(rows)
-    assert (first.labels, first.matrix) == (("a", "b"), ((1, 0, 0), (1, 0, 0)))
-    assert (second.matrix, second.macro_f1) == (((0, 0, 1), (0, 0, 0)), 0.0)
+    assert (first["labels"], first["confusion"]) == (["a", "b"], [[1, 0, 0], [1, 0, 0]])
+    assert (second["confusion"], second["macro_f1"]) == ([[0, 0, 1], [0, 0, 0]], 0.0)
     assert classifications([]) == []
