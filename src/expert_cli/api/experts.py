@@ -13,7 +13,6 @@ from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import require_new_file
 from expert_cli.utils.paths import FilePath, optional_path
 from expert_cli.utils.reporter import NullReporter, Reporter
-from expert_cli.utils.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,22 +61,21 @@ def evaluate(
     Of all of the expert's own cases, evaluation.json, model card and report of its run directory are written as well.
 
     Args:
-        adapter: A run directory, or the folder of an adapter or checkpoint. With `endpoint`: what is served there, for its
-            prompts, and for its evaluation.json, which the answers are compared with where `against` names none.
+        adapter: A run directory, or the folder of an adapter or checkpoint. With `endpoint`: what is served there, whose
+            prompts are used, and whose evaluation.json is compared with.
         manifest: The expert's manifest.json; default the one that the adapter was trained from.
         cases: The cases; default `tests/cases.jsonl` beside the manifest.
         baseline: Let the base model answer as well, asked in its own chat template, and the expert without its grammar.
         shots: With `baseline`: ask the base model once more, after so many training rows as examples.
         base_model: Default the one that the adapter was trained on.
         base_quantization: How the base model is held; default as in training.
-        endpoint: The URL of a server that speaks OpenAI's protocol, which answers instead: by chat, or by the text of a prompt
-            where it ends in /completions. OPENAI_API_KEY holds its key.
+        endpoint: The URL of a server that speaks OpenAI's protocol, which answers instead; OPENAI_API_KEY holds its key.
         model: What the server calls the model.
         baseline_endpoint: The URL of a server whose model answers as well.
         baseline_model: What that server calls it.
         sample: The same as samples=1.
-        samples: Draw so many answers to each case by the manifest's training.decoding, at a temperature of 0.8 where that names
-            none or less than 0.3: pass@k and majority are told. 0: one answer, greedily.
+        samples: Draw so many answers to each case by training.decoding, at a temperature of 0.8 where that names less than
+            0.3: pass@k and majority are told. 0: one answer, greedily.
         batch_size: Answers written at once; default 32, on a GPU 64.
         max_new_tokens: Longest answer, in tokens; default that of the adapter's generation_config.json, 256.
         limit: Only so many cases, spread over the categories.
@@ -101,19 +99,18 @@ def evaluate(
         IntegrityError: The adapter is damaged.
     """
     is_served = endpoint is not None
-    faults = {
-        "nothing to evaluate: --adapter DIR, or --manifest FILE with --endpoint URL": not adapter
-        and not (manifest and is_served),
-        "--shots goes with --baseline: the base model is shown the examples": shots and not baseline,
-        "--sample is --samples 1: give one of the two": sample and samples,
-        "--endpoint goes with --model": is_served != bool(model),
-        "--baseline-endpoint goes with --baseline-model": bool(baseline_endpoint) != bool(baseline_model),
-        "--endpoint: a server has its own base model": is_served and (baseline or base_model or base_quantization),
-        "--write-pairs goes with --samples of 2 or more: a pair is a right and a wrong answer to one prompt": write_pairs
-        and samples < 2,
-    }
-    for message in (message for message, is_there in faults.items() if is_there):
-        raise InputError(message)
+    own_base = baseline or base_model or base_quantization
+    faults = (
+        (not adapter and not (manifest and is_served), "nothing to evaluate: --adapter, or --manifest and --endpoint"),
+        (shots and not baseline, "--shots goes with --baseline: the base model is shown the examples"),
+        (sample and samples, "--sample is --samples 1: give one of the two"),
+        (is_served != bool(model), "--endpoint goes with --model"),
+        (bool(baseline_endpoint) != bool(baseline_model), "--baseline-endpoint goes with --baseline-model"),
+        (is_served and own_base, "--endpoint: a server has its own base model"),
+        (write_pairs and samples < 2, "--write-pairs goes with --samples of 2 or more: right and wrong ones are pairs"),
+    )
+    if fault := next((message for is_wrong, message in faults if is_wrong), ""):
+        raise InputError(fault)
     _require_at_least(1, batch_size=batch_size, max_new_tokens=max_new_tokens, limit=limit)
     _require_at_least(0, shots=shots, samples=samples)
     _require_company(against, max_drop, write_pairs)
@@ -123,7 +120,7 @@ def evaluate(
     from expert_cli.evaluation import evaluate as of_cases
     from expert_cli.evaluation.grade import Permissions
     from expert_cli.hardware.machine import inspect
-    from expert_cli.inference.expert_config import decoding_for, decoding_of
+    from expert_cli.inference.expert_config import decoding_for, decoding_of, drawn_in_words
     from expert_cli.pipeline.publish import leave
     from expert_cli.utils.process_setup import prepare_process
 
@@ -134,10 +131,7 @@ def evaluate(
     decoding = decoding_for(trained, reporter) if trained else decoding_of(plan.loaded.manifest)
     settings = of_cases.answer_settings(plan, decoding, max_new_tokens, batch_size, samples=samples or int(sample))
     if settings.samples:
-        told = f"{plural(settings.samples, 'answer')} a case, drawn at temperature {settings.temperature:g}"
-        name = "none" if decoding.temperature is None else f"{decoding.temperature:g}, where samples hardly differ"
-        is_named = decoding.temperature == settings.temperature
-        reporter.info(told if is_named else f"{told}: training.decoding names {name}")
+        reporter.info(drawn_in_words(settings, decoding))
     asked = of_cases.cases_of(plan, optional_path(cases), limit)
     run = (trained.origin.run or trained.origin.adapter) if trained else None
     place = optional_path(output) or (run / ("served.json" if endpoint else "evaluation.json") if run else None)

@@ -39,12 +39,11 @@ def export(
         expert-cli export --adapter runs/sql --output expert-sql-gguf --gguf q8_0
     """
     from expert_cli.config.plan import require_new, trained_adapter
+    from expert_cli.utils.process_setup import prepare_process
 
     require_new(output)
     found = trained_adapter(adapter, manifest, base_model, offline=offline)
     console.info("loading the model")
-    from expert_cli.utils.process_setup import prepare_process
-
     prepare_process()
     from expert_cli.artifacts.export import PROMPTS, export_expert, in_words
     from expert_cli.evaluation.evaluate import drawn_cases

@@ -130,7 +130,7 @@ def _interval(ends: Sequence[float]) -> str:
     return f"{ends[0]:.1%} to {ends[1]:.1%}"
 
 
-WORDS = {
+COMPONENTS = {
     "base_weights": "base weights, as stored",
     "dequantised_copy": "unpacked copy of 4-bit weights",
     "adapter": "adapter, fp32",
@@ -145,45 +145,31 @@ WORDS = {
 
 def show_estimate(console: Console, found: dict[str, Any]) -> None:
     """Write two tables: what the run needs, and its memory by component. `found`: `RunEstimate.as_json()`."""
-    memory, device = found["vram_mb"], found["kernels"]["device"]["used"]
-    console.table("what this run will need", ["", "estimate", "how far off", "from"], _needs(found, device))
-    rows = [[_named(name, device), f"{memory[name]:,.0f} MB"] for name in WORDS if memory[name] > 0]
+    memory, device, price = found["vram_mb"], found["kernels"]["device"]["used"], found["price"]
+    error, store = f"± {found['seconds_error_pct']:.0f} %", f"the token store ({found['store']['status']})"
+    tokens = f"{found['tokens_total']:,} ({found['tokens_per_step']:,.0f} a step)"
+    time = f"{duration(found['seconds'])} ({found['tokens_per_s']:,.0f} tokens/s)"
+    size, off = f"{memory['total'] / 1024:.1f} GB", f"± {memory['error_pct']:.0f} %"
+    rows = [
+        ["steps", f"{found['steps']:,}", "exact", store],
+        ["epochs", f"{found['epochs']:.2f}", "exact", store],
+        ["tokens", tokens, "exact", store],
+        ["memory" if device == "cpu" else "GPU memory", size, off, found["memory_source"]],
+        ["time", time, error, found["seconds_source"]],
+    ]
+    if price is None:
+        rows.append(["cost", "not known", "", "--price 2.50/h names what an hour costs"])
+    else:
+        hour, cost = (_money(amount, price["currency"]) for amount in (price["per_hour"], found["cost"]))
+        rows.append(["cost", cost, error, f"{hour} an hour (--price) x time"])
+    console.table("what this run will need", ["", "estimate", "how far off", "from"], rows)
+    words = COMPONENTS if device == "cpu" else {**COMPONENTS, "process": f"{device.upper()} context (assumed)"}
+    rows = [[word, f"{memory[name]:,.0f} MB"] for name, word in words.items() if memory[name] > 0]
     console.table("memory by component (formula)", ["component", "size"], rows)
     for line in found["advice"]:
         console.text(line)
 
 
-def _needs(found: dict[str, Any], device: str) -> list[list[str]]:
-    exact, error = "exact", f"± {found['seconds_error_pct']:.0f} %"
-    store = f"the token store ({found['store']['status']})"
-    price = found["price"]
-    rows = [
-        ["steps", f"{found['steps']:,}", exact, store],
-        ["epochs", f"{found['epochs']:.2f}", exact, store],
-        ["tokens", f"{found['tokens_total']:,} ({found['tokens_per_step']:,.0f} a step)", exact, store],
-        [
-            "memory" if device == "cpu" else "GPU memory",
-            f"{found['vram_mb']['total'] / 1024:.1f} GB",
-            f"± {found['vram_mb']['error_pct']:.0f} %",
-            found["memory_source"],
-        ],
-        [
-            "time",
-            f"{duration(found['seconds'])} ({found['tokens_per_s']:,.0f} tokens/s)",
-            error,
-            found["seconds_source"],
-        ],
-    ]
-    if price is None:
-        return [*rows, ["cost", "not known", "", "--price 2.50/h names what an hour costs"]]
-    a_price, cost = (_money(amount, price["currency"]) for amount in (price["per_hour"], found["cost"]))
-    return [*rows, ["cost", cost, error, f"{a_price} an hour (--price) x time"]]
-
-
 def _money(amount: float, currency: str) -> str:
     """Return an amount with the sign before it, or the code behind it."""
     return f"{amount:.2f} {currency}".strip() if currency.isalpha() else f"{currency}{amount:.2f}"
-
-
-def _named(name: str, device: str) -> str:
-    return WORDS[name] if device == "cpu" or name != "process" else f"{device.upper()} context (assumed)"

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 class Generations:
     """The answer to each case, with its samples if there are any, and what all of them cost.
 
-    cut_off: how many reached `max_new_tokens`. looping: how many said one thing over and over.
-
-    free: how many cases name no schema that their grammar could be made of: their answers are held to nothing.
-    computed: the device, and how many CPU threads, or which server. Sums are rounded in another order by others, so that two
-    tokens that are almost as likely can change places, also greedily.
+    cut_off: how many reached `max_new_tokens`. looping: how many said one thing over and over. free: how many cases name no
+    schema that their grammar could be made of: their answers are held to nothing. computed: the device, and how many CPU
+    threads, or which server. Sums are rounded in another order by others, so that two tokens that are almost as likely can
+    change places, also greedily.
     """
 
+    settings: GenerationConfig
     answers: tuple[CaseAnswer, ...]
     tokens: int
     seconds: float
@@ -45,10 +45,16 @@ class Generations:
     free: int
     computed: Mapping[str, Any]
 
-    def as_json(self, settings: GenerationConfig) -> dict[str, Any]:
+    @property
+    def grammar(self) -> dict[str, Any] | None:
+        """What held the answers, as the document says it: type, held, free; None for nothing."""
+        kind = self.settings.grammar
+        return {"type": kind.type, "held": len(self.answers) - self.free, "free": self.free} if kind else None
+
+    def as_json(self) -> dict[str, Any]:
         """Return how answers were written, and the figures."""
         told = {"tokens": self.tokens, "seconds": self.seconds, "tokens_per_s": self.tokens / max(1e-9, self.seconds)}
-        return {**settings.as_json(), **told, "cut_off": self.cut_off, "looping": self.looping, **self.computed}
+        return {**self.settings.as_json(), **told, "cut_off": self.cut_off, "looping": self.looping, **self.computed}
 
 
 class KeptAnswers:
@@ -86,7 +92,15 @@ class Shots:
 
         Raises InputError where there are too few.
         """
-        found = list(islice((row for row in self.rows if not _is_of(row, asked)), self.count))
+        below, prompt, is_right = plain(asked.asked.input), plain(asked.prompt), asked.case.is_expected
+
+        def is_own(
+            row: Example,
+        ) -> bool:  # it asks the same, or gives the right answer to the same input in other words
+            is_same = plain(row.prompt) == prompt or (bool(below) and is_right(row.answer))
+            return is_same and plain(row.input) == below
+
+        found = list(islice((row for row in self.rows if not is_own(row)), self.count))
         if len(found) < self.count:
             told = f"--shots {self.count}: {len(found)} training rows are not the row of case {asked.id!r}"
             raise InputError(told, "ask for fewer")
@@ -94,13 +108,6 @@ class Shots:
 
 
 NO_SHOTS = Shots()
-
-
-def _is_of(row: Example, asked: EvalCase) -> bool:
-    """Whether a row is a case's own: it asks the same, or gives the right answer to the same input in other words."""
-    if plain(row.input) != plain(asked.asked.input):
-        return False
-    return plain(row.prompt) == plain(asked.prompt) or bool(row.input.strip() and asked.case.is_expected(row.answer))
 
 
 def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
@@ -196,6 +203,7 @@ def write_answers(
     written = [known[case.digest] for case in cases]
     every = [one for of_case in written for one in of_case]
     return Generations(
+        settings,
         tuple(
             answered(case, [(renderer.decode(one.ids), one.stop) for one in of_case], settings)
             for case, of_case in zip(cases, written, strict=True)

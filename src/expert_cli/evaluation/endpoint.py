@@ -23,7 +23,7 @@ from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.answer import Generations, KeptAnswers, answered, held_for, seed_of
 from expert_cli.evaluation.cases import EvalCase, digest_of
-from expert_cli.evaluation.evaluate import NEW_TOKENS_OF_BASE, check_gradable, facts_of, held_to
+from expert_cli.evaluation.evaluate import NEW_TOKENS_OF_BASE, check_gradable, facts_of
 from expert_cli.evaluation.grade import NOTHING, Permissions, grade, in_order
 from expert_cli.evaluation.result import Comparison, Evaluated
 from expert_cli.inference.expert_config import GenerationConfig, read_expert_config
@@ -96,7 +96,8 @@ class Server:
         every = [said for case, *_ in asked for said in known[case.digest]]
         tokens, cut_off = sum(said[2] for said in every), sum(said[1] == "length" for said in every)
         free = sum(any(said[3] for said in known[case.digest]) for case, *_ in asked) if settings.grammar else 0
-        return Generations(tuple(written), tokens, time.monotonic() - started, cut_off, 0, free, self.named)
+        seconds = time.monotonic() - started
+        return Generations(settings, tuple(written), tokens, seconds, cut_off, 0, free, self.named)
 
     def _said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> tuple[str, str, int, bool]:
         """Return a text, why it ends, how many tokens it has, and whether nothing held it."""
@@ -164,10 +165,10 @@ def evaluate_served(
         held = held_for(turn, case.case, settings.grammar)
         prompt = said([*system, {"role": "user", "content": turn}])
         questions.append((case, prompt, held.served if held else {}))
-    written = server.answers(questions, settings := replace(settings, num_beams=1), keep)
+    written = server.answers(questions, replace(settings, num_beams=1), keep)
     facts = facts_of(trained, trained.origin.base_sha256, asked.template, separator) if trained and asked else None
     evaluation = grade(written.answers, server.report, case_timeout_s)
-    return Evaluated(evaluation, {}, facts, written.as_json(settings), grammar=held_to(settings, cases, written))
+    return Evaluated(evaluation, {}, facts, written.as_json(), grammar=written.grammar)
 
 
 def _writer(file: Path | None, *, as_text: bool) -> Callable[[Any], dict[str, Any]]:

@@ -122,13 +122,13 @@ def evaluate_adapter(
         return written, grade(written.answers, report, case_timeout_s)
 
     written, evaluation = asked("answering", settings, renderer)
-    compared, grammar = dict[str, Comparison](), held_to(settings, cases, written)
+    compared = dict[str, Comparison]()
     if settings.grammar:
-        _tell_of_what_is_not_held(cases, settings, written, report)
+        _tell_of_what_is_not_held(cases, written, report)
         if written.free < len(cases) and shots is not None:
             free = replace(settings, grammar=None)
             others, judged = asked(base_title(WITHOUT_GRAMMAR, {}), free, renderer)
-            compared[WITHOUT_GRAMMAR] = Comparison.of(judged, evaluation, {"generation": others.as_json(free)})
+            compared[WITHOUT_GRAMMAR] = Comparison.of(judged, evaluation, {"generation": others.as_json()})
     for name, before in bases.items():
         alone = base_renderer(run, trained.origin, renderer.tokenizer)
         longest = max(settings.max_new_tokens, NEW_TOKENS_OF_BASE, 2 * longest_right_answer(alone, cases))
@@ -136,16 +136,9 @@ def evaluate_adapter(
         with expert.model.disable_adapter():
             others, judged = asked(base_title("", {"shots": before.count}), free, alone, before)
         how = {"shots": before.count, "examples": [row.where for row in before.before(cases[0])]}
-        how |= {"template": alone.template.name, "generation": others.as_json(free)}
+        how |= {"template": alone.template.name, "generation": others.as_json()}
         compared[name] = Comparison.of(judged, evaluation, how)
-    return Evaluated(evaluation, compared, facts, written.as_json(settings), grammar=grammar)
-
-
-def held_to(settings: GenerationConfig, cases: Sequence[EvalCase], written: Generations) -> dict[str, Any] | None:
-    """Return what held the answers, as the document says it: type, held, free; None for nothing."""
-    if settings.grammar is None:
-        return None
-    return {"type": settings.grammar.type, "held": len(cases) - written.free, "free": written.free}
+    return Evaluated(evaluation, compared, facts, written.as_json(), grammar=written.grammar)
 
 
 def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator: str) -> dict[str, Any]:
@@ -164,22 +157,19 @@ def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator
     }
 
 
-def _tell_of_what_is_not_held(
-    cases: Sequence[EvalCase], settings: GenerationConfig, written: Generations, report: Reporter
-) -> None:
+def _tell_of_what_is_not_held(cases: Sequence[EvalCase], written: Generations, report: Reporter) -> None:
     from expert_cli.inference.grammar import not_held
 
+    of = f"of {len(cases)}"
     if written.free:
-        report.warning(
-            f"{written.free} of {len(cases)} questions name no schema that can be read: nothing holds their answers"
-        )
-    schemas = {row.where: getattr(row.case, "json_schema", None) for row in cases}
-    if settings.grammar and settings.grammar.type not in JSON_GRAMMARS:
-        return
-    faults = [(where, fault) for where, schema in schemas.items() if schema is not None and (fault := not_held(schema))]
-    if faults:
-        where, fault = faults[0]
-        report.warning(f"answers to {len(faults)} of {len(cases)} cases are held to any JSON: {where}: {fault}")
+        report.warning(f"{written.free} {of} questions name no schema that can be read: nothing holds their answers")
+    if written.settings.grammar and written.settings.grammar.type in JSON_GRAMMARS:
+        schemas = [
+            (row.where, schema) for row in cases if (schema := getattr(row.case, "json_schema", None)) is not None
+        ]
+        faults = [f"{where}: {fault}" for where, schema in schemas if (fault := not_held(schema))]
+        if faults:
+            report.warning(f"answers to {len(faults)} {of} cases are held to any JSON: {faults[0]}")
 
 
 def grade_kept(

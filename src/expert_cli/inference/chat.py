@@ -16,27 +16,12 @@ from expert_cli.inference.expert_config import GenerationConfig, decoding_for, g
 from expert_cli.inference.generate import Request, generate, stream
 from expert_cli.inference.grammar import grammar_for
 from expert_cli.inference.vote import Given, Vote, text_given
-from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.utils.reporter import Reporter
 
 AT_ONCE = 16
 """Answers to a vote that are written at once."""
 Runs = Callable[[], Callable[[str], Given] | None]
 """Gives what runs an answer, None where nothing does: votes then go by texts."""
-
-
-def shown_input(question: str, input_: str, settings: SchemaPromptConfig | None, database: Path | None = None) -> str:
-    """Return what a question is shown of a database, or of the CREATE TABLE texts of its input; else its input as it is.
-
-    settings: those of training, None = databases were not shown. Raises InputError: there is a database, and it cannot be
-    read, or training showed none; or SQLite refuses the CREATE TABLE texts.
-    """
-    if settings is None and database is not None:
-        hint = "give the tables as the input; or train with training.dataset.schema_prompt"
-        raise InputError(f"{database}: the expert was not trained to be shown databases", hint)
-    if settings is None or (database is None and not creates_tables(input_)):
-        return input_
-    return schema_prompt(settings, question, input_, database)
 
 
 class Chat:
@@ -58,8 +43,7 @@ class Chat:
     ) -> None:
         """Take a loaded expert, how it answers, how answers are drawn, and what gives who asks the base model alone.
 
-        shows: gives what stands below a prompt, from the prompt and the input that is given. runs: asked before the first
-        vote, gives what runs answers.
+        shows: gives what stands below a prompt: of a database, or of the CREATE TABLE texts of its input; else that input.
         """
         self._expert, self._settings, self._drawn, self._report, self.shown = expert, settings, drawn, report, shows
         self._base, self._runs = cache(base), cache(runs)
@@ -158,9 +142,15 @@ def open_chat(
 
     Raises InputError for a database that cannot be read, or that the expert was never shown in training.
     """
+    shown = trained.plan.run.data.schema_prompt
+    if shown is None and database is not None:
+        hint = "give the tables as the input; or train with training.dataset.schema_prompt"
+        raise InputError(f"{database}: the expert was not trained to be shown databases", hint)
 
     def shows(prompt: str, input_: str = "") -> str:
-        return shown_input(prompt, input_, trained.plan.run.data.schema_prompt, database)
+        if shown is None or (database is None and not creates_tables(input_)):
+            return input_
+        return schema_prompt(shown, prompt, input_, database)
 
     shows("")  # a database that cannot be read is told before the model is loaded
     decoding = decoding_for(trained, report)

@@ -24,7 +24,7 @@ from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.schema import Decoding, Manifest
 from expert_cli.manifest.types import GrammarType, NotNegative, NotNegativeNumber, Positive
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import first_line, shortened
+from expert_cli.utils.text import first_line, plural, shortened
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig as ModelGenerationConfig
@@ -131,6 +131,15 @@ def generation_config(
     if values["temperature"] < LEAST_TEMPERATURE:
         values["temperature"] = TEMPERATURE
     return replace(settings, samples=samples, **values)
+
+
+def drawn_in_words(settings: GenerationConfig, decoding: DecodingConfig) -> str:
+    """Return how samples are drawn, and why not at the temperature that the decoding names."""
+    named, told = decoding.temperature, f"{plural(settings.samples, 'answer')} a case, drawn at temperature"
+    told = f"{told} {settings.temperature:g}"
+    if named == settings.temperature:
+        return told
+    return f"{told}: training.decoding names {'none' if named is None else f'{named:g}, where samples hardly differ'}"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +15,9 @@ import pytest
 
 from expert_cli.evaluation.cases import CaseAnswer, read_cases
 from expert_cli.evaluation.evaluate import grade_kept
-from expert_cli.evaluation.grade import grade
+from expert_cli.evaluation.grade import grade, rows_given
 from expert_cli.evaluation.result import Evaluated, GradedAnswer, compare_with
+from expert_cli.inference.vote import Given, Vote
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.statistics import wilson
 from tests.reporters import Heard
@@ -301,3 +302,43 @@ def test_other_answers_than_then_are_counted(tmp_path: Path) -> None:
     path.write_text(json.dumps(old), encoding="utf-8")
     drop = compare_with(path, document(tmp_path, ["v", "w"], [NAMES, "y"]), 0)
     assert (drop.answers, len(drop.differ), drop.pairs.lost) == (2, 1, 1)
+
+
+def given_of(folder: Path) -> Callable[[str], Given]:
+    """Return what runs queries about a database of two items."""
+    with closing(sqlite3.connect(folder / "items.sqlite")) as connection:
+        connection.executescript(
+            "CREATE TABLE IF NOT EXISTS items (id, name); DELETE FROM items; INSERT INTO items VALUES (1, 'a'), (2, 'b')"
+        )
+    found = rows_given(folder / "items.sqlite", NullReporter())
+    assert found is not None
+    return found
+
+
+def test_answers_with_the_same_rows_are_one_and_what_cannot_be_run_is_none(tmp_path: Path) -> None:
+    answers = [
+        "SELECT nothing",
+        "SELECT name FROM items WHERE id > 5",
+        "SELECT name FROM items WHERE 0",
+        "SELECT count(*) FROM items",
+        "```sql\nSELECT max(id) FROM items;\n```",
+        "DELETE FROM items",
+        "DELETE  FROM items",
+    ]
+    vote = Vote.of(answers, list(map(given_of(tmp_path), answers)))
+    assert vote.counts == ((answers[3], 2), (answers[1], 2), (answers[5], 2), (answers[0], 1))
+    assert given_of(tmp_path)("SELECT count(*) FROM items").rank == 0, "nothing was deleted"
+
+
+def test_rows_count_in_any_order_unless_both_say_one(tmp_path: Path) -> None:
+    given = given_of(tmp_path)
+    assert given("SELECT name FROM items") == given("SELECT name FROM items ORDER BY id DESC")
+    assert given("SELECT name FROM items") != given("SELECT id FROM items")
+
+
+def test_where_nothing_can_run_answers_that_is_told_and_texts_decide(tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("no database", encoding="utf-8")
+    told = Heard()
+    assert rows_given(other, told) is None
+    assert "the vote goes by the texts of answers, which are not run" in told.said[0]
