@@ -28,14 +28,14 @@ from expert_cli.evaluation.answer import write_answers
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase
 from expert_cli.evaluation.evaluate import answer_settings, cases_of, check_gradable
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, grade
-from expert_cli.evaluation.result import Comparison
+from expert_cli.evaluation.result import beside
 from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop, decoding_for
 from expert_cli.manifest.types import GrammarType
 from expert_cli.utils.files import sha256_of, write_json
 from expert_cli.utils.process_setup import prepare_process
 from expert_cli.utils.reporter import NullReporter
-from expert_cli.utils.statistics import Paired, paired_ratio
+from expert_cli.utils.statistics import paired_ratio
 
 GRAMMARS: dict[str, GrammarType] = {
     "sql": "sql",
@@ -94,7 +94,7 @@ class Measured:
                 "without": free.failures.get("unknown_name", 0),
             },
             "with": held.as_json(),
-            "without": Comparison(free, Paired.of(free.passed, held.passed), {}).as_json(),
+            "without": beside(free, held, {}),
             "parts": parts,
         }
 

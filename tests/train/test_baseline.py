@@ -80,7 +80,7 @@ def test_its_answers_are_as_long_as_they_need(by: TrainedAdapter, document: dict
     long = [replace(one, case=one.case.model_copy(update={"expected": "x" * 2000}))]
     heard = Told()
     found = evaluate_adapter(by, long, GenerationConfig(8, 4), heard, case_timeout_s=2, shots=0)
-    need = found.bases["baseline"].asked["generation"]["max_new_tokens"] // 2
+    need = found.bases["baseline"]["generation"]["max_new_tokens"] // 2
     assert heard.warnings[0].startswith(
         f"right answers to these cases have up to {need} tokens, an answer may have 8: "
     )

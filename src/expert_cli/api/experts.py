@@ -143,7 +143,7 @@ def evaluate(
             servers.Server(url, name, key, reporter, offline=offline) if url and name else None
             for url, name in ((endpoint, model), (baseline_endpoint, baseline_model))
         )
-        beside = servers.beside(other, plan, asked, settings, keep=keep_other, **how) if other else None
+        beside = servers.answers_beside(other, plan, asked, settings, keep=keep_other, **how) if other else None
         if server:
             found = servers.evaluate_served(server, trained, plan, asked, settings, keep=keep, **how)
         elif trained:
@@ -306,7 +306,7 @@ def _finished(
 
     if against is not None:
         allowed = MAX_DROP if max_drop is None else max_drop
-        found = replace(found, drop=compare_with(Path(against), found, allowed))
+        found = replace(found, drop=compare_with(Path(against), found, allowed, report))
     if write_to is None:
         return found
     pairs = write_pairs(Path(write_to), found.evaluation, (found.facts or {}).get("input_separator"))
@@ -320,7 +320,7 @@ def _compared_with_own(found: Evaluated, run: Path, report: Reporter) -> Evaluat
     from expert_cli.evaluation.result import compare_with
 
     try:
-        return replace(found, drop=compare_with(run / "evaluation.json", found, 1.0))
+        return replace(found, drop=compare_with(run / "evaluation.json", found, 1.0, report))
     except InputError as error:
         report.warning(f"not compared with the adapter's own answers: {error.message}")
         return found

@@ -10,7 +10,7 @@ from expert_cli.runs.metrics import WITHOUT_GRAMMAR, base_title, grammar_in_word
 from expert_cli.utils.text import duration, shortened
 
 if TYPE_CHECKING:
-    from expert_cli.evaluation.result import Drop, Evaluated, Evaluation
+    from expert_cli.evaluation.result import Evaluated, Evaluation
 
 MOST_COLUMNS = 8
 
@@ -28,16 +28,16 @@ def show_evaluated(console: Console, found: Evaluated) -> None:
         columns = ["correct", "accuracy", "95 % interval", "expert gained", "lost", "difference (95 %)", "asked"]
         rows = []
         for name, base in found.bases.items():
-            pairs, rise, (low, high) = base.pairs, base.pairs.reversed, base.pairs.reversed.ci95
-            difference = f"{rise.drop:+.1%} ({low:+.1%} to {high:+.1%})"
-            how = "" if name == WITHOUT_GRAMMAR else f": {base.asked.get('template', 'template not kept')}"
-            counts = [str(pairs.gained), str(pairs.lost), difference]
-            rows.append([*_share(base.evaluation.share), *counts, base_title(name, base.asked) + how])
+            rise, (low, high) = base["difference"], base["difference"]["ci95"]
+            difference = f"{rise['difference']:+.1%} ({low:+.1%} to {high:+.1%})"
+            how = "" if name == WITHOUT_GRAMMAR else f": {base.get('template', 'template not kept')}"
+            counts = [str(rise["gained"]), str(rise["lost"]), difference]
+            rows.append([*_share(base), *counts, base_title(name, base) + how])
         console.table(title, columns, rows)
     if held := grammar_in_words(found.grammar_json):
         console.text(held)
     for name, base in found.bases.items():
-        _warn_of_cut(console, f" of the {base_title(name, base.asked)}", base.asked.get("generation"))
+        _warn_of_cut(console, f" of the {base_title(name, base)}", base.get("generation"))
     if found.drop:
         _show_drop(console, found.drop)
 
@@ -85,8 +85,7 @@ def _show_samples(console: Console, found: Evaluated) -> None:
     if not sampled:
         return
     tries = sum(len(one.samples) for one in found.evaluation.answers)
-    free = found.bases.get(WITHOUT_GRAMMAR)
-    shares = sample_shares({**sampled, WITHOUT_GRAMMAR: free.as_json() if free else None})
+    shares = sample_shares({**sampled, WITHOUT_GRAMMAR: found.bases.get(WITHOUT_GRAMMAR)})
     title = f"all {tries:,} answers, {len(sampled['pass_at'])} a case; the accuracy above is that of the first ones"
     console.text("")
     rows = [[f"{share:.1%}", _interval(ends), name] for name, share, ends in shares]
@@ -109,21 +108,17 @@ def _warn_of_cut(console: Console, whose: str, written: Mapping[str, Any] | None
         console.warning(f"{written['looping']} answers{whose} were ended where they said one thing over and over")
 
 
-def _show_drop(console: Console, drop: Drop) -> None:
-    pairs = drop.pairs
-    change = "fell" if pairs.drop > 0 else "rose"
-    told = f"{pairs.cases} cases, {pairs.lost} lost, {pairs.gained} gained; accuracy {change} by {abs(pairs.drop):.1%}"
+def _show_drop(console: Console, drop: Mapping[str, Any]) -> None:
+    told = "against {file}: {cases} cases, {lost} lost, {gained} gained; accuracy".format(**drop)
+    change = f"{'fell' if drop['drop'] > 0 else 'rose'} by {abs(drop['drop']):.1%}"
     console.text("")
-    console.text(f"against {drop.file}: {told} (95 % interval of the drop {_interval(pairs.ci95)})")
-    named = shortened(", ".join(dict.fromkeys(drop.differ)), 300)
-    told = f"{len(drop.differ):,} of {drop.answers:,} answers are other texts than then"
+    console.text(f"{told} {change} (95 % interval of the drop {_interval(drop['ci95'])})")
+    named = shortened(", ".join(drop["differ"]), 300)
+    told = "{answers_differ:,} of {answers:,} answers are other texts than then".format(**drop)
     console.text(f"{told}: {named}" if named else told)
-    if drop.computed:
-        told = ", ".join(f"{name} {now}, then {then}" for name, (then, now) in drop.computed.items())
+    if drop["computed"]:
+        told = ", ".join(f"{name} {now}, then {then}" for name, (then, now) in drop["computed"].items())
         console.warning(f"computed otherwise: {told}; rounding alone can change greedy answers")
-    if any(drop.alone):
-        here, there = drop.alone
-        console.warning(f"not compared: {here} cases that only this evaluation has, {there} that only the other has")
 
 
 def _interval(ends: Sequence[float]) -> str:

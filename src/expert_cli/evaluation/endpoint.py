@@ -25,7 +25,7 @@ from expert_cli.evaluation.answer import Generations, KeptAnswers, answered, hel
 from expert_cli.evaluation.cases import EvalCase, digest_of
 from expert_cli.evaluation.evaluate import NEW_TOKENS_OF_BASE, check_gradable, facts_of
 from expert_cli.evaluation.grade import NOTHING, Permissions, grade, in_order
-from expert_cli.evaluation.result import Comparison, Evaluated
+from expert_cli.evaluation.result import Evaluated, beside
 from expert_cli.inference.expert_config import GenerationConfig, read_expert_config
 from expert_cli.runs.metrics import ENDPOINT
 from expert_cli.utils.offline import forbidden_by
@@ -186,7 +186,9 @@ def _writer(file: Path | None, *, as_text: bool) -> Callable[[Any], dict[str, An
     return lambda said: {"prompt": str(write(said, tokenize=False, add_generation_prompt=True)).removeprefix(bos)}
 
 
-def beside(server: Server, plan: Plan, cases: Sequence[EvalCase], settings: GenerationConfig, **how: Any) -> Evaluated:
+def answers_beside(
+    server: Server, plan: Plan, cases: Sequence[EvalCase], settings: GenerationConfig, **how: Any
+) -> Evaluated:
     """Let another model answer, by its server: not drawn, held to nothing. how: as `evaluate_served` takes it."""
     longest = max(settings.max_new_tokens, NEW_TOKENS_OF_BASE)
     free = replace(settings, stops=(), grammar=None, samples=0, temperature=0.0, max_new_tokens=longest)
@@ -196,5 +198,4 @@ def beside(server: Server, plan: Plan, cases: Sequence[EvalCase], settings: Gene
 def with_beside(found: Evaluated, other: Evaluated) -> Evaluated:
     """Return an evaluation with that of another model beside it."""
     asked = {"shots": 0, "examples": [], "template": "its server's", "generation": other.generation}
-    compared = Comparison.of(other.evaluation, found.evaluation, asked)
-    return replace(found, bases={**found.bases, ENDPOINT: compared})
+    return replace(found, bases={**found.bases, ENDPOINT: beside(other.evaluation, found.evaluation, asked)})

@@ -35,7 +35,7 @@ from expert_cli.evaluation.cases import (
     stratified_sample,
 )
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, NOTHING, Permissions, grade
-from expert_cli.evaluation.result import Comparison, Evaluated, Evaluation
+from expert_cli.evaluation.result import Evaluated, Evaluation, beside
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.expert_config import DecodingConfig, GenerationConfig, Stop, decoding_of, generation_config
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, base_title, items, number, part, read_json
@@ -122,13 +122,13 @@ def evaluate_adapter(
         return written, grade(written.answers, report, case_timeout_s)
 
     written, evaluation = asked("answering", settings, renderer)
-    compared = dict[str, Comparison]()
+    compared = dict[str, dict[str, Any]]()
     if settings.grammar:
         _tell_of_what_is_not_held(cases, written, report)
         if written.free < len(cases) and shots is not None:
             free = replace(settings, grammar=None)
             others, judged = asked(base_title(WITHOUT_GRAMMAR, {}), free, renderer)
-            compared[WITHOUT_GRAMMAR] = Comparison.of(judged, evaluation, {"generation": others.as_json()})
+            compared[WITHOUT_GRAMMAR] = beside(judged, evaluation, {"generation": others.as_json()})
     for name, before in bases.items():
         alone = base_renderer(run, trained.origin, renderer.tokenizer)
         longest = max(settings.max_new_tokens, NEW_TOKENS_OF_BASE, 2 * longest_right_answer(alone, cases))
@@ -137,7 +137,7 @@ def evaluate_adapter(
             others, judged = asked(base_title("", {"shots": before.count}), free, alone, before)
         how = {"shots": before.count, "examples": [row.where for row in before.before(cases[0])]}
         how |= {"template": alone.template.name, "generation": others.as_json()}
-        compared[name] = Comparison.of(judged, evaluation, how)
+        compared[name] = beside(judged, evaluation, how)
     return Evaluated(evaluation, compared, facts, written.as_json(), grammar=written.grammar)
 
 
@@ -213,7 +213,7 @@ def grade_kept(
     for name in BASES:
         if other := part(document, name):
             asked = {key: other[key] for key in ("shots", "examples", "template") if key in other}
-            bases[name] = Comparison.of(judged(other), expert, asked | {"generation": _generation(other)})
+            bases[name] = beside(judged(other), expert, asked | {"generation": _generation(other)})
     held = {name: part(document, "grammar").get(name) for name in ("type", "held", "free")}
     grammar, facts = None if None in held.values() else held, part(document, "expert") or None
     return Evaluated(expert, bases, facts, _generation(document), file, limit, grammar=grammar)

@@ -21,6 +21,7 @@ from expert_cli.evaluation.verdict import Grade, Kind
 from expert_cli.evaluation.verifiers.case import Labeled
 from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, items, part, read_json
+from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Estimate, Paired, mean_of_shares, pass_at, wilson
 
 EXAMPLES = 3
@@ -173,59 +174,16 @@ def _ends(estimate: Estimate) -> list[float]:
     return list(estimate.ci95 or (0.0, 1.0))
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Other answers to the same cases, the base model's for one, and the pairs (first: these, second: the expert's).
+def beside(evaluation: Evaluation, of_expert: Evaluation, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value under a key of `BASES`: other answers to the same cases, the base model's for one.
 
-    asked: how, as the document says it: shots, examples, template, generation; generation alone for the expert itself.
+    The difference is the expert's accuracy minus that of these answers. asked: how: shots, examples, template, generation;
+    generation alone for the expert itself.
     """
-
-    evaluation: Evaluation
-    pairs: Paired
-    asked: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, evaluation: Evaluation, of_expert: Evaluation, asked: Mapping[str, Any]) -> Comparison:
-        """Pair other answers with the expert's."""
-        return cls(evaluation, Paired.of(evaluation.passed, of_expert.passed), asked)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value under a key of `BASES`; the difference is the expert's accuracy minus that of these answers."""
-        rise = self.pairs.reversed
-        told = {"difference": rise.drop, "ci95": list(rise.ci95), "gained": self.pairs.gained, "lost": self.pairs.lost}
-        return {**self.evaluation.as_json(), "difference": told, **self.asked}
-
-
-@dataclass(frozen=True)
-class Drop:
-    """What changed since the evaluation in `file`, and how much may; `alone`: cases of only one of the two (here, there).
-
-    computed: of COMPUTED, what both say and differ in (there, here). answers: how many were written for the cases of both, of
-    samples as many as both drew; differ: the case of each that is another text.
-    """
-
-    file: Path
-    pairs: Paired
-    max_drop: float
-    alone: tuple[int, int]
-    computed: Mapping[str, tuple[Any, Any]]
-    answers: int
-    differ: Sequence[str]
-
-    @property
-    def held(self) -> bool:
-        """Whether the accuracy fell by no more than was allowed."""
-        return self.pairs.drop <= self.max_drop
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value under "against"."""
-        told = {"file": str(self.file), **self.pairs.as_json(), "max_drop": self.max_drop, "held": self.held}
-        told |= {
-            "answers": self.answers,
-            "answers_differ": len(self.differ),
-            "differ": list(dict.fromkeys(self.differ)),
-        }
-        return {**told, "computed": {name: list(values) for name, values in self.computed.items()}}
+    pairs = Paired.of(evaluation.passed, of_expert.passed)
+    rise = pairs.reversed
+    told = {"difference": rise.drop, "ci95": list(rise.ci95), "gained": pairs.gained, "lost": pairs.lost}
+    return {**evaluation.as_json(), "difference": told, **asked}
 
 
 @dataclass(frozen=True)
@@ -238,13 +196,13 @@ class Evaluated:
     """
 
     evaluation: Evaluation
-    bases: Mapping[str, Comparison] = field(default_factory=dict)
+    bases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     facts: Mapping[str, Any] | None = None
     generation: Mapping[str, Any] | None = None
     cases_file: Path = Path()
     limit: int | None = None
     threshold: float | None = None
-    drop: Drop | None = None
+    drop: Mapping[str, Any] | None = None
     grammar: Mapping[str, Any] | None = None
     pairs: Mapping[str, Any] | None = None
 
@@ -255,8 +213,8 @@ class Evaluated:
         if self.threshold is not None and share["accuracy"] < self.threshold:
             told = "accuracy {accuracy:.4f} ({correct} of {cases}) is below the threshold".format(**share)
             return f"{told} {self.threshold:g}"
-        if drop is not None and not drop.held:
-            return f"accuracy fell by {drop.pairs.drop:.4f} against {drop.file}, more than {drop.max_drop:g}"
+        if drop is not None and not drop["held"]:
+            return "accuracy fell by {drop:.4f} against {file}, more than {max_drop:g}".format(**drop)
         return ""
 
     @property
@@ -265,8 +223,8 @@ class Evaluated:
         if self.grammar is None:
             return None
         free = self.bases.get(WITHOUT_GRAMMAR)
-        names = {"with": self.evaluation, "without": free.evaluation if free else None}
-        counts = {name: one.failures.get("unknown_name", 0) if one else None for name, one in names.items()}
+        names = {"with": self.evaluation.failures, "without": free["failures"] if free else None}
+        counts = {of: None if one is None else one.get("unknown_name", 0) for of, one in names.items()}
         return {**self.grammar, "unknown_names": counts}
 
     def as_json(self) -> dict[str, Any]:
@@ -274,10 +232,10 @@ class Evaluated:
         has_programs = any(one.row.case.starts == "answer" for one in self.evaluation.answers)
         return {
             **self.evaluation.as_json(),
-            **{name: self.bases[name].as_json() if name in self.bases else None for name in BASES},
+            **{name: self.bases.get(name) for name in BASES},
             "grammar": self.grammar_json,
             "threshold": self.threshold,
-            "against": self.drop.as_json() if self.drop else None,
+            "against": self.drop,
             "passed": not self.missed,
             "extraction": RULE,
             "expert": self.facts,
@@ -289,9 +247,11 @@ class Evaluated:
         }
 
 
-def compare_with(path: Path, found: Evaluated, max_drop: float) -> Drop:
-    """Pair the answers with those of the evaluation in `path` by id.
+def compare_with(path: Path, found: Evaluated, max_drop: float, report: Reporter) -> dict[str, Any]:
+    """Pair the answers with those of the evaluation in `path` by id; return the value under "against".
 
+    answers: how many were written for the cases of both, of samples as many as both drew; differ: the cases of those that are
+    other texts. computed: of COMPUTED, what both say and differ in (there, here). Cases of only one of the two are told.
     Raises InputError where it is none, where no case is in both, or where a case has changed.
     """
     document, new = read_json(path), found.evaluation
@@ -304,22 +264,24 @@ def compare_with(path: Path, found: Evaluated, max_drop: float) -> Drop:
             raise InputError(f"{judged.row.where}: case {judged.row.id!r} is not that of {path}", "evaluate it again")
     if not both:
         raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")
+    here, there = len(new.answers) - len(both), len(old) - len(both)
+    if here or there:
+        report.warning(f"not compared: {here} cases that only this evaluation has, {there} that only the other has")
     pairs = Paired.of((row.get("kind") == "correct" for _, row in both), (one.verdict.passed for one, _ in both))
     texts = [
         (judged.row.id, now, then)
         for judged, row in both
         for now, then in zip(_texts(judged.as_json()), _texts(row), strict=False)
     ]
-    computed = {}
+    differ, computed = [name for name, now, then in texts if now != then], {}
     for name, where in COMPUTED.items():
         now = ((found.generation if where == "generation" else found.facts) or {}).get(name)
         then = part(document, where).get(name)
         if None not in (now, then) and now != then:
-            computed[name] = then, now
-    differ = [name for name, now, then in texts if now != then]
-    return Drop(
-        path, pairs, max_drop, (len(new.answers) - len(both), len(old) - len(both)), computed, len(texts), differ
-    )
+            computed[name] = [then, now]
+    told = {"file": str(path), **pairs.as_json(), "max_drop": max_drop, "held": pairs.drop <= max_drop}
+    told |= {"answers": len(texts), "answers_differ": len(differ), "differ": list(dict.fromkeys(differ))}
+    return {**told, "computed": computed}
 
 
 def _texts(row: Mapping[str, Any]) -> list[Any]:

@@ -170,25 +170,20 @@ def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str)
     )
 
 
-def trained_template(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> Template:
-    """Return the template that the adapter was trained with, its system prompt included, whatever the manifest now says.
+def trained_renderer(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> PromptRenderer:
+    """Return what asks an expert as in training, its system prompt included, whatever the manifest now says.
 
-    Raises InputError if the manifest now names another prompt template.
+    Raises InputError if the manifest now names another prompt template, and for files of the adapter that cannot be read.
     """
+    kept = read_expert_config(origin.expert_config).decoding.end_ids if origin.expert_config else ()
     run = replace(run, model=origin.prompting(run.model))
     written = [prompt_template(run, tokenizer, name) for name in (run.data.mapping.input or "input", "context")]
     for template in written:
         if origin.fits_template(template.fingerprint):
-            return template
+            return PromptRenderer(tokenizer, template, kept)
     told = f"{origin.adapter} was trained with the prompt template {origin.template}, the manifest gives"
     hint = 'set "prompt_template" of this base model as it was, or train again'
     raise InputError(f"{told} {written[0].fingerprint}", hint)
-
-
-def trained_renderer(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> PromptRenderer:
-    """Return what asks an expert as its files say. Raises InputError as `trained_template` does, or for files that are none."""
-    kept = read_expert_config(origin.expert_config).decoding.end_ids if origin.expert_config else ()
-    return PromptRenderer(tokenizer, trained_template(run, tokenizer, origin), kept)
 
 
 def expert_config(

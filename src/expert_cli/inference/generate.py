@@ -170,13 +170,12 @@ def _batch(
     of_each = [rows[n * returned : (n + 1) * returned] for n in range(len(requests))]
     if beams == 1:
         return of_each
-    return [_first_sound(one, some, ends) for one, some in zip(requests, of_each, strict=True)]
-
-
-def _first_sound(request: Request, beams: Sequence[Completion], ends: Ends) -> list[Completion]:
-    """Return the first of the beams that is not refused, the likeliest where all are; places left empty are none."""
-    said = [beams[0], *(one for one in beams[1:] if one.ids)]
-    return [next((one for one in said if not _fault(request, one, ends)), beams[0])]
+    # the first beam that its tables do not refuse, the likeliest where all are; places left empty are none
+    sound = [
+        [one for one in some if (one.ids or one is some[0]) and not _fault(request, one, ends)]
+        for request, some in zip(requests, of_each, strict=True)
+    ]
+    return [one[:1] or some[:1] for one, some in zip(sound, of_each, strict=True)]
 
 
 def _completion(row: Sequence[int], settings: GenerationConfig, ends: Ends) -> Completion:
@@ -228,11 +227,11 @@ class _Ended(StoppingCriteria):
         """Return for each row whether its answer has ended."""
         written = input_ids[:, self._prompt :]
         self._on_step(written.numel())
-        return torch.tensor([self._has_ended(row) for row in written.tolist()], device=input_ids.device)
-
-    def _has_ended(self, ids: list[int]) -> bool:
-        tail = self._ends.decode(ids[-self._tail :]) if self._stops else ""
-        return any(stop in tail for stop in self._stops) or (not self._may_loop and is_looping(ids))
+        ended = []
+        for ids in written.tolist():
+            tail = self._ends.decode(ids[-self._tail :]) if self._stops else ""
+            ended.append(any(stop in tail for stop in self._stops) or (not self._may_loop and is_looping(ids)))
+        return torch.tensor(ended, device=input_ids.device)
 
 
 def stream(model: Any, request: Request, settings: GenerationConfig, ends: Ends) -> Iterator[str]:

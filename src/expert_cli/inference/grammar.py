@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -46,12 +47,8 @@ def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] 
     question: the text of the user's turn, in which a database's or a graph's schema stands. json_schema: the question's own;
     else the grammar's, else any JSON. Raises EnvironmentProblem: llguidance is missing.
     """
-    try:
-        import llguidance  # noqa: F401
-    except ImportError as error:
-        raise EnvironmentProblem(
-            "answers are held to a grammar by llguidance", 'pip install "expert-cli[evaluate]"'
-        ) from error
+    if find_spec("llguidance") is None:
+        raise EnvironmentProblem("answers are held to a grammar by llguidance", 'pip install "expert-cli[evaluate]"')
     if grammar.type in ("json", "json-schema"):
         schema = grammar.json_schema if json_schema is None else json_schema
         ordered = in_asked_order(dict(schema or {}), question)
@@ -61,17 +58,15 @@ def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] 
         graph = read_graph(question)
         if graph is None:
             return None
-        growing = _growing(made_variables, partial(cypher_grammar, graph))
-        return Held(growing, served=_served(cypher_grammar(graph, None)))
-    tables = tables_of(question)
-    is_sqlite = grammar.type == "sql"
-    lark = _growing(made_names, partial(sql_grammar, tables, postgresql=not is_sqlite))
-    served = _served(sql_grammar(tables, postgresql=not is_sqlite))
-    return Held(lark, compiler(tables) if is_sqlite else None, served) if tables else None
-
-
-def _served(lark: str) -> dict[str, Any]:
-    return {"structured_outputs": {"grammar": lark}}
+        growing, fault = _growing(made_variables, partial(cypher_grammar, graph)), None
+        whole = cypher_grammar(graph, None)
+    else:
+        tables, is_sqlite = tables_of(question), grammar.type == "sql"
+        if not tables:
+            return None
+        lark = partial(sql_grammar, tables, postgresql=not is_sqlite)
+        growing, fault, whole = _growing(made_names, lark), compiler(tables) if is_sqlite else None, lark()
+    return Held(growing, fault, {"structured_outputs": {"grammar": whole}})
 
 
 def not_held(json_schema: Mapping[str, Any]) -> str:

@@ -11,9 +11,10 @@ import pytest
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_answers
 from expert_cli.evaluation.grade import grade
-from expert_cli.evaluation.result import Drop, Evaluated, Evaluation, classifications, compare_with
+from expert_cli.evaluation.result import Evaluated, Evaluation, classifications, compare_with
 from expert_cli.evaluation.verifiers.case import Labeled
 from expert_cli.utils.reporter import NullReporter
+from tests.reporters import Heard
 
 CASE = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"}
 
@@ -41,10 +42,10 @@ def test_three_examples_a_class(tmp_path: Path) -> None:
     assert [one.row.id for one in judged(tmp_path, "1", "2", "3", "4", "5").examples("wrong")] == ["2", "3", "4"]
 
 
-def against(tmp_path: Path, old: list[str], new: list[str], **more: Any) -> Drop:
+def against(tmp_path: Path, old: list[str], new: list[str], **more: Any) -> dict[str, Any]:
     path = tmp_path / "old.json"
     path.write_text(json.dumps(judged(tmp_path, *old).as_json()), encoding="utf-8")
-    return compare_with(path, Evaluated(judged(tmp_path, *new, **more), {}, None, None), 0.25)
+    return compare_with(path, Evaluated(judged(tmp_path, *new, **more), {}, None, None), 0.25, NullReporter())
 
 
 @pytest.mark.parametrize(
@@ -60,9 +61,8 @@ def against(tmp_path: Path, old: list[str], new: list[str], **more: Any) -> Drop
 )
 def test_against(tmp_path: Path, old: str, new: str, lost: int, gained: int, drop: float, held: bool) -> None:
     found = against(tmp_path, list(old), list(new))
-    pairs = found.pairs
-    assert (pairs.lost, pairs.gained, pairs.drop, found.held) == (lost, gained, drop, held)
-    assert pairs.ci95[0] <= drop <= pairs.ci95[1]
+    assert [found[name] for name in ("lost", "gained", "drop", "held")] == [lost, gained, drop, held]
+    assert found["ci95"][0] <= drop <= found["ci95"][1]
 
 
 def test_what_was_computed_otherwise_is_told_where_both_say_it(tmp_path: Path) -> None:
@@ -70,14 +70,18 @@ def test_what_was_computed_otherwise_is_told_where_both_say_it(tmp_path: Path) -
     old = {"generation": {"threads": 8, "device": "cpu"}, "expert": {"dtype": "bf16", "quantization": "int4"}}
     path.write_text(json.dumps(new.as_json() | old), encoding="utf-8")
     now = {"threads": 2, "device": "cpu", "batch_size": 16}
-    found = compare_with(path, Evaluated(new, {}, {"dtype": "fp32", "quantization": "int4"}, now), 0)
-    assert found.as_json()["computed"] == {"threads": [8, 2], "dtype": ["bf16", "fp32"]}
-    assert compare_with(path, Evaluated(new, {}, None, None), 0).computed == {}
+    found = compare_with(path, Evaluated(new, {}, {"dtype": "fp32", "quantization": "int4"}, now), 0, NullReporter())
+    assert found["computed"] == {"threads": [8, 2], "dtype": ["bf16", "fp32"]}
+    assert compare_with(path, Evaluated(new), 0, NullReporter())["computed"] == {}
 
 
 def test_cases_of_only_one_evaluation_are_counted(tmp_path: Path) -> None:
-    assert against(tmp_path, ["1", "1", "1"], ["1"]).alone == (0, 2)
-    assert against(tmp_path, ["1"], ["1", "1"]).alone == (1, 0)
+    path, heard = tmp_path / "old.json", Heard()
+    for old, new in ((["1", "1", "1"], ["1"]), (["1"], ["1", "1"])):
+        path.write_text(json.dumps(judged(tmp_path, *old).as_json()), encoding="utf-8")
+        compare_with(path, Evaluated(judged(tmp_path, *new)), 0, heard)
+    told = "not compared: {} cases that only this evaluation has, {} that only the other has"
+    assert heard.warned == [told.format(0, 2), told.format(1, 0)]
 
 
 def test_a_changed_case_is_refused(tmp_path: Path) -> None:
@@ -90,7 +94,7 @@ def test_what_is_no_evaluation_of_these_cases_is_refused(tmp_path: Path, text: s
     path = tmp_path / "old.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=r"old\.json: (not an evaluation|none of its cases)"):
-        compare_with(path, Evaluated(judged(tmp_path, "1"), {}, None, None), 0)
+        compare_with(path, Evaluated(judged(tmp_path, "1")), 0, NullReporter())
 
 
 LABELS = ("cat", "dog", "cow", "eel")

@@ -294,14 +294,14 @@ def test_shares_of_the_document_and_kept_samples_judged_again(tmp_path: Path) ->
 def test_other_answers_than_then_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(json.dumps(document(tmp_path, [NAMES, NAMES, "x"], [NAMES, "y", "z"]).as_json()), encoding="utf-8")
-    drop = compare_with(path, document(tmp_path, [NAMES, "w"], [f"{NAMES} ", "y"]), 0)
-    assert (drop.answers, len(drop.differ), drop.pairs.lost) == (4, 2, 0)
+    drop = compare_with(path, document(tmp_path, [NAMES, "w"], [f"{NAMES} ", "y"]), 0, NullReporter())
+    assert (drop["answers"], drop["answers_differ"], drop["lost"]) == (4, 2, 0)
     old = json.loads(path.read_text(encoding="utf-8"))
     for row in old["answers"]:
         del row["samples"], row["majority"]
     path.write_text(json.dumps(old), encoding="utf-8")
-    drop = compare_with(path, document(tmp_path, ["v", "w"], [NAMES, "y"]), 0)
-    assert (drop.answers, len(drop.differ), drop.pairs.lost) == (2, 1, 1)
+    drop = compare_with(path, document(tmp_path, ["v", "w"], [NAMES, "y"]), 0, NullReporter())
+    assert (drop["answers"], drop["answers_differ"], drop["lost"]) == (2, 1, 1)
 
 
 def given_of(folder: Path) -> Callable[[str], Given]:

@@ -132,7 +132,8 @@ def test_what_was_evaluated_can_be_compared_and_judged_again(verifier: str, tmp_
     again = grade_kept(kept, None, None, 10, NullReporter(), Permissions(commands=True))
     assert again.evaluation == found.evaluation
     fell = Evaluated(grade([case.answered(wrong)], NullReporter(), 10), {}, None, None)
-    assert (compare_with(kept, fell, 0.5).pairs.lost, compare_with(kept, fell, 0.5).held) == (1, False)
+    drop = compare_with(kept, fell, 0.5, NullReporter())
+    assert (drop["lost"], drop["held"]) == (1, False)
 
 
 @each
