@@ -138,9 +138,8 @@ def _rows(path: Path, needed: Literal["answer", "prompt"]) -> list[tuple[EvalCas
     seen: dict[str, str] = {}
     rows = []
     for where, line, row in json_objects(path):
-        texts: dict[str, Any] = {needed: row.pop(needed, None)}
-        if "prompt" in (needed, *row):
-            texts |= {"prompt": row.pop("prompt", texts.get("prompt")), "input": row.pop("input", "")}
+        asks = {"prompt": None, "input": ""} if needed == "prompt" or "prompt" in row else {}
+        texts = {key: row.pop(key, default) for key, default in ({needed: None} | asks).items()}
         for key, text in texts.items():
             if not isinstance(text, str):
                 raise InputError(f"{where}: {key}: a text is needed, not {type_name(text)}", f"one {key} a row")
