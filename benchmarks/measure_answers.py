@@ -25,18 +25,17 @@ from typing import Any, TypeVar
 
 from expert_cli.config.plan import trained_adapter
 from expert_cli.evaluation.answer import write_answers
-from expert_cli.evaluation.baseline import Comparison
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase
-from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, answer_settings, cases_of, check_gradable
-from expert_cli.evaluation.grade import grade
+from expert_cli.evaluation.evaluate import answer_settings, cases_of, check_gradable
+from expert_cli.evaluation.grade import CASE_TIMEOUT_S, grade
+from expert_cli.evaluation.result import beside
 from expert_cli.inference.expert import Expert, open_expert
-from expert_cli.inference.expert_config import Grammar, decoding_for
-from expert_cli.inference.generation_config import GenerationConfig, Stop
+from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop, decoding_for
 from expert_cli.manifest.types import GrammarType
 from expert_cli.utils.files import sha256_of, write_json
 from expert_cli.utils.process_setup import prepare_process
 from expert_cli.utils.reporter import NullReporter
-from expert_cli.utils.statistics import Paired, paired_ratio
+from expert_cli.utils.statistics import paired_ratio
 
 GRAMMARS: dict[str, GrammarType] = {
     "sql": "sql",
@@ -90,9 +89,12 @@ class Measured:
         return {
             "grammar": grammar.type,
             "free_text": sum(part["with"]["free_text"] for part in parts),
-            "unknown_names": {"with": held.unknown_names, "without": free.unknown_names},
+            "unknown_names": {
+                "with": held.failures.get("unknown_name", 0),
+                "without": free.failures.get("unknown_name", 0),
+            },
             "with": held.as_json(),
-            "without": Comparison(free, Paired.of(free.passed, held.passed), {}).as_json(),
+            "without": beside(free, held, {}),
             "parts": parts,
         }
 

@@ -18,7 +18,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.dataset import TrainingData
 from expert_cli.hardware import machine
 from expert_cli.hardware.devices import DEVICES
-from expert_cli.inference.base_model import load_base_of
+from expert_cli.inference.expert import load_base_of
 from expert_cli.model import isolation
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter

@@ -18,11 +18,11 @@ from expert_cli.data.sources import locate_data
 from expert_cli.data.templates.make_template import OWN
 from expert_cli.errors import InputError
 from expert_cli.evaluation import answer
-from expert_cli.evaluation.baseline import NEW_TOKENS
+from expert_cli.evaluation.answer import Shots, drawn_shots
+from expert_cli.evaluation.evaluate import NEW_TOKENS_OF_BASE as NEW_TOKENS
 from expert_cli.evaluation.evaluate import cases_of, evaluate_adapter
-from expert_cli.evaluation.few_shot import Shots, drawn_shots
 from expert_cli.inference.expert import base_renderer, open_expert
-from expert_cli.inference.generation_config import GenerationConfig
+from expert_cli.inference.expert_config import GenerationConfig
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
@@ -80,7 +80,7 @@ def test_its_answers_are_as_long_as_they_need(by: TrainedAdapter, document: dict
     long = [replace(one, case=one.case.model_copy(update={"expected": "x" * 2000}))]
     heard = Told()
     found = evaluate_adapter(by, long, GenerationConfig(8, 4), heard, case_timeout_s=2, shots=0)
-    need = found.bases["baseline"].asked["generation"]["max_new_tokens"] // 2
+    need = found.bases["baseline"]["generation"]["max_new_tokens"] // 2
     assert heard.warnings[0].startswith(
         f"right answers to these cases have up to {need} tokens, an answer may have 8: "
     )

@@ -17,8 +17,7 @@ from expert_cli.cli import app
 from expert_cli.config.plan import trained_adapter
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.inference.expert import open_expert
-from expert_cli.inference.expert_config import DecodingConfig
-from expert_cli.inference.generation_config import GenerationConfig, generation_config
+from expert_cli.inference.expert_config import DecodingConfig, GenerationConfig, generation_config
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import manifest_with, valid

@@ -23,8 +23,7 @@ from expert_cli.artifacts.gguf_writer import require_writable
 from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
 from expert_cli.errors import InputError, IntegrityError, RunLocked
-from expert_cli.inference.base_model import locate_base
-from expert_cli.inference.expert import load_adapted
+from expert_cli.inference.expert import load_adapted, locate_base
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter

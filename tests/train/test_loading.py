@@ -17,8 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from expert_cli.artifacts.export import export_expert
 from expert_cli.config.plan import trained_adapter
-from expert_cli.inference.base_model import locate_base
-from expert_cli.inference.expert import load_adapted
+from expert_cli.inference.expert import load_adapted, locate_base
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny_gguf
 from tests.train.projects import SEVEN, expert_of_seven, project, train

@@ -12,8 +12,8 @@ from transformers import GenerationConfig
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.inference.loops import is_looping
-from expert_cli.inference.prompt_renderer import PromptRenderer
+from expert_cli.inference.expert import PromptRenderer
+from expert_cli.inference.generate import is_looping
 from expert_cli.model.kernels import attention
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.pipeline.samples import Question, ask

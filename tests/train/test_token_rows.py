@@ -19,8 +19,8 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.errors import InputError
 from expert_cli.estimate.run_estimate import estimate_run
 from expert_cli.inference.expert import open_expert
+from expert_cli.inference.expert_config import GenerationConfig
 from expert_cli.inference.generate import Request, generate
-from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter

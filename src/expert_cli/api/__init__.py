@@ -4,8 +4,7 @@ They print nothing: what happens is told to `reporter`. Every error that a user 
 is wrong (`message`) and what to do (`hint`, in the words of the command line). Heavy libraries are imported by the first call.
 """
 
-from expert_cli.api.audits import audit
-from expert_cli.api.experts import evaluate, grade_answers, load_expert
+from expert_cli.api.experts import audit, evaluate, grade_answers, load_expert
 from expert_cli.api.manifests import validate
 from expert_cli.api.rewards import binary_reward, dense_reward
 from expert_cli.api.stores import explain_store, pretokenize

@@ -10,8 +10,7 @@ from expert_cli.errors import InputError
 from expert_cli.utils.paths import FilePath
 
 if TYPE_CHECKING:
-    from expert_cli.evaluation.permissions import Permissions
-    from expert_cli.evaluation.rewards import Reward
+    from expert_cli.evaluation.verdict import Grade
 
 TIMEOUT_S = 2.0
 """How long one answer may run where nothing else is said."""
@@ -50,10 +49,8 @@ def binary_reward(
         InputError: A case is at fault: a key is missing, a file is not there, its own query fails.
         EnvironmentProblem: What runs the answers, or what keeps them from the network, is missing.
     """
-    from expert_cli.evaluation.permissions import Permissions
-
-    allowed = Permissions(allow_commands, without_walls)
-    return _rewards("binary", prompts, completions, columns, root, timeout_s, allowed)
+    allowed = (allow_commands, without_walls)
+    return [float(one.passed) for one in _grades(prompts, completions, columns, root, timeout_s, allowed)]
 
 
 def dense_reward(
@@ -82,23 +79,23 @@ def dense_reward(
     All else is worth 0.0: what does not parse or is empty, and whatever had to be stopped (`timeout`, `refused`,
     `too_large`). What this machine can only parse is worth 0.1.
     """
-    from expert_cli.evaluation.permissions import Permissions
+    from expert_cli.evaluation.trl import DENSE
 
-    allowed = Permissions(allow_commands, without_walls)
-    return _rewards("dense", prompts, completions, columns, root, timeout_s, allowed)
+    allowed = (allow_commands, without_walls)
+    return [DENSE[one.progress] for one in _grades(prompts, completions, columns, root, timeout_s, allowed)]
 
 
-def _rewards(
-    kind: Reward,
+def _grades(
     prompts: Sequence[Any],
     completions: Sequence[Any],
     columns: dict[str, Any],
     root: FilePath,
     timeout_s: float,
-    allowed: Permissions,
-) -> list[float]:
-    from expert_cli.evaluation.rewards import REWARDS, grades
+    allowed: tuple[bool, bool],
+) -> list[Grade]:
+    from expert_cli.evaluation.grade import Permissions
+    from expert_cli.evaluation.trl import grades
 
     if len(prompts) != len(completions):
         raise InputError(f"{len(prompts)} prompts, {len(completions)} completions", "give one prompt a completion")
-    return [REWARDS[kind](grade) for grade in grades(completions, columns, Path(root), timeout_s, allowed)]
+    return grades(completions, columns, Path(root), timeout_s, Permissions(*allowed))

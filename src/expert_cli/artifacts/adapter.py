@@ -15,8 +15,8 @@ from expert_cli.artifacts import model_card as cards
 from expert_cli.config.adapter_origin import BASE, CONFIG, WEIGHTS
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import RunConfig
-from expert_cli.inference.expert_config import ExpertConfig, decoding_of, expert_config
-from expert_cli.inference.prompt_renderer import PromptRenderer
+from expert_cli.inference.expert import PromptRenderer, expert_config
+from expert_cli.inference.expert_config import ExpertConfig, decoding_of
 from expert_cli.model.loading.quantize import DTYPES, quantization_arguments, weights_dtype
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.runs.fit_result import FitResult

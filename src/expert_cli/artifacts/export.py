@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, cast
 
 import torch
 from huggingface_hub import ModelCard
@@ -22,16 +22,14 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from expert_cli.artifacts import model_card as cards
 from expert_cli.artifacts.adapter import describe
-from expert_cli.artifacts.gguf_writer import GgufType, require_writable, write_gguf
-from expert_cli.artifacts.modelfile import modelfile
+from expert_cli.artifacts.gguf_writer import GgufType, modelfile, require_writable, write_gguf
 from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
 from expert_cli.config.plan import TrainedAdapter, require_new
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.documents import drawn_prompts
 from expert_cli.errors import IntegrityError
-from expert_cli.inference.base_model import load_base_of, locate_base
-from expert_cli.inference.expert import Expert, open_expert, trained_renderer
-from expert_cli.inference.expert_config import ExpertConfig, decoding_for, expert_config
+from expert_cli.inference.expert import Expert, expert_config, load_base_of, locate_base, open_expert, trained_renderer
+from expert_cli.inference.expert_config import ExpertConfig, decoding_for
 from expert_cli.manifest.types import Dtype, Quantization
 from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.tokenizer import load_tokenizer
@@ -49,17 +47,12 @@ Prompts = Sequence[tuple[str, str]]  # (instruction, input) each
 Text = tuple[int, Sequence[int]]  # the length of a prompt; its ids with those of its answer
 
 
-class Agreement(TypedDict):
-    """A written form beside the trained model, over the first tokens of that one's answers to `prompts` prompts.
+Agreement = Mapping[str, Any]
+"""A written form beside the trained model, over the first tokens of that one's answers to `prompts` prompts.
 
-    tokens: compared. top1: the share where both find the same token likeliest. max_kl: the largest Kullback-Leibler
-    divergence of the written model's distribution of the next token from the trained model's, in nats.
-    """
-
-    prompts: int
-    tokens: int
-    top1: float
-    max_kl: float
+tokens: compared. top1: the share where both find the same token likeliest. max_kl: the largest Kullback-Leibler divergence of
+the written model's distribution of the next token from the trained model's, in nats.
+"""
 
 
 def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
@@ -115,16 +108,12 @@ def export_expert(
         hashes = [f"- {path.name}, {path.stat().st_size:,} bytes, SHA-256 `{sha256_of(path)}`" for path in weights]
         cards.put_section(card, "Files", [told, "", *hashes])
         files = VerifiedFolder.measured(beside).files.items()
-        _put_in_place(beside, output)
+        if output.is_dir():
+            output.rmdir()  # empty: Windows renames onto nothing
+        for path in (beside, *beside.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)  # a temporary folder, and safetensors, are for one user alone
+        beside.rename(output)
     return {"agreement": agreement, "files": [{"path": name, **entry} for name, entry in files], **document}
-
-
-def _put_in_place(folder: Path, output: Path) -> None:
-    if output.is_dir():
-        output.rmdir()  # empty: Windows renames onto nothing
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)  # a temporary folder, and safetensors, are for one user alone
-    folder.rename(output)
 
 
 def _write_whole(
@@ -151,7 +140,11 @@ def _write_whole(
     written: dict[str, Callable[[], Any]] = {}
     if "merged" in forms:
         report.info("writing the merged model in bf16")
-        _save_merged(model, load_base_of(_held(run, "none", "bf16"), base), asked, folder)
+        plain: Any = load_base_of(_held(run, "none", "bf16"), base)  # nothing of a quantization is left in its config
+        plain.load_state_dict({name: value.to(plain.dtype) for name, value in model.state_dict().items()})
+        plain.config.use_cache, plain.generation_config = True, asked.generation()
+        with quiet():
+            plain.save_pretrained(folder)
         renderer.tokenizer.hf.chat_template = renderer.template.jinja
         renderer.tokenizer.hf.save_pretrained(folder)
         written["merged"] = lambda: AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
@@ -183,7 +176,7 @@ def compare(form: str, written: Any, texts: Sequence[Text], meant: torch.Tensor)
     found = log_probs(written, texts)
     kl = float(kl_div(found, meant, reduction="none", log_target=True).sum(-1).max())
     top1 = float((found.argmax(-1) == meant.argmax(-1)).float().mean())
-    agreement = Agreement(prompts=len(texts), tokens=len(meant), top1=top1, max_kl=kl)
+    agreement = {"prompts": len(texts), "tokens": len(meant), "top1": top1, "max_kl": kl}
     if kl <= MAX_KL and top1 >= MIN_TOP1:  # a number that is none is neither
         return agreement
     words = f"what was written is not what was trained (at most {MAX_KL:g} nats, at least {MIN_TOP1:.0%}); "
@@ -198,26 +191,16 @@ def log_probs(model: Any, texts: Sequence[Text]) -> torch.Tensor:
     found = []
     for prompt, ids in texts:
         seen = torch.tensor([list(ids)], device=model.device)
-        found.append(
-            model(input_ids=seen, logits_to_keep=len(ids) - prompt + 1).logits[0].float().cpu().log_softmax(-1)
-        )
+        logits = model(input_ids=seen, logits_to_keep=len(ids) - prompt + 1).logits[0]
+        found.append(logits.float().cpu().log_softmax(-1))
     return torch.cat(found)
 
 
 def _answered(expert: Expert, ids: Sequence[int]) -> Text:
     """Return a prompt with the first tokens of an expert's answer, but the last."""
     given, ends = torch.tensor([list(ids)], device=expert.model.device), [*expert.renderer.stop_token_ids]
-    tokens = {"eos_token_id": ends, "pad_token_id": expert.renderer.tokenizer.pad_id}
+    tokens = {"eos_token_id": ends, "pad_token_id": expert.renderer.pad_id}
     settings = GenerationConfig(max_new_tokens=TOKENS, do_sample=False, **tokens)
     with quiet():
         written = expert.model.generate(inputs=given, attention_mask=torch.ones_like(given), generation_config=settings)
     return len(ids), written[0, :-1].tolist()
-
-
-def _save_merged(model: Any, plain: Any, asked: ExpertConfig, folder: Path) -> None:
-    """Save the merged weights in `plain`, a model that never was quantized: nothing of that is left in its config."""
-    plain.load_state_dict({name: value.to(plain.dtype) for name, value in model.state_dict().items()})
-    plain.config.use_cache = True
-    plain.generation_config = asked.generation()
-    with quiet():
-        plain.save_pretrained(folder)

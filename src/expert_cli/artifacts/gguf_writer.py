@@ -1,4 +1,4 @@
-"""A model as one GGUF file: weights under llama.cpp's names, its tokenizer, its template.
+"""A model as one GGUF file: weights under llama.cpp's names, its tokenizer, its template; and how Ollama prompts it.
 
 Written for the architectures whose tensors need no more than a new name, from the gguf package's map; rows of q and k are
 reordered for Llama: llama.cpp turns neighboring pairs, transformers halves (LlamaModel.permute of its converter).
@@ -7,6 +7,7 @@ reordered for Llama: llama.cpp turns neighboring pairs, transformers halves (Lla
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +16,10 @@ import gguf
 import numpy as np
 from transformers import PreTrainedModel
 
-from expert_cli.errors import InputError
-from expert_cli.inference.prompt_renderer import PromptRenderer
+from expert_cli.data.templates.chat import Template
+from expert_cli.errors import ExpertError, InputError
+from expert_cli.inference.expert import PromptRenderer
+from expert_cli.inference.expert_config import ExpertConfig
 from expert_cli.model.loading.gguf_tokenizer import RULES, pre_tokenizer
 from expert_cli.model.tokenizer import TokenizerInfo
 
@@ -75,10 +78,8 @@ def _add_shape(writer: gguf.GGUFWriter, config: Any, name: str) -> None:
     shape |= {"block_count": config.num_hidden_layers, "feed_forward_length": config.intermediate_size}
     shape |= {"head_count": config.num_attention_heads, "head_count_kv": config.num_key_value_heads}
     shape |= {"key_length": head_dim, "value_length": head_dim, "layer_norm_rms_eps": config.rms_norm_eps}
-    shape |= {
-        "vocab_size": config.vocab_size,
-        "rope_freq_base": float((config.rope_parameters or {}).get("rope_theta", 1e4)),
-    }
+    theta = float((config.rope_parameters or {}).get("rope_theta", 1e4))
+    shape |= {"vocab_size": config.vocab_size, "rope_freq_base": theta}
     shape |= {"rope_dimension_count": head_dim} if config.model_type == "llama" else {}
     for key, value in shape.items():
         getattr(writer, f"add_{key}")(value)
@@ -117,3 +118,29 @@ def _rule(tokenizer: TokenizerInfo) -> str:
         if rule := next((rule for rule, found in known.items() if found == wanted), ""):
             return rule
     raise _refused(f"this tokenizer splits text in a way without a name here ({', '.join(RULES)} have one)")
+
+
+def modelfile(gguf_name: str, template: Template, asked: ExpertConfig) -> str:
+    """Return the Modelfile; where no temperature is written, answers are greedy.
+
+    Raises InputError for a stop sequence that no quoting carries.
+    """
+    place = "\ue000"
+    text = template.prompt([{"role": "user", "content": place}]).removeprefix(template.bos_token)
+    if text.count(place) != 1 or '"""' in text:
+        raise ExpertError(f"the template {template.name} cannot be written into a Modelfile")
+    # braces would open or close an action in Go's template language
+    text = re.sub(r"\{\{|\}\}", lambda braces: f'{{{{ "{braces[0]}" }}}}', text).replace(place, "{{ .Prompt }}")
+    values = {"temperature": 0, **asked.decoding.sampling()}
+    stops = [*asked.end_tokens, *asked.decoding.stop_sequences]
+    for stop in [one for one in stops if re.search('"""[\\r\\n]', one)]:
+        words = "take it out of training.decoding.stop_sequences, or use --merge"
+        raise InputError(f"the stop sequence {stop!r} cannot be written into a Modelfile", words)
+    lines = [
+        f"FROM ./{gguf_name}",
+        f'TEMPLATE """{text}"""',
+        *(f"PARAMETER {name} {value:g}" for name, value in values.items()),
+        # Ollama (parser/parser.go, unquote) takes off the quotes and undoes no escape: line feeds and quotes stand raw
+        *(f'PARAMETER stop """{stop}"""' for stop in dict.fromkeys(stops)),
+    ]
+    return "\n".join(lines) + "\n"

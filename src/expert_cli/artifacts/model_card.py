@@ -42,22 +42,22 @@ def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
     front: dict[str, Any] = {"base_model": base, "library_name": "peft", "model_name": run.expert}
     front |= {"pipeline_tag": "text-generation", "tags": manifest.tags or None, **_license(manifest.license)}
     data = ModelCardData(**json.loads(redact(json.dumps(front))))  # later *** would be no YAML
-    first, last = done.mean_losses() if done else (0.0, 0.0)
-    steps = (
-        f": {done.steps} steps, {done.trained_tokens:,} trained tokens, loss {first:.4f} -> {last:.4f}" if done else ""
-    )
+    steps = ""
+    if done:
+        first, last = done.mean_losses()
+        steps = f": {done.steps} steps, {done.trained_tokens:,} trained tokens, loss {first:.4f} -> {last:.4f}"
     rows = [row for row in plan.effects if row.reason == CARD.reason or row.key.startswith(_FOR_ROUTERS)]
     told = {row.key: row.value for row in rows if row.value and not row.key.startswith(_SHOWN)}
     document = json.dumps(told, indent=2, ensure_ascii=False)
     document = re.sub(r'"(?:[A-Za-z]:)?[/\\][^"]+"', lambda path: json.dumps(shown(json.loads(path[0]))), document)
     data_files = [re.sub(r"^([A-Za-z]:)?[/\\](.*[/\\])?", "", spec.path) for spec in run.data.train]
-    parts = [
-        f"---\n{data.to_yaml()}\n---\n\n# {run.expert}\n",
-        *([f"{manifest.description}\n"] if manifest.description else []),
-        f"A {run.adapter.type} adapter for `{base}` ({run.model.quantization}), trained with expert-cli{steps}.\n",
-        f"Data: {', '.join(data_files)}.\n",
-        *([f"## From the manifest\n\n```json\n{document}\n```\n"] if told else []),
+    parts = [f"---\n{data.to_yaml()}\n---\n\n# {run.expert}\n"]
+    parts += [f"{manifest.description}\n"] if manifest.description else []
+    parts += [
+        f"A {run.adapter.type} adapter for `{base}` ({run.model.quantization}), trained with expert-cli{steps}.\n"
     ]
+    parts += [f"Data: {', '.join(data_files)}.\n"]
+    parts += [f"## From the manifest\n\n```json\n{document}\n```\n"] if told else []
     return "\n".join(parts)
 
 
@@ -73,9 +73,8 @@ def put_usage(card: Path, asked: ExpertConfig, prompt: str, **values: Any) -> No
     """Say how the expert is asked, in expert.json and generation_config.json, too, and how it is loaded: page/loading.md.j2,
     which takes the values.
     """
-    told = asked.as_json()
+    told, generation = asked.as_json(), asked.generation()
     write_json(card.with_name(EXPERT_CONFIG), told)
-    generation = asked.generation()
     generation.save_pretrained(card.parent)
     if asked.decoding.grammar is not None and asked.decoding.grammar.json_schema is not None:
         write_json(card.with_name("schema.json"), asked.decoding.grammar.json_schema)
@@ -85,10 +84,8 @@ def put_usage(card: Path, asked: ExpertConfig, prompt: str, **values: Any) -> No
         known = json.dumps({key: value for key, value in values_of.items() if value}, indent=2, ensure_ascii=False)
         lines += [f"As `{name}` says:", "", "```json", known, "```", ""]
     put_section(card, "How it is asked", lines[:-1])
-    template = jinja2.Template(
-        page_part("loading.md.j2"), trim_blocks=True, lstrip_blocks=True
-    )  # Markdown: not escaped
-    text: str = template.render(values, asked=asked, prompt=prompt, spelled=repr)
+    page = jinja2.Template(page_part("loading.md.j2"), trim_blocks=True, lstrip_blocks=True)  # Markdown: not escaped
+    text: str = page.render(values, asked=asked, prompt=prompt, spelled=repr)
     put_section(card, "Loading", [text.removesuffix("\n")])
 
 

@@ -28,9 +28,7 @@ def audit(
     ] = None,
     cases: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="A file of cases; repeatable. Default: tests/cases.jsonl beside the manifest, and unseen.jsonl where it is."
-        ),
+        typer.Option(help="A file of cases; repeatable. Default: tests/cases.jsonl and unseen.jsonl."),
     ] = None,
     verifier: Annotated[
         str, typer.Option(help="By which the rows' answers are run. Default: that of the cases.", show_default=False)
@@ -76,17 +74,15 @@ def audit(
 def _show(console: Console, found: Audit) -> None:
     document = found.as_json()
     checks = {name: check for name, check in document["checks"].items() if check["count"]}
-    answers = document["answers"]
-    not_run = sum(answers["not_run"].values())
-    console.text(
-        f"{found.expert}: {plural(document['rows'], 'row')}, {plural(document['cases'], 'case')}; "
-        f"{plural(document['errors'], 'error')}, {plural(document['warnings'], 'warning')}"
-    )
-    console.text(f"answers of rows: {answers['ran']:,} run, {answers['parsed']:,} only parsed, {not_run:,} not run")
-    for reason, count in answers["not_run"].items():
+    answers, not_run = document["answers"], document["answers"]["not_run"]
+    counts = [plural(document[name], name.removesuffix("s")) for name in ("rows", "cases", "errors", "warnings")]
+    console.text(f"{found.expert}: {', '.join(counts[:2])}; {', '.join(counts[2:])}")
+    left = f"{sum(not_run.values()):,} not run"
+    console.text(f"answers of rows: {answers['ran']:,} run, {answers['parsed']:,} only parsed, {left}")
+    for reason, count in not_run.items():
         console.text(f"  {count:,} not run: {reason}")
-    for check, reason in document["not_checked"].items():
-        console.warning(f"{check}: {reason}")
+    for name, reason in document["not_checked"].items():
+        console.warning(f"{name}: {reason}")
     if checks:
         cells = [
             [check["severity"], name, f"{check['count']:,}", f"{check['share']:.1%}", check["of"], check["meaning"]]

@@ -14,7 +14,6 @@ from expert_cli.console.terminal import Console
 
 if TYPE_CHECKING:
     from expert_cli.inference.chat import Chat
-    from expert_cli.inference.vote import Vote
 
 
 def chat(
@@ -30,22 +29,11 @@ def chat(
         bool, typer.Option("--compare", help="Let the base model answer as well, asked in its own chat template.")
     ] = False,
     samples: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            metavar="K",
-            help="Draw K answers by the expert's decoding, and put them to the vote. Default: one, not drawn.",
-            show_default=False,
-        ),
+        int, typer.Option(min=0, metavar="K", help="Draw K answers, and put them to the vote.", show_default=False)
     ] = 0,
     sample: Annotated[bool, typer.Option("--sample", help="The same as --samples 1.")] = False,
     database: Annotated[
-        Path | None,
-        typer.Option(
-            help="SQLite file that the questions are about; in the place of --input, where the expert was trained with "
-            "schema_prompt.",
-            show_default=False,
-        ),
+        Path | None, typer.Option(help="SQLite file that questions are about; for experts trained with schema_prompt.")
     ] = None,
     max_new_tokens: MaxNewTokens = None,
     base_model: TrainedBase = None,
@@ -80,9 +68,9 @@ def chat(
         raise typer.BadParameter("--sample is --samples 1: give one of the two")
     if database and input_:
         raise typer.BadParameter("--database stands in the place of --input: give one of the two")
-    samples = samples or int(sample)
     if console.as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
+    samples = samples or int(sample)
     talk = api.load_expert(
         adapter,
         manifest=manifest,
@@ -112,14 +100,10 @@ def _show(talk: Chat, console: Console, prompt: str, input_: str, *, compare: bo
         console.heading("base model")
         console.stream(talk.base(prompt, input_))
         console.heading("expert")
-    if samples > 1:
-        _show_vote(talk.vote(prompt, input_, samples=samples), console)
-    else:
+    if samples <= 1:
         console.stream(talk.answer(prompt, input_))
-
-
-def _show_vote(vote: Vote, console: Console) -> None:
-    """Write the majority's answer, then the others with their votes."""
+        return
+    vote = talk.vote(prompt, input_, samples=samples)
     (first, agreeing), *others = vote.counts
     console.text(first)
     console.heading(f"{agreeing} of {len(vote.answers)} answers agree")

@@ -18,7 +18,7 @@ from expert_cli.commands.options import (
     TrainedManifest,
     WithoutWalls,
 )
-from expert_cli.commands.tables import show_drop, show_evaluation, show_generation, show_samples
+from expert_cli.commands.tables import show_evaluated
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ThresholdNotMet
 
@@ -28,31 +28,17 @@ def evaluate(
     manifest: TrainedManifest = None,
     adapter: AdapterIfAny = None,
     answers: Annotated[
-        Path | None,
-        typer.Option(
-            help="Judge these answers instead: one JSON object a line, or what --output wrote, whose answers are judged again."
-        ),
+        Path | None, typer.Option(help="Judge these answers instead: JSON lines, or what --output wrote, judged again.")
     ] = None,
     cases: Annotated[
         Path | None,
-        typer.Option(
-            help="The cases. Default: tests/cases.jsonl beside the manifest; where it is, others are kept only by --output."
-        ),
+        typer.Option(help="Default: tests/cases.jsonl beside the manifest; others are kept only by --output."),
     ] = None,
     baseline: Annotated[
-        bool,
-        typer.Option(
-            "--baseline",
-            help="Let the base model answer as well, in its own chat template, and the expert without its grammar.",
-        ),
+        bool, typer.Option("--baseline", help="Let the base model answer as well, and the expert without its grammar.")
     ] = False,
     shots: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="With --baseline: ask the base model once more, after so many training rows as examples.",
-            show_default=False,
-        ),
+        int, typer.Option(min=0, help="With --baseline: once more after so many rows as examples.", show_default=False)
     ] = 0,
     base_model: TrainedBase = None,
     base_quantization: Annotated[
@@ -63,8 +49,8 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="URL",
-            help="A server that speaks OpenAI's protocol answers instead: by chat, or, where the URL ends in /completions, "
-            "by the text of a prompt. Kept only by --output. Its key: OPENAI_API_KEY.",
+            help="A server that speaks OpenAI's protocol answers instead: by chat, or by text where the URL ends in "
+            "/completions. Kept only by --output. Its key: OPENAI_API_KEY.",
         ),
     ] = None,
     model: Annotated[
@@ -81,8 +67,7 @@ def evaluate(
         typer.Option(
             min=0,
             metavar="K",
-            help="Draw K answers to each case by training.decoding: pass@1 to pass@K, and the majority. "
-            "Default: one, not drawn (greedy, or num_beams).",
+            help="Draw K answers to each case: pass@1 to pass@K, and the majority. Default: one, not drawn.",
             show_default=False,
         ),
     ] = 0,
@@ -92,15 +77,11 @@ def evaluate(
     ] = None,
     max_new_tokens: MaxNewTokens = None,
     limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Only N rows, spread over the categories; kept only by --output."),
+        int | None, typer.Option(min=1, help="Only N rows, spread over the categories; kept only by --output.")
     ] = None,
     case_timeout: Annotated[
         float,
-        typer.Option(
-            min=0.01,
-            help="Seconds that one answer may run; to parse a program and to check its types have as long each, at least 2.",
-        ),
+        typer.Option(min=0.01, help="Seconds that one answer may run; reading a program has as long, at least 2."),
     ] = 2.0,
     threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Exit 5 if the accuracy is below this.")] = None,
     against: Annotated[Path | None, typer.Option(help="An earlier evaluation, compared case by case.")] = None,
@@ -110,17 +91,10 @@ def evaluate(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the JSON document here as well; an adapter's run directory gets that of all its own cases anyway: "
-            "evaluation.json."
-        ),
+        typer.Option(help="Write the JSON document here as well; a run directory gets that of its own cases."),
     ] = None,
     write_pairs: Annotated[
-        Path | None,
-        typer.Option(
-            help="With --samples, or --answers that have some: write right and wrong answers to one prompt here, for TRL's "
-            "DPOTrainer. Never over a file."
-        ),
+        Path | None, typer.Option(help="A new file of right and wrong samples to one prompt, for TRL's DPOTrainer.")
     ] = None,
     allow_commands: AllowCommands = False,
     without_walls: WithoutWalls = False,
@@ -167,19 +141,9 @@ def evaluate(
         raise typer.BadParameter("give --adapter DIR, --endpoint URL or --answers FILE")
     if answers is not None and (baseline or shots or sample or samples or baseline_endpoint or base_quantization):
         raise typer.BadParameter("--baseline, --shots and --samples go with --adapter: --answers are written already")
-    common: dict[str, Any] = {
-        "cases": cases,
-        "limit": limit,
-        "case_timeout_s": case_timeout,
-        "threshold": threshold,
-        "against": against,
-        "max_drop": max_drop,
-        "output": output,
-        "write_pairs": write_pairs,
-        "allow_commands": allow_commands,
-        "without_walls": without_walls,
-        "reporter": console,
-    }
+    common: dict[str, Any] = {"cases": cases, "limit": limit, "case_timeout_s": case_timeout, "threshold": threshold}
+    common |= {"against": against, "max_drop": max_drop, "output": output, "write_pairs": write_pairs}
+    common |= {"allow_commands": allow_commands, "without_walls": without_walls, "reporter": console}
     if answers is not None:
         found = api.grade_answers(answers, **common)
     else:
@@ -203,13 +167,7 @@ def evaluate(
         )
     if console.as_json:
         console.document(found.as_json())
-    else:
-        show_evaluation(console, found.evaluation)
-        show_samples(console, found)
-        show_generation(console, found)
-        if found.drop:
-            show_drop(console, found.drop)
-    if found.missed and console.as_json:
-        raise typer.Exit(ThresholdNotMet.exit_code)
+        raise typer.Exit(ThresholdNotMet.exit_code if found.missed else 0)
+    show_evaluated(console, found)
     if found.missed:
         raise ThresholdNotMet(found.missed, "see the failures above")

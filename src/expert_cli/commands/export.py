@@ -7,12 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from expert_cli.commands.options import (
-    AdapterFolder,
-    Offline,
-    TrainedBase,
-    TrainedManifest,
-)
+from expert_cli.commands.options import AdapterFolder, Offline, TrainedBase, TrainedManifest
 from expert_cli.console.terminal import Console
 
 
@@ -22,8 +17,7 @@ def export(
     output: Annotated[Path, typer.Option(help="A new folder.")],
     merge: Annotated[bool, typer.Option("--merge", help="The whole model with the adapter in it, in bf16.")] = False,
     gguf: Annotated[
-        Literal["q8_0", "f16"] | None,
-        typer.Option(help="The whole model as one GGUF file, with an Ollama Modelfile."),
+        Literal["q8_0", "f16"] | None, typer.Option(help="The whole model as one GGUF file, with an Ollama Modelfile.")
     ] = None,
     manifest: TrainedManifest = None,
     base_model: TrainedBase = None,
@@ -45,12 +39,11 @@ def export(
         expert-cli export --adapter runs/sql --output expert-sql-gguf --gguf q8_0
     """
     from expert_cli.config.plan import require_new, trained_adapter
+    from expert_cli.utils.process_setup import prepare_process
 
     require_new(output)
     found = trained_adapter(adapter, manifest, base_model, offline=offline)
     console.info("loading the model")
-    from expert_cli.utils.process_setup import prepare_process
-
     prepare_process()
     from expert_cli.artifacts.export import PROMPTS, export_expert, in_words
     from expert_cli.evaluation.evaluate import drawn_cases

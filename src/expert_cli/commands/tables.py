@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.console.terminal import Console
@@ -10,22 +10,45 @@ from expert_cli.runs.metrics import WITHOUT_GRAMMAR, base_title, grammar_in_word
 from expert_cli.utils.text import duration, shortened
 
 if TYPE_CHECKING:
-    from expert_cli.evaluation.baseline import Comparison
-    from expert_cli.evaluation.classification import Classification
-    from expert_cli.evaluation.grade import Evaluation
-    from expert_cli.evaluation.result import Drop, Evaluated
+    from expert_cli.evaluation.result import Evaluated, Evaluation
+
+MOST_COLUMNS = 8
 
 
-def show_evaluation(console: Console, evaluation: Evaluation) -> None:
-    """Print accuracy by category, and the classes of failures with examples."""
-    shares = {"all": evaluation.share}
-    if len(evaluation.by_category) > 1:
-        shares |= evaluation.by_category
-    rows = [[f"{share.correct}/{share.cases}", f"{share.accuracy:.1%}", _interval(share.ci95), name]
-            for name, share in shares.items()]  # fmt: skip
+def show_evaluated(console: Console, found: Evaluated) -> None:
+    """Print accuracy, failures, what samples are worth, what the answers cost, other answers, and what changed since."""
+    _show_evaluation(console, found.evaluation)
+    _show_samples(console, found)
+    if written := found.generation:
+        console.info("{tokens:,} tokens in {seconds:.0f} s, {tokens_per_s:,.0f} tokens/s".format(**written))
+    _warn_of_cut(console, "", found.generation)
+    if found.bases:
+        console.text("")
+        title = "other answers to the same cases, and the expert beside them"
+        columns = ["correct", "accuracy", "95 % interval", "expert gained", "lost", "difference (95 %)", "asked"]
+        rows = []
+        for name, base in found.bases.items():
+            rise, (low, high) = base["difference"], base["difference"]["ci95"]
+            difference = f"{rise['difference']:+.1%} ({low:+.1%} to {high:+.1%})"
+            how = "" if name == WITHOUT_GRAMMAR else f": {base.get('template', 'template not kept')}"
+            counts = [str(rise["gained"]), str(rise["lost"]), difference]
+            rows.append([*_share(base), *counts, base_title(name, base) + how])
+        console.table(title, columns, rows)
+    if held := grammar_in_words(found.grammar_json):
+        console.text(held)
+    for name, base in found.bases.items():
+        _warn_of_cut(console, f" of the {base_title(name, base)}", base.get("generation"))
+    if found.drop:
+        _show_drop(console, found.drop)
+
+
+def _show_evaluation(console: Console, evaluation: Evaluation) -> None:
+    categories = evaluation.by_category
+    shares = {"all": evaluation.share, **(categories if len(categories) > 1 else {})}
+    rows = [[*_share(share), name] for name, share in shares.items()]
     console.table("accuracy", ["correct", "accuracy", "95 % interval", "category"], rows)
     for one in evaluation.classifications:
-        show_classification(console, one)
+        _show_classification(console, one)
     if evaluation.failures:
         console.text("")
         failures = [
@@ -41,122 +64,68 @@ def show_evaluation(console: Console, evaluation: Evaluation) -> None:
             console.warning(f"correct, but {note}")
 
 
-MOST_COLUMNS = 8
-
-
-def show_classification(console: Console, found: Classification) -> None:
+def _show_classification(console: Console, found: Mapping[str, Any]) -> None:
     """Print F1 by label, and which label was answered for which: of few labels all counts, of many the largest."""
-    names = [*found.labels, "none of them"]
-    whole = len(found.labels) <= MOST_COLUMNS
+    names, whole = [*found["labels"], "none of them"], len(found["labels"]) <= MOST_COLUMNS
     rows = []
-    for (label, score), counts in zip(found.by_label.items(), found.matrix, strict=True):
-        wrong = sorted(
-            ((count, name) for count, name in zip(counts, names, strict=True) if name != label), reverse=True
-        )
+    for (label, score), counts in zip(found["by_label"].items(), found["confusion"], strict=True):
+        wrong = sorted(((n, name) for n, name in zip(counts, names, strict=True) if name != label), reverse=True)
         taken = ", ".join(f"{name} {count}" for count, name in wrong[:3] if count)
-        figures = [f"{value:.3f}" for value in (score.precision, score.recall, score.f1)]
-        rows.append([str(score.cases), *figures, *(map(str, counts) if whole else [taken]), label])
+        figures = [f"{score[name]:.3f}" for name in ("precision", "recall", "f1")]
+        rows.append([str(score["cases"]), *figures, *(map(str, counts) if whole else [taken]), label])
     console.text("")
-    console.table(
-        f"labels: macro F1 {found.macro_f1:.3f}; which was answered (columns) for which (rows)",
-        ["cases", "precision", "recall", "F1", *(names if whole else ["answered instead"]), "label"],
-        rows,
-    )
+    title = f"labels: macro F1 {found['macro_f1']:.3f}; which was answered (columns) for which (rows)"
+    shown = names if whole else ["answered instead"]
+    console.table(title, ["cases", "precision", "recall", "F1", *shown, "label"], rows)
 
 
-def show_samples(console: Console, found: Evaluated) -> None:
+def _show_samples(console: Console, found: Evaluated) -> None:
     """Print pass@k and what the majority is worth, where there are several answers to a case."""
     sampled = found.evaluation.sampled
-    if sampled is None:
+    if not sampled:
         return
     tries = sum(len(one.samples) for one in found.evaluation.answers)
-    free = found.bases.get(WITHOUT_GRAMMAR)
-    told = {**sampled.as_json(), WITHOUT_GRAMMAR: free.as_json() if free else None}
+    shares = sample_shares({**sampled, WITHOUT_GRAMMAR: found.bases.get(WITHOUT_GRAMMAR)})
+    title = f"all {tries:,} answers, {len(sampled['pass_at'])} a case; the accuracy above is that of the first ones"
     console.text("")
-    console.table(
-        f"all {tries:,} answers, {len(sampled.pass_at)} a case; the accuracy above is that of the first ones",
-        ["share", "95 % interval", ""],
-        [[f"{share:.1%}", _interval(ends), name] for name, share, ends in sample_shares(told)],
-    )
-    if found.facts and found.facts["dtype"] != "fp32":
-        console.info(
-            f"drawn in {found.facts['dtype']}: another batch size rounds otherwise and may draw other answers; --against "
-            "counts them"
-        )
+    rows = [[f"{share:.1%}", _interval(ends), name] for name, share, ends in shares]
+    console.table(title, ["share", "95 % interval", ""], rows)
+    dtype = (found.facts or {}).get("dtype", "fp32")
+    if dtype != "fp32":
+        told = "another batch size rounds otherwise and may draw other answers; --against counts them"
+        console.info(f"drawn in {dtype}: {told}")
 
 
-def show_generation(console: Console, found: Evaluated) -> None:
-    """Print what the answers cost, what held them, and other answers to the same cases beside them."""
-    written = found.generation
-    if written is not None:
-        console.info(
-            f"{written['tokens']:,} tokens in {written['seconds']:.0f} s, {written['tokens_per_s']:,.0f} tokens/s"
-        )
-    _warn_of_cut(console, "", written)
-    if found.bases:
-        console.text("")
-        console.table(
-            "other answers to the same cases, and the expert beside them",
-            ["correct", "accuracy", "95 % interval", "expert gained", "lost", "difference (95 %)", "asked"],
-            [_beside(*one) for one in found.bases.items()],
-        )
-    held = grammar_in_words(found.grammar_json)
-    if held:
-        console.text(held)
-    for name, base in found.bases.items():
-        _warn_of_cut(console, f" of the {base_title(name, base.asked)}", base.asked.get("generation"))
-
-
-def _beside(name: str, base: Comparison) -> list[str]:
-    share, pairs = base.evaluation.share, base.pairs
-    rise = pairs.reversed
-    low, high = rise.ci95
-    told = base.asked.get("template", "template not kept")
-    return [
-        f"{share.correct}/{share.cases}",
-        f"{share.accuracy:.1%}",
-        _interval(share.ci95),
-        str(pairs.gained),
-        str(pairs.lost),
-        f"{rise.drop:+.1%} ({low:+.1%} to {high:+.1%})",
-        base_title(name, base.asked) + ("" if name == WITHOUT_GRAMMAR else f": {told}"),
-    ]
+def _share(share: Mapping[str, Any]) -> list[str]:
+    return [f"{share['correct']}/{share['cases']}", f"{share['accuracy']:.1%}", _interval(share["ci95"])]
 
 
 def _warn_of_cut(console: Console, whose: str, written: Mapping[str, Any] | None) -> None:
-    if written is not None and written["cut_off"]:
-        console.warning(
-            f"{written['cut_off']} answers{whose} were cut off at {written['max_new_tokens']} tokens: --max-new-tokens"
-        )
-    if written is not None and written.get("looping"):  # older evaluations did not count them
+    if written and written["cut_off"]:
+        told = f"{written['cut_off']} answers{whose} were cut off at {written['max_new_tokens']} tokens"
+        console.warning(f"{told}: --max-new-tokens")
+    if written and written.get("looping"):  # older evaluations did not count them
         console.warning(f"{written['looping']} answers{whose} were ended where they said one thing over and over")
 
 
-def show_drop(console: Console, drop: Drop) -> None:
-    """Print what changed since an earlier evaluation."""
-    pairs = drop.pairs
-    change = "fell" if pairs.drop > 0 else "rose"
+def _show_drop(console: Console, drop: Mapping[str, Any]) -> None:
+    told = "against {file}: {cases} cases, {lost} lost, {gained} gained; accuracy".format(**drop)
+    change = f"{'fell' if drop['drop'] > 0 else 'rose'} by {abs(drop['drop']):.1%}"
     console.text("")
-    console.text(
-        f"against {drop.file}: {pairs.cases} cases, {pairs.lost} lost, {pairs.gained} gained; accuracy {change} by "
-        f"{abs(pairs.drop):.1%} (95 % interval of the drop {_interval(pairs.ci95)})"
-    )
-    named = f": {shortened(', '.join(drop.differ), 300)}" if drop.differ else ""
-    console.text(f"{drop.answers_differ:,} of {drop.answers:,} answers are other texts than then{named}")
-    if drop.computed:
-        told = ", ".join(f"{name} {now}, then {then}" for name, (then, now) in drop.computed.items())
+    console.text(f"{told} {change} (95 % interval of the drop {_interval(drop['ci95'])})")
+    named = shortened(", ".join(drop["differ"]), 300)
+    told = "{answers_differ:,} of {answers:,} answers are other texts than then".format(**drop)
+    console.text(f"{told}: {named}" if named else told)
+    if drop["computed"]:
+        told = ", ".join(f"{name} {now}, then {then}" for name, (then, now) in drop["computed"].items())
         console.warning(f"computed otherwise: {told}; rounding alone can change greedy answers")
-    if any(drop.alone):
-        console.warning(
-            f"not compared: {drop.alone[0]} cases that only this evaluation has, {drop.alone[1]} that only the other has"
-        )
 
 
-def _interval(ends: tuple[float, float]) -> str:
+def _interval(ends: Sequence[float]) -> str:
     return f"{ends[0]:.1%} to {ends[1]:.1%}"
 
 
-WORDS = {
+COMPONENTS = {
     "base_weights": "base weights, as stored",
     "dequantised_copy": "unpacked copy of 4-bit weights",
     "adapter": "adapter, fp32",
@@ -171,45 +140,31 @@ WORDS = {
 
 def show_estimate(console: Console, found: dict[str, Any]) -> None:
     """Write two tables: what the run needs, and its memory by component. `found`: `RunEstimate.as_json()`."""
-    memory, device = found["vram_mb"], found["kernels"]["device"]["used"]
-    console.table("what this run will need", ["", "estimate", "how far off", "from"], _needs(found, device))
-    rows = [[_named(name, device), f"{memory[name]:,.0f} MB"] for name in WORDS if memory[name] > 0]
+    memory, device, price = found["vram_mb"], found["kernels"]["device"]["used"], found["price"]
+    error, store = f"± {found['seconds_error_pct']:.0f} %", f"the token store ({found['store']['status']})"
+    tokens = f"{found['tokens_total']:,} ({found['tokens_per_step']:,.0f} a step)"
+    time = f"{duration(found['seconds'])} ({found['tokens_per_s']:,.0f} tokens/s)"
+    size, off = f"{memory['total'] / 1024:.1f} GB", f"± {memory['error_pct']:.0f} %"
+    rows = [
+        ["steps", f"{found['steps']:,}", "exact", store],
+        ["epochs", f"{found['epochs']:.2f}", "exact", store],
+        ["tokens", tokens, "exact", store],
+        ["memory" if device == "cpu" else "GPU memory", size, off, found["memory_source"]],
+        ["time", time, error, found["seconds_source"]],
+    ]
+    if price is None:
+        rows.append(["cost", "not known", "", "--price 2.50/h names what an hour costs"])
+    else:
+        hour, cost = (_money(amount, price["currency"]) for amount in (price["per_hour"], found["cost"]))
+        rows.append(["cost", cost, error, f"{hour} an hour (--price) x time"])
+    console.table("what this run will need", ["", "estimate", "how far off", "from"], rows)
+    words = COMPONENTS if device == "cpu" else {**COMPONENTS, "process": f"{device.upper()} context (assumed)"}
+    rows = [[word, f"{memory[name]:,.0f} MB"] for name, word in words.items() if memory[name] > 0]
     console.table("memory by component (formula)", ["component", "size"], rows)
     for line in found["advice"]:
         console.text(line)
 
 
-def _needs(found: dict[str, Any], device: str) -> list[list[str]]:
-    exact, error = "exact", f"± {found['seconds_error_pct']:.0f} %"
-    store = f"the token store ({found['store']['status']})"
-    price = found["price"]
-    rows = [
-        ["steps", f"{found['steps']:,}", exact, store],
-        ["epochs", f"{found['epochs']:.2f}", exact, store],
-        ["tokens", f"{found['tokens_total']:,} ({found['tokens_per_step']:,.0f} a step)", exact, store],
-        [
-            "memory" if device == "cpu" else "GPU memory",
-            f"{found['vram_mb']['total'] / 1024:.1f} GB",
-            f"± {found['vram_mb']['error_pct']:.0f} %",
-            found["memory_source"],
-        ],
-        [
-            "time",
-            f"{duration(found['seconds'])} ({found['tokens_per_s']:,.0f} tokens/s)",
-            error,
-            found["seconds_source"],
-        ],
-    ]
-    if price is None:
-        return [*rows, ["cost", "not known", "", "--price 2.50/h names what an hour costs"]]
-    a_price, cost = (_money(amount, price["currency"]) for amount in (price["per_hour"], found["cost"]))
-    return [*rows, ["cost", cost, error, f"{a_price} an hour (--price) x time"]]
-
-
 def _money(amount: float, currency: str) -> str:
     """Return an amount with the sign before it, or the code behind it."""
     return f"{amount:.2f} {currency}".strip() if currency.isalpha() else f"{currency}{amount:.2f}"
-
-
-def _named(name: str, device: str) -> str:
-    return WORDS[name] if device == "cpu" or name != "process" else f"{device.upper()} context (assumed)"

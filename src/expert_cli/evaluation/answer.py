@@ -1,56 +1,150 @@
-"""Let a model answer cases."""
+"""Let a model answer cases, with examples before them where they are asked for; answers are kept as they are made."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from expert_cli.config.plan import TrainedAdapter
+from expert_cli.data.rows import Example
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase
-from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
-from expert_cli.evaluation.held import held_for
-from expert_cli.evaluation.kept_answers import KeptAnswers
-from expert_cli.inference.generation_config import GenerationConfig, Stop
+from expert_cli.evaluation.verifiers.case import Case, plain
+from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
+    from expert_cli.inference.expert import PromptRenderer
     from expert_cli.inference.generate import Completion
-    from expert_cli.inference.prompt_renderer import PromptRenderer
+    from expert_cli.inference.grammar import Held
 
 
 @dataclass(frozen=True)
 class Generations:
     """The answer to each case, with its samples if there are any, and what all of them cost.
 
-    cut_off: how many reached `max_new_tokens`. looping: how many said one thing over and over.
-
-    free: how many cases name no schema that their grammar could be made of: their answers are held to nothing.
-    device, threads: what the model was computed on, and by how many CPU threads. Sums are rounded in another order by others,
-    so that two tokens that are almost as likely can change places, also greedily. served: by which server, instead of both.
+    cut_off: how many reached `max_new_tokens`. looping: how many said one thing over and over. free: how many cases name no
+    schema that their grammar could be made of: their answers are held to nothing. computed: the device, and how many CPU
+    threads, or which server. Sums are rounded in another order by others, so that two tokens that are almost as likely can
+    change places, also greedily.
     """
 
+    settings: GenerationConfig
     answers: tuple[CaseAnswer, ...]
     tokens: int
     seconds: float
     cut_off: int
     looping: int
     free: int
-    device: str = ""
-    threads: int = 0
-    served: Mapping[str, str] = field(default_factory=dict)
+    computed: Mapping[str, Any]
+
+    @property
+    def grammar(self) -> dict[str, Any] | None:
+        """What held the answers, as the document says it: type, held, free; None for nothing."""
+        kind = self.settings.grammar
+        return {"type": kind.type, "held": len(self.answers) - self.free, "free": self.free} if kind else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures."""
-        return {
-            "tokens": self.tokens,
-            "seconds": self.seconds,
-            "tokens_per_s": self.tokens / max(1e-9, self.seconds),
-            "cut_off": self.cut_off,
-            "looping": self.looping,
-            **(self.served or {"device": self.device, "threads": self.threads}),
-        }
+        """Return how answers were written, and the figures."""
+        told = {"tokens": self.tokens, "seconds": self.seconds, "tokens_per_s": self.tokens / max(1e-9, self.seconds)}
+        return {**self.settings.as_json(), **told, "cut_off": self.cut_off, "looping": self.looping, **self.computed}
+
+
+class KeptAnswers:
+    """A file of JSON lines: what is asked, then an answer a line. Of another evaluation, or not whole, it begins anew."""
+
+    def __init__(self, file: Path, asked: Mapping[str, Any]) -> None:
+        """Read what an earlier start left. asked: what two equal evaluations have in common."""
+        head = json.dumps(asked, sort_keys=True) + "\n"
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else []
+        whole = [line for line in lines if line.endswith("\n")]  # the last line may not have been written whole
+        self._file, self._unwritten = file, whole if whole[:1] == [head] else [head]
+        self._known = [json.loads(line) for line in self._unwritten[1:]]
+
+    def of(self, title: str) -> dict[str, list[Any]]:
+        """Return the answers of a pass over the cases, by the cases' digests, each as a list."""
+        return {case: answers for of, case, answers in self._known if of == title}
+
+    def add(self, title: str, made: Mapping[str, Sequence[Any]]) -> None:
+        """Keep the answers of a batch, all of them or none."""
+        lines = [json.dumps([title, case, answers]) + "\n" for case, answers in made.items()]
+        with self._file.open("w" if self._unwritten else "a", encoding="utf-8", newline="\n") as file:
+            file.writelines([*self._unwritten, *lines])
+        self._unwritten = []
+
+
+@dataclass(frozen=True)
+class Shots:
+    """Training rows in an order that the seed draws, the first `count` of which stand before a question."""
+
+    count: int = 0
+    rows: tuple[Example, ...] = ()
+
+    def before(self, asked: EvalCase) -> list[Example]:
+        """Return the examples for a case: the same for all, but for one that is the case's own row.
+
+        Raises InputError where there are too few.
+        """
+        below, prompt, is_right = plain(asked.asked.input), plain(asked.prompt), asked.case.is_expected
+
+        def is_own(
+            row: Example,
+        ) -> bool:  # it asks the same, or gives the right answer to the same input in other words
+            is_same = plain(row.prompt) == prompt or (bool(below) and is_right(row.answer))
+            return is_same and plain(row.input) == below
+
+        found = list(islice((row for row in self.rows if not is_own(row)), self.count))
+        if len(found) < self.count:
+            told = f"--shots {self.count}: {len(found)} training rows are not the row of case {asked.id!r}"
+            raise InputError(told, "ask for fewer")
+        return found
+
+
+NO_SHOTS = Shots()
+
+
+def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
+    """Return `count` of the rows that an adapter was trained on, and others to stand in for a case's own row.
+
+    Raises InputError where the rows are gone, or are whole texts, which nothing parts into question and answer.
+    """
+    from expert_cli.data.select import select_rows
+    from expert_cli.data.sources import locate_data
+
+    data, rows_of = replace(trained.plan.run.data.as_asked, validation=()), trained.origin.rows
+    if rows_of is not None:  # --dataset, --validation and --seed may have said other than the manifest
+        sources, share, seed = rows_of
+        data = replace(data, train=sources, validation_share=share, seed=seed)
+    try:
+        rows = list(select_rows(data, locate_data(data, report), report).rows())
+    except (InputError, EnvironmentProblem) as error:
+        told = f"--shots: the rows of training cannot be read: {error.message}"
+        raise InputError(told, "put them there, or leave --shots out") from error
+    if any(row.is_whole_text for row in rows):
+        raise InputError("--shots: rows of whole texts hold no questions with answers", "leave --shots out")
+    order = random.Random(trained.plan.run.seed).sample(range(len(rows)), len(rows))  # noqa: S311
+    return Shots(count, tuple(filter(None, (rows[number].example() for number in order))))
+
+
+def held_for(turn: str, case: Case | None, grammar: Grammar | None) -> Held | None:
+    """Return what holds the answer to a turn's text, by the case's own JSON Schema where it has one; None for free text.
+
+    What PostgreSQL does not compile on the case's database is asked again, as SQL is that SQLite does not compile.
+    """
+    if grammar is None:
+        return None
+    from expert_cli.inference.grammar import grammar_for  # the light side does without torch
+
+    held = grammar_for(grammar, turn, getattr(case, "json_schema", None))
+    compiles = getattr(case, "compile_fault", None) if getattr(case, "dialect", "") == "postgresql" else None
+    return replace(held, fault=compiles) if held and compiles else held
 
 
 def longest_right_answer(renderer: PromptRenderer, cases: Sequence[EvalCase]) -> int:
@@ -80,14 +174,19 @@ def write_answers(
 
     turns = [renderer.format_user_turn(*case.asked) for case in cases]
     held = [held_for(turn, case.case, settings.grammar) for turn, case in zip(turns, cases, strict=True)]
-    count = settings.samples or 1
     before = kept.of(title) if kept else {}
     known = {case: [Completion(tuple(ids), stop) for ids, stop in some] for case, some in before.items()}
     left = [n for n, case in enumerate(cases) if case.digest not in known]
+    count = settings.samples or 1
     requests = [Request(_prompt(renderer, cases[n], shots), held[n], seed_of(settings, cases[n]), count) for n in left]
     if known:
         report.info(f"{len(cases) - len(left)} of {len(cases)} cases were answered before this was stopped")
-    _tell_of_room(model, max((len(one.prompt) for one in requests), default=0) + settings.max_new_tokens, report)
+    longest = max((len(one.prompt) for one in requests), default=0) + settings.max_new_tokens
+    room = getattr(model.config, "max_position_embeddings", None)
+    if room and longest > room:
+        report.warning(
+            f"the longest prompt and answer may take {longest:,} tokens, the base model was made for {room:,}"
+        )
     started = time.monotonic()
     with report.progress(title, len(left) * count, "answers") as bar:
 
@@ -104,6 +203,7 @@ def write_answers(
     written = [known[case.digest] for case in cases]
     every = [one for of_case in written for one in of_case]
     return Generations(
+        settings,
         tuple(
             answered(case, [(renderer.decode(one.ids), one.stop) for one in of_case], settings)
             for case, of_case in zip(cases, written, strict=True)
@@ -113,8 +213,7 @@ def write_answers(
         sum(one.stop == "length" for one in every),
         sum(one.stop == "looping" for one in every),
         held.count(None) if settings.grammar else 0,
-        model.device.type,
-        torch.get_num_threads(),
+        {"device": model.device.type, "threads": torch.get_num_threads()},
     )
 
 
@@ -133,20 +232,8 @@ def answered(case: EvalCase, written: Sequence[tuple[str, Stop]], settings: Gene
 
 
 def _prompt(renderer: PromptRenderer, case: EvalCase, shots: Shots) -> list[int]:
-    turns = [
-        turn
-        for example in shots.before(case)
-        for turn in (
-            {"role": "user", "content": renderer.format_user_turn(example.prompt, example.input)},
-            {"role": "assistant", "content": example.answer},
-        )
-    ]
+    turns = []
+    for example in shots.before(case):
+        turns.append({"role": "user", "content": renderer.format_user_turn(example.prompt, example.input)})
+        turns.append({"role": "assistant", "content": example.answer})
     return renderer.encode_messages([*turns, {"role": "user", "content": renderer.format_user_turn(*case.asked)}])
-
-
-def _tell_of_room(model: Any, tokens: int, report: Reporter) -> None:
-    room = getattr(model.config, "max_position_embeddings", None)
-    if room and tokens > room:
-        report.warning(
-            f"the longest prompt and answer may take {tokens:,} tokens, the base model was made for {room:,}"
-        )

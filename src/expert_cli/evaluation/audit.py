@@ -11,14 +11,13 @@ import sqlite3
 import time
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import RunConfig
@@ -30,11 +29,10 @@ from expert_cli.data.templates.mask import split_text
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase, asked_by_cases, read_case, read_cases
 from expert_cli.evaluation.extract import extract
-from expert_cli.evaluation.grade import grade
-from expert_cli.evaluation.permissions import NOTHING
-from expert_cli.evaluation.samples import given_by
+from expert_cli.evaluation.grade import NOTHING, given_by, grade
 from expert_cli.evaluation.verdict import detail_line
 from expert_cli.evaluation.verifiers.registry import verifier as registered
+from expert_cli.inference.sql_grammar import compile_fault
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import NullReporter, Reporter, late_progress
 from expert_cli.utils.text import normalize
@@ -70,8 +68,7 @@ _NEXT_TURN = re.compile(
 _MIN_PROMPT_CHARACTERS = 12
 
 
-@dataclass(frozen=True)
-class AuditRow:
+class AuditRow(NamedTuple):
     """One row that is trained. where: "file:line"."""
 
     where: str
@@ -113,38 +110,33 @@ class Audit:
         """Note one finding; a place is counted once by a check."""
         self.found[check].setdefault(where, (detail, text))
 
-    def count(self, name: str) -> int:
-        """Return how many rows or cases a check is about."""
-        return self.unreadable if name == "unreadable" else len(self.found[name])
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows or cases each check is about; of rows that are unreadable all, not the examples alone."""
+        return {name: len(found) for name, found in self.found.items()} | {"unreadable": self.unreadable}
 
     @property
     def errors(self) -> int:
         """How many errors there are, each check by itself."""
-        return sum(self.count(name) for name, (severity, *_) in CHECKS.items() if severity == "error")
+        return sum(count for name, count in self.counts.items() if CHECKS[name][0] == "error")
 
     def as_json(self) -> dict[str, Any]:
         """Return the document of `audit --json` (docs/INTERFACE.md)."""
         counted = {"rows": len(self.rows) + self.unreadable, "cases": len(self.cases)}
+        checks = {}
+        for name, count in self.counts.items():
+            severity, of, meaning = CHECKS[name]
+            told = {"severity": severity, "of": of, "meaning": meaning, "count": count}
+            examples = [_example(*one) for one in [*self.found[name].items()][:MAX_EXAMPLES]]
+            checks[name] = {**told, "share": count / counted[of] if counted[of] else 0.0, "examples": examples}
+        told = {"expert": self.expert, "manifest": str(self.manifest), "verifier": self.verifier, "files": self.files}
         return {
-            "expert": self.expert,
-            "manifest": str(self.manifest),
-            "verifier": self.verifier,
-            "files": self.files,
+            **told,
             "case_files": self.case_files,
             **counted,
             "errors": self.errors,
-            "warnings": sum(map(self.count, CHECKS)) - self.errors,
-            "checks": {
-                name: {
-                    "severity": severity,
-                    "of": of,
-                    "meaning": meaning,
-                    "count": self.count(name),
-                    "share": self.count(name) / counted[of] if counted[of] else 0.0,
-                    "examples": [_example(*one) for one in list(self.found[name].items())[:MAX_EXAMPLES]],
-                }
-                for name, (severity, of, meaning) in CHECKS.items()
-            },
+            "warnings": sum(self.counts.values()) - self.errors,
+            "checks": checks,
             "answers": {"ran": self.ran, "parsed": self.parsed, "not_run": dict(self.not_run.most_common())},
             "not_checked": self.not_checked,
             "near": NEAR,
@@ -174,24 +166,16 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
     rows = [*{row.where: AuditRow.of(row) for row in selected.rows()}.values()]
     count = min(limit or len(rows), len(rows))
     rows = [rows[(2 * part + 1) * len(rows) // (2 * count)] for part in range(count)]
-    names = {case.case.verifier for case in cases}
-    verifier = verifier or (names.pop() if len(names) == 1 else "")
+    verifiers, bad = {case.case.verifier for case in cases}, selected.train_report
+    verifier = verifier or (verifiers.pop() if len(verifiers) == 1 else "")
     files = [str(path) for one in selected.train for path in one.located.files]
-    bad = selected.train_report
     audit = Audit(run.expert, run.manifest, verifier, files, [*map(str, case_files)], rows, cases, bad.dropped.total())
-    for told in bad.examples:
-        where, _, reason = told.partition(": ")
+    for where, _, reason in (told.partition(": ") for told in bad.examples):
         audit.add("unreadable", where, reason, "")
     audit.seconds["read"], started = round(time.monotonic() - started, 3), time.monotonic()
-    stages: dict[str, Callable[[], None]] = {
-        "answers": lambda: _run_answers(audit, plan, report),
-        "cases": lambda: _run_cases(audit, report),
-        "texts": lambda: _check_texts(audit),
-        "lengths": lambda: _check_lengths(audit, run),
-        "repeats": lambda: _check_repeats(audit, report),
-    }
-    for stage, check in stages.items():
-        check()
+    stages = {"answers": _run_answers, "cases": _run_cases, "texts": _check_texts}
+    for stage, check in {**stages, "lengths": _check_lengths, "repeats": _check_repeats}.items():
+        check(audit, plan, report)
         audit.seconds[stage], started = round(time.monotonic() - started, 3), time.monotonic()
     return audit
 
@@ -199,55 +183,57 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
 def _run_answers(audit: Audit, plan: Plan, report: Reporter) -> None:
     """Run the answers of rows as far as can be done without a case of their own: no result is held against another."""
     kind, decoding = registered(audit.verifier), plan.loaded.manifest.training.decoding
-    case = _case_for_rows(audit)
     if audit.verifier == "sql" and decoding is not None and decoding.grammar_type == "sql-postgres":
         audit.not_run["queries of PostgreSQL are not run here"] += len(audit.rows)
-    elif audit.verifier == "sql" and kind is not None:
+        return
+    if audit.verifier == "sql" and kind is not None:
         _compile_queries(audit, kind.fences, plan.run)
-    elif case is None:
+        return
+    case = _case_for_rows(audit)
+    if case is None:
         told = f"answers of the verifier {audit.verifier} are only judged with a case"
         audit.not_run[told if audit.verifier else "no cases tell how"] += len(audit.rows)
-    else:
-        rows = audit.rows[:: -(-len(audit.rows) // PROGRAMS)] if case.case.starts else audit.rows
-        answers = [CaseAnswer(case.case, row.where, row.where, "", case.file, row.answer) for row in rows]
-        try:
-            NOTHING.require(answers, report)
-            judged = grade(answers, report, TIMEOUT_S).answers
-        except ExpertError as error:
-            audit.not_checked["does_not_run"] = error.message
-            judged = ()
-        for row, verdict in ((one.row, one.verdict) for one in judged):
-            is_invalid = verdict.kind == "invalid" and verdict.progress == "nothing"
-            if verdict.kind in ("refused", "timeout", "too_large"):
-                audit.not_run[f"{verdict.kind}: {verdict.detail}"] += 1
-            elif is_invalid and audit.verifier == "cypher" and "SyntaxError" not in verdict.detail:
-                audit.not_run["graphqlite cannot run it, which says nothing of the query"] += 1
-            elif verdict.kind == "parsed_only":
-                audit.parsed += 1
-            else:
-                audit.ran += 1
-                if is_invalid:
-                    audit.add("does_not_run", row.where, verdict.detail, row.answer)
-        if left := len(audit.rows) - len(judged):
-            audit.not_run[audit.not_checked.get("does_not_run", f"of programs {PROGRAMS} are run")] += left
+        return
+    rows = audit.rows[:: -(-len(audit.rows) // PROGRAMS)] if case.case.starts else audit.rows
+    answers = [CaseAnswer(case.case, row.where, row.where, "", case.file, answer=row.answer) for row in rows]
+    try:
+        NOTHING.require(answers, report)
+        judged = grade(answers, report, TIMEOUT_S).answers
+    except ExpertError as error:
+        audit.not_checked["does_not_run"] = error.message
+        judged = ()
+    for row, verdict in ((one.row, one.verdict) for one in judged):
+        is_invalid = verdict.kind == "invalid" and verdict.progress == "nothing"
+        if verdict.kind in ("refused", "timeout", "too_large"):
+            audit.not_run[f"{verdict.kind}: {verdict.detail}"] += 1
+        elif is_invalid and audit.verifier == "cypher" and "SyntaxError" not in verdict.detail:
+            audit.not_run["graphqlite cannot run it, which says nothing of the query"] += 1
+        elif verdict.kind == "parsed_only":
+            audit.parsed += 1
+        else:
+            audit.ran += 1
+            if is_invalid:
+                audit.add("does_not_run", row.where, verdict.detail, row.answer)
+    if left := len(audit.rows) - len(judged):
+        audit.not_run[audit.not_checked.get("does_not_run", f"of programs {PROGRAMS} are run")] += left
 
 
 def _case_for_rows(audit: Audit) -> EvalCase | None:
     """Return the case that answers of rows are given to, to see whether they are of its language; None where none can tell."""
-    mine = [case for case in audit.cases if case.case.verifier == audit.verifier]
-    kind = registered(audit.verifier)
+    mine, kind = [case for case in audit.cases if case.case.verifier == audit.verifier], registered(audit.verifier)
     if kind is None or audit.verifier in ("exact", "regex", "contains_all", "command"):
         return None
     if not mine and audit.verifier in ("json", "number"):
         row = {name: value for name, value in kind.example.row.items() if name != "prompt"}
-        mine = [EvalCase(read_case("", {"verifier": audit.verifier, **row}), "", "", "", None, "", "")]
-    if audit.verifier == "choice" and mine:
-        labels = dict.fromkeys(label for one in mine for label in getattr(one.case, "labels", ()))
-        return replace(mine[0], case=mine[0].case.model_copy(update={"labels": list(labels)}))
-    chosen = max(mine, key=lambda one: bool(getattr(one.case, "unit", "")), default=None)  # to it, any unit is one
-    if chosen is not None and getattr(chosen.case, "perturb", None):
-        return replace(chosen, case=chosen.case.model_copy(update={"perturb": None}))
-    return chosen
+        mine = [EvalCase(read_case("", {"verifier": audit.verifier, **row}), "", "", "")]
+    if not mine:
+        return None
+    chosen, change = max(mine, key=lambda one: bool(getattr(one.case, "unit", ""))), dict[str, Any]()  # any unit is one
+    if audit.verifier == "choice":
+        change["labels"] = [*dict.fromkeys(label for one in mine for label in getattr(one.case, "labels", ()))]
+    if getattr(chosen.case, "perturb", None):
+        change["perturb"] = None
+    return replace(chosen, case=chosen.case.model_copy(update=change))
 
 
 def _compile_queries(audit: Audit, fences: frozenset[str], run: RunConfig) -> None:
@@ -291,18 +277,7 @@ def open_tables(file: Path | None, schema: str) -> tuple[sqlite3.Connection, str
     return connection, lacks if schema else "neither a database nor CREATE TABLE in the row"
 
 
-def compile_fault(connection: sqlite3.Connection, query: str) -> str:
-    """Return why SQLite does not compile one query that reads; "" where it does."""
-    allowed = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
-    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY)
-    try:
-        connection.execute(f"EXPLAIN {query}").close()
-    except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-        return str(error) or type(error).__name__
-    return ""
-
-
-def _run_cases(audit: Audit, report: Reporter) -> None:
+def _run_cases(audit: Audit, _: Plan, report: Reporter) -> None:
     """Judge the expected answer of every case by the case itself; a query must find something."""
     unknown = sum(one.case.starts == "command" or not one.case.expected_text for one in audit.cases)
     if unknown:
@@ -323,7 +298,7 @@ def _run_cases(audit: Audit, report: Reporter) -> None:
             show(done)
 
 
-def _check_texts(audit: Audit) -> None:
+def _check_texts(audit: Audit, *_: Any) -> None:
     """Look for answers that go on into a prompt, and for rows that ask what a case asks."""
     held = HeldOut(asked_by_cases(audit.cases))
     for row in audit.rows:
@@ -344,20 +319,19 @@ def prompt_in_answer(row: AuditRow) -> str:
     return ""
 
 
-def _check_lengths(audit: Audit, run: RunConfig) -> None:
+def _check_lengths(audit: Audit, plan: Plan, _: Reporter) -> None:
     """Find answers of `max_seq_length` tokens or more; one of fewer bytes has fewer tokens, and is not encoded."""
     from tokenizers import Tokenizer
 
     from expert_cli.model.loading.sources import fetch_model  # what loads models as well would load torch
 
-    limit = run.data.max_seq_length
+    run, limit = plan.run, plan.run.data.max_seq_length
     long = [row for row in audit.rows if len(row.answer.encode("utf-8", "surrogatepass")) >= limit]
     if not long:
         return
-    places = (run.manifest.parent, run.root, Path.cwd())
-    where: dict[str, Any] = {"search": places, "cache": cache_folder(), "offline": True, "report": NullReporter()}
+    where: dict[str, Any] = {"search": (run.manifest.parent, run.root, Path.cwd()), "cache": cache_folder()}
     try:
-        base = fetch_model(run.model.name, sha256=run.model.sha256, **where)
+        base = fetch_model(run.model.name, sha256=run.model.sha256, **where, offline=True, report=NullReporter())
     except ExpertError:
         told = f"{len(long):,} long answers: the tokenizer of {run.model.name} is not on this machine"
         audit.not_checked["too_long"] = f"{told} (--base-model NAME: another)"
@@ -370,7 +344,7 @@ def _check_lengths(audit: Audit, run: RunConfig) -> None:
             audit.add("too_long", row.where, told, row.answer)
 
 
-def _check_repeats(audit: Audit, report: Reporter) -> None:
+def _check_repeats(audit: Audit, _: Plan, report: Reporter) -> None:
     """Find rows that say what an earlier one says, nearly so, or something else to the same question."""
     first: dict[tuple[str, ...], AuditRow] = {}
     groups: defaultdict[tuple[str, str], list[AuditRow]] = defaultdict(list)
@@ -397,10 +371,6 @@ def _set_of(text: str) -> frozenset[str]:
     return frozenset(text[at : at + WIDTH] for at in range(max(1, len(text) - WIDTH + 1)))
 
 
-def _similarity(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / len(one | other)
-
-
 def near_duplicates(rows: Sequence[tuple[str, ...]], report: Reporter = NullReporter()) -> dict[int, int]:
     """Return rows that are nearly an earlier one, with that one's number; each is question, input, answer, normalized."""
     drawn = np.random.default_rng(0).integers(1, 1 << 62, (2, HASHES), np.uint64)
@@ -410,23 +380,21 @@ def near_duplicates(rows: Sequence[tuple[str, ...]], report: Reporter = NullRepo
     def said(number: int) -> frozenset[str]:
         return _set_of(rows[number][0]) | _set_of(rows[number][2])
 
+    def is_near(one: frozenset[str], other: frozenset[str]) -> bool:
+        return len(one & other) / len(one | other) >= NEAR
+
     with late_progress(report, "comparing rows", len(rows), "rows") as show:
         for number in range(len(rows)):
-            mine, signed = said(number), _signature(said(number), drawn)
+            mine = said(number)
+            hashes = np.array([zlib.crc32(piece.encode("utf-8", "surrogatepass")) for piece in mine], np.uint64)
+            signed = ((hashes[:, None] * (drawn[0] | np.uint64(1)) + drawn[1]) >> np.uint64(32)).min(axis=0)
             others = set[int]()
             for band in range(0, HASHES, BAND):
                 bucket = buckets.setdefault((band, signed[band : band + BAND].tobytes()), [number])
                 others |= {bucket[0], bucket[-1]} - {number}
                 bucket[1:] = [number]
             for other in sorted(others):
-                inputs = _set_of(rows[number][1]), _set_of(rows[other][1])
-                if _similarity(*inputs) >= NEAR and _similarity(mine, said(other)) >= NEAR:
+                if is_near(_set_of(rows[number][1]), _set_of(rows[other][1])) and is_near(mine, said(other)):
                     near.setdefault(number, other)
             show(number + 1)
     return near
-
-
-def _signature(said: frozenset[str], drawn: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    hashes = np.array([zlib.crc32(piece.encode("utf-8", "surrogatepass")) for piece in said], np.uint64)
-    mixed: NDArray[np.uint64] = ((hashes[:, None] * (drawn[0] | np.uint64(1)) + drawn[1]) >> np.uint64(32)).min(axis=0)
-    return mixed

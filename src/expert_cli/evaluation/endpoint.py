@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
 from threading import Lock
@@ -18,12 +19,15 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
+from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.answer import Generations, answered, seed_of
+from expert_cli.evaluation.answer import Generations, KeptAnswers, answered, held_for, seed_of
 from expert_cli.evaluation.cases import EvalCase, digest_of
-from expert_cli.evaluation.kept_answers import KeptAnswers
-from expert_cli.evaluation.parallel import in_order
-from expert_cli.inference.generation_config import GenerationConfig
+from expert_cli.evaluation.evaluate import NEW_TOKENS_OF_BASE, check_gradable, facts_of
+from expert_cli.evaluation.grade import NOTHING, Permissions, grade, in_order
+from expert_cli.evaluation.result import Evaluated, beside
+from expert_cli.inference.expert_config import GenerationConfig, read_expert_config
+from expert_cli.runs.metrics import ENDPOINT
 from expert_cli.utils.offline import forbidden_by
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line, shortened
@@ -92,7 +96,8 @@ class Server:
         every = [said for case, *_ in asked for said in known[case.digest]]
         tokens, cut_off = sum(said[2] for said in every), sum(said[1] == "length" for said in every)
         free = sum(any(said[3] for said in known[case.digest]) for case, *_ in asked) if settings.grammar else 0
-        return Generations(tuple(written), tokens, time.monotonic() - started, cut_off, 0, free, served=self.named)
+        seconds = time.monotonic() - started
+        return Generations(settings, tuple(written), tokens, seconds, cut_off, 0, free, self.named)
 
     def _said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> tuple[str, str, int, bool]:
         """Return a text, why it ends, how many tokens it has, and whether nothing held it."""
@@ -134,3 +139,63 @@ class Server:
                 break
             time.sleep(min(LONGEST_WAIT_S, int(after) if after.isdigit() else 2**n))
         return code, text
+
+
+def evaluate_served(
+    server: Server,
+    trained: TrainedAdapter | None,
+    plan: Plan,
+    cases: Sequence[EvalCase],
+    settings: GenerationConfig,
+    *,
+    case_timeout_s: float,
+    allowed: Permissions = NOTHING,
+    keep: Path | None = None,
+) -> Evaluated:
+    """Let a server answer, asked as the adapter's expert.json says, else as the manifest does. keep: as `evaluate_adapter`."""
+    check_gradable(cases, server.report, case_timeout_s, allowed=allowed)
+    file = trained.origin.expert_config if trained else None
+    asked = read_expert_config(file) if file else None
+    separator = asked.input_separator if asked else "\n\n"
+    first = "" if asked else plan.run.model.system_prompt or ""
+    system = [{"role": "system", "content": first}] if first else []
+    said, questions = _writer(file, as_text=server.takes_text), []
+    for case in cases:
+        turn = f"{case.asked.prompt}{separator}{case.asked.input}" if case.asked.input else case.asked.prompt
+        held = held_for(turn, case.case, settings.grammar)
+        prompt = said([*system, {"role": "user", "content": turn}])
+        questions.append((case, prompt, held.served if held else {}))
+    written = server.answers(questions, replace(settings, num_beams=1), keep)
+    facts = facts_of(trained, trained.origin.base_sha256, asked.template, separator) if trained and asked else None
+    evaluation = grade(written.answers, server.report, case_timeout_s)
+    return Evaluated(evaluation, {}, facts, written.as_json(), grammar=written.grammar)
+
+
+def _writer(file: Path | None, *, as_text: bool) -> Callable[[Any], dict[str, Any]]:
+    """Return what a request says of a conversation: itself, or its text by the tokenizer beside an expert.json, without the
+    token that servers put before a text.
+    """
+    if not as_text:
+        return lambda messages: {"messages": messages}
+    if file is None:
+        raise InputError("/completions takes a prompt as text, which an adapter's tokenizer writes", "give --adapter")
+    from expert_cli.model.tokenizer import load_tokenizer
+
+    tokenizer = load_tokenizer(file.parent)
+    write, bos = tokenizer.hf.apply_chat_template, tokenizer.leading_token
+    return lambda said: {"prompt": str(write(said, tokenize=False, add_generation_prompt=True)).removeprefix(bos)}
+
+
+def answers_beside(
+    server: Server, plan: Plan, cases: Sequence[EvalCase], settings: GenerationConfig, **how: Any
+) -> Evaluated:
+    """Let another model answer, by its server: not drawn, held to nothing. how: as `evaluate_served` takes it."""
+    longest = max(settings.max_new_tokens, NEW_TOKENS_OF_BASE)
+    free = replace(settings, stops=(), grammar=None, samples=0, temperature=0.0, max_new_tokens=longest)
+    return evaluate_served(server, None, plan, cases, free, **how)
+
+
+def with_beside(found: Evaluated, other: Evaluated) -> Evaluated:
+    """Return an evaluation with that of another model beside it."""
+    asked = {"shots": 0, "examples": [], "template": "its server's", "generation": other.generation}
+    return replace(found, bases={**found.bases, ENDPOINT: beside(other.evaluation, found.evaluation, asked)})

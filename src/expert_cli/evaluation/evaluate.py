@@ -1,19 +1,31 @@
-"""An adapter's evaluation: load it, let it answer the cases, judge, and leave the result where people look for it."""
+"""An adapter's evaluation: let it answer the cases, and its base model beside it, and judge; answers that were kept, again.
+
+The base model, the same weights with the adapter switched off, is asked as anyone would ask it who has no adapter: in its own
+chat template, held to nothing, without examples, and with some of the training rows before the question. Its answers may be
+longer than the expert's: a chat model explains itself.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from expert_cli.config.adapter_origin import WEIGHTS
+from expert_cli.config.defaults.decoding import JSON_GRAMMARS
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.answer import longest_right_answer, write_answers
-from expert_cli.evaluation.baseline import NEW_TOKENS as NEW_TOKENS_OF_BASE
-from expert_cli.evaluation.baseline import Asked, Comparison, ask_base, ask_freely
+from expert_cli.evaluation.answer import (
+    NO_SHOTS,
+    Generations,
+    KeptAnswers,
+    Shots,
+    drawn_shots,
+    longest_right_answer,
+    write_answers,
+)
 from expert_cli.evaluation.cases import (
     CaseAnswer,
     EvalCase,
@@ -22,28 +34,20 @@ from expert_cli.evaluation.cases import (
     shown_databases,
     stratified_sample,
 )
-from expert_cli.evaluation.endpoint import Server
-from expert_cli.evaluation.few_shot import NO_SHOTS, drawn_shots
-from expert_cli.evaluation.grade import grade
-from expert_cli.evaluation.held import held_for, not_held
-from expert_cli.evaluation.kept_answers import KeptAnswers
-from expert_cli.evaluation.permissions import NOTHING, Permissions
-from expert_cli.evaluation.regrade import generation, held_to, read_kept
-from expert_cli.evaluation.result import Evaluated
+from expert_cli.evaluation.grade import CASE_TIMEOUT_S, NOTHING, Permissions, grade
+from expert_cli.evaluation.result import Evaluated, Evaluation, beside
 from expert_cli.hardware.devices import DEVICES
-from expert_cli.inference.expert_config import NEW_TOKENS, DecodingConfig, decoding_of, read_expert_config
-from expert_cli.inference.generation_config import GenerationConfig, generation_config
-from expert_cli.runs.metrics import ENDPOINT, WITHOUT_GRAMMAR, part
+from expert_cli.inference.expert_config import DecodingConfig, GenerationConfig, Stop, decoding_of, generation_config
+from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, base_title, items, number, part, read_json
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter, Reporter
-from expert_cli.utils.statistics import Paired
 
 if TYPE_CHECKING:
-    from expert_cli.inference.expert_config import Grammar
-    from expert_cli.inference.prompt_renderer import PromptRenderer
+    from expert_cli.inference.expert import PromptRenderer
 
 BATCH = {"cpu": 32, "gpu": 64}
-CASE_TIMEOUT_S = 2.0
+NEW_TOKENS_OF_BASE = 512
+"""What an answer of the base model may have at least; where right answers are long, twice as much as the longest."""
 DUMMY = "x"
 """An answer that is right nowhere."""
 
@@ -63,11 +67,6 @@ def drawn_cases(plan: Plan, count: int) -> list[EvalCase]:
     return shown_databases(drawn, plan.run.data.schema_prompt)
 
 
-def room_for_answers(renderer: PromptRenderer, cases: Sequence[EvalCase]) -> int:
-    """Return how many tokens answers to cases may have where nothing else is said: as many as the right ones need, too."""
-    return max(NEW_TOKENS, longest_right_answer(renderer, cases) + 1)
-
-
 def answer_settings(
     plan: Plan,
     decoding: DecodingConfig,
@@ -77,9 +76,8 @@ def answer_settings(
     samples: int = 0,
 ) -> GenerationConfig:
     """Return how answers are written where nothing else is said: as many at once as the device takes; greedily, one a case."""
-    max_new_tokens = max_new_tokens or decoding.max_new_tokens
     batch_size = batch_size or BATCH[DEVICES[plan.run.compute.device].kind]
-    return generation_config(decoding, max_new_tokens, batch_size, samples=samples)
+    return generation_config(decoding, max_new_tokens or decoding.max_new_tokens, batch_size, samples=samples)
 
 
 def evaluate_adapter(
@@ -103,39 +101,48 @@ def evaluate_adapter(
     check_gradable(cases, report, case_timeout_s, allowed=allowed)
     run = trained.plan.run
     examples = drawn_shots(trained, shots, report) if shots else NO_SHOTS
-    examples.require_for(cases)
+    for case in cases:
+        examples.before(case)  # too few are told before anything is answered
     expert = open_expert(run, trained.origin, report)
-    bases = {}
-    if shots is not None:
-        alone = base_renderer(run, trained.origin, expert.renderer.tokenizer)
-        bases = {"baseline": (alone, NO_SHOTS), **({"few_shot": (alone, examples)} if shots else {})}
-    _tell_of_long_answers(expert.renderer, cases, settings, report)
-    facts = _facts(
-        trained, expert.source.sha256, expert.renderer.template.name, expert.renderer.template.input_separator
-    )
-    ends = sorted(expert.renderer.stop_token_ids)
-    same = {
-        **facts,
-        **asdict(settings),
-        "ends": ends,
-        "cases": [case.digest for case in cases],
-        "shots": [*bases, shots],
-    }
-    asked = Asked(expert, cases, settings, report, case_timeout_s, KeptAnswers(keep, same) if keep else None)
-    written = asked.answers("answering", settings)
-    evaluation = grade(written.answers, report, case_timeout_s)
-    compared, grammar = dict[str, Comparison](), None
+    renderer, template = expert.renderer, expert.renderer.template
+    bases = {} if shots is None else {"baseline": NO_SHOTS, **({"few_shot": examples} if shots else {})}
+    need = longest_right_answer(renderer, cases)
+    if need >= settings.max_new_tokens:
+        told = f"right answers to these cases have up to {need} tokens, an answer may have {settings.max_new_tokens}"
+        report.warning(f"{told}: --max-new-tokens {need + 1}")
+    facts = facts_of(trained, expert.source.sha256, template.name, template.input_separator)
+    same = {**facts, **asdict(settings), "ends": sorted(renderer.stop_token_ids)}
+    same |= {"cases": [case.digest for case in cases], "shots": [*bases, shots]}
+    kept = KeptAnswers(keep, same) if keep else None
+
+    def asked(
+        title: str, how: GenerationConfig, by: PromptRenderer, before: Shots = NO_SHOTS
+    ) -> tuple[Generations, Evaluation]:
+        written = write_answers(expert.model, by, cases, how, report, title, before, kept)
+        return written, grade(written.answers, report, case_timeout_s)
+
+    written, evaluation = asked("answering", settings, renderer)
+    compared = dict[str, dict[str, Any]]()
     if settings.grammar:
-        grammar = {"type": settings.grammar.type, "held": len(cases) - written.free, "free": written.free}
-        _tell_of_what_is_not_held(written.free, cases, settings.grammar, report)
-        if grammar["held"] and shots is not None:
-            compared[WITHOUT_GRAMMAR] = ask_freely(asked, evaluation)
-    for name, (renderer, before) in bases.items():
-        compared[name] = ask_base(asked, renderer, before, evaluation)
-    return Evaluated(evaluation, compared, facts, {**settings.as_json(), **written.as_json()}, grammar=grammar)
+        _tell_of_what_is_not_held(cases, written, report)
+        if written.free < len(cases) and shots is not None:
+            free = replace(settings, grammar=None)
+            others, judged = asked(base_title(WITHOUT_GRAMMAR, {}), free, renderer)
+            compared[WITHOUT_GRAMMAR] = beside(judged, evaluation, {"generation": others.as_json()})
+    for name, before in bases.items():
+        alone = base_renderer(run, trained.origin, renderer.tokenizer)
+        longest = max(settings.max_new_tokens, NEW_TOKENS_OF_BASE, 2 * longest_right_answer(alone, cases))
+        free = replace(settings, stops=(), grammar=None, samples=0, max_new_tokens=longest)
+        with expert.model.disable_adapter():
+            others, judged = asked(base_title("", {"shots": before.count}), free, alone, before)
+        how = {"shots": before.count, "examples": [row.where for row in before.before(cases[0])]}
+        how |= {"template": alone.template.name, "generation": others.as_json()}
+        compared[name] = beside(judged, evaluation, how)
+    return Evaluated(evaluation, compared, facts, written.as_json(), grammar=written.grammar)
 
 
-def _facts(trained: TrainedAdapter, base_sha256: str, template: str, separator: str) -> dict[str, Any]:
+def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator: str) -> dict[str, Any]:
+    """Return what is evaluated, as the document says it under "expert"."""
     run = trained.plan.run
     return {
         "expert": run.expert,
@@ -150,65 +157,19 @@ def _facts(trained: TrainedAdapter, base_sha256: str, template: str, separator: 
     }
 
 
-def evaluate_served(
-    server: Server,
-    trained: TrainedAdapter | None,
-    plan: Plan,
-    cases: Sequence[EvalCase],
-    settings: GenerationConfig,
-    *,
-    case_timeout_s: float,
-    allowed: Permissions = NOTHING,
-    keep: Path | None = None,
-) -> Evaluated:
-    """Let a server answer, asked as the adapter's expert.json says, else as the manifest does. keep: as `evaluate_adapter`."""
-    check_gradable(cases, server.report, case_timeout_s, allowed=allowed)
-    file = trained.origin.expert_config if trained else None
-    asked = read_expert_config(file) if file else None
-    separator = asked.input_separator if asked else "\n\n"
-    first = "" if asked else plan.run.model.system_prompt or ""
-    system = [{"role": "system", "content": first}] if first else []
-    said, questions = _writer(file, as_text=server.takes_text), []
-    for case in cases:
-        turn = f"{case.asked.prompt}{separator}{case.asked.input}" if case.asked.input else case.asked.prompt
-        held = held_for(turn, case.case, settings.grammar)
-        prompt = said([*system, {"role": "user", "content": turn}])
-        questions.append((case, prompt, held.served if held else {}))
-    written = server.answers(questions, settings := replace(settings, num_beams=1), keep)
-    evaluation, grammar = grade(written.answers, server.report, case_timeout_s), None
-    if settings.grammar:
-        grammar = {"type": settings.grammar.type, "held": len(cases) - written.free, "free": written.free}
-    facts = _facts(trained, trained.origin.base_sha256, asked.template, separator) if trained and asked else None
-    return Evaluated(evaluation, {}, facts, {**settings.as_json(), **written.as_json()}, grammar=grammar)
+def _tell_of_what_is_not_held(cases: Sequence[EvalCase], written: Generations, report: Reporter) -> None:
+    from expert_cli.inference.grammar import not_held
 
-
-def _writer(file: Path | None, *, as_text: bool) -> Callable[[Any], dict[str, Any]]:
-    """Return what a request says of a conversation: itself, or its text by the tokenizer beside an expert.json, without the
-    token that servers put before a text.
-    """
-    if not as_text:
-        return lambda messages: {"messages": messages}
-    if file is None:
-        raise InputError("/completions takes a prompt as text, which an adapter's tokenizer writes", "give --adapter")
-    from expert_cli.model.tokenizer import load_tokenizer
-
-    tokenizer = load_tokenizer(file.parent)
-    write, bos = tokenizer.hf.apply_chat_template, tokenizer.leading_token
-    return lambda said: {"prompt": str(write(said, tokenize=False, add_generation_prompt=True)).removeprefix(bos)}
-
-
-def beside(server: Server, plan: Plan, cases: Sequence[EvalCase], settings: GenerationConfig, **how: Any) -> Evaluated:
-    """Let another model answer, by its server: not drawn, held to nothing. how: as `evaluate_served` takes it."""
-    longest = max(settings.max_new_tokens, NEW_TOKENS_OF_BASE)
-    free = replace(settings, stops=(), grammar=None, samples=0, temperature=0.0, max_new_tokens=longest)
-    return evaluate_served(server, None, plan, cases, free, **how)
-
-
-def with_beside(found: Evaluated, other: Evaluated) -> Evaluated:
-    """Return an evaluation with that of another model beside it."""
-    pairs = Paired.of(other.evaluation.passed, found.evaluation.passed)
-    asked = {"shots": 0, "examples": [], "template": "its server's", "generation": other.generation}
-    return replace(found, bases={**found.bases, ENDPOINT: Comparison(other.evaluation, pairs, asked)})
+    of = f"of {len(cases)}"
+    if written.free:
+        report.warning(f"{written.free} {of} questions name no schema that can be read: nothing holds their answers")
+    if written.settings.grammar and written.settings.grammar.type in JSON_GRAMMARS:
+        schemas = [
+            (row.where, schema) for row in cases if (schema := getattr(row.case, "json_schema", None)) is not None
+        ]
+        faults = [f"{where}: {fault}" for where, schema in schemas if (fault := not_held(schema))]
+        if faults:
+            report.warning(f"answers to {len(faults)} {of} cases are held to any JSON: {faults[0]}")
 
 
 def grade_kept(
@@ -219,44 +180,68 @@ def grade_kept(
     report: Reporter,
     allowed: Permissions = NOTHING,
 ) -> Evaluated:
-    """Grade answers that are written already: rows of answers, or those that an evaluation kept.
+    """Grade answers that are written already: rows of answers, or those that an evaluation kept, without the model.
 
-    cases: of an evaluation; default, those that it names. Raises InputError for `cases` of rows, which are cases themselves.
+    cases: of an evaluation, of the same ids and prompts; default, those that it names. Raises InputError for `cases` of rows,
+    which are cases themselves, and where an answer has no case any more, or its case asks something else now.
     """
-    kept = read_kept(answers, cases)
-    if kept is not None:
-        evaluation, bases = kept.judged(report, case_timeout_s, limit, allowed)
-        facts = part(kept.document, "expert") or None
-        written, grammar = generation(kept.document), held_to(kept.document)
-        return Evaluated(evaluation, bases, facts, written, kept.cases, kept.limit(limit), grammar=grammar)
-    if cases is not None:
-        raise InputError(
-            "--cases go with --adapter, or with --answers of a file that evaluate --output wrote: rows of answers are cases"
-        )
-    rows = stratified_sample(read_answers(answers), limit)
-    allowed.require(rows, report)
-    evaluation = grade(rows, report, case_timeout_s)
-    return Evaluated(evaluation, {}, None, None, answers, limit)
+    document = read_json(answers)
+    if not items(document, "answers"):
+        if cases is not None:
+            told = "--cases go with --adapter, or with --answers of a file that evaluate --output wrote"
+            raise InputError(f"{told}: rows of answers are cases")
+        rows = stratified_sample(read_answers(answers), limit)
+        allowed.require(rows, report)
+        return Evaluated(grade(rows, report, case_timeout_s), cases_file=answers, limit=limit)
+    file = cases or Path(str(document.get("cases_file") or ""))
+    if not file.is_file():
+        raise InputError(f"{file}: the cases that {answers} answers are not there", "name them: --cases FILE")
+    by_id = {case.id: case for case in read_cases(file)}
+    allowed.require([*by_id.values()], report)
+    limit = min((int(one) for one in (limit, number(document, "limit")) if one), default=None)
+    left = by_id.keys() - {str(part(row).get("id")) for row in items(document, "answers")}
+    if left and limit is None:
+        unanswered = [name for name in by_id if name in left]
+        shown = ", ".join(unanswered[:3]) + (", ..." if len(unanswered) > 3 else "")
+        report.warning(f"{len(unanswered)} of {len(by_id)} cases have no answer and are left out: {shown}")
+
+    def judged(told: Mapping[str, Any]) -> Evaluation:
+        rows = [_kept(part(row), by_id, answers, file) for row in items(told, "answers")]
+        return grade(stratified_sample(rows, limit), report, case_timeout_s)
+
+    expert, bases = judged(document), {}
+    for name in BASES:
+        if other := part(document, name):
+            asked = {key: other[key] for key in ("shots", "examples", "template") if key in other}
+            bases[name] = beside(judged(other), expert, asked | {"generation": _generation(other)})
+    held = {name: part(document, "grammar").get(name) for name in ("type", "held", "free")}
+    grammar, facts = None if None in held.values() else held, part(document, "expert") or None
+    return Evaluated(expert, bases, facts, _generation(document), file, limit, grammar=grammar)
 
 
-def _tell_of_what_is_not_held(free: int, cases: Sequence[EvalCase], grammar: Grammar, report: Reporter) -> None:
-    if free:
-        report.warning(f"{free} of {len(cases)} questions name no schema that can be read: nothing holds their answers")
-    faults = [(row.where, fault) for row in cases if (fault := not_held(row.case, grammar))]
-    if faults:
-        where, fault = faults[0]
-        report.warning(f"answers to {len(faults)} of {len(cases)} cases are held to any JSON: {where}: {fault}")
+def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path, file: Path) -> CaseAnswer:
+    """Return an answer of an evaluation in `path` with its case of `file`, and its samples."""
+    case, texts = cases.get(str(row.get("id"))), [row, *map(part, items(row, "samples"))]
+    if not all(isinstance(one.get("answer"), str) for one in texts):
+        raise InputError(f"{path}: an answer is missing", "give a file that evaluate --output wrote")
+    if case is None:
+        told = f"{file}: no case {row.get('id')!r}, which {path} has an answer to"
+        raise InputError(told, "give the cases that were answered: --cases FILE")
+    if row.get("prompt") != (case.question.digest if case.prompt else None):
+        told = f"{case.where}: case {case.id!r} asks something else than what was answered in {path}"
+        raise InputError(told, "evaluate the adapter again: --adapter")
+    case, answers = replace(case, shown=str(row.get("schema_prompt") or "")), []
+    for one in texts:
+        stop: Stop | Literal[""] = next((known for known in get_args(Stop) if known == one.get("stop")), "")
+        answers.append(case.answered(one["answer"], stop, str(one.get("raw") or "")))
+    return replace(answers[0], samples=tuple(answers[1:]))
 
 
-def _tell_of_long_answers(
-    renderer: PromptRenderer, cases: Sequence[EvalCase], settings: GenerationConfig, report: Reporter
-) -> None:
-    need = longest_right_answer(renderer, cases)
-    if need >= settings.max_new_tokens:
-        report.warning(
-            f"right answers to these cases have up to {need} tokens, an answer may have {settings.max_new_tokens}: "
-            f"--max-new-tokens {need + 1}"
-        )
+def _generation(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return how answers were written; None where that was not kept whole."""
+    found = part(document, "generation")
+    figures = ("max_new_tokens", "tokens", "seconds", "tokens_per_s", "cut_off")
+    return found if all(number(found, key) is not None for key in figures) else None
 
 
 def check_gradable(
@@ -293,5 +278,5 @@ def accuracy_of(model: Any, renderer: PromptRenderer, cases: Sequence[EvalCase],
     settings = answer_settings(plan, decoding_of(plan.loaded.manifest))
     written = write_answers(model, renderer, cases, settings, NullReporter(), "")
     share = grade(written.answers, NullReporter(), CASE_TIMEOUT_S).share
-    report.info(f"answers   {share.correct} of {share.cases} are right")
-    return share.accuracy
+    report.info("answers   {correct} of {cases} are right".format(**share))
+    return float(share["accuracy"])

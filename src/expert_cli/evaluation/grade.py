@@ -1,157 +1,101 @@
-"""Judges rows of answers, several at once, and counts what came of them."""
+"""Judges rows of answers, several at once, within what a user allows: commands of cases, programs without walls.
+
+Of several answers to a case a vote goes by what they give (`Case.result_key`), not by their texts: two queries with the same
+rows are one answer.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TypeVar
 
-from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import MAX_CHARACTERS, CaseAnswer
-from expert_cli.evaluation.classification import Classification, classifications
-from expert_cli.evaluation.parallel import fitting_threads, in_order
-from expert_cli.evaluation.samples import Sampled, majority_of
+import psutil
+
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation.cases import MAX_CHARACTERS, CaseAnswer, EvalCase
+from expert_cli.evaluation.extract import extract
+from expert_cli.evaluation.result import Evaluation, GradedAnswer
 from expert_cli.evaluation.verdict import Grade, Kind
-from expert_cli.evaluation.verifiers.case import Case, Labeled
-from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES
+from expert_cli.evaluation.verifiers.case import EMPTY, Case
+from expert_cli.evaluation.verifiers.registry import VERIFIERS
+from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES, is_network_shut, standing_walls
+from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
+from expert_cli.inference.vote import Given, by_votes, text_given
+from expert_cli.utils.process_setup import usable_cores
 from expert_cli.utils.reporter import Reporter, late_progress
-from expert_cli.utils.statistics import wilson
+from expert_cli.utils.subprocesses import cancel_with
 
-EXAMPLES = 3
+T = TypeVar("T")
+R = TypeVar("R")
+
+CASE_TIMEOUT_S = 2.0
 TOGETHER = 25
+_LOOK_S = 0.1
+_NOTHING: frozenset[Kind] = frozenset(("invalid", "refused", "timeout", "too_large"))
+"""Verdicts on answers that gave nothing, which can be told without knowing what is right."""
+_NO_ROWS = "SELECT 1 WHERE 1 = 0"
 
 
 @dataclass(frozen=True)
-class GradedAnswer:
-    """One answer and what came of it.
-
-    samples: those of `row`, judged, this one first. majority: the place of the one that answers what most of them do; None
-    where none answers.
+class Permissions:
+    """What a user allows: commands that cases name, which see all that he sees; answers that are programs, where nothing of the
+    system keeps them from the network.
     """
 
-    row: CaseAnswer
-    verdict: Grade
-    samples: tuple[GradedAnswer, ...] = ()
-    majority: int | None = None
+    commands: bool = False
+    without_walls: bool = False
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the row under "answers"."""
-        return {
-            "id": self.row.id,
-            "case": self.row.digest,
-            "prompt": self.row.question.digest if self.row.question else None,
-            "question": self.row.question._asdict() if self.row.question else None,
-            "expected": self.row.case.criterion,
-            "category": self.row.case.category,
-            **({"schema_prompt": self.row.shown} if self.row.shown else {}),
-            **self._one,
-        } | ({"samples": [one._one for one in self.samples], "majority": self.majority} if self.samples else {})
-
-    @property
-    def _one(self) -> dict[str, Any]:
-        return {
-            "kind": self.verdict.kind,
-            "detail": self.verdict.detail,
-            "answer": self.row.answer,
-            "stop": self.row.stop or None,
-        } | ({"raw": self.row.raw} if self.row.raw else {})
-
-    @property
-    def is_late(self) -> bool:
-        """Whether it ran out of time, or one of its samples did."""
-        return any(one.verdict.kind == "timeout" for one in self.samples or (self,))
-
-    @property
-    def labeled(self) -> Labeled | None:
-        """The answer as a label; None where answers are none."""
-        return self.row.case.labeled(self.row.extracted or "")
+    def require(self, cases: Sequence[EvalCase], report: Reporter) -> None:
+        """Raise InputError for the first case that names a command, EnvironmentProblem for the first whose answer is a program,
+        where that is not allowed; tell which walls stand around programs.
+        """
+        first = {row.case.starts: row for row in reversed(cases)}
+        command, answer = first.get("command"), first.get("answer")
+        if command and not self.commands:
+            told = f"{command.where}: this case is judged by a program of its own, {command.case.file_names[0]}"
+            raise InputError(told, "read that program; if you trust it: --allow-commands")
+        if answer is None:
+            return
+        if not is_network_shut():
+            if not self.without_walls:
+                raise EnvironmentProblem(
+                    f"{answer.where}: answers to {answer.case.verifier} cases are programs, and nothing here keeps them from "
+                    "the network: neither seccomp nor network namespaces are to be had",
+                    "judge them on Linux (expert-cli doctor says which walls stand); if you trust the model: --without-walls",
+                )
+            report.warning("answers run as programs that nothing keeps from the network")
+        report.info(f"walls     {', '.join(standing_walls()) or 'none'} around answers that are programs")
 
 
-@dataclass(frozen=True)
-class Accuracy:
-    """How many of the cases passed."""
-
-    cases: int
-    correct: int
-
-    @property
-    def accuracy(self) -> float:
-        """The share that passed, 0 to 1."""
-        return self.correct / self.cases
-
-    @property
-    def ci95(self) -> tuple[float, float]:
-        """The 95 % interval of Wilson, which holds near 0 and 1 and for few cases."""
-        return wilson(self.correct, self.cases)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return counts, share and interval."""
-        return {"cases": self.cases, "correct": self.correct, "accuracy": self.accuracy, "ci95": list(self.ci95)}
+NOTHING = Permissions()
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The judged answers, in the order of their rows; there is at least one."""
+def in_order(
+    work: Callable[[T], R], items: Sequence[T], threads: int, show: Callable[[float], None] = lambda _: None
+) -> list[R]:
+    """Return what `work` returns of every item, in the order of the items.
 
-    answers: tuple[GradedAnswer, ...]
-
-    @property
-    def passed(self) -> list[bool]:
-        """Whether each answer is right."""
-        return [one.verdict.passed for one in self.answers]
-
-    @property
-    def share(self) -> Accuracy:
-        """All cases."""
-        return _share(self.answers)
-
-    @property
-    def by_category(self) -> dict[str, Accuracy]:
-        """The cases of each category, in the order in which they first come."""
-        names = dict.fromkeys(judged.row.case.category for judged in self.answers)
-        return {name: _share([one for one in self.answers if one.row.case.category == name]) for name in names}
-
-    @property
-    def failures(self) -> dict[Kind, int]:
-        """How many answers of each class did not pass, the largest class first."""
-        return dict(Counter(one.verdict.kind for one in self.answers if not one.verdict.passed).most_common())
-
-    @property
-    def unknown_names(self) -> int:
-        """How many answers name what is not there."""
-        return self.failures.get("unknown_name", 0)
-
-    @property
-    def classifications(self) -> list[Classification]:
-        """The answers that are labels, those of the same labels together."""
-        return classifications(filter(None, (one.labeled for one in self.answers)))
-
-    @property
-    def sampled(self) -> Sampled | None:
-        """What more tries are worth; None where a case has no samples."""
-        if not all(one.samples for one in self.answers):
-            return None
-        passed = [[each.verdict.passed for each in one.samples] for one in self.answers]
-        right = [one.majority is not None and one.samples[one.majority].verdict.passed for one in self.answers]
-        return Sampled.of(passed, right, [bool(one.row.case.starts) for one in self.answers])
-
-    def examples(self, kind: Kind) -> list[GradedAnswer]:
-        """Return the first answers of a class."""
-        return [one for one in self.answers if one.verdict.kind == kind][:EXAMPLES]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the keys of `evaluate --json` (docs/INTERFACE.md) that judging alone can fill."""
-        labels = [one.as_json() for one in self.classifications]
-        return {
-            **self.share.as_json(),
-            **(self.sampled.as_json() if self.sampled else {}),
-            "by_category": {name: share.as_json() for name, share in self.by_category.items()},
-            **({"classification": labels} if labels else {}),
-            "failures": self.failures,
-            "answers": [judged.as_json() for judged in self.answers],
-        }
+    show: is told how many are done. Raises what the first item in order raised that raised anything. Where this is
+    interrupted, what the threads wait for ends, and they with it.
+    """
+    stop, done = threading.Event(), list[R]()
+    with ThreadPoolExecutor(threads, initializer=cancel_with, initargs=(stop,)) as pool:
+        try:
+            for one in [pool.submit(work, item) for item in items]:
+                while wait([one], _LOOK_S).not_done:
+                    show(len(done))
+                done.append(one.result())
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    show(len(done))
+    return done
 
 
 def grade(
@@ -163,20 +107,17 @@ def grade(
     for any number. Raises InputError with file and line where a case itself is at fault (the first one in order),
     EnvironmentProblem where an engine is missing.
     """
-    threads = min(threads or fitting_threads(MEMORY_BYTES), len(rows)) or 1
+    fitting = min(usable_cores(), psutil.virtual_memory().available // MEMORY_BYTES)
+    threads = max(1, min(threads or fitting, len(rows)))
+    work = partial(_graded, timeout_s=case_timeout_s)
     with late_progress(report, "judging", len(rows), "answers") as show:
-
-        def judged(chosen: Sequence[CaseAnswer], threads: int, before: int = 0) -> list[GradedAnswer]:
-            work = partial(_graded, timeout_s=case_timeout_s)
-            return in_order(work, chosen, threads, lambda done: show(before + done))
-
         _prepare(rows, case_timeout_s, threads)
-        found = judged(rows, threads)
-        late = [index for index, one in enumerate(found) if one.is_late]
+        found = in_order(work, rows, threads, show)
+        late = [n for n, one in enumerate(found) if "timeout" in {each.verdict.kind for each in one.samples or (one,)}]
         if threads > 1 and late:  # they shared the cores: each has its time again, alone
-            again = judged([rows[index] for index in late], 1, len(rows) - len(late))
-            for index, one in zip(late, again, strict=True):
-                found[index] = one
+            again = in_order(work, [rows[n] for n in late], 1, lambda done: show(len(rows) - len(late) + done))
+            for n, one in zip(late, again, strict=True):
+                found[n] = one
     return Evaluation(tuple(found))
 
 
@@ -188,20 +129,17 @@ def _prepare(rows: Sequence[CaseAnswer], timeout_s: float, threads: int) -> None
             asked.setdefault(type(one.case), []).append((one.case, one.extracted))
     for kind, answers in asked.items():
         parts = [answers[first : first + TOGETHER] for first in range(0, len(answers), TOGETHER)]
-        in_order(lambda part, kind=kind: kind.prepare(part, timeout_s), parts, threads, lambda _: None)  # type: ignore[misc]
+        in_order(partial(kind.prepare, timeout_s=timeout_s), parts, threads)
 
 
 def _graded(row: CaseAnswer, timeout_s: float) -> GradedAnswer:
     """Judge a row's answer, or its samples, of which equal ones are run once."""
     if not row.samples:
         return GradedAnswer(row, verdict_on(row, timeout_s))
-    known: dict[str, Grade] = {}
-    for one in row.samples:
-        if one.answer not in known:
-            known[one.answer] = verdict_on(one, timeout_s)
+    different = {one.answer: one for one in reversed(row.samples)}
+    known = {text: verdict_on(one, timeout_s) for text, one in different.items()}
     samples = tuple(GradedAnswer(one, known[one.answer]) for one in row.samples)
-    majority = majority_of(row, [one.verdict for one in samples], timeout_s)
-    return GradedAnswer(row, samples[0].verdict, samples, majority)
+    return GradedAnswer(row, samples[0].verdict, samples, _majority(row.case, row.file, samples, timeout_s))
 
 
 def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
@@ -215,5 +153,44 @@ def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
         raise InputError(f"{row.where}: {error.message}", error.hint) from error
 
 
-def _share(answers: Sequence[GradedAnswer]) -> Accuracy:
-    return Accuracy(len(answers), sum(one.verdict.passed for one in answers))
+def _majority(case: Case, file: Path | None, samples: Sequence[GradedAnswer], timeout_s: float) -> int | None:
+    """Return the place of the first sample that gives what most of them give; None where none gives anything.
+
+    What wins of results that as many give, `by_votes` says. Whether one is right is not read.
+    """
+    known: dict[str | None, Given] = {None: Given(2, None)}
+    given = []
+    for one in samples:
+        gave = case.starts or one.verdict.kind not in _NOTHING  # a program's verdict comes of its tests
+        answer = one.row.extracted if gave else None
+        if answer not in known and answer is not None:
+            known[answer] = given_by(answer, case, file, timeout_s)
+        given.append(known[answer])
+    first = by_votes(given)[0][0]
+    return first if given[first].rank < 2 else None
+
+
+def given_by(answer: str, case: Case, file: Path | None, timeout_s: float) -> Given:
+    """Return what an answer, taken out of its text, gives to a case when it is run."""
+    try:
+        key = case.result_key(answer, file, timeout_s)
+    except Stopped:
+        key = None
+    return Given(2 if key is None else 1 if key == EMPTY else 0, key)
+
+
+def rows_given(database: Path, report: Reporter) -> Callable[[str], Given] | None:
+    """Return what runs an answer on a copy of an SQLite file, for a vote; None, which is told, where nothing here can."""
+    case = VERIFIERS["sql"].model_validate({"verifier": "sql", "database": str(database), "expected": _NO_ROWS})
+    file = database.absolute()
+    try:
+        case.result_key(_NO_ROWS, file, CASE_TIMEOUT_S)
+    except (EnvironmentProblem, InputError) as error:
+        report.info(f"the vote goes by the texts of answers, which are not run: {error.message}")
+        return None
+
+    def given(text: str) -> Given:
+        found = given_by(extract(text, case.fences), case, file, CASE_TIMEOUT_S)
+        return found if found.rank < 2 else Given(2, text_given(text, None).key)
+
+    return given

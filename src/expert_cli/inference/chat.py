@@ -8,13 +8,13 @@ from functools import cache, partial
 from pathlib import Path
 
 from expert_cli.config.plan import TrainedAdapter
-from expert_cli.inference.expert import Expert, base_renderer, open_expert
-from expert_cli.inference.expert_config import decoding_for
+from expert_cli.data.schema_prompt import schema_prompt
+from expert_cli.data.schema_prompt.database import creates_tables
+from expert_cli.errors import InputError
+from expert_cli.inference.expert import Expert, PromptRenderer, base_renderer, open_expert
+from expert_cli.inference.expert_config import GenerationConfig, decoding_for, generation_config
 from expert_cli.inference.generate import Request, generate, stream
-from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.inference.grammar import grammar_for
-from expert_cli.inference.prompt_renderer import PromptRenderer
-from expert_cli.inference.shown import shown_input
 from expert_cli.inference.vote import Given, Vote, text_given
 from expert_cli.utils.reporter import Reporter
 
@@ -38,19 +38,15 @@ class Chat:
         drawn: GenerationConfig,
         base: Callable[[], PromptRenderer],
         report: Reporter,
-        shows: Callable[[str, str], str] = lambda _, input_: input_,
-        runs: Runs = lambda: None,
+        shows: Callable[[str, str], str],
+        runs: Runs,
     ) -> None:
         """Take a loaded expert, how it answers, how answers are drawn, and what gives who asks the base model alone.
 
-        shows: gives what stands below a prompt, from the prompt and the input that is given. runs: asked before the first
-        vote, gives what runs answers.
+        shows: gives what stands below a prompt: of a database, or of the CREATE TABLE texts of its input; else that input.
         """
-        self._expert = expert
-        self._shows = shows
+        self._expert, self._settings, self._drawn, self._report, self.shown = expert, settings, drawn, report, shows
         self._base, self._runs = cache(base), cache(runs)
-        self._settings, self._drawn = settings, drawn
-        self._report = report
         self._told = False
         self._said: list[dict[str, str]] = []
 
@@ -97,10 +93,6 @@ class Chat:
     def forget(self) -> None:
         """Start another conversation."""
         self._said = []
-
-    def shown(self, prompt: str, input_: str = "") -> str:
-        """Return what stands below a prompt: of the database that the questions are about, or the input as it is given."""
-        return self._shows(prompt, input_)
 
     def _turn(self, prompt: str, input_: str) -> dict[str, str]:
         return {"role": "user", "content": self._expert.renderer.format_user_turn(prompt, self.shown(prompt, input_))}
@@ -150,8 +142,17 @@ def open_chat(
 
     Raises InputError for a database that cannot be read, or that the expert was never shown in training.
     """
-    shows = partial(shown_input, settings=trained.plan.run.data.schema_prompt, database=database)
-    shows("", "")  # a database that cannot be read is told before the model is loaded
+    shown = trained.plan.run.data.schema_prompt
+    if shown is None and database is not None:
+        hint = "give the tables as the input; or train with training.dataset.schema_prompt"
+        raise InputError(f"{database}: the expert was not trained to be shown databases", hint)
+
+    def shows(prompt: str, input_: str = "") -> str:
+        if shown is None or (database is None and not creates_tables(input_)):
+            return input_
+        return schema_prompt(shown, prompt, input_, database)
+
+    shows("")  # a database that cannot be read is told before the model is loaded
     decoding = decoding_for(trained, report)
     longest = max_new_tokens or decoding.max_new_tokens
     settings, drawn = (generation_config(decoding, longest, 1, samples=count) for count in (int(sample), 1))

@@ -1,12 +1,13 @@
-"""A trained expert: a base model in memory with its adapter on top, and the template it was trained with."""
+"""A base model in memory, a trained adapter on top, and what writes prompts down, in the words of training."""
 
 from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from peft import PeftModel
@@ -14,18 +15,208 @@ from safetensors import SafetensorError
 
 from expert_cli.config.adapter_origin import PROMPTING, AdapterOrigin
 from expert_cli.config.run_config import RunConfig
+from expert_cli.data.encode import Encoder
 from expert_cli.data.templates.chat import Template
+from expert_cli.data.templates.make_template import make_template
+from expert_cli.data.templates.mask import TrainedTurns
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.inference.base_model import load_base_of, locate_base, prompt_template
-from expert_cli.inference.expert_config import read_expert_config
-from expert_cli.inference.prompt_renderer import PromptRenderer
+from expert_cli.inference.expert_config import DecodingConfig, Example, ExpertConfig, read_expert_config
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
+from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.dequantize import dequantize_linears
-from expert_cli.model.loading.quantize import DTYPES
-from expert_cli.model.loading.sources import LocalModel
+from expert_cli.model.loading.meta import meta_base
+from expert_cli.model.loading.quantize import DTYPES, load_base
+from expert_cli.model.loading.sources import LocalModel, fetch_model
 from expert_cli.model.token_rows import spare_copies
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
+from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import first_line
+from expert_cli.utils.text import first_line, shortened
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+EXAMPLE = ("How many boats are there?", "CREATE TABLE boats (id INT)")
+"""Prompt and input of the example."""
+
+
+class PromptRenderer:
+    """Writes prompts down as ids, and answers as text.
+
+    end_ids: what closes a trained answer. stop_token_ids: what an answer stops at, the tokenizer's own end token, too.
+    """
+
+    def __init__(self, tokenizer: TokenizerInfo, template: Template, stop_ids: Sequence[int] = ()) -> None:
+        """Take the tokenizer and the template of training. stop_ids: what an answer stops at; (): what they tell."""
+        self.tokenizer, self.template = tokenizer, template
+        self.hf, self.pad_id = tokenizer.hf, tokenizer.pad_id
+        self._encoder = Encoder(template)
+        self.end_ids = frozenset(self._encoder.ids(template.end_token))
+        self.stop_token_ids = frozenset(stop_ids) or self.end_ids | {tokenizer.eos_id}
+
+    @property
+    def marker_ids(self) -> frozenset[int]:
+        """The control tokens of a prompt."""
+        return frozenset(self.encode_prompt("a")) & self.tokenizer.backend.get_added_tokens_decoder().keys()
+
+    def token_id(self, token: str) -> int:
+        """Return the id of a token as the tokenizer spells it. Raises InputError where it has no such token."""
+        number: int | None = self.tokenizer.backend.token_to_id(token)
+        if number is None:
+            told = f"{json.dumps(token, ensure_ascii=False)} is no token of the base model's tokenizer"
+            raise InputError(told, "name tokens as its tokenizer.json spells them")
+        return number
+
+    def spelled(self, ids: Sequence[int]) -> list[str]:
+        """Return tokens as the tokenizer spells them."""
+        return [str(self.tokenizer.backend.id_to_token(number)) for number in ids]
+
+    def encode_prompt(self, instruction: str, input_: str = "") -> list[int]:
+        """Return what the answer to a row follows."""
+        return self.encode_messages([{"role": "user", "content": self.format_user_turn(instruction, input_)}])
+
+    def format_user_turn(self, instruction: str, input_: str = "") -> str:
+        """Return the text of a user's turn."""
+        return self.template.user_turn(instruction, input_)
+
+    def encode_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Return what the next assistant turn follows."""
+        return self._encoder.ids(self.template.prompt(messages))
+
+    def tokens(self, text: str) -> int:
+        """Return how many tokens a text takes as an answer."""
+        return len(self._encoder.ids(self.template.as_text(text)))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return an answer's text, control tokens spelled out."""
+        decoded: str = self.tokenizer.backend.decode(list(ids), skip_special_tokens=False)
+        return decoded
+
+
+def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
+    """Return the base model of a run, fetched if need be. Raises InputError, EnvironmentProblem, IntegrityError."""
+    return fetch_model(
+        run.model.name,
+        search=(run.manifest.parent, run.root, Path.cwd()),
+        sha256=run.model.sha256,
+        cache=cache_folder(),
+        offline=run.data.offline,
+        report=report,
+    )
+
+
+def load_base_of(run: RunConfig, folder: Path, *, on_host: bool = False) -> PreTrainedModel:
+    """Load a run's base model from its folder, frozen, as the run holds it. Raises what `load_base` raises.
+
+    on_host: into the memory of the host, whatever the run's device.
+    """
+    return load_base(
+        folder,
+        quantization=run.model.quantization,
+        dtype=DTYPES[run.compute.dtype],
+        device="cpu" if on_host else run.compute.device,
+        attention=loaded_with(run.compute.attention),
+        rope_scaling=dict(run.model.rope_scaling),
+    )
+
+
+def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
+    """Raise InputError if a document of `longest` tokens has more positions than the base model in `folder` knows.
+
+    Packs may be longer: every document in one counts from 0.
+    """
+    known = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("max_position_embeddings")
+    scaling = dict(run.model.rope_scaling)
+    if isinstance(known, int) and "factor" in scaling:
+        known = int(float(scaling["factor"]) * float(scaling.get("original_max_position_embeddings", known)))
+    if isinstance(known, int) and longest > known:
+        raise InputError(
+            f"a document of {longest} tokens fits max_seq_length {run.data.max_seq_length}, but the base model knows "
+            f"{known} positions (max_position_embeddings)",
+            f"Set training.config.max_seq_length to {known}, or rope_scaling of this base model.",
+        )
+
+
+def require_embedding(folder: Path, ids: Mapping[str, tuple[int, int]], pad_id: int) -> None:
+    """Raise InputError if documents, or what fills up their batches, hold ids that the base model in `folder` has no row for.
+
+    ids: of each split, the smallest and the largest.
+    """
+    weight: Any = meta_base(folder).get_input_embeddings().weight
+    rows = weight.shape[0]
+    faults = [
+        f"{of} rows hold token ids from {low} to {high}" for of, (low, high) in ids.items() if low < 0 or high >= rows
+    ]
+    if not 0 <= pad_id < rows:
+        faults.append(f"the pad token has id {pad_id}")
+    if faults:
+        hint = "save the model with a resized embedding, or take the tokenizer that belongs to it"
+        raise InputError(f"{faults[0]}, but the base model's embedding has {rows} rows", hint)
+
+
+def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str) -> Template:
+    """Return how a run writes its rows down; alpaca heads the input by what its column is called."""
+    model = run.model
+    return make_template(
+        model.template,
+        tokenizer.hf,
+        eos_token=tokenizer.eos_token,
+        bos_token=tokenizer.leading_token,
+        given=model.chat_template,
+        system_prompt=model.system_prompt,
+        chat_template_kwargs=dict(model.chat_template_kwargs),
+        trained=TrainedTurns.of(run.data),
+        input_column=input_column,
+    )
+
+
+def trained_renderer(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> PromptRenderer:
+    """Return what asks an expert as in training, its system prompt included, whatever the manifest now says.
+
+    Raises InputError if the manifest now names another prompt template, and for files of the adapter that cannot be read.
+    """
+    kept = read_expert_config(origin.expert_config).decoding.end_ids if origin.expert_config else ()
+    run = replace(run, model=origin.prompting(run.model))
+    written = [prompt_template(run, tokenizer, name) for name in (run.data.mapping.input or "input", "context")]
+    for template in written:
+        if origin.fits_template(template.fingerprint):
+            return PromptRenderer(tokenizer, template, kept)
+    told = f"{origin.adapter} was trained with the prompt template {origin.template}, the manifest gives"
+    hint = 'set "prompt_template" of this base model as it was, or train again'
+    raise InputError(f"{told} {written[0].fingerprint}", hint)
+
+
+def expert_config(
+    decoding: DecodingConfig, renderer: PromptRenderer, schema_prompt: SchemaPromptConfig | None = None
+) -> ExpertConfig:
+    """Return how an expert is asked whose prompts this renderer writes. schema_prompt: how training showed databases."""
+    template, backend = renderer.template, renderer.tokenizer.backend
+    ends = {str(backend.id_to_token(number)): number for number in sorted(renderer.stop_token_ids)}
+    text = template.prompt([{"role": "user", "content": template.user_turn(*EXAMPLE)}])
+    return ExpertConfig(
+        template.name,
+        template.fingerprint,
+        template.system_prompt,
+        template.input_separator,
+        Example(*EXAMPLE, text, tuple(renderer.encode_prompt(*EXAMPLE))),
+        decoding,
+        dict(sorted(ends.items(), key=lambda end: end[0] != template.end_token)),
+        replace(schema_prompt, databases="") if schema_prompt else None,
+        template.given,
+        dict(template.chat_template_kwargs),
+    )
+
+
+def base_renderer(run: RunConfig, origin: AdapterOrigin, tokenizer: TokenizerInfo) -> PromptRenderer:
+    """Return what asks the base model alone: its own chat template (alpaca where it has none), whatever training used.
+
+    A system prompt of the training is said to the base model too, and its template is given the same. Raises InputError for a
+    template that cannot be used.
+    """
+    asked = origin.prompting(run.model)
+    given = () if asked.chat_template else asked.chat_template_kwargs
+    own = replace(run, model=replace(asked, template="", chat_template="", chat_template_kwargs=given))
+    return PromptRenderer(tokenizer, prompt_template(own, tokenizer, run.data.mapping.input or "input"))
 
 
 @dataclass(frozen=True)
@@ -45,36 +236,21 @@ def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter, *, wide
     """
     source = locate_base(run, report)
     origin.require_base(source.name, source.sha256)
-    tokenizer = load_tokenizer(source.folder)
-    renderer = trained_renderer(run, tokenizer, origin)
-    asked = origin.prompting(run.model)
+    renderer, asked = trained_renderer(run, load_tokenizer(source.folder), origin), origin.prompting(run.model)
     for name in PROMPTING:
-        written, used = getattr(run.model, name), getattr(asked, name)
+        written, used = _quoted(getattr(run.model, name)), _quoted(getattr(asked, name))
         if used != written:
-            report.warning(
-                f"{name} is {_quoted(written)} in the manifest; {_quoted(used)}, with which the adapter was trained, is used"
-            )
+            told = f"{name} is {written} in the manifest; {used}, with which the adapter was trained, is used"
+            report.warning(told)
     unsealed = "" if origin.sealed else " (no COMPLETE says that its files are as they were written)"
     report.info(f"loading {source.name} with {origin.adapter}{unsealed}")
     return Expert(load_adapted(run, source, origin.adapter, widened=widened), source, renderer)
 
 
-def trained_renderer(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> PromptRenderer:
-    """Return what asks an expert as its files say. Raises InputError as `trained_template` does, or for files that are none."""
-    kept = read_expert_config(origin.expert_config).decoding.end_ids if origin.expert_config else ()
-    return PromptRenderer(tokenizer, trained_template(run, tokenizer, origin), kept)
-
-
-def base_renderer(run: RunConfig, origin: AdapterOrigin, tokenizer: TokenizerInfo) -> PromptRenderer:
-    """Return what asks the base model alone: its own chat template (alpaca where it has none), whatever training used.
-
-    A system prompt of the training is said to the base model too, and its template is given the same. Raises InputError for a
-    template that cannot be used.
-    """
-    asked = origin.prompting(run.model)
-    given = () if asked.chat_template else asked.chat_template_kwargs
-    own = replace(run, model=replace(asked, template="", chat_template="", chat_template_kwargs=given))
-    return PromptRenderer(tokenizer, prompt_template(own, tokenizer, run.data.mapping.input or "input"))
+def _quoted(value: Any) -> str:
+    if value in (None, ()):
+        return "not written"
+    return shortened(json.dumps(value if isinstance(value, str) else dict(value), ensure_ascii=False))
 
 
 def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: bool = False) -> PeftModel:
@@ -82,22 +258,18 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
 
     widened: what the compute dtype made of the base model is turned to fp32, and the adapter keeps its own: for merging.
     """
-    dtype = DTYPES[run.compute.dtype]
     base = load_base_of(run, source.folder)
-    dequantize_linears(base, dtype)
+    dequantize_linears(base, DTYPES[run.compute.dtype])
     if widened:
         torch.nn.Module.float(base)  # transformers' own refuses a model that was quantized
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", ".*missing adapter keys", UserWarning)  # they would be random numbers
-            model = PeftModel.from_pretrained(
-                base, adapter, autocast_adapter_dtype=False, torch_device=run.compute.device
-            )
+            how: Any = {"autocast_adapter_dtype": False, "torch_device": run.compute.device}
+            model = PeftModel.from_pretrained(base, adapter, **how)
     except (RuntimeError, ValueError, KeyError, TypeError, UserWarning) as error:
-        raise InputError(
-            f"{adapter} does not fit {source.name}: {first_line(error)}",
-            "name the base model it was trained on: --base-model",
-        ) from error
+        hint = "name the base model it was trained on: --base-model"
+        raise InputError(f"{adapter} does not fit {source.name}: {first_line(error)}", hint) from error
     except (OSError, SafetensorError) as error:
         raise IntegrityError(f"{adapter} cannot be read: {error}", "train again") from error
     weights = next(p.dtype for p in base.get_input_embeddings().parameters())
@@ -107,26 +279,3 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
     spare_copies(model)
     model.eval()
     return model
-
-
-def trained_template(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> Template:
-    """Return the template that the adapter was trained with, its system prompt included, whatever the manifest now says.
-
-    Raises InputError if the manifest now names another prompt template.
-    """
-    run = replace(run, model=origin.prompting(run.model))
-    written = [prompt_template(run, tokenizer, name) for name in (run.data.mapping.input or "input", "context")]
-    for template in written:
-        if origin.fits_template(template.fingerprint):
-            return template
-    raise InputError(
-        f"{origin.adapter} was trained with the prompt template {origin.template}, "
-        f"the manifest gives {written[0].fingerprint}",
-        'set "prompt_template" of this base model as it was, or train again',
-    )
-
-
-def _quoted(value: Any) -> str:
-    if value in (None, ()):
-        return "not written"
-    return json.dumps(value[:60] if isinstance(value, str) else dict(value), ensure_ascii=False)

@@ -11,8 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,12 +24,11 @@ from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.schema import Decoding, Manifest
 from expert_cli.manifest.types import GrammarType, NotNegative, NotNegativeNumber, Positive
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import first_line, shortened
+from expert_cli.utils.text import first_line, plural, shortened
 
 if TYPE_CHECKING:
-    from transformers import GenerationConfig
+    from transformers import GenerationConfig as ModelGenerationConfig
 
-    from expert_cli.inference.prompt_renderer import PromptRenderer
 
 NEW_TOKENS = 256
 """Longest answer, in tokens, where nothing else is said."""
@@ -38,8 +36,10 @@ GENERATION_CONFIG = "generation_config.json"
 SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 SEPARATORS = (", ", ": ")
 """What JSON has between entries and behind a key, as `json.dumps` writes it."""
-EXAMPLE = ("How many boats are there?", "CREATE TABLE boats (id INT)")
-"""Prompt and input of the example."""
+Stop = Literal["end", "sequence", "looping", "length"]
+"""Why an answer ends: an end token, a stop sequence, a block of tokens over and over, or the longest length."""
+TEMPERATURE, LEAST_TEMPERATURE = 0.8, 0.3
+"""Samples are drawn at the first where the expert's decoding names less than the second: they would hardly differ."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,9 @@ class Grammar:
     separators: tuple[str, str] = SEPARATORS
 
 
+_STOPS = AliasChoices("stop_sequences", "stop_strings")
+
+
 @dataclass(frozen=True)
 class DecodingConfig:
     """How answers are decoded, as `training.decoding` of a manifest and generation_config.json say. None: not written there.
@@ -65,9 +68,7 @@ class DecodingConfig:
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: NotNegative | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    stop_sequences: Annotated[
-        tuple[str, ...], Field(validation_alias=AliasChoices("stop_sequences", "stop_strings"))
-    ] = ()
+    stop_sequences: Annotated[tuple[str, ...], Field(validation_alias=_STOPS)] = ()
     grammar: Grammar | None = None
     num_beams: Positive | None = None
     max_new_tokens: Positive = NEW_TOKENS
@@ -77,6 +78,68 @@ class DecodingConfig:
         """Return what is written of SAMPLING."""
         written = {name: getattr(self, name) for name in SAMPLING}
         return {name: value for name, value in written.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class GenerationConfig:
+    """How answers are generated. temperature 0: greedily, whatever else is set; stops: texts that end one.
+
+    grammar: what answers are held to where the question, or its case, tells enough; None: free text.
+    """
+
+    max_new_tokens: int
+    batch_size: int
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 42
+    stops: tuple[str, ...] = ()
+    grammar: Grammar | None = None
+    samples: int = 0
+    """Answers to a case, all drawn; 0: one."""
+    num_beams: int = 1
+    """Beginnings of an answer that go on side by side, where it is not drawn; 1: greedy."""
+
+    def until_stop(self, text: str) -> str:
+        """Return `text` up to the first stop sequence."""
+        return text[: min((found for stop in self.stops if (found := text.find(stop)) >= 0), default=len(text))]
+
+    def sampling(self) -> dict[str, Any]:
+        """Return how tokens are drawn, in transformers' words."""
+        if not self.temperature:
+            return {"do_sample": False}
+        drawn = {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}
+        return {"do_sample": True, **drawn, **({"min_p": self.min_p} if self.min_p else {})}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the evaluation's document says of them, beside the grammar."""
+        return {name: value for name, value in asdict(self).items() if name != "grammar"}
+
+
+def generation_config(
+    decoding: DecodingConfig, max_new_tokens: int, batch_size: int, *, samples: int = 0
+) -> GenerationConfig:
+    """Return how an expert answers: up to a stop sequence, held to its grammar; greedily, or drawn.
+
+    samples: so many answers are drawn; at TEMPERATURE where the decoding names none, or one too low for them to differ.
+    """
+    settings = GenerationConfig(max_new_tokens, batch_size, stops=decoding.stop_sequences, grammar=decoding.grammar)
+    if not samples:
+        return replace(settings, num_beams=decoding.num_beams or 1)
+    values: dict[str, Any] = {"temperature": 0.0, **decoding.sampling()}
+    if values["temperature"] < LEAST_TEMPERATURE:
+        values["temperature"] = TEMPERATURE
+    return replace(settings, samples=samples, **values)
+
+
+def drawn_in_words(settings: GenerationConfig, decoding: DecodingConfig) -> str:
+    """Return how samples are drawn, and why not at the temperature that the decoding names."""
+    named, told = decoding.temperature, f"{plural(settings.samples, 'answer')} a case, drawn at temperature"
+    told = f"{told} {settings.temperature:g}"
+    if named == settings.temperature:
+        return told
+    return f"{told}: training.decoding names {'none' if named is None else f'{named:g}, where samples hardly differ'}"
 
 
 @dataclass(frozen=True)
@@ -116,15 +179,15 @@ class ExpertConfig:
 
     def as_json(self) -> dict[str, Any]:
         """Return the document expert.json."""
-        document: dict[str, Any] = _reader(ExpertConfig).dump_python(self, mode="json", exclude={"end_tokens"})
+        document: dict[str, Any] = TypeAdapter(ExpertConfig).dump_python(self, mode="json", exclude={"end_tokens"})
         return document | {"decoding": {"grammar": document["decoding"]["grammar"]}}
 
-    def generation(self) -> GenerationConfig:
+    def generation(self) -> ModelGenerationConfig:
         """Return what ends and shapes an answer: drawn, where the manifest says how."""
-        from transformers import GenerationConfig
+        from transformers import GenerationConfig as ModelGenerationConfig
 
         sampling, stops = self.decoding.sampling(), list(self.decoding.stop_sequences)
-        return GenerationConfig(
+        return ModelGenerationConfig(
             max_new_tokens=self.decoding.max_new_tokens,
             eos_token_id=list(self.end_tokens.values()),
             stop_strings=stops or None,
@@ -141,10 +204,8 @@ def decoding_of(manifest: Manifest, separators: tuple[str, str] = SEPARATORS) ->
     separators: those of the JSON that is trained.
     """
     written = manifest.training.decoding or Decoding()
-    held_to = known_grammar(written)
-    grammar = (
-        Grammar(held_to, written.json_schema if held_to in JSON_GRAMMARS else None, separators) if held_to else None
-    )
+    kind, schema = known_grammar(written), written.json_schema
+    grammar = Grammar(kind, schema if kind in JSON_GRAMMARS else None, separators) if kind else None
     stops = tuple(stop for stop in written.stop_sequences or () if stop)
     drawn: Any = {} if written.temperature == 0 else {name: getattr(written, name) for name in SAMPLING}
     return DecodingConfig(**drawn, stop_sequences=stops, grammar=grammar, num_beams=written.num_beams)
@@ -161,27 +222,6 @@ def json_separators(answers: Iterable[str]) -> tuple[str, str]:
     return found.most_common(1)[0][0]
 
 
-def expert_config(
-    decoding: DecodingConfig, renderer: PromptRenderer, schema_prompt: SchemaPromptConfig | None = None
-) -> ExpertConfig:
-    """Return how an expert is asked whose prompts this renderer writes. schema_prompt: how training showed databases."""
-    template, backend = renderer.template, renderer.tokenizer.backend
-    ends = {str(backend.id_to_token(number)): number for number in sorted(renderer.stop_token_ids)}
-    text = template.prompt([{"role": "user", "content": template.user_turn(*EXAMPLE)}])
-    return ExpertConfig(
-        template.name,
-        template.fingerprint,
-        template.system_prompt,
-        template.input_separator,
-        Example(*EXAMPLE, text, tuple(renderer.encode_prompt(*EXAMPLE))),
-        decoding,
-        dict(sorted(ends.items(), key=lambda end: end[0] != template.end_token)),
-        replace(schema_prompt, databases="") if schema_prompt else None,
-        template.given,
-        dict(template.chat_template_kwargs),
-    )
-
-
 def read_expert_config(file: Path) -> ExpertConfig:
     """Read an expert.json, with the generation_config.json beside it where there is one: that of an earlier version said all.
 
@@ -196,16 +236,14 @@ def read_expert_config(file: Path) -> ExpertConfig:
 
 def _read(kind: Any, file: Path) -> Any:
     try:
-        return _reader(kind).validate_json(file.read_bytes(), strict=True)
+        return TypeAdapter(kind).validate_json(file.read_bytes(), strict=True)
     except ValidationError as error:
         fault = error.errors()[0]
-        place = ".".join(str(part) for part in fault["loc"])
-        message = f"{file}: {place + ': ' if place else ''}{fault['msg']}"
+        told = ": ".join(filter(None, (".".join(map(str, fault["loc"])), fault["msg"])))
     except OSError as error:
-        message = f"{file}: {first_line(error)}"
-    raise InputError(
-        message, "take expert.json and generation_config.json away: the manifest says how the expert is asked, too"
-    )
+        told = first_line(error)
+    hint = "take expert.json and generation_config.json away: the manifest says how the expert is asked, too"
+    raise InputError(f"{file}: {told}", hint)
 
 
 def decoding_for(trained: TrainedAdapter, report: Reporter) -> DecodingConfig:
@@ -231,8 +269,3 @@ def decoding_for(trained: TrainedAdapter, report: Reporter) -> DecodingConfig:
 def _shown(decoding: DecodingConfig, name: str) -> str:
     value = getattr(decoding, name)
     return "not written" if value in (None, ()) else shortened(json.dumps(value, default=vars, ensure_ascii=False))
-
-
-@cache
-def _reader(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)

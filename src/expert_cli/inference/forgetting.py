@@ -63,62 +63,46 @@ def neutral_texts(count: int) -> tuple[str, ...]:
     return tuple(found[n * len(found) // count] for n in range(count)) if count < len(found) else found
 
 
-def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> Forgetting | None:
-    """Read the texts without the adapter and with it; `model` is left as it was, in training or not. texts: at least one.
-
-    Before means the base model, whatever the adapter was when this training began. None: a loss is not finite.
-    """
-    ids = _ids(model, tokenizer, texts)
-    with generating(model):
-        after = _losses(model, ids)
-        with model.disable_adapter():
-            before = _losses(model, ids)
-    if not all(map(math.isfinite, (*before, *after))):
-        return None
-    rose = mean_of([new - old for old, new in zip(before, after, strict=True)])
-    return Forgetting(
-        texts=len(ids),
-        tokens=len(ids) * (ids.shape[1] - 1),
-        loss_before=fmean(before),
-        loss_after=fmean(after),
-        difference=rose.mean,
-        ci95=rose.ci95,
-        sha256=hashlib.sha256("\0".join(texts).encode()).hexdigest(),
-    )
-
-
 @cache
 def _paragraphs() -> tuple[str, ...]:
     """Return the beginnings of the paragraphs of prose, each once, in the order of their topics' names."""
     try:
         from pydoc_data.topics import topics
     except ImportError as error:
-        raise EnvironmentProblem(
-            "this Python came without pydoc_data, whose texts tell what a model forgot",
-            "install the whole standard library of Python, or set evaluation.neutral_texts to 0",
-        ) from error
-    paragraphs = (" ".join(part.split()) for name in sorted(topics) for part in topics[name].split("\n\n"))
-    return tuple(dict.fromkeys(text[:CHARACTERS] for text in paragraphs if _is_prose(text)))
+        told = "this Python came without pydoc_data, whose texts tell what a model forgot"
+        hint = "install the whole standard library of Python, or set evaluation.neutral_texts to 0"
+        raise EnvironmentProblem(told, hint) from error
+    texts = (" ".join(part.split()) for name in sorted(topics) for part in topics[name].split("\n\n"))
+    prose = (text for text in texts if len(text) >= CHARACTERS and text[0].isupper() and text.endswith("."))
+    return tuple(dict.fromkeys(text[:CHARACTERS] for text in prose))
 
 
-def _is_prose(text: str) -> bool:
-    return len(text) >= CHARACTERS and text[0].isupper() and text.endswith(".")
+def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> Forgetting | None:
+    """Read the texts without the adapter and with it; `model` is left as it was, in training or not. texts: at least one.
 
-
-def _ids(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> torch.Tensor:
-    """Return the first tokens of each text as the tokenizer writes a text, int64 [texts, tokens]."""
+    Before means the base model, whatever the adapter was when this training began. None: a loss is not finite.
+    """
     rows = [tokenizer.backend.encode(text).ids for text in texts]
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", TOKENS)
-    length = min(TOKENS, positions, *map(len, rows))
-    return torch.tensor([row[:length] for row in rows], device=model.device)
+    config = model.config.get_text_config()
+    length = min(TOKENS, getattr(config, "max_position_embeddings", TOKENS), *map(len, rows))
+    ids = torch.tensor([row[:length] for row in rows], device=model.device)
+    batch = max(1, LOGITS_BYTES // (4 * config.vocab_size * length))
 
+    def losses() -> list[float]:
+        """Return the mean cross-entropy of each text's tokens, summed in fp32."""
+        found: list[float] = []
+        for part in torch.split(ids, batch):
+            logits = model(input_ids=part, use_cache=False).logits[:, :-1].float()
+            found += cross_entropy(logits.transpose(1, 2), part[:, 1:], reduction="none").mean(1).tolist()
+        return found
 
-def _losses(model: PeftModel, ids: torch.Tensor) -> list[float]:
-    """Return the mean cross-entropy of each text's tokens, summed in fp32."""
-    batch = max(1, LOGITS_BYTES // (4 * model.config.get_text_config().vocab_size * ids.shape[1]))
-    losses: list[float] = []
-    for part in torch.split(ids, batch):
-        logits = model(input_ids=part, use_cache=False).logits[:, :-1].float()
-        of_tokens = cross_entropy(logits.transpose(1, 2), part[:, 1:], reduction="none")
-        losses += of_tokens.mean(1).tolist()
-    return losses
+    with generating(model):
+        after = losses()
+        with model.disable_adapter():
+            before = losses()
+    if not all(map(math.isfinite, (*before, *after))):
+        return None
+    rose = mean_of([new - old for old, new in zip(before, after, strict=True)])
+    digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    tokens = len(rows) * (length - 1)
+    return Forgetting(len(rows), tokens, fmean(before), fmean(after), rose.mean, rose.ci95, digest)

@@ -1,21 +1,20 @@
-"""Let a model answer: transformers' `generate`, in batches of prompts of like lengths."""
+"""Let a model answer: transformers' `generate`, in batches of prompts of like lengths. Where an answer ends is said here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
 from transformers import GenerationConfig as ModelGenerationConfig
-from transformers import PreTrainedTokenizerFast, StoppingCriteria, TextIteratorStreamer
+from transformers import LogitsProcessor, PreTrainedTokenizerFast, StoppingCriteria, TextIteratorStreamer
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.inference.generation_config import GenerationConfig, Stop
+from expert_cli.inference.expert_config import GenerationConfig, Stop
 from expert_cli.inference.grammar import GrammarLogitsProcessor, Held, Way
-from expert_cli.inference.loops import is_looping
 from expert_cli.model.compiled_layers import uncompiled
 from expert_cli.model.kernels.attention import plain_attention
 from expert_cli.utils.out_of_memory import is_out_of_memory
@@ -24,6 +23,10 @@ BEAMS = 4
 """Beams by which a query is asked again that does not compile, where the expert does not say how many."""
 COMPILED_FROM = 512
 """Answers from which on a GPU compiles the model for them: it takes as long as some hundred answers."""
+BLOCK, TIMES = 8, 4
+"""Tokens that a repeated block has at least: shorter ones, which tables of numbers hold, count in multiples; and how often it
+stands one after another in an answer that loops.
+"""
 
 
 class Ends(Protocol):
@@ -73,15 +76,21 @@ def generate(
     """
     order = sorted(range(len(requests)), key=lambda n: -len(requests[n].prompt))
     rows = settings.num_beams * max((one.count for one in requests), default=1)
-    size = max(1, settings.batch_size // rows)
+    size, compiled = max(1, settings.batch_size // rows), len(requests) * rows >= COMPILED_FROM
     found: dict[int, list[Completion]] = {}
-    steps = _Steps(on_step)
+    answers = tokens = 0
+
+    def told(more: int) -> None:
+        on_step(answers, tokens + more)
+
     with generating(model):
         for start in range(0, len(order), size):
             numbers = order[start : start + size]
             batch = [requests[n] for n in numbers]
-            written = _batch(model, batch, settings, ends, steps, compiled=len(requests) * rows >= COMPILED_FROM)
-            steps.end(sum(map(len, written)))
+            written = _batch(model, batch, settings, ends, told, compiled=compiled)
+            answers += sum(map(len, written))
+            tokens += sum(len(one.ids) for some in written for one in some)
+            told(0)
             if not settings.temperature and settings.num_beams == 1:
                 written = _asked_again(model, batch, written, settings, ends)
             found |= (made := dict(zip(numbers, written, strict=True)))
@@ -90,22 +99,17 @@ def generate(
 
 
 def _asked_again(
-    model: Any,
-    requests: Sequence[Request],
-    written: list[list[Completion]],
-    settings: GenerationConfig,
-    ends: Ends,
+    model: Any, requests: Sequence[Request], written: list[list[Completion]], settings: GenerationConfig, ends: Ends
 ) -> list[list[Completion]]:
     """Return greedy answers, and of a query that its tables refuse what beams find, where they find one that is not."""
     refused = [n for n, one in enumerate(requests) if _fault(one, written[n][0], ends)]
     # a beam that cannot end is not followed further than right answers go
     sound = (2 * len(one[0].ids) for n, one in enumerate(written) if n not in refused)
     longest = min(settings.max_new_tokens, max(sound, default=settings.max_new_tokens))
-    beams = replace(settings, num_beams=BEAMS, max_new_tokens=longest)
-    size = max(1, settings.batch_size // BEAMS)
+    beams, size = replace(settings, num_beams=BEAMS, max_new_tokens=longest), max(1, settings.batch_size // BEAMS)
     for start in range(0, len(refused), size):
         numbers = refused[start : start + size]
-        others = _batch(model, [requests[n] for n in numbers], beams, ends, _Steps())
+        others = _batch(model, [requests[n] for n in numbers], beams, ends)
         for n, other in zip(numbers, others, strict=True):
             if not _fault(requests[n], other[0], ends):
                 written[n] = other
@@ -121,19 +125,18 @@ def _batch(
     requests: Sequence[Request],
     settings: GenerationConfig,
     ends: Ends,
-    steps: _Steps,
+    on_step: Callable[[int], None] = lambda _: None,
     *,
     compiled: bool = False,
     streamer: TextIteratorStreamer | None = None,
 ) -> list[list[Completion]]:
-    """Return the answers to one batch."""
-    device, width, count = model.device, max(len(one.prompt) for one in requests), requests[0].count
+    """Return the answers to one batch. on_step: told after every step how many tokens are written."""
+    device, width = model.device, max(len(one.prompt) for one in requests)
     ids = torch.tensor([[ends.pad_id] * (width - len(one.prompt)) + [*one.prompt] for one in requests], device=device)
     mask = torch.tensor([[0] * (width - len(one.prompt)) + [1] * len(one.prompt) for one in requests], device=device)
     beams, stop_ids = settings.num_beams, sorted(ends.stop_token_ids)
     # of beams all are returned: the likeliest may be a query that its tables refuse
-    returned = beams if beams > 1 else count
-    on_gpu = device.type == "cuda"
+    returned, on_gpu = beams if beams > 1 else requests[0].count, device.type == "cuda"
     how = ModelGenerationConfig(
         max_new_tokens=settings.max_new_tokens,
         eos_token_id=stop_ids,
@@ -146,37 +149,33 @@ def _batch(
     )
     held = [one.held for one in requests]
     way: Way = "beams" if beams > 1 else "drawn" if settings.temperature else "greedy"
-    processors = [GrammarLogitsProcessor(ends.hf, stop_ids, held, width, way)] if any(held) or beams > 1 else []
-    criteria = [_Ended(settings.stops, ends, width, loops=beams == 1), steps]
-    steps.prompt = width
+    processors: list[LogitsProcessor] = (
+        [GrammarLogitsProcessor(ends.hf, stop_ids, held, width, way)] if any(held) else []
+    )
+    processors += [_NoLoops(ends.stop_token_ids, width)] if beams > 1 else []
+    given = {"input_ids": ids, "attention_mask": mask, "generation_config": how, "logits_processor": processors}
+    given |= {"streamer": streamer} if streamer else {}
+    seed = sum(one.seed for one in requests) % (1 << 63)
     try:
-        with _seeded(model.device, [one.seed for one in requests]):
-            written = model.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                generation_config=how,
-                logits_processor=processors,
-                stopping_criteria=criteria,
-                **({"streamer": streamer} if streamer else {}),
-            )
+        with torch.random.fork_rng(devices=[device] if on_gpu else []):  # the global random numbers stay
+            torch.manual_seed(seed)
+            written = model.generate(**given, stopping_criteria=[_Ended(settings, ends, width, on_step)])
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        hint = f"--batch-size {max(1, len(requests) * returned // 2)} would fit"
-        raise EnvironmentProblem(
-            f"{len(requests) * returned} answers at once do not fit into the GPU's memory", hint
-        ) from error
+        count = len(requests) * returned
+        told = f"{count} answers at once do not fit into the GPU's memory"
+        raise EnvironmentProblem(told, f"--batch-size {max(1, count // 2)} would fit") from error
     rows = [_completion(row, settings, ends) for row in written[:, width:].tolist()]
     of_each = [rows[n * returned : (n + 1) * returned] for n in range(len(requests))]
-    return (
-        [_first_sound(one, some, ends) for one, some in zip(requests, of_each, strict=True)] if beams > 1 else of_each
-    )
-
-
-def _first_sound(request: Request, beams: Sequence[Completion], ends: Ends) -> list[Completion]:
-    """Return the first of the beams that is not refused, the likeliest where all are; places left empty are none."""
-    said = [beams[0], *(one for one in beams[1:] if one.ids)]
-    return [next((one for one in said if not _fault(request, one, ends)), beams[0])]
+    if beams == 1:
+        return of_each
+    # the first beam that its tables do not refuse, the likeliest where all are; places left empty are none
+    sound = [
+        [one for one in some if (one.ids or one is some[0]) and not _fault(request, one, ends)]
+        for request, some in zip(requests, of_each, strict=True)
+    ]
+    return [one[:1] or some[:1] for one, some in zip(sound, of_each, strict=True)]
 
 
 def _completion(row: Sequence[int], settings: GenerationConfig, ends: Ends) -> Completion:
@@ -191,16 +190,58 @@ def _completion(row: Sequence[int], settings: GenerationConfig, ends: Ends) -> C
     return Completion(ids, "end" if end < len(row) or len(row) < settings.max_new_tokens else "length")
 
 
+def is_looping(ids: Sequence[int]) -> bool:
+    """Return whether an answer ends with a block of at least BLOCK tokens, TIMES times."""
+    count = len(ids)
+    for size in range(BLOCK, count // TIMES + 1):
+        if ids[-1] == ids[-1 - size] and all(
+            ids[count - size :] == ids[count - (n + 1) * size : count - n * size] for n in range(1, TIMES)
+        ):
+            return True
+    return False
+
+
+class _NoLoops(LogitsProcessor):
+    """Ends beams that say one thing over and over: a stopping criterion would make an answer of them."""
+
+    def __init__(self, end_ids: frozenset[int], prompt: int) -> None:
+        self._end_ids, self._prompt = end_ids, prompt
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Return the scores [rows, vocabulary] with -inf where a beam may not go on."""
+        rows = input_ids[:, self._prompt :].tolist()
+        looping = [self._end_ids.isdisjoint(row) and is_looping(row) for row in rows]
+        return scores.masked_fill(torch.tensor(looping, device=scores.device)[:, None], -torch.inf)
+
+
+class _Ended(StoppingCriteria):
+    """Ends an answer at a stop sequence, and, of one beam, where it says one thing over and over."""
+
+    def __init__(self, settings: GenerationConfig, ends: Ends, prompt: int, on_step: Callable[[int], None]) -> None:
+        self._stops, self._ends, self._prompt, self._on_step = settings.stops, ends, prompt, on_step
+        self._may_loop = settings.num_beams > 1
+        # some decoders leave out a space at the start
+        self._tail = 16 + max((len(stop.encode()) for stop in settings.stops), default=0)
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:  # noqa: ARG002
+        """Return for each row whether its answer has ended."""
+        written = input_ids[:, self._prompt :]
+        self._on_step(written.numel())
+        ended = []
+        for ids in written.tolist():
+            tail = self._ends.decode(ids[-self._tail :]) if self._stops else ""
+            ended.append(any(stop in tail for stop in self._stops) or (not self._may_loop and is_looping(ids)))
+        return torch.tensor(ended, device=input_ids.device)
+
+
 def stream(model: Any, request: Request, settings: GenerationConfig, ends: Ends) -> Iterator[str]:
     """Yield the text of one answer as it is written, by one beam; control tokens spelled out, its end token left out."""
     pieces = _Pieces(ends)
 
     def write() -> None:
         try:
-            with generating(model):
-                _batch(model, [request], replace(settings, num_beams=1), ends, _Steps(), streamer=pieces)
-        except _GoneError:
-            pass
+            with suppress(_GoneError), generating(model):
+                _batch(model, [request], replace(settings, num_beams=1), ends, streamer=pieces)
         finally:
             pieces.end()  # type: ignore[no-untyped-call]
 
@@ -230,55 +271,6 @@ class _Pieces(TextIteratorStreamer):
             raise _GoneError
         if self.next_tokens_are_prompt or not self._stop_token_ids & set(value.tolist()):
             super().put(value)  # type: ignore[no-untyped-call]
-
-
-class _Ended(StoppingCriteria):
-    """Ends an answer at a stop sequence, and where it says one thing over and over."""
-
-    def __init__(self, stops: Sequence[str], ends: Ends, prompt: int, *, loops: bool) -> None:
-        self._stops, self._ends, self._prompt, self._loops = stops, ends, prompt, loops
-        # some decoders leave out a space at the start
-        self._tail = 16 + max((len(stop.encode()) for stop in stops), default=0)
-
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:  # noqa: ARG002
-        """Return for each row whether its answer has ended."""
-        return torch.tensor(
-            [self._has_ended(row) for row in input_ids[:, self._prompt :].tolist()], device=input_ids.device
-        )
-
-    def _has_ended(self, ids: list[int]) -> bool:
-        if self._stops:
-            tail = self._ends.decode(ids[-self._tail :])
-            if any(stop in tail for stop in self._stops):
-                return True
-        return self._loops and is_looping(ids)
-
-
-class _Steps(StoppingCriteria):
-    """Tells after every step how far the answers are; ends none."""
-
-    def __init__(self, on_step: Callable[[int, int], None] = lambda _answers, _tokens: None) -> None:
-        self._on_step, self._answers, self._tokens, self._columns, self.prompt = on_step, 0, 0, 0, 0
-
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:  # noqa: ARG002
-        """Count the tokens of a step."""
-        rows, columns = input_ids.shape
-        self._on_step(self._answers, self._tokens + rows * (columns - self.prompt))
-        self._columns = rows * (columns - self.prompt)
-        return torch.zeros(rows, dtype=torch.bool, device=input_ids.device)
-
-    def end(self, answers: int) -> None:
-        """Take the batch as written."""
-        self._answers, self._tokens = self._answers + answers, self._tokens + self._columns
-        self._on_step(self._answers, self._tokens)
-
-
-@contextmanager
-def _seeded(device: torch.device, seeds: Sequence[int]) -> Iterator[None]:
-    """Draw by the seeds of a batch, and leave the global random numbers as they were."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(sum(seeds) % (1 << 63))
-        yield
 
 
 @contextmanager

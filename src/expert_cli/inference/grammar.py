@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,7 +23,6 @@ from transformers import LogitsProcessor, PreTrainedTokenizerFast
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.inference.cypher_grammar import cypher_grammar, made_variables, read_graph
 from expert_cli.inference.expert_config import Grammar
-from expert_cli.inference.loops import is_looping
 from expert_cli.inference.sql_grammar import compiler, made_names, sql_grammar, tables_of
 
 if TYPE_CHECKING:
@@ -47,12 +47,8 @@ def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] 
     question: the text of the user's turn, in which a database's or a graph's schema stands. json_schema: the question's own;
     else the grammar's, else any JSON. Raises EnvironmentProblem: llguidance is missing.
     """
-    try:
-        import llguidance  # noqa: F401
-    except ImportError as error:
-        raise EnvironmentProblem(
-            "answers are held to a grammar by llguidance", 'pip install "expert-cli[evaluate]"'
-        ) from error
+    if find_spec("llguidance") is None:
+        raise EnvironmentProblem("answers are held to a grammar by llguidance", 'pip install "expert-cli[evaluate]"')
     if grammar.type in ("json", "json-schema"):
         schema = grammar.json_schema if json_schema is None else json_schema
         ordered = in_asked_order(dict(schema or {}), question)
@@ -62,17 +58,15 @@ def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] 
         graph = read_graph(question)
         if graph is None:
             return None
-        growing = _growing(made_variables, partial(cypher_grammar, graph))
-        return Held(growing, served=_served(cypher_grammar(graph, None)))
-    tables = tables_of(question)
-    is_sqlite = grammar.type == "sql"
-    lark = _growing(made_names, partial(sql_grammar, tables, postgresql=not is_sqlite))
-    served = _served(sql_grammar(tables, postgresql=not is_sqlite))
-    return Held(lark, compiler(tables) if is_sqlite else None, served) if tables else None
-
-
-def _served(lark: str) -> dict[str, Any]:
-    return {"structured_outputs": {"grammar": lark}}
+        growing, fault = _growing(made_variables, partial(cypher_grammar, graph)), None
+        whole = cypher_grammar(graph, None)
+    else:
+        tables, is_sqlite = tables_of(question), grammar.type == "sql"
+        if not tables:
+            return None
+        lark = partial(sql_grammar, tables, postgresql=not is_sqlite)
+        growing, fault, whole = _growing(made_names, lark), compiler(tables) if is_sqlite else None, lark()
+    return Held(growing, fault, {"structured_outputs": {"grammar": whole}})
 
 
 def not_held(json_schema: Mapping[str, Any]) -> str:
@@ -86,11 +80,7 @@ def not_held(json_schema: Mapping[str, Any]) -> str:
 def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> str:
     from llguidance import LLMatcher
 
-    written: Any = {
-        "item_separator": separators[0],
-        "key_separator": separators[1],
-        "whitespace_flexible": False,
-    }
+    written: Any = {"item_separator": separators[0], "key_separator": separators[1], "whitespace_flexible": False}
     text = LLMatcher.grammar_from_json_schema(schema, defaults=written | {"lenient": True})
     return LLMatcher.grammar_from_json_schema({}, defaults=written) if LLMatcher.validate_grammar(text) else text
 
@@ -123,16 +113,11 @@ def _growing(made_in: Callable[[str], Any], lark: Callable[[Any], str]) -> Calla
 
     def grammar(text: str) -> str:
         made = made_in(text)
-        key = repr(made)
-        if key not in known:
-            known[key] = json.dumps({"grammars": [{"lark_grammar": lark(made)}]})
-        return known[key]
+        if repr(made) not in known:
+            known[repr(made)] = json.dumps({"grammars": [{"lark_grammar": lark(made)}]})
+        return known[repr(made)]
 
     return grammar
-
-
-Way = Literal["greedy", "drawn", "beams"]
-"""How tokens are taken from their scores."""
 
 
 @cache
@@ -143,25 +128,22 @@ def _tokens_of(tokenizer: PreTrainedTokenizerFast, ends: tuple[int, ...]) -> LLT
 
 
 class _State:
-    """One answer, where it stands in its grammar."""
+    """One answer, where it stands in its grammar; before: the same without its last token."""
 
-    def __init__(self, held: Held, tokens: LLTokenizer) -> None:
-        self._held, self._tokens = held, tokens
-        self._grammar = held.grammar("")
-        self._matcher = self._made(())
-        self._ids: tuple[int, ...] = ()
+    def __init__(
+        self, held: Held, tokens: LLTokenizer, ids: tuple[int, ...] = (), before: _State | None = None
+    ) -> None:
+        from llguidance import LLMatcher
 
-    def after(self, token: int) -> _State:
-        """Return the answer with one more token."""
-        other = object.__new__(_State)
-        other._held, other._tokens, other._ids = self._held, self._tokens, (*self._ids, token)
-        other._grammar = self._held.grammar(self._tokens.decode_str(list(other._ids)))
-        if other._grammar == self._grammar:
-            other._matcher = self._matcher.deep_copy()
-            other._matcher.consume_token(token)
+        self._held, self._tokens, self._ids = held, tokens, ids
+        self._grammar = held.grammar(tokens.decode_str(list(ids)))
+        self._matcher: LLMatcher
+        if before is not None and before._grammar == self._grammar:
+            self._matcher = before._matcher.deep_copy()
+            self._matcher.consume_token(ids[-1])
         else:
-            other._matcher = other._made(other._ids)
-        return other
+            self._matcher = LLMatcher(tokens, self._grammar, log_level=0)
+            self._matcher.consume_tokens(list(ids))
 
     def accepts(self, token: int) -> bool:
         """Return whether a token may come next."""
@@ -183,20 +165,16 @@ class _State:
             allowed[: len(bits)] = bits
         return allowed
 
-    def _made(self, ids: Sequence[int]) -> LLMatcher:
-        from llguidance import LLMatcher
 
-        matcher = LLMatcher(self._tokens, self._grammar, log_level=0)
-        matcher.consume_tokens(list(ids))
-        return matcher
+Way = Literal["greedy", "drawn", "beams"]
+"""How tokens are taken from their scores."""
 
 
 class GrammarLogitsProcessor(LogitsProcessor):
     """Leaves of the next tokens' scores those that the grammar of each answer allows.
 
     held: of each prompt, None for free text; of each there are as many rows, one after the other. A beam does not end where
-    its answer cannot be right; one that says one thing over and over is ended here: a stopping criterion would make an answer
-    of it.
+    its answer cannot be right.
     """
 
     def __init__(
@@ -208,44 +186,34 @@ class GrammarLogitsProcessor(LogitsProcessor):
         way: Way,
     ) -> None:
         """Take the prompts' grammars. prompt: how many columns the prompts take; ends: the end tokens."""
-        self._held, self._prompt, self._ends, self._way = held, prompt, tuple(sorted(ends)), way
-        self._tokens = _tokens_of(tokenizer, self._ends) if any(held) else None
+        self._held, self._prompt, self._ends, self._way = held, prompt, sorted(ends), way
+        self._tokens = _tokens_of(tokenizer, tuple(self._ends))
         self._states: dict[tuple[int, tuple[int, ...]], _State] = {}
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return the scores [rows, vocabulary] with -inf where a token may not come."""
         rows, size = scores.shape
         likeliest = scores.argmax(-1).tolist()
-        states: dict[tuple[int, tuple[int, ...]], _State] = {}
+        before, self._states = self._states, {}
         masked = {}
         for row, written in enumerate(map(tuple, input_ids[:, self._prompt :].tolist())):
             number = row * len(self._held) // rows
-            if written and not {*self._ends}.isdisjoint(written):
+            held = self._held[number]
+            if held is None or not {*self._ends}.isdisjoint(written):
                 continue
-            if self._way == "beams" and is_looping(written):
-                masked[row] = np.zeros(size, np.bool_)
+            state = _State(held, self._tokens, written, before.get((number, written[:-1])) if written else None)
+            self._states[number, written] = state
+            if self._way == "greedy" and state.accepts(likeliest[row]):
                 continue
-            state = self._state(number, written)
-            if state is None:
-                continue
-            states[number, written] = state
-            if self._way != "greedy" or not state.accepts(likeliest[row]):
-                masked[row] = state.mask(size)
-                if self._way != "beams" and not masked[row].any():
-                    masked[row][list(self._ends)] = True
-                elif self._way == "beams" and state.fault():
-                    masked[row][list(self._ends)] = False
-        self._states = states
-        if masked:
-            allowed = torch.from_numpy(np.stack([*masked.values()])).to(scores.device)
-            rows_masked = torch.tensor([*masked], device=scores.device)
-            scores = scores.clone()
-            scores[rows_masked] = scores[rows_masked].masked_fill(~allowed, -torch.inf)
+            masked[row] = state.mask(size)
+            if self._way == "beams":
+                masked[row][self._ends] &= not state.fault()
+            elif not masked[row].any():
+                masked[row][self._ends] = True
+        if not masked:
+            return scores
+        allowed = torch.from_numpy(np.stack([*masked.values()])).to(scores.device)
+        rows_masked = torch.tensor([*masked], device=scores.device)
+        scores = scores.clone()
+        scores[rows_masked] = scores[rows_masked].masked_fill(~allowed, -torch.inf)
         return scores
-
-    def _state(self, number: int, written: tuple[int, ...]) -> _State | None:
-        held = self._held[number]
-        if held is None or self._tokens is None:
-            return None
-        before = self._states.get((number, written[:-1])) if written else None
-        return before.after(written[-1]) if before else _State(held, self._tokens)

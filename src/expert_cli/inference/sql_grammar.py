@@ -10,6 +10,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 
 from expert_cli.data.schema_prompt.styles import HEADING
 
@@ -167,20 +168,17 @@ def compiler(tables: Tables) -> Callable[[str], str]:
     def quote(name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
 
-    script = ";".join(
-        f"CREATE TABLE {quote(name)} ({', '.join(dict.fromkeys(map(quote, columns)))})"
-        for name, columns in tables.items()
-    )
-
     connection = sqlite3.connect(":memory:", check_same_thread=False)
-    connection.executescript(script)
+    for name, columns in tables.items():
+        connection.execute(f"CREATE TABLE {quote(name)} ({', '.join(dict.fromkeys(map(quote, columns)))})")
+    return partial(compile_fault, connection)
+
+
+def compile_fault(connection: sqlite3.Connection, query: str) -> str:
+    """Return why SQLite does not compile one query that reads, on the tables that are there; "" where it does."""
     connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY)
-
-    def fault(sql: str) -> str:
-        try:
-            connection.execute(f"EXPLAIN {sql}").fetchall()
-        except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
-            return str(error) or type(error).__name__
-        return ""
-
-    return fault
+    try:
+        connection.execute(f"EXPLAIN {query}").close()
+    except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+        return str(error) or type(error).__name__
+    return ""

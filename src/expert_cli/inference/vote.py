@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal, NamedTuple
@@ -72,20 +73,17 @@ def same_as(answer: str, grammar: Grammar | None) -> str:
     """Return what is the same text for answers that give the same."""
     kind = grammar.type if grammar else "json" if _JSON.match(answer) else "sql" if _SQL.match(answer) else ""
     if kind.startswith("json"):
-        canonical = _json(answer)
-    elif kind.startswith("sql"):
-        canonical = _sql(answer, "postgres" if kind == "sql-postgres" else "sqlite")
-    else:
-        canonical = None
-    return "".join(answer.split()) if canonical is None else canonical
+        with suppress(ValueError, RecursionError):
+            return json.dumps(_plain(json.loads(answer, object_pairs_hook=unique_keys)), sort_keys=True)
+    if kind.startswith("sql") and find_spec("sqlglot") is not None:
+        from sqlglot import errors, parse_one
+        from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
-
-def _json(text: str) -> str | None:
-    """Return JSON with its keys in order; None for what is none."""
-    try:
-        return json.dumps(_plain(json.loads(text, object_pairs_hook=unique_keys)), sort_keys=True)
-    except (ValueError, RecursionError):
-        return None
+        dialect = "postgres" if kind == "sql-postgres" else "sqlite"
+        with suppress(errors.SqlglotError, RecursionError):  # names without quotes in small letters
+            query = normalize_identifiers(parse_one(answer, dialect=dialect), dialect=dialect)
+            return str(query.sql(dialect=dialect, comments=False))
+    return "".join(answer.split())
 
 
 def _plain(value: Any) -> Any:
@@ -95,17 +93,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _sql(text: str, dialect: str) -> str | None:
-    """Return a query as sqlglot writes it, names without quotes in small letters; None for what it cannot read."""
-    if find_spec("sqlglot") is None:
-        return None
-    from sqlglot import errors, parse_one
-    from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
-
-    try:
-        query = normalize_identifiers(parse_one(text, dialect=dialect), dialect=dialect)
-        return str(query.sql(dialect=dialect, comments=False))
-    except (errors.SqlglotError, RecursionError):
-        return None

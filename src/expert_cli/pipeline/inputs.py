@@ -12,8 +12,7 @@ from expert_cli.data.select import source_columns
 from expert_cli.data.sources import LocatedData, locate_data
 from expert_cli.data.store.files import file_hashes
 from expert_cli.data.store.key import StoreInputs
-from expert_cli.inference.base_model import locate_base, prompt_template
-from expert_cli.inference.prompt_renderer import PromptRenderer
+from expert_cli.inference.expert import PromptRenderer, locate_base, prompt_template
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.reporter import Reporter

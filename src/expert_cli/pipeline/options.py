@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from transformers import TrainerCallback
 
     from expert_cli.config.run_config import RunConfig
-    from expert_cli.evaluation.permissions import Permissions
+    from expert_cli.evaluation.grade import Permissions
 
 _LEFT_OUT = ("resume", "overwrite", "command", "callbacks", "stored_at", "written")
 _OPTIONS = {"settings": "set", "drift": "allow-drift", "init_adapter": "from"}
@@ -53,7 +53,7 @@ class RunOptions:
     @property
     def permissions(self) -> Permissions:
         """What judging in this run may do."""
-        from expert_cli.evaluation.permissions import Permissions
+        from expert_cli.evaluation.grade import Permissions
 
         return Permissions(self.allow_commands, self.without_walls)
 

@@ -33,14 +33,14 @@ from expert_cli.data.overlap import HeldOut
 from expert_cli.data.select import select_rows
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, Interrupted
-from expert_cli.evaluation import evaluate
+from expert_cli.evaluation.answer import longest_right_answer
 from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases, shown_databases
-from expert_cli.evaluation.grade import grade
-from expert_cli.evaluation.permissions import Permissions
+from expert_cli.evaluation.evaluate import answer_settings, check_gradable, evaluate_adapter
+from expert_cli.evaluation.grade import CASE_TIMEOUT_S, Permissions, grade
 from expert_cli.evaluation.verifiers.case import FORGED
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
-from expert_cli.inference.expert_config import Grammar, decoding_of
+from expert_cli.inference.expert_config import NEW_TOKENS, Grammar, decoding_of
 from expert_cli.inference.vote import same_as
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
@@ -103,14 +103,13 @@ def train_in_rounds(
         begin_run(run, report, options, status, log)
     barrier()
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)  # a run that goes on may begin by answering
-    work = _Work(plan, settings, machine, report, options, job, status, inputs, train_one)
-    judged, records, ended = work.make_rounds(first, sampled, held_back, form)
+    rounds = _Rounds(plan, settings, machine, report, options, job, status, inputs, train_one, form)
+    judged, records, ended = rounds.make(first, sampled, held_back)
     if not job.is_main_process:
         return RunResult(run.output, {})
     best = max(judged, key=lambda one: float(one["accuracy"]))  # of equal ones the first
     of_best, number = RunPaths(best["run"]), best["round"]
-    told = {"held_back": held, "before": share_of(judged[0]), "rounds": records}
-    told |= {"best_round": number, "ended": ended}
+    told = {"held_back": held, "before": _share(judged[0]), "rounds": records, "best_round": number, "ended": ended}
     remove(paths.adapter)
     shutil.copytree(of_best.adapter, paths.adapter)
     sync_folder(paths.adapter)
@@ -144,12 +143,11 @@ def read_prompts(
     """
     shown, (*sides, held) = plan.run.data.schema_prompt, parted(settings, plan.run.seed)
     sampled, held_back = (shown_databases(side, shown) for side in sides)
+    every = [*sampled, *held_back]
     if plan.own_cases.is_file():
-        own = shown_databases(read_cases(plan.own_cases), shown)
-        require_apart([*sampled, *held_back], own, f"cases of {plan.own_cases}")
+        require_apart(every, shown_databases(read_cases(plan.own_cases), shown), f"cases of {plan.own_cases}")
     require_apart(sampled, held_back, "held-back prompts")
-    every, remedy = [*sampled, *held_back], 'train without rounds: "method": "sft"'
-    evaluate.check_gradable(every, report, remedy=remedy, allowed=allowed)
+    check_gradable(every, report, remedy='train without rounds: "method": "sft"', allowed=allowed)
     if any(one.case.can_be_forged for one in every):
         report.warning(FORGED)
     told = "prompts   {:,} to draw answers to, {prompts:,} held back: {parts} of {of} {by}"
@@ -163,23 +161,23 @@ def parted(settings: RftConfig, seed: int) -> tuple[Cases, Cases, dict[str, Any]
     others = read_cases(settings.held_back_cases) if settings.held_back_cases else []
     every, by = [*cases, *others], "files that prompts are judged on"
     groups = _by_file(every)
-    asked, held = ({*side} for side in (groups[: len(cases)], groups[len(cases) :]))
-    if both := [one.where for one, of in zip(every, groups, strict=True) if one in others and of in asked - {""}]:
+    asked = {*groups[: len(cases)]}
+    both = [one.where for one, of in zip(others, groups[len(cases) :], strict=True) if of in asked - {""}]
+    if both:
         told = f"{len(both)} of {len(others)} held-back cases are on files of prompts: {both[0]}"
         raise InputError(told, "cases of files that no prompt names, or a share: training.rft.held_back")
-    if len(asked | held) < 2:
+    if len({*groups}) < 2:
         groups, by = [one.case.category for one in every], "categories of prompts"
     names = list(dict.fromkeys(groups))
-    if others:
-        held = {*groups[len(cases) :]}
-    elif len(names) < 2:
-        told = f"{settings.prompts}: all prompts share one file and one category: none can be held back"
-        raise InputError(told, 'give prompts of several databases, or name their "category"')
-    else:
+    held = {*groups[len(cases) :]}
+    if not others:
+        if len(names) < 2:
+            told = f"{settings.prompts}: all prompts share one file and one category: none can be held back"
+            raise InputError(told, 'give prompts of several databases, or name their "category"')
         count = max(1, min(len(names) - 1, round(settings.held_back * len(names))))
         held = {*random.Random(seed).sample(names, count)}  # noqa: S311
-        others = [one for one, of in zip(cases, groups, strict=True) if of in held]
-        cases = [one for one, of in zip(cases, groups, strict=True) if of not in held]
+        others = [one for one, of in zip(every, groups, strict=True) if of in held]
+        cases = [one for one, of in zip(every, groups, strict=True) if of not in held]
     return cases, others, {"prompts": len(others), "parts": len(held), "of": len(names), "by": by}
 
 
@@ -227,8 +225,8 @@ class RowForm:
 
         Raises InputError where it can neither name its database, which it is shown when it is read, nor has its tables.
         """
-        columns, asked, shown = self.columns, case.question, self.shown
-        turn = self.template.user_turn(asked.prompt, "" if shown else asked.input)
+        columns, shown = self.columns, self.shown
+        turn = self.template.user_turn(case.prompt, "" if shown else case.input)
         if columns.messages:
             return {columns.messages: [{"role": "user", "content": turn}, {"role": "assistant", "content": answer}]}
         named = shown.name_of(case.file) if shown and case.file and columns.database else ""
@@ -236,11 +234,8 @@ class RowForm:
             told = f"{case.where}: rows cannot name {case.file}: training.dataset.schema_prompt.databases is "
             hint = "write a pattern that fits the prompts' databases too, and name theirs in a column of the rows"
             raise InputError(told + (shown.databases or "not written"), hint)
-        row = (
-            {columns.instruction: asked.prompt, columns.input: asked.input}
-            if columns.input
-            else {columns.instruction: turn}
-        )
+        pair = {columns.instruction: case.prompt, columns.input: case.input}
+        row = pair if columns.input else {columns.instruction: turn}
         beside = dict.fromkeys(filter(None, (columns.system, columns.history, columns.tools)))
         return {**row, columns.response: answer, **beside, **({columns.database: named} if columns.database else {})}
 
@@ -249,12 +244,10 @@ def _row_form(run: RunConfig, inputs: DataInputs, sampled: Cases, held_back: Cas
     """Return the form of the training rows, which the rounds' rows have, too; rows that ask what was held back are told."""
     data = replace(run.data, validation=(), validation_share=0.0, schema_prompt=None)  # as the rows stand
     selected = select_rows(data, inputs.located, NullReporter())
-    form, held = (
-        RowForm(selected.train[0].columns, inputs.template, run.data.schema_prompt),
-        HeldOut(asked_by_cases(held_back)),
-    )
+    first, held = selected.train[0], HeldOut(asked_by_cases(held_back))
+    form = RowForm(first.columns, inputs.template, run.data.schema_prompt)
     if not (form.columns.response or form.columns.messages):
-        told = f"rounds train rows of prompt and answer, those of {selected.train[0].located} are whole documents"
+        told = f"rounds train rows of prompt and answer, those of {first.located} are whole documents"
         raise InputError(told, "give rows of prompt and answer, or of messages")
     if known := {number for row in selected.rows() for number in held.find(*row.question)}:
         told = f"{len(known)} of {len(held_back)} held-back prompts stand in the training rows"
@@ -279,7 +272,7 @@ def select(
     right = [sum(one["kind"] == RIGHT for one in some) for some in samples]
     wanted = {"always": range(tries + 1), "failed": (0,), "never": ()}[settings.gold]
     golds = [one for one, n in zip(cases, right, strict=True) if n in wanted and one.case.expected_text]
-    judged = grade([one.answered(one.case.expected_text) for one in golds], report, evaluate.CASE_TIMEOUT_S).answers
+    judged = grade([one.answered(one.case.expected_text) for one in golds], report, CASE_TIMEOUT_S).answers
     if wrong := [one for one in judged if not one.verdict.passed]:
         told = f"{plural(len(wrong), 'expected answer')} of {len(judged)} not trained: wrong by their own judge"
         report.warning(f"{told}: {wrong[0].row.where}: {wrong[0].verdict.kind}")
@@ -294,12 +287,6 @@ def select(
             found.setdefault(form(case, sound[case.id]), (case, sound[case.id], "expected"))
         chosen += found.values()
         differing += len({form(case, one["answer"]) for one in some}) > 1
-    golden, written = sum(sample == "expected" for *_, sample in chosen), drawn["generation"]
-    figures = {"prompts": len(cases), "samples": tries, "asked": tries * len(cases), "right": sum(right)}
-    figures |= {name: {k: drawn[name][k] for k in ("1", str(tries))} for name in ("pass_at", "pass_at_ci95")}
-    figures |= {"all_right": right.count(tries), "all_wrong": right.count(0), "differing": differing}
-    figures |= {"kept": len(chosen) - golden, "expected": golden}
-    figures |= {"tokens": written["tokens"], "sampling_seconds": written["seconds"]}
     reason = "" if chosen else "no right answer came to its own end: there is nothing to learn from"
     if not any(0 < count < tries for count in right) and (settings.gold == "never" or 0 not in right):
         reason = (
@@ -307,35 +294,42 @@ def select(
         )
     if not any(right):
         reason = f"none of {tries * len(cases):,} answers is right: train the first stage for longer"
-    return chosen, figures | (dict.fromkeys(("kept", "expected"), 0) if reason else {}), reason
+    golden = sum(sample == "expected" for *_, sample in chosen)
+    figures = {"prompts": len(cases), "samples": tries, "asked": tries * len(cases), "right": sum(right)}
+    figures |= {name: {k: drawn[name][k] for k in ("1", str(tries))} for name in ("pass_at", "pass_at_ci95")}
+    figures |= {"all_right": right.count(tries), "all_wrong": right.count(0), "differing": differing}
+    figures |= {"kept": 0 if reason else len(chosen) - golden, "expected": 0 if reason else golden}
+    figures |= {"tokens": drawn["generation"]["tokens"], "sampling_seconds": drawn["generation"]["seconds"]}
+    return chosen, figures, reason
 
 
-def share_of(judged: Mapping[str, Any]) -> dict[str, Any]:
+def _share(judged: Mapping[str, Any]) -> dict[str, Any]:
     """Return counts, share and interval of an evaluation."""
     return {name: judged[name] for name in ("cases", "correct", "accuracy", "ci95")}
 
 
-def gain_of(last: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def _gain(last: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a round brought on the held-back prompts, paired, and some whose answers became right or wrong."""
     pairs = list(zip(last["answers"], now["answers"], strict=True))
     passed = [(old["kind"] == RIGHT, new["kind"] == RIGHT) for old, new in pairs]
     gain = Paired.of(*zip(*passed, strict=True)).reversed
     told = {"gained": gain.lost, "lost": gain.gained, "difference": gain.drop, "ci95": list(gain.ci95)}
-    learned, forgotten = (
-        [
+
+    def some(change: tuple[bool, bool]) -> list[dict[str, Any]]:
+        changed = [pair for pair, of in zip(pairs, passed, strict=True) if of == change][:5]
+        return [
             {"id": old["id"], "prompt": None, "input": None, **(old["question"] or {}), "expected": old["expected"]}
             | {"before": old["answer"], "after": new["answer"], "why": (new if change[0] else old)["detail"]}
-            for (old, new), of in zip(pairs, passed, strict=True)
-            if of == change
-        ][:5]
-        for change in ((False, True), (True, False))
-    )
-    return {"gain": {**told, "against": last["round"]}, "learned": learned, "forgotten": forgotten}
+            for old, new in changed
+        ]
+
+    examples = {"learned": some((False, True)), "forgotten": some((True, False))}
+    return {"gain": {**told, "against": last["round"]}, **examples}
 
 
 @dataclass(frozen=True)
-class _Work:
-    """What every step of a run in rounds works with."""
+class _Rounds:
+    """The steps of a run in rounds, and what every one works with."""
 
     plan: Plan
     settings: RftConfig
@@ -346,9 +340,10 @@ class _Work:
     status: RunStatus
     inputs: DataInputs
     train_one: Callable[..., RunResult]
+    form: RowForm
 
-    def make_rounds(
-        self, first: Path | None, sampled: Cases, held_back: Cases, form: RowForm
+    def make(
+        self, first: Path | None, sampled: Cases, held_back: Cases
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], str]:
         """Return what the adapters that were kept answer, a record a round, and why no further round was made."""
         run, settings = self.plan.run, self.settings
@@ -360,17 +355,17 @@ class _Work:
             seed = int.from_bytes(hashlib.sha256(f"{run.seed} {number}".encode()).digest()[:4], "big")
             how: dict[str, Any] = {"samples": settings.samples, "temperature": settings.temperature, "seed": seed}
             drawn = self.answers(f"round {number}, sampling", folder / "samples.json", last["run"], cases, **how)
-            figures, reason = broadcast_rank0(partial(self.write_rows, number, cases, drawn, form))
+            figures, reason = broadcast_rank0(partial(self.write_rows, number, cases, drawn))
             records.append({"round": number, **figures, "is_kept": False})
             if reason:
                 self.report.warning(f"round {number}: {reason}")
                 return judged, records, f"round {number}: {reason}"
             trained = self.train(f"round {number}, training", folder / "run", self.training(folder, last["run"]))
             now = self.judge(number, trained, held_back)
-            gain, done = gain_of(last, now), read_json(RunPaths(trained).report_json)
+            gain, done = _gain(last, now), read_json(RunPaths(trained).report_json)
             (low, high), rise = gain["gain"]["ci95"], gain["gain"]["difference"]
             told = {name: done.get(name) for name in ("steps", "loss", "tokens", "seconds", "adapter_sha256")}
-            records[-1] |= {**share_of(now), **gain, "training": told}
+            records[-1] |= {**_share(now), **gain, "training": told}
             if low <= 0 and settings.stop_without_gain:
                 why = f"a gain of {rise:+.1%} ({low:+.1%} to {high:+.1%}) on held-back prompts is not certain"
                 return judged, records, f"round {number}: {why}"
@@ -403,10 +398,16 @@ class _Work:
 
         self.at(stage)
         stop, own = self.plan.run.output / STOP_FILE, self.options
-        options = replace(own, resume=AUTO, overwrite=False, locked=None, max_forget=None)
-        options = replace(options, drift=tuple(key for key in own.drift if not key.startswith("rft.")))
-        options = replace(options, trust_store=own.trust_store and run is self.plan.run)
-        options = replace(options, callbacks=(*own.callbacks, HandStopDown()))
+        options = replace(
+            own,
+            resume=AUTO,
+            overwrite=False,
+            locked=None,
+            max_forget=None,
+            drift=tuple(key for key in own.drift if not key.startswith("rft.")),
+            trust_store=own.trust_store and run is self.plan.run,
+            callbacks=(*own.callbacks, HandStopDown()),
+        )
         plan = replace(self.plan, run=replace(run, output=folder, rft=None))
         done = self.train_one(plan, self.machine, self.report, options, self.job, RunLog())
         if done.unserved:
@@ -416,10 +417,10 @@ class _Work:
     def training(self, folder: Path, last: Path) -> RunConfig:
         """Return the training of a round: its rows, and those of the first training by the share that is replayed."""
         run, share = self.plan.run, self.settings.replay
-        most = [spec.max_rows and max(1, round(spec.max_rows * share)) for spec in run.data.train]
-        old = (
-            replace(spec, weight=spec.weight * share, max_rows=n) for spec, n in zip(run.data.train, most, strict=True)
-        )
+        old = [
+            replace(one, weight=one.weight * share, max_rows=one.max_rows and max(1, round(one.max_rows * share)))
+            for one in run.data.train
+        ]
         rows = SourceSpec("file", str(folder / "rows.jsonl"))
         data = replace(run.data, train=(rows, *old) if share else (rows,))
         start = find_adapter(last).adapter if self.settings.start == "last" else None
@@ -432,26 +433,20 @@ class _Work:
         """Let an adapter answer cases, and return that as `evaluate --json` does; it is made where the file has it not."""
         self.at(stage)
         trained = TrainedAdapter(self.plan, find_adapter(adapter))
-        room = evaluate.room_for_answers(self.inputs.renderer, cases)
-        settings = evaluate.answer_settings(self.plan, decoding_of(self.plan.loaded.manifest), room, samples=samples)
+        room = max(NEW_TOKENS, longest_right_answer(self.inputs.renderer, cases) + 1)
+        settings = answer_settings(self.plan, decoding_of(self.plan.loaded.manifest), room, samples=samples)
         settings = replace(settings, **how)
         of = [sha256_of(trained.origin.adapter / WEIGHTS), settings, [(one.digest, one.shown) for one in cases]]
         of += [sha256_of(Path(name)) for name in dict.fromkeys(name for one in cases for name in files_of(one))]
-        key = hashlib.sha256(repr(of).encode()).hexdigest()
+        key, kept = hashlib.sha256(repr(of).encode()).hexdigest(), file.with_suffix(".kept")
+        judging: Any = {"case_timeout_s": CASE_TIMEOUT_S, "allowed": self.options.permissions, "keep": kept}
 
         def made() -> dict[str, Any]:
             if read_json(file).get("key") != key:
                 file.parent.mkdir(parents=True, exist_ok=True)
-                found = evaluate.evaluate_adapter(
-                    trained,
-                    cases,
-                    settings,
-                    self.report,
-                    case_timeout_s=evaluate.CASE_TIMEOUT_S,
-                    allowed=self.options.permissions,
-                    keep=file.with_suffix(".kept"),
-                )
+                found = evaluate_adapter(trained, cases, settings, self.report, **judging)
                 write_json(file, {"key": key, **found.as_json()})
+                kept.unlink(missing_ok=True)
             return read_json(file)
 
         return broadcast_rank0(made)
@@ -464,16 +459,12 @@ class _Work:
         self.report.info("held back {correct:,} of {cases:,} right: {accuracy:.1%}".format(**found))
         return {**found, "round": number, "run": adapter}
 
-    def write_rows(
-        self, number: int, cases: Cases, drawn: Mapping[str, Any], form: RowForm
-    ) -> tuple[dict[str, Any], str]:
+    def write_rows(self, number: int, cases: Cases, drawn: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """Write what a round trains as rows; return what its answers came to, and why that is nothing to learn from."""
         grammar = decoding_of(self.plan.loaded.manifest).grammar
         chosen, figures, reason = select(cases, drawn, self.settings, grammar, self.report)
-        rows = [
-            {**form.row(case, answer), "case": case.id, "round": number, "sample": sample}
-            for case, answer, sample in chosen
-        ]
+        origin = [{"case": case.id, "round": number, "sample": sample} for case, _, sample in chosen]
+        rows = [{**self.form.row(case, text), **of} for (case, text, _), of in zip(chosen, origin, strict=True)]
         file, raw = self.plan.run.output / f"round-{number}" / "rows.jsonl", json_lines(rows)
         if not file.is_file() or file.read_bytes() != raw:
             remove(file.with_name("run"))  # the training of other rows

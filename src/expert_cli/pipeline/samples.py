@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.config.plan import Plan
 from expert_cli.data.select import first_good_rows
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.inference.expert_config import decoding_of
-from expert_cli.inference.generation_config import generation_config
+from expert_cli.inference.expert_config import decoding_of, generation_config
 from expert_cli.pipeline.inputs import DataInputs
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.result import SampleAnswer
@@ -19,7 +18,7 @@ from expert_cli.utils.text import plural
 
 if TYPE_CHECKING:
     from expert_cli.evaluation.cases import EvalCase
-    from expert_cli.inference.prompt_renderer import PromptRenderer
+    from expert_cli.inference.expert import PromptRenderer
 
 NEW_TOKENS = 64
 """An answer's most tokens: enough to see whether training took."""
@@ -67,7 +66,7 @@ def ask(
     """Let the model answer as it is now, in one batch and not drawn, and run the answers."""
     if not questions:
         return []
-    from expert_cli.evaluation.held import held_for
+    from expert_cli.evaluation.answer import held_for
     from expert_cli.inference.generate import Request, generate
 
     report.info(f"answering {plural(len(questions), 'prompt')}")
@@ -103,8 +102,7 @@ def _row(plan: Plan, inputs: DataInputs) -> list[Question]:
 def _is_right(question: Question, text: str) -> bool | None:
     if question.case is None:
         return None
-    from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S
-    from expert_cli.evaluation.grade import verdict_on
+    from expert_cli.evaluation.grade import CASE_TIMEOUT_S, verdict_on
 
     verdict = verdict_on(question.case.answered(text), CASE_TIMEOUT_S)
     return None if verdict.kind == "parsed_only" else verdict.passed

@@ -27,9 +27,8 @@ from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
-from expert_cli.inference.base_model import load_base_of
+from expert_cli.inference.expert import PromptRenderer, load_base_of
 from expert_cli.inference.expert_config import json_separators
-from expert_cli.inference.prompt_renderer import PromptRenderer
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model import isolation
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing

@@ -11,7 +11,7 @@ from expert_cli.data.packing.dataset import PackedDataset, TrainingData
 from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.documents import Documents
 from expert_cli.errors import InputError
-from expert_cli.inference.base_model import require_embedding, require_positions
+from expert_cli.inference.expert import require_embedding, require_positions
 from expert_cli.manifest.key import adjusted
 from expert_cli.manifest.keys.loader import PACKINGS
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of, is_eval_loss

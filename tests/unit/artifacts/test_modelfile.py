@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.artifacts.modelfile import modelfile
+from expert_cli.artifacts.gguf_writer import modelfile
 from expert_cli.errors import InputError
 from expert_cli.inference.expert_config import DecodingConfig, Example, ExpertConfig
 from tests.tiny import template_for, tiny_tokenizer

@@ -121,7 +121,7 @@ def test_other_answers_are_given_to_a_case(tmp_path: Path, monkeypatch: pytest.M
     programs = rows_of("def f(n):\n    return n", "def g(n):\n    return n", "def f(n:")
     found, lines = audited(tmp_path, programs, [program])
     assert (lines, found.ran) == ({"does_not_run": [3]}, 3)
-    monkeypatch.setattr("expert_cli.evaluation.permissions.is_network_shut", lambda: False)
+    monkeypatch.setattr("expert_cli.evaluation.grade.is_network_shut", lambda: False)
     found, lines = audited(tmp_path, programs, [program])
     assert (lines, found.ran) == ({}, 0)
     assert "keeps them from the network" in found.not_checked["does_not_run"]
@@ -177,7 +177,7 @@ def test_near_duplicates_are_those_of_all_pairs() -> None:
 
 
 def test_wrong_input(tmp_path: Path) -> None:
-    wrong = {"limit 0: must be 1 or more": {"limit": 0}, "verifier cobol: there is none": {"verifier": "cobol"}}
+    wrong = {"limit 0: must be at least 1": {"limit": 0}, "verifier cobol: there is none": {"verifier": "cobol"}}
     for told, more in wrong.items():
         with pytest.raises(InputError, match=told):
             audited(tmp_path, rows_of("1"), [], **more)

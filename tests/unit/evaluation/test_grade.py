@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
+import _thread
 import json
+import sys
 import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import psutil
 import pytest
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import CaseAnswer, read_answers
-from expert_cli.evaluation.grade import Evaluation, grade
-from expert_cli.evaluation.result import Drop, Evaluated, compare_with
+from expert_cli.evaluation.grade import grade, in_order
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
 from expert_cli.utils.reporter import NullReporter
+from expert_cli.utils.subprocesses import LineProcess
 
 CASE = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"}
-
-
-def judged(tmp_path: Path, *answers: str, **more: Any) -> Evaluation:
-    path = tmp_path / "answers.jsonl"
-    rows = [
-        {**CASE, **more, "answer": answer, "category": "easy" if i < 2 else "hard"} for i, answer in enumerate(answers)
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return grade(read_answers(path), NullReporter(), 2)
-
-
-def test_the_figures(tmp_path: Path) -> None:
-    found = judged(tmp_path, "1", "```json\n1\n```", "2", "3", "4", "5", "{", "").as_json()
-    assert (found["cases"], found["correct"], found["accuracy"]) == (8, 2, 0.25)
-    assert found["by_category"]["easy"]["accuracy"] == 1.0
-    assert found["by_category"]["hard"]["accuracy"] == 0.0
-    assert found["failures"] == {"wrong": 4, "invalid": 1, "empty": 1}
-    assert [row["kind"] for row in found["answers"]] == ["correct"] * 2 + ["wrong"] * 4 + ["invalid", "empty"]
-    assert found["answers"][1]["answer"] == "```json\n1\n```"
-
-
-def test_three_examples_a_class(tmp_path: Path) -> None:
-    assert [one.row.id for one in judged(tmp_path, "1", "2", "3", "4", "5").examples("wrong")] == ["2", "3", "4"]
 
 
 def test_a_case_at_fault_is_named_with_its_line(tmp_path: Path) -> None:
@@ -51,58 +32,6 @@ def test_a_case_at_fault_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "answers.jsonl").write_text(json.dumps(row), encoding="utf-8")
     with pytest.raises(InputError, match=r"answers\.jsonl:1: .*not an SQLite database"):
         grade(read_answers(tmp_path / "answers.jsonl"), NullReporter(), 2)
-
-
-def against(tmp_path: Path, old: list[str], new: list[str], **more: Any) -> Drop:
-    path = tmp_path / "old.json"
-    path.write_text(json.dumps(judged(tmp_path, *old).as_json()), encoding="utf-8")
-    return compare_with(path, Evaluated(judged(tmp_path, *new, **more), {}, None, None), 0.25)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "lost", "gained", "drop", "held"),
-    [
-        pytest.param("1111", "1111", 0, 0, 0.0, True, id="the same"),
-        pytest.param("1111", "1112", 1, 0, 0.25, True, id="as much as allowed"),
-        pytest.param("1111", "1122", 2, 0, 0.5, False, id="more"),
-        pytest.param("1122", "2211", 2, 2, 0.0, True, id="others"),
-        pytest.param("2222", "1111", 0, 4, -1.0, True, id="better"),
-        pytest.param("1111", "12", 1, 0, 0.5, False, id="only the cases in both"),
-    ],
-)
-def test_against(tmp_path: Path, old: str, new: str, lost: int, gained: int, drop: float, held: bool) -> None:
-    found = against(tmp_path, list(old), list(new))
-    pairs = found.pairs
-    assert (pairs.lost, pairs.gained, pairs.drop, found.held) == (lost, gained, drop, held)
-    assert pairs.ci95[0] <= drop <= pairs.ci95[1]
-
-
-def test_what_was_computed_otherwise_is_told_where_both_say_it(tmp_path: Path) -> None:
-    path, new = tmp_path / "old.json", judged(tmp_path, "1")
-    old = {"generation": {"threads": 8, "device": "cpu"}, "expert": {"dtype": "bf16", "quantization": "int4"}}
-    path.write_text(json.dumps(new.as_json() | old), encoding="utf-8")
-    now = {"threads": 2, "device": "cpu", "batch_size": 16}
-    found = compare_with(path, Evaluated(new, {}, {"dtype": "fp32", "quantization": "int4"}, now), 0)
-    assert found.as_json()["computed"] == {"threads": [8, 2], "dtype": ["bf16", "fp32"]}
-    assert compare_with(path, Evaluated(new, {}, None, None), 0).computed == {}
-
-
-def test_cases_of_only_one_evaluation_are_counted(tmp_path: Path) -> None:
-    assert against(tmp_path, ["1", "1", "1"], ["1"]).alone == (0, 2)
-    assert against(tmp_path, ["1"], ["1", "1"]).alone == (1, 0)
-
-
-def test_a_changed_case_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="case '1' is not that of"):
-        against(tmp_path, ["1"], ["1"], schema={"type": "integer"})
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"answers": 1}', '{"answers": [1]}', '{"answers": [{"id": "9"}]}'])
-def test_what_is_no_evaluation_of_these_cases_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "old.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=r"old\.json: (not an evaluation|none of its cases)"):
-        compare_with(path, Evaluated(judged(tmp_path, "1"), {}, None, None), 0)
 
 
 def test_the_detail_is_one_printable_line() -> None:
@@ -137,7 +66,7 @@ class Busy(Case):
 def busy(*answers: str, **keys: Any) -> list[CaseAnswer]:
     Busy.runs.clear()
     case = Busy(verifier="busy", **keys)
-    return [CaseAnswer(case, f"f:{i}", str(i), "0" * 16, None, answer) for i, answer in enumerate(answers, start=1)]
+    return [CaseAnswer(case, f"f:{i}", str(i), "0" * 16, answer=answer) for i, answer in enumerate(answers, start=1)]
 
 
 def test_what_was_late_beside_others_has_its_time_alone() -> None:
@@ -184,4 +113,55 @@ def test_a_text_too_long_to_look_for_an_answer_in_is_not_read() -> None:
     found = grade(busy(long, right), NullReporter(), 2)
     assert [one.verdict.kind for one in found.answers] == ["too_large", "correct"]
     assert Busy.runs == {"z": 1}
-    assert found.answers[0].labeled is None
+    assert found.classifications == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_results_stand_in_the_order_of_the_items(threads: int) -> None:
+    seen: list[float] = []
+    found = in_order(lambda n: 2 * n, list(range(50)), threads, seen.append)
+    assert found == [2 * n for n in range(50)]
+    assert seen[-1] == 50
+    assert in_order(lambda n: n, [], threads, seen.append) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_the_first_fault_in_order_is_raised_whichever_comes_first(threads: int) -> None:
+    done: list[int] = []
+
+    def work(n: int) -> int:
+        if n in (20, 40):
+            time.sleep(0.5 if n == 20 else 0)
+            raise ValueError(n)
+        time.sleep(0.05 if n == 19 else 0)
+        done.append(n)
+        return n
+
+    with pytest.raises(ValueError, match=r"^20$"):
+        in_order(work, list(range(60)), threads, lambda _: None)
+    assert sorted(done)[:20] == list(range(20))
+
+
+def test_ctrl_c_ends_what_the_threads_wait_for(tmp_path: Path) -> None:
+    started: list[LineProcess] = []
+
+    def work(_: int) -> bytes:
+        process = LineProcess([sys.executable, "-c", "import time; time.sleep(600)"], cwd=tmp_path)
+        started.append(process)
+        try:
+            return process.receive(600)
+        finally:
+            process.kill()
+
+    def interrupt() -> None:
+        while len(started) < 2:
+            time.sleep(0.01)
+        _thread.interrupt_main()
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    begun, before = time.monotonic(), {child.pid for child in psutil.Process().children()}
+    with pytest.raises(KeyboardInterrupt):
+        in_order(work, list(range(9)), 2, lambda _: None)
+    assert time.monotonic() - begun < 30
+    assert len(started) == 2
+    assert {child.pid for child in psutil.Process().children()} <= before

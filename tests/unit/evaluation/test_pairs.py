@@ -14,10 +14,10 @@ import pytest
 from expert_cli import api
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import CaseAnswer, read_cases
-from expert_cli.evaluation.grade import Evaluation, grade
-from expert_cli.evaluation.pairs import Pairs, write_pairs
-from expert_cli.evaluation.result import Evaluated
-from expert_cli.inference.generation_config import Stop
+from expert_cli.evaluation.grade import grade
+from expert_cli.evaluation.result import Evaluated, Evaluation
+from expert_cli.evaluation.trl import write_pairs
+from expert_cli.inference.expert_config import Stop
 from expert_cli.utils.reporter import NullReporter
 from tests.tiny import tiny_model, tiny_tokenizer
 
@@ -38,7 +38,9 @@ def evaluation(folder: Path, *drawn: Sequence[str], stops: Sequence[Stop] = (), 
     return grade(answered, NullReporter(), 2)
 
 
-def written(folder: Path, found: Evaluation, separator: str | None = "\n") -> tuple[Pairs, list[dict[str, Any]]]:
+def written(
+    folder: Path, found: Evaluation, separator: str | None = "\n"
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     pairs = write_pairs(folder / "pairs.jsonl", found, separator)
     return pairs, [json.loads(line) for line in (folder / "pairs.jsonl").read_text(encoding="utf-8").splitlines()]
 
@@ -57,7 +59,8 @@ def test_a_pair(tmp_path: Path) -> None:
             "rejected": [{"role": "assistant", "content": "2"}],
         }
     ]
-    assert pairs == Pairs(tmp_path / "pairs.jsonl", 1, 1, 0, 0)
+    counts = {"pairs": 1, "prompts": 1, "all_right": 0, "none_right": 0}
+    assert pairs == {"file": str(tmp_path / "pairs.jsonl"), **counts}
 
 
 def test_a_pair_asks_with_what_the_model_was_shown(tmp_path: Path) -> None:
@@ -80,11 +83,7 @@ def test_answers_that_are_trained_are_written_as_they_are(tmp_path: Path) -> Non
 def test_prompts_without_a_pair_are_counted(tmp_path: Path) -> None:
     pairs, rows = written(tmp_path, evaluation(tmp_path, ["1", " 1"], ["2", "3"], ["2", "1"], ["3", "3"]))
     assert [row["id"] for row in rows] == ["c2"]
-    assert pairs == Pairs(tmp_path / "pairs.jsonl", pairs=1, prompts=1, all_right=1, none_right=2)
-    assert (
-        "1 pairs of 1 prompts, at most 4 each; none of 1 whose answers are all right, and of 2 where"
-        in pairs.in_words()
-    )
+    assert [pairs[name] for name in ("pairs", "prompts", "all_right", "none_right")] == [1, 1, 1, 2]
 
 
 def test_different_answers_each_as_seldom_as_can_be_at_most_four_pairs(tmp_path: Path) -> None:
@@ -98,7 +97,7 @@ def test_different_answers_each_as_seldom_as_can_be_at_most_four_pairs(tmp_path:
 def test_a_right_answer_that_did_not_end_is_not_chosen(tmp_path: Path) -> None:
     stops: list[Stop] = ["length", "looping", "end"]
     pairs, rows = written(tmp_path, evaluation(tmp_path, ["1", "1.0", "2"], stops=stops))
-    assert (rows, pairs.none_right) == ([], 1)
+    assert (rows, pairs["none_right"]) == ([], 1)
 
 
 def test_what_could_only_be_parsed_is_not_rejected(tmp_path: Path) -> None:

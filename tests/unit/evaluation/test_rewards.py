@@ -13,7 +13,7 @@ import pytest
 
 from expert_cli import binary_reward, dense_reward
 from expert_cli.errors import InputError
-from expert_cli.evaluation.rewards import text_of
+from expert_cli.evaluation.trl import text_of
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.json_schema import JsonCase
 
@@ -162,7 +162,7 @@ def test_verifiers_may_be_mixed_and_absent_keys_null(root: Path) -> None:
         (columns(SQL | {"database": "none.sqlite"}), "completion 1: none.sqlite: no such file"),
         (columns(SQL | {"expected": "SELECT x"}), "completion 1: the expected query fails"),
         ({"case": ["{"]}, "completion 1: case: not JSON"),
-        ({"case": ["[]"]}, r"completion 1: case: \[\] is no object"),
+        ({"case": ["[]"]}, r"completion 1: case: a list is no object"),
         ({"case": [None]}, "completion 1: case: not JSON"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +14,10 @@ import jsonschema_rs
 import pytest
 
 from expert_cli.evaluation.cases import CaseAnswer, read_cases
-from expert_cli.evaluation.grade import GradedAnswer, grade
-from expert_cli.evaluation.permissions import NOTHING
-from expert_cli.evaluation.regrade import read_kept
-from expert_cli.evaluation.result import Evaluated, compare_with
+from expert_cli.evaluation.evaluate import grade_kept
+from expert_cli.evaluation.grade import grade, rows_given
+from expert_cli.evaluation.result import Evaluated, GradedAnswer, compare_with
+from expert_cli.inference.vote import Given, Vote
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.statistics import wilson
 from tests.reporters import Heard
@@ -278,16 +278,14 @@ def test_shares_of_the_document_and_kept_samples_judged_again(tmp_path: Path) ->
     jsonschema_rs.validator_for(schema).validate(json.loads(path.read_text(encoding="utf-8")))
     row = json.loads((tmp_path / "cases.jsonl").read_text(encoding="utf-8"))
     cases.write_text("".join(json.dumps(row | {"id": str(n)}) + "\n" for n in range(4)), encoding="utf-8")
-    kept = read_kept(path, cases)
-    assert kept is not None
-    again, _ = kept.judged(NullReporter(), 10, None, NOTHING)
+    again = grade_kept(path, cases, None, 10, NullReporter()).evaluation
     drop = {"pass_at", "pass_at_ci95", "majority", "majority_ci95", "accuracy"}
     assert {key: again.as_json()[key] for key in drop} == {key: told[key] for key in drop}
     assert [one["samples"] for one in again.as_json()["answers"]] == [one["samples"] for one in told["answers"]]
     with cases.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row | {"id": "new"}) + "\n")
     report = Heard()
-    kept.judged(report, 10, None, NOTHING)
+    grade_kept(path, cases, None, 10, report)
     assert [text for text in report.warned if "no answer" in text] == [
         "1 of 5 cases have no answer and are left out: new"
     ]
@@ -296,11 +294,51 @@ def test_shares_of_the_document_and_kept_samples_judged_again(tmp_path: Path) ->
 def test_other_answers_than_then_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(json.dumps(document(tmp_path, [NAMES, NAMES, "x"], [NAMES, "y", "z"]).as_json()), encoding="utf-8")
-    drop = compare_with(path, document(tmp_path, [NAMES, "w"], [f"{NAMES} ", "y"]), 0)
-    assert (drop.answers, drop.answers_differ, drop.pairs.lost) == (4, 2, 0)
+    drop = compare_with(path, document(tmp_path, [NAMES, "w"], [f"{NAMES} ", "y"]), 0, NullReporter())
+    assert (drop["answers"], drop["answers_differ"], drop["lost"]) == (4, 2, 0)
     old = json.loads(path.read_text(encoding="utf-8"))
     for row in old["answers"]:
         del row["samples"], row["majority"]
     path.write_text(json.dumps(old), encoding="utf-8")
-    drop = compare_with(path, document(tmp_path, ["v", "w"], [NAMES, "y"]), 0)
-    assert (drop.answers, drop.answers_differ, drop.pairs.lost) == (2, 1, 1)
+    drop = compare_with(path, document(tmp_path, ["v", "w"], [NAMES, "y"]), 0, NullReporter())
+    assert (drop["answers"], drop["answers_differ"], drop["lost"]) == (2, 1, 1)
+
+
+def given_of(folder: Path) -> Callable[[str], Given]:
+    """Return what runs queries about a database of two items."""
+    with closing(sqlite3.connect(folder / "items.sqlite")) as connection:
+        connection.executescript(
+            "CREATE TABLE IF NOT EXISTS items (id, name); DELETE FROM items; INSERT INTO items VALUES (1, 'a'), (2, 'b')"
+        )
+    found = rows_given(folder / "items.sqlite", NullReporter())
+    assert found is not None
+    return found
+
+
+def test_answers_with_the_same_rows_are_one_and_what_cannot_be_run_is_none(tmp_path: Path) -> None:
+    answers = [
+        "SELECT nothing",
+        "SELECT name FROM items WHERE id > 5",
+        "SELECT name FROM items WHERE 0",
+        "SELECT count(*) FROM items",
+        "```sql\nSELECT max(id) FROM items;\n```",
+        "DELETE FROM items",
+        "DELETE  FROM items",
+    ]
+    vote = Vote.of(answers, list(map(given_of(tmp_path), answers)))
+    assert vote.counts == ((answers[3], 2), (answers[1], 2), (answers[5], 2), (answers[0], 1))
+    assert given_of(tmp_path)("SELECT count(*) FROM items").rank == 0, "nothing was deleted"
+
+
+def test_rows_count_in_any_order_unless_both_say_one(tmp_path: Path) -> None:
+    given = given_of(tmp_path)
+    assert given("SELECT name FROM items") == given("SELECT name FROM items ORDER BY id DESC")
+    assert given("SELECT name FROM items") != given("SELECT id FROM items")
+
+
+def test_where_nothing_can_run_answers_that_is_told_and_texts_decide(tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("no database", encoding="utf-8")
+    told = Heard()
+    assert rows_given(other, told) is None
+    assert "the vote goes by the texts of answers, which are not run" in told.said[0]

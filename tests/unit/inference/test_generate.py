@@ -13,9 +13,8 @@ from transformers import GenerationConfig as ModelGenerationConfig
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.inference.generate import Completion, Request, generate, stream
-from expert_cli.inference.generation_config import GenerationConfig
-from expert_cli.inference.loops import is_looping
+from expert_cli.inference.expert_config import GenerationConfig
+from expert_cli.inference.generate import Completion, Request, generate, is_looping, stream
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend
 from tests import tiny

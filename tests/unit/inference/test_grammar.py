@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from expert_cli.inference.expert_config import Grammar
-from expert_cli.inference.generate import Request, generate
-from expert_cli.inference.generation_config import GenerationConfig
+from expert_cli.inference.expert_config import GenerationConfig, Grammar
+from expert_cli.inference.generate import Request, generate, is_looping
 from expert_cli.inference.grammar import GrammarLogitsProcessor, Held, grammar_for, not_held
-from expert_cli.inference.loops import is_looping
 from expert_cli.inference.sql_grammar import compiler, tables_of
 from expert_cli.manifest.types import GrammarType
 from tests import tiny

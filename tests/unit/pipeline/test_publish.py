@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.inference.expert_config import decoding_of
-from expert_cli.inference.generation_config import generation_config
+from expert_cli.inference.expert_config import decoding_of, generation_config
 from expert_cli.manifest.schema import Manifest
 from expert_cli.pipeline.publish import _chosen
 from tests import manifests

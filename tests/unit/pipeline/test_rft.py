@@ -16,7 +16,7 @@ from expert_cli.config.resolve import Overrides, missing_data
 from expert_cli.data.columns import Columns
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases, shown_databases
-from expert_cli.evaluation.permissions import NOTHING
+from expert_cli.evaluation.grade import NOTHING
 from expert_cli.evaluation.verifiers.case import FORGED
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig

@@ -45,7 +45,7 @@ from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.hardware import machine
 from expert_cli.hardware.devices import DEVICES, Device
-from expert_cli.inference.base_model import load_base_of
+from expert_cli.inference.expert import load_base_of
 from expert_cli.manifest.types import Dtype
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter

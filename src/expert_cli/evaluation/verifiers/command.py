@@ -1,7 +1,7 @@
 """Judges answers by a program of the user's own, where nothing else knows what is right.
 
 It gets one line of JSON on stdin, {"case": the row's keys beside prompt and input, "answer"}, and prints {"correct", "detail"},
-or "kind" as well. It is the user's program: no walls stand around it, so that `evaluation/permissions.py` runs it only where
+or "kind" as well. It is the user's program: no walls stand around it, so that `evaluation/grade.py` runs it only where
 asked to. An answer reaches it as JSON text alone: never as an argument, a name of a file or a word of a shell.
 """
 

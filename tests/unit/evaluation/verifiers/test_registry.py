@@ -17,12 +17,11 @@ import expert_cli
 from expert_cli.commands.evaluate import evaluate
 from expert_cli.data.rows import Example
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation.answer import NO_SHOTS, Shots
 from expert_cli.evaluation.cases import EvalCase, read_cases
+from expert_cli.evaluation.evaluate import grade_kept
 from expert_cli.evaluation.extract import extract
-from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
-from expert_cli.evaluation.grade import grade, verdict_on
-from expert_cli.evaluation.permissions import Permissions
-from expert_cli.evaluation.regrade import read_kept
+from expert_cli.evaluation.grade import Permissions, grade, verdict_on
 from expert_cli.evaluation.result import Evaluated, compare_with
 from expert_cli.evaluation.verifiers import registry
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
@@ -77,7 +76,7 @@ def test_the_expected_answer_is_right(verifier: str, tmp_path: Path) -> None:
     assert case.case.is_expected(f" {text}\n")
     assert not case.case.is_expected(VERIFIERS[verifier].example.wrong)
     assert not text or verdict_on(case.answered(text), 10).passed
-    NO_SHOTS.require_for([case])
+    assert NO_SHOTS.before(case) == []
 
 
 @each
@@ -130,11 +129,11 @@ def test_what_was_evaluated_can_be_compared_and_judged_again(verifier: str, tmp_
     assert told["expected"] == case.case.criterion != ""
     kept = tmp_path / "evaluation.json"
     kept.write_text(json.dumps(found.as_json()), encoding="utf-8")
-    again = read_kept(kept, None)
-    assert again is not None
-    assert again.judged(NullReporter(), 10, None, Permissions(commands=True))[0] == found.evaluation
+    again = grade_kept(kept, None, None, 10, NullReporter(), Permissions(commands=True))
+    assert again.evaluation == found.evaluation
     fell = Evaluated(grade([case.answered(wrong)], NullReporter(), 10), {}, None, None)
-    assert (compare_with(kept, fell, 0.5).pairs.lost, compare_with(kept, fell, 0.5).held) == (1, False)
+    drop = compare_with(kept, fell, 0.5, NullReporter())
+    assert (drop["lost"], drop["held"]) == (1, False)
 
 
 @each

@@ -1,8 +1,10 @@
-"""What judging does only where it is allowed: a command of a case, and programs without walls."""
+"""What cannot be judged is told before any model is loaded; commands and programs without walls only where that is allowed."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,30 +12,22 @@ import pytest
 
 from expert_cli import api
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation import permissions
+from expert_cli.evaluation import grade as judging
 from expert_cli.evaluation import result as found
-from expert_cli.evaluation.cases import read_cases
+from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import check_gradable
-from expert_cli.evaluation.permissions import Permissions
+from expert_cli.evaluation.grade import Permissions
+from expert_cli.evaluation.verifiers import requirements
 from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.utils.reporter import NullReporter
+from tests.reporters import Heard
 
 COMMAND = {"verifier": "command", "command": "judge.py"}
 PYTHON = {"verifier": "python", "tests": "assert f(2) == 4"}
 TYPESCRIPT = {"verifier": "typescript", "tests": "if (f(2) !== 4) throw new Error();"}
+JSON = {"verifier": "json", "schema": None, "expected": 7, "rule": "exact"}
+PROGRAM = {"verifier": "typescript", "tests": "if (f() !== 7) throw new Error();", "prefix": "function f(): number {"}
 PLAIN = {"verifier": "exact", "expected": "x"}
-
-
-class Heard(NullReporter):
-    """A reporter that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def info(self, text: str) -> None:
-        self.said.append(text)
-
-    warning = info
 
 
 def rows(folder: Path, *cases: dict[str, Any], **more: Any) -> Path:
@@ -76,7 +70,7 @@ def test_answers_that_were_kept_are_judged_by_a_command_only_where_it_is_allowed
 def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
 ) -> None:
-    for module in (isolation, permissions, found):
+    for module in (isolation, judging, found):
         monkeypatch.setattr(module, "standing_walls", lambda: ("limits", "files"))
     answers = rows(tmp_path, PLAIN, case, answer="x")
     with pytest.raises(
@@ -87,17 +81,55 @@ def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
     heard = Heard()
     judged = api.grade_answers(answers, without_walls=True, case_timeout_s=20, reporter=heard)
     assert judged.as_json()["walls"] == ["limits", "files"]
-    assert heard.said[:2] == [
-        "answers run as programs that nothing keeps from the network",
+    assert (heard.warned, heard.said[0]) == (
+        ["answers run as programs that nothing keeps from the network"],
         "walls     limits, files around answers that are programs",
-    ]
+    )
     assert "walls" not in api.grade_answers(rows(tmp_path, PLAIN, answer="x")).as_json()
 
 
 @pytest.mark.parametrize("wall", ["syscalls", "namespaces"])
 def test_either_wall_around_the_network_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wall: str) -> None:
-    for module in (isolation, permissions):
+    for module in (isolation, judging):
         monkeypatch.setattr(module, "standing_walls", lambda: (wall,))
     heard = Heard()
     Permissions().require(read_cases(rows(tmp_path, PYTHON, prompt="?")), heard)
     assert heard.said == [f"walls     {wall} around answers that are programs"]
+
+
+def cases(folder: Path, *rows: dict[str, Any]) -> list[EvalCase]:
+    with closing(sqlite3.connect(folder / "shop.sqlite")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS a")
+        connection.commit()
+    path = folder / "cases.jsonl"
+    path.write_text("".join(json.dumps({"prompt": "?", **row}) + "\n" for row in rows), encoding="utf-8")
+    return read_cases(path)
+
+
+def query(text: str) -> dict[str, Any]:
+    return {"verifier": "sql", "database": "shop.sqlite", "expected": text}
+
+
+def test_sound_cases_are_told_of_nothing(tmp_path: Path) -> None:
+    report = Heard()
+    check_gradable(cases(tmp_path, JSON, query("SELECT a FROM t")), report, remedy="leave it")
+    check_gradable([], report, remedy="leave it")
+    assert report.warned == []
+
+
+def test_a_faulty_expected_query_is_named_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cases\.jsonl:2: the expected query fails .*no such column: b"):
+        check_gradable(cases(tmp_path, query("SELECT a FROM t"), query("SELECT b FROM t")), NullReporter())
+
+
+def test_a_missing_engine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements, "has_package", lambda package: package != "apsw")
+    with pytest.raises(EnvironmentProblem, match="the package apsw is missing"):
+        check_gradable(cases(tmp_path, query("SELECT a FROM t")), NullReporter())
+
+
+def test_a_missing_judge_of_programs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements, "has_package", lambda package: package != "deno")
+    with pytest.raises(EnvironmentProblem, match="the package deno is missing") as raised:
+        check_gradable(cases(tmp_path, JSON, PROGRAM, PROGRAM | {"prefix": ""}), NullReporter())
+    assert raised.value.hint == 'pip install "expert-cli[evaluate]"'

@@ -1,0 +1,148 @@
+"""What TRL's trainers learn from: verdicts of the judges as rewards from 0 to 1, right and wrong answers as pairs.
+
+{"id": case, "prompt": [{"role": "user", "content": ...}], "chosen": [{"role": "assistant", ...}], "rejected": [...]}
+
+Pairs are conversations, not texts: the tokenizer in `adapter/` writes them down as training did, with the system prompt and the
+end of the turn. To texts TRL adds the tokenizer's own end token, which need not be the one that ends a turn.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import CaseAnswer, case_in, digest_of
+from expert_cli.evaluation.grade import Permissions, grade
+from expert_cli.evaluation.result import Evaluation, GradedAnswer
+from expert_cli.evaluation.verdict import Grade, Progress
+from expert_cli.evaluation.verifiers.case import FORGED, plain
+from expert_cli.evaluation.verifiers.registry import verifier
+from expert_cli.utils.files import parse_json, require_new_file
+from expert_cli.utils.json_lines import write_json_lines
+from expert_cli.utils.reporter import NullReporter
+from expert_cli.utils.text import type_name
+
+DENSE: Mapping[Progress, float] = {"nothing": 0.0, "parses": 0.1, "runs": 0.3, "columns": 0.5, "result": 1.0}
+"""Less than half of what is right is worth to what is not, however far it came: no number of near misses makes up for it."""
+WHOLE_CASE = "case"
+"""The column that holds a case as JSON text, in place of a column a key."""
+MOST_PAIRS = 4
+"""Pairs of one prompt. K answers, half of them right, make K²/4: prompts that are won half the time would be all there is."""
+OPTION = "--write-pairs"
+
+
+def grades(
+    completions: Sequence[Any],
+    columns: Mapping[str, Sequence[Any]],
+    folder: Path,
+    timeout_s: float,
+    allowed: Permissions,
+) -> list[Grade]:
+    """Judge what was written, several at once, equal answers to equal cases once.
+
+    columns: those of the data set, an entry a completion; of them the keys of the case count, or `WHOLE_CASE` alone. folder:
+    paths in cases are relative to it. What is no text is judged as an empty one. Raises InputError where a case is at fault,
+    EnvironmentProblem where what judges is missing or would not be safe.
+    """
+    rows = []
+    for number, completion in enumerate(completions):
+        where = f"completion {number + 1}"
+        row = _row(where, number, columns)
+        case, file = case_in(folder.resolve(), where, row)
+        rows.append(CaseAnswer(case, where, case.id, digest_of(row), file, answer=text_of(completion)))
+    different = {(row.digest, row.answer): row for row in rows}
+    allowed.require([*different.values()], NullReporter())
+    if any(row.case.can_be_forged for row in rows):
+        warnings.warn(FORGED, stacklevel=2)  # once, as Python's filters have it
+    judged = grade([*different.values()], NullReporter(), timeout_s).answers
+    known = dict(zip(different, (one.verdict for one in judged), strict=True))
+    return [known[row.digest, row.answer] for row in rows]
+
+
+def text_of(completion: Any) -> str:
+    """Return what was written: a text, or that of the last message of the assistant; "" for anything else."""
+    if isinstance(completion, str):
+        return completion
+    messages = completion if isinstance(completion, list | tuple) else ()
+    said = [one.get("content") for one in messages if isinstance(one, Mapping) and one.get("role") == "assistant"]
+    content = said[-1] if said else ""
+    if isinstance(content, list | tuple):
+        parts = [one.get("text") for one in content if isinstance(one, Mapping)]
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
+def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Return the keys of a case: what other columns hold, TRL's own state among it, is none of the judge's business.
+
+    So are what is no key of the verifier, and the null with which a data set fills up a row that has no such key.
+    """
+    is_column = {name: isinstance(values, list | tuple) and number < len(values) for name, values in columns.items()}
+    row = {name: values[number] for name, values in columns.items() if is_column[name]}
+    if WHOLE_CASE in columns:
+        hint = "write the case's row as JSON text"
+        try:
+            row = parse_json(columns[WHOLE_CASE][number])
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{where}: {WHOLE_CASE}: not JSON: {error}", hint) from error
+        if not isinstance(row, dict):
+            raise InputError(f"{where}: {WHOLE_CASE}: {type_name(row)} is no object", hint)
+    name = row.get("verifier")
+    kind = verifier(name) if isinstance(name, str) else None
+    if kind is None:  # the reader of cases says what is wrong
+        return row
+    fields = {field.alias or key: field for key, field in kind.model_fields.items()}
+    own = {key: value for key, value in row.items() if key in fields}
+    return {key: value for key, value in own.items() if value is not None or fields[key].is_required()}
+
+
+def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> dict[str, Any]:
+    """Write the pairs of an evaluation with samples, case by case in its order; the same answers give the same file.
+
+    input_separator: stands between a row's prompt and its input in the user's turn; None where nothing tells. Return the value
+    under "pairs": of how many prompts there are some, and how many gave none: all answers right, or none. Raises InputError
+    where there are no samples, or prompts cannot be written down, and where the file is there.
+    """
+    require_new_file(OPTION, path)
+    if not all(len(one.samples) > 1 for one in found.answers):
+        raise InputError(f"{OPTION}: a pair needs several answers to a case", "draw them: --samples 8")
+    of_cases = [list(_pairs(one.samples)) for one in found.answers]
+    rows = []
+    for one, pairs in zip(found.answers, of_cases, strict=True):
+        asked = one.row.asked
+        if pairs and asked.input and input_separator is None:
+            told = f"{one.row.where}: the evaluation does not say how a prompt and its input were joined"
+            raise InputError(told, f"evaluate the adapter again: --adapter DIR --samples K {OPTION} FILE")
+        turn = f"{asked.prompt}{input_separator}{asked.input}" if asked.input else asked.prompt
+        for chosen, rejected in pairs:
+            turns = {"prompt": _turn("user", turn), "chosen": _turn("assistant", chosen)}
+            rows.append({"id": one.row.id, **turns, "rejected": _turn("assistant", rejected)})
+    write_json_lines(path, rows)
+    prompts = sum(map(bool, of_cases))
+    all_right = sum(all(one.verdict.passed for one in answer.samples) for answer in found.answers)
+    figures = {"file": str(path), "pairs": len(rows), "prompts": prompts, "all_right": all_right}
+    return {**figures, "none_right": len(of_cases) - prompts - all_right}
+
+
+def _turn(role: str, text: str) -> list[dict[str, str]]:
+    return [{"role": role, "content": text}]
+
+
+def _pairs(samples: Sequence[GradedAnswer]) -> Iterator[tuple[str, str]]:
+    """Yield (chosen, rejected), each answer as seldom as can be. What only could be parsed here may be right: it is neither."""
+    right = _different(one for one in samples if one.verdict.passed and one.row.stop not in ("length", "looping"))
+    wrong = _different(one for one in samples if not one.verdict.passed and one.verdict.kind != "parsed_only")
+    if right and wrong:
+        for place in range(min(MOST_PAIRS, max(len(right), len(wrong)))):
+            yield right[place % len(right)], wrong[place % len(wrong)]
+
+
+def _different(answers: Iterable[GradedAnswer]) -> list[str]:
+    """Return texts in the order in which they were drawn, of those that answer the same the first."""
+    texts: dict[str, str] = {}
+    for one in answers:
+        texts.setdefault(plain(one.row.extracted or one.row.answer), one.row.answer)
+    return list(texts.values())

@@ -1,0 +1,129 @@
+"""Verdicts as shares, against an earlier evaluation, and labels against counts and F1 made by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import read_answers
+from expert_cli.evaluation.grade import grade
+from expert_cli.evaluation.result import Evaluated, Evaluation, classifications, compare_with
+from expert_cli.evaluation.verifiers.case import Labeled
+from expert_cli.utils.reporter import NullReporter
+from tests.reporters import Heard
+
+CASE = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"}
+
+
+def judged(tmp_path: Path, *answers: str, **more: Any) -> Evaluation:
+    path = tmp_path / "answers.jsonl"
+    rows = [
+        {**CASE, **more, "answer": answer, "category": "easy" if i < 2 else "hard"} for i, answer in enumerate(answers)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return grade(read_answers(path), NullReporter(), 2)
+
+
+def test_the_figures(tmp_path: Path) -> None:
+    found = judged(tmp_path, "1", "```json\n1\n```", "2", "3", "4", "5", "{", "").as_json()
+    assert (found["cases"], found["correct"], found["accuracy"]) == (8, 2, 0.25)
+    assert found["by_category"]["easy"]["accuracy"] == 1.0
+    assert found["by_category"]["hard"]["accuracy"] == 0.0
+    assert found["failures"] == {"wrong": 4, "invalid": 1, "empty": 1}
+    assert [row["kind"] for row in found["answers"]] == ["correct"] * 2 + ["wrong"] * 4 + ["invalid", "empty"]
+    assert found["answers"][1]["answer"] == "```json\n1\n```"
+
+
+def test_three_examples_a_class(tmp_path: Path) -> None:
+    assert [one.row.id for one in judged(tmp_path, "1", "2", "3", "4", "5").examples("wrong")] == ["2", "3", "4"]
+
+
+def against(tmp_path: Path, old: list[str], new: list[str], **more: Any) -> dict[str, Any]:
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(judged(tmp_path, *old).as_json()), encoding="utf-8")
+    return compare_with(path, Evaluated(judged(tmp_path, *new, **more), {}, None, None), 0.25, NullReporter())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lost", "gained", "drop", "held"),
+    [
+        pytest.param("1111", "1111", 0, 0, 0.0, True, id="the same"),
+        pytest.param("1111", "1112", 1, 0, 0.25, True, id="as much as allowed"),
+        pytest.param("1111", "1122", 2, 0, 0.5, False, id="more"),
+        pytest.param("1122", "2211", 2, 2, 0.0, True, id="others"),
+        pytest.param("2222", "1111", 0, 4, -1.0, True, id="better"),
+        pytest.param("1111", "12", 1, 0, 0.5, False, id="only the cases in both"),
+    ],
+)
+def test_against(tmp_path: Path, old: str, new: str, lost: int, gained: int, drop: float, held: bool) -> None:
+    found = against(tmp_path, list(old), list(new))
+    assert [found[name] for name in ("lost", "gained", "drop", "held")] == [lost, gained, drop, held]
+    assert found["ci95"][0] <= drop <= found["ci95"][1]
+
+
+def test_what_was_computed_otherwise_is_told_where_both_say_it(tmp_path: Path) -> None:
+    path, new = tmp_path / "old.json", judged(tmp_path, "1")
+    old = {"generation": {"threads": 8, "device": "cpu"}, "expert": {"dtype": "bf16", "quantization": "int4"}}
+    path.write_text(json.dumps(new.as_json() | old), encoding="utf-8")
+    now = {"threads": 2, "device": "cpu", "batch_size": 16}
+    found = compare_with(path, Evaluated(new, {}, {"dtype": "fp32", "quantization": "int4"}, now), 0, NullReporter())
+    assert found["computed"] == {"threads": [8, 2], "dtype": ["bf16", "fp32"]}
+    assert compare_with(path, Evaluated(new), 0, NullReporter())["computed"] == {}
+
+
+def test_cases_of_only_one_evaluation_are_counted(tmp_path: Path) -> None:
+    path, heard = tmp_path / "old.json", Heard()
+    for old, new in ((["1", "1", "1"], ["1"]), (["1"], ["1", "1"])):
+        path.write_text(json.dumps(judged(tmp_path, *old).as_json()), encoding="utf-8")
+        compare_with(path, Evaluated(judged(tmp_path, *new)), 0, heard)
+    told = "not compared: {} cases that only this evaluation has, {} that only the other has"
+    assert heard.warned == [told.format(0, 2), told.format(1, 0)]
+
+
+def test_a_changed_case_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="case '1' is not that of"):
+        against(tmp_path, ["1"], ["1"], schema={"type": "integer"})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"answers": 1}', '{"answers": [1]}', '{"answers": [{"id": "9"}]}'])
+def test_what_is_no_evaluation_of_these_cases_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"old\.json: (not an evaluation|none of its cases)"):
+        compare_with(path, Evaluated(judged(tmp_path, "1")), 0, NullReporter())
+
+
+LABELS = ("cat", "dog", "cow", "eel")
+PAIRS = [("cat", "cat")] * 3 + [("cat", "dog"), ("cat", None), ("dog", "dog"), ("dog", "cow")]
+
+
+def labeled(expected: str, answered: str | None, labels: tuple[str, ...] = LABELS) -> Labeled:
+    return Labeled(labels, expected, answered)
+
+
+def test_the_counts_and_the_macro_f1() -> None:
+    (document,) = classifications(labeled(*pair) for pair in PAIRS)
+    assert document["confusion"] == [[3, 1, 0, 0, 1], [0, 1, 1, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]
+    assert document["labels"] == list(LABELS)
+    assert document["cases"] == 7
+    assert document["by_label"]["cat"] == {"cases": 5, "precision": 1.0, "recall": 0.6, "f1": pytest.approx(0.75)}
+    assert document["by_label"]["dog"] == {"cases": 2, "precision": 0.5, "recall": 0.5, "f1": 0.5}
+    assert document["by_label"]["cow"] == {"cases": 0, "precision": 0.0, "recall": 0.0, "f1": 0.0}
+    # cow was answered and counts with 0, eel occurs nowhere; "none of them" is no class: (0.75 + 0.5 + 0) / 3
+    assert document["macro_f1"] == pytest.approx(1.25 / 3)
+
+
+def test_each_set_of_labels_has_its_own() -> None:
+    rows = [
+        labeled("a", "a", ("a", "b")),
+        labeled("x", None, ("x", "y")),
+        labeled("b", "a", ("b", "a")),
+    ]
+    first, second = classifications(rows)
+    assert (first["labels"], first["confusion"]) == (["a", "b"], [[1, 0, 0], [1, 0, 0]])
+    assert (second["confusion"], second["macro_f1"]) == ([[0, 0, 1], [0, 0, 0]], 0.0)
+    assert classifications([]) == []
