@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from expert_cli.config.defaults.decoding import JSON_GRAMMARS
-from expert_cli.evaluation.verifiers.sql import SqlCase
+from expert_cli.evaluation.verifiers.query import QueryCase
 
 if TYPE_CHECKING:
     from expert_cli.evaluation.verifiers.case import Case
@@ -24,7 +24,7 @@ def held_for(turn: str, case: Case | None, grammar: Grammar | None) -> Held | No
     from expert_cli.inference.grammar import grammar_for  # the light side does without torch
 
     held = grammar_for(grammar, turn, getattr(case, "json_schema", None))
-    if held and isinstance(case, SqlCase) and case.dialect == "postgresql":
+    if held and isinstance(case, QueryCase) and case.language == "postgresql":
         return replace(held, fault=case.compile_fault)
     return held
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from expert_cli.evaluation.cases import CaseAnswer
 from expert_cli.evaluation.verdict import Grade, Kind
 from expert_cli.evaluation.verifiers.case import EMPTY, Case
-from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
 from expert_cli.inference.vote import Given, by_votes
 from expert_cli.utils.statistics import Estimate, mean_of_shares, pass_at
 

@@ -19,10 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade, Kind
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, readable
 from expert_cli.utils.subprocesses import LineProcess, how_it_ended
 
-MAX_BYTES = 1_000_000
 MAX_REPLY_BYTES = 65_536
 
 
@@ -71,21 +70,25 @@ class CommandCase(Case):
         if file is None:
             raise InputError(f"command: {self.command} was not found", "paths are relative to the file of the row")
         try:
-            readable(answer, MAX_BYTES)
+            readable(answer)
+            printed = self._printed(file, json.dumps({"case": self.model_dump(), "answer": answer}), timeout_s)
+            reply = _Reply.model_validate_json(printed)
         except Stopped as stopped:
             return stopped.verdict
-        try:
-            printed = self._printed(file, json.dumps({"case": self.model_dump(), "answer": answer}), timeout_s)
         except TimeoutError:
             return Grade("timeout", f"{self.command} took more than {timeout_s:g} s to judge it")
-        return self._grade(printed)
+        except ValidationError as error:
+            raise self._fault(f"printed {printed[:80]!r}: {error.errors(include_url=False)[0]['msg']}") from error
+        kind = reply.kind or ("correct" if reply.correct else "wrong")
+        if (kind == "correct") != reply.correct:
+            raise self._fault(f"printed correct {reply.correct} and kind {kind}")
+        return Grade(kind, reply.detail)
 
     def _printed(self, file: Path, line: str, timeout_s: float) -> bytes:
-        starter = [sys.executable] if file.suffix == ".py" else []
+        command = [*([sys.executable] if file.suffix == ".py" else []), str(file), *self.arguments]
         ends, printed = time.monotonic() + timeout_s, b""
         with tempfile.TemporaryFile() as errors:
             try:
-                command = [*starter, str(file), *self.arguments]
                 child = LineProcess(
                     command, cwd=file.parent, stderr=errors, own_session=True, max_bytes=MAX_REPLY_BYTES + 1
                 )
@@ -102,26 +105,12 @@ class CommandCase(Case):
                 child.kill()
             if code:
                 errors.seek(0)
-                raise self._fault(f"{how_it_ended(code)}: {_last(errors.read(MAX_REPLY_BYTES))}")
+                said = errors.read(MAX_REPLY_BYTES).decode(errors="replace").strip().splitlines()
+                raise self._fault(f"{how_it_ended(code)}: {said[-1][:200] if said else 'it said nothing'}")
         return printed
-
-    def _grade(self, printed: bytes) -> Grade:
-        try:
-            reply = _Reply.model_validate_json(printed)
-        except ValidationError as error:
-            raise self._fault(f"printed {printed[:80]!r}: {error.errors(include_url=False)[0]['msg']}") from error
-        kind = reply.kind or ("correct" if reply.correct else "wrong")
-        if (kind == "correct") != reply.correct:
-            raise self._fault(f"printed correct {reply.correct} and kind {kind}")
-        return Grade(kind, reply.detail)
 
     def _fault(self, what: str) -> InputError:
         return InputError(
             f"command: {self.command} {what}",
             'it must print {"correct": true or false, "detail": "..."} and end with exit code 0',
         )
-
-
-def _last(said: bytes) -> str:
-    lines = said.decode(errors="replace").strip().splitlines()
-    return lines[-1][:200] if lines else "it said nothing"

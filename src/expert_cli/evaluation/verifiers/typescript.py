@@ -27,12 +27,18 @@ from pydantic import Field
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.requirements import require_packages
-from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES, START_S, namespace_isolation, shut_in, start
-from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
+from expert_cli.evaluation.verifiers.sandbox.isolation import (
+    MEMORY_BYTES,
+    START_S,
+    Stopped,
+    namespace_isolation,
+    readable,
+    require_packages,
+    shut_in,
+    start,
+)
 from expert_cli.utils.subprocesses import LineProcess
 
-MAX_BYTES = 1_000_000
 MAX_OUTPUT_BYTES = 64_000_000
 MAX_KNOWN = 10_000
 END = "export {};"
@@ -192,7 +198,7 @@ class TypescriptCase(Case):
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments and spacing: what it gives no one knows without the tests."""
-        readable(answer, MAX_BYTES)
+        readable(answer)
         whole = self.program(answer).modules[0]
         read = _each(_read, [whole], timeout_s)[whole]
         text = read.text.removesuffix(END) if isinstance(read, Source) else ""
@@ -218,7 +224,7 @@ def _check(programs: Sequence[Program], timeout_s: float) -> None:
     limit_s, left = max(timeout_s, TYPE_CHECK_S), []
     for program in dict.fromkeys(programs):
         try:
-            readable(program.answer, MAX_BYTES)
+            readable(program.answer)
             left.append(program)
         except Stopped as stopped:
             _KNOWN[program] = stopped.verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.evaluation.verifiers.graph_names import GraphNames, unknown_name
+from expert_cli.evaluation.verifiers.cypher_text import GraphNames, unknown_name
 
 GRAPH = GraphNames(
     frozenset(("Person", "Film", "Big Film")),

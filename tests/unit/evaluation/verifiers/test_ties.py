@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from expert_cli.evaluation.verifiers.query_text import Dialect
-from expert_cli.evaluation.verifiers.rows import Result, Ties, same
+from expert_cli.evaluation.verifiers.rows import Result, Ties, find_ties, same
 from expert_cli.evaluation.verifiers.sandbox.graphqlite import GraphQLiteEngine
-from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
 from expert_cli.evaluation.verifiers.sandbox.sqlite import SqliteEngine
-from expert_cli.evaluation.verifiers.ties import find_ties
 
 TABLE = """
 CREATE TABLE t (n TEXT, a INTEGER, b REAL);

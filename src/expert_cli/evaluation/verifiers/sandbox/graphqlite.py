@@ -13,19 +13,19 @@ import apsw
 import graphqlite
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.graph_contents import GraphContents
-from expert_cli.evaluation.verifiers.graph_names import GRAPH_NAMES, GraphNames, unknown_name
-from expert_cli.evaluation.verifiers.query_text import code_words, split
-from expert_cli.evaluation.verifiers.sandbox.cypher_forms import DISTINCT, for_graphqlite, lacking
-from expert_cli.evaluation.verifiers.sandbox.limits import (
-    GOLD_TIMEOUT_S,
-    MAX_CYPHER_BYTES,
-    MAX_RESULT_BYTES,
-    TOO_DEEP,
-    Stopped,
-    bounded,
+from expert_cli.evaluation.verifiers.cypher_text import (
+    DISTINCT,
+    GRAPH_NAMES,
+    GraphNames,
+    for_graphqlite,
+    lacking,
+    unknown_name,
 )
-from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge
+from expert_cli.evaluation.verifiers.graph_contents import GraphContents
+from expert_cli.evaluation.verifiers.query_text import code_words, split
+from expert_cli.evaluation.verifiers.sandbox import isolation
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
+from expert_cli.evaluation.verifiers.sandbox.query_judge import Engine, QueryJudge
 from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
 
 _OPEN: list[Any] = []
@@ -39,10 +39,10 @@ _TOO_LARGE = ("string or blob too big", "out of memory")
 def judge() -> QueryJudge:
     """Return what judges Cypher."""
     _OPEN.append(_connected())  # holds the library, which can be loaded while files may be opened
-    return QueryJudge(GraphQLiteEngine, "cypher", MAX_CYPHER_BYTES)
+    return QueryJudge(GraphQLiteEngine, "cypher", isolation.MAX_CYPHER_BYTES)
 
 
-class GraphQLiteEngine:
+class GraphQLiteEngine(Engine):
     """The graph that a script makes; nothing changes it afterwards."""
 
     def __init__(self, file: bytes) -> None:
@@ -60,10 +60,10 @@ class GraphQLiteEngine:
         _mean_what_neo4j_means(connection)
         self._content = bytes(connection.serialize("main"))
         self._contents = GraphContents(self._content)
-        self._guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=MAX_RESULT_BYTES)
+        self._guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=isolation.MAX_RESULT_BYTES)
         self._shown = [(self._content, False)]
         self._reverse = False
-        found = (self.run(query, timeout_s=GOLD_TIMEOUT_S) for query in GRAPH_NAMES)
+        found = (self.run(query, timeout_s=isolation.GOLD_TIMEOUT_S) for query in GRAPH_NAMES)
         self._names = GraphNames(*(frozenset(str(name) for (name,) in rows) for rows in found))
 
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[GraphQLiteEngine, GraphQLiteEngine]:
@@ -76,28 +76,21 @@ class GraphQLiteEngine:
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows in the order of the columns. Raises `Stopped`."""
         _refuse(query)
-        wrong = lacking(query, refused=False)
-        if self._shown != [
-            (self._content, self._reverse)
-        ]:  # graphqlite crashes a process that has had many connections
+        shown = [(self._content, self._reverse)]
+        if self._shown != shown:  # graphqlite crashes a process that has had many connections
             self._guard.show(self._content, reverse=self._reverse)
-            self._shown[:] = [(self._content, self._reverse)]
+            self._shown[:] = shown
         try:
             ((document,),) = self._guard.run(_CALL, (for_graphqlite(query),), timeout_s=timeout_s)
         except Stopped as stopped:
             message = _message(stopped.detail)
             kind = "too_large" if stopped.kind == "invalid" and message in _TOO_LARGE else stopped.kind
-            missing = lacking(query, refused=True) if kind == "invalid" else ""
-            if missing:
+            if kind == "invalid" and (missing := lacking(query, refused=True)):
                 raise Stopped("parsed_only", _NOT_HERE.format(missing)) from stopped
             raise Stopped(kind, message) from stopped
-        if wrong:
+        if wrong := lacking(query, refused=False):
             raise Stopped("parsed_only", _NOT_HERE.format(wrong))
-        return bounded(_rows(document))
-
-    def prepare(self, query: str, *, timeout_s: float) -> None:
-        """Run the query: graphqlite has no other way to compile it, and the guard refuses what writes."""
-        self.run(query, timeout_s=timeout_s)
+        return isolation.bounded(_rows(document))
 
     def unknown(self, query: str) -> str:
         """Return the first label, type or property that the graph has nowhere: such a query runs, and finds nothing."""
@@ -116,7 +109,7 @@ def _refuse(statement: str) -> None:
 
     graphqlite passes over some writes in silence, and its LOAD CSV opens files.
     """
-    code = ["", *(word for word, _ in code_words(statement, "cypher")), ""]
+    code = ["", *code_words(statement, "cypher"), ""]
     for before, word, after in zip(code, code[1:], code[2:], strict=False):
         is_name = before in _BEFORE_NAMES or after == ":"
         if word == "APOC" or (word, after) == ("LOAD", "CSV") or (word in _WRITES and not is_name):
@@ -162,7 +155,7 @@ def _rounded(value: Any) -> float | None:
 
 
 def _reversed(value: Any) -> Any:
-    """Turn a text or a list round; of a list that `cypher_forms` marked, return the second item without repetitions."""
+    """Turn a text or a list round; of a list that `cypher_text` marked, return the second item without repetitions."""
     if not isinstance(value, str):
         return None
     if not value.startswith("["):
@@ -184,7 +177,7 @@ def _rows(document: Any) -> list[list[Any]]:
             return []  # counts of a statement that returns no rows
         return [[_plain(value) for _, value in row] if isinstance(row, _Members) else [_plain(row)] for row in rows]
     except RecursionError as error:
-        raise Stopped("too_large", TOO_DEEP) from error
+        raise Stopped("too_large", isolation.TOO_DEEP) from error
     except (TypeError, ValueError) as error:
         raise Stopped("invalid", f"the result cannot be read: {error}") from error
 

@@ -1,26 +1,40 @@
-"""What keeps a program of a stranger to itself here: which walls this system builds, and how a process starts behind them."""
+"""What one answer may use, the word for an answer that was stopped, which walls this system builds around programs, and how a
+process starts behind them.
+"""
 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from expert_cli.errors import EnvironmentProblem
+from expert_cli.evaluation.verdict import Grade, Kind
 from expert_cli.evaluation.verifiers.sandbox import walls
+from expert_cli.hardware.machine import has_package
 from expert_cli.utils.subprocesses import LineProcess
 
+MAX_BYTES = 1_000_000
+MAX_SQL_BYTES = 100_000
+MAX_CYPHER_BYTES = 8_192
+"""graphqlite 0.12 writes beyond its memory where one token of a query has more than 16 kB."""
+MAX_ROWS = 50_000
+MAX_RESULT_BYTES = 16 << 20
+MAX_VALUE_BYTES = 250_000
+MAX_DEPTH = 100
+TOO_DEEP = f"a value of the result is nested more than {MAX_DEPTH} deep"
+HEAP_BYTES = 64 << 20
+"""Of a query in SQLite."""
 MEMORY_BYTES = 1_000_000_000
+"""Of a program."""
+GOLD_TIMEOUT_S, PREPARE_S = 60.0, 300.0
+"""For an expected query; for all of a case on all its contents."""
 START_S = 60.0
-ANY_TIME = 10**6
-MAX_REPLY_BYTES = 16_000_000
 SYSTEM_FILES = (
     *("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/urandom"),
     *("/nix/store", "/gnu/store", "/snap", "/home/linuxbrew/.linuxbrew"),
@@ -28,19 +42,71 @@ SYSTEM_FILES = (
 """What programs need to start: libraries, also where other package managers keep them, and where random numbers come from."""
 
 
+class Stopped(Exception):
+    """An answer gave no result to compare; says why."""
+
+    def __init__(self, kind: Kind, detail: str) -> None:
+        """Keep both for the verdict."""
+        super().__init__(detail)
+        self.kind: Kind = kind
+        self.detail = detail
+
+    @property
+    def verdict(self) -> Grade:
+        """The same as a verdict."""
+        return Grade(self.kind, self.detail)
+
+
+def readable(answer: str, max_bytes: int = MAX_BYTES) -> None:
+    """Raise `Stopped` for an answer that no engine should see: none, too long, or with what is not text."""
+    if not answer.strip():
+        raise Stopped("empty", "no answer")
+    try:
+        size = len(answer.encode())
+    except UnicodeEncodeError as error:
+        raise Stopped("invalid", "the answer holds characters that are not text") from error
+    if size > max_bytes:
+        raise Stopped("too_large", f"the answer has {size:,} bytes, at most {max_bytes:,} are run")
+
+
+def bounded(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Collect rows; raises `Stopped` beyond `MAX_ROWS`, `MAX_RESULT_BYTES` or `MAX_DEPTH`."""
+    kept: list[tuple[Any, ...]] = []
+    size = 0
+    for row in rows:
+        kept.append(tuple(row))
+        size += sum(len(value) if isinstance(value, str | bytes | list | dict) else 8 for value in row)
+        if len(kept) > MAX_ROWS:
+            raise Stopped("too_large", f"the result has more than {MAX_ROWS:,} rows")
+        if size > MAX_RESULT_BYTES:
+            raise Stopped("too_large", f"the result has more than {MAX_RESULT_BYTES:,} bytes")
+        level, depth = [value for value in row if isinstance(value, list | dict)], 0
+        while level:
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise Stopped("too_large", TOO_DEEP)
+            inside = (value.values() if isinstance(value, dict) else value for value in level)
+            level = [item for items in inside for item in items if isinstance(item, list | dict)]
+    return kept
+
+
+def require_packages(*packages: str, extra: str = "evaluate") -> None:
+    """Raise EnvironmentProblem for the first package that is not installed. extra: the one that brings it."""
+    for package in packages:
+        if not has_package(package):
+            hint = f'pip install "expert-cli[{extra}]"'
+            raise EnvironmentProblem(f"the package {package} is missing: it runs answers", hint)
+
+
 @functools.cache
 def namespace_isolation() -> tuple[str, ...]:
     """The command that shuts a process off from network and other processes; empty where the system has none."""
     if sys.platform != "linux" or shutil.which("unshare") is None:
         return ()
-    shut = ("--net", "--ipc", "--pid", "--fork", "--kill-child")
     for user in ((), ("--user", "--map-root-user")):
-        command = ("unshare", *user, *shut)
-        try:
-            if subprocess.run([*command, "true"], capture_output=True, timeout=30, check=False).returncode == 0:
-                return command
-        except (OSError, subprocess.TimeoutExpired):
-            continue
+        command = ("unshare", *user, "--net", "--ipc", "--pid", "--fork", "--kill-child")
+        if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
+            return command
     return ()
 
 
@@ -81,7 +147,7 @@ def start(
     return LineProcess(command, cwd=folder, env=given, stderr=errors, own_session=True, max_bytes=max_bytes)
 
 
-def require_ready(child: LineProcess, ready: str, problem: str, hint: str) -> LineProcess:
+def require_ready(child: LineProcess, ready: str, problem: str) -> LineProcess:
     """Return a process that has said it is ready. Raises EnvironmentProblem, and ends it, where it does not."""
     try:
         line = child.receive(START_S)
@@ -89,17 +155,5 @@ def require_ready(child: LineProcess, ready: str, problem: str, hint: str) -> Li
         line = b""
     if line.decode(errors="replace").strip() != ready:
         child.kill()
-        raise EnvironmentProblem(problem, hint)
+        raise EnvironmentProblem(problem, "expert-cli doctor")
     return child
-
-
-def start_server(script: str, packages: Sequence[str], problem: str) -> LineProcess:
-    """Start a Python file of ours behind walls; of packages it can load those named, and says "{}" when it has.
-
-    Raises EnvironmentProblem with `problem` where it does not start.
-    """
-    origins = [str((spec := importlib.util.find_spec(name)) and spec.origin) for name in packages]
-    folders = list(dict.fromkeys(str(Path(origin).parents[1]) for origin in origins))
-    readable = [sys.prefix, sys.base_prefix, *folders, script]
-    command = shut_in([sys.executable, "-I", script, *folders], readable, cpu_s=ANY_TIME)
-    return require_ready(start(command, tempfile.gettempdir(), MAX_REPLY_BYTES), "{}", problem, "expert-cli doctor")

@@ -22,12 +22,12 @@ from expert_cli.evaluation.verdict import Kind
 from expert_cli.evaluation.verifiers.contents import SqliteContents, opened, quoted, read_tables
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.rows import Row
-from expert_cli.evaluation.verifiers.sandbox.limits import MAX_SQL_BYTES, Stopped, bounded
-from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge
+from expert_cli.evaluation.verifiers.sandbox.isolation import MAX_SQL_BYTES, Stopped, bounded
+from expert_cli.evaluation.verifiers.sandbox.query_judge import Engine, QueryJudge
 
 FETCHED = 100
 """Rows that are read, or written, at once."""
-CONNECT_S = 20.0
+CONNECT_TRIES = 1000
 _COMMANDS = re.compile(
     "ABORT|ALTER|ANALYZE|BEGIN|CALL|CHECKPOINT|CLOSE|CLUSTER|COMMENT|COMMIT|COPY|CREATE|DEALLOCATE|DECLARE|DELETE|DISCARD|DO|"
     "DROP|END|EXECUTE|EXPLAIN|FETCH|GRANT|IMPORT|INSERT|LISTEN|LOAD|LOCK|MERGE|MOVE|NOTIFY|PREPARE|REASSIGN|REFRESH|REINDEX|"
@@ -35,13 +35,12 @@ _COMMANDS = re.compile(
 )
 """What begins a statement of PostgreSQL that is no query."""
 _KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("42P01", "42703"), "unknown_name"),
+    **dict.fromkeys(("25006", "42501", "0A000"), "refused"),
     "57014": "timeout",
-    "42P01": "unknown_name",
-    "42703": "unknown_name",
-    "25006": "refused",
-    "42501": "refused",
+    "53": "too_large",
+    "54": "too_large",
 }
-_KINDS |= {"0A000": "refused", "53": "too_large", "54": "too_large"}
 """By SQLSTATE, or the class that it begins with; any other is "invalid"."""
 _NUMERIC, _BOOLEAN = 1700, 16
 _READ = {20: int, 21: int, 23: int, 26: int, 700: float, 701: float, 114: json.loads, 3802: json.loads}
@@ -52,8 +51,11 @@ _TYPES = {
     "BLOB": "bytea",
     "REAL|FLOA|DOUB": "double precision",
     "BOOL": "boolean",
+    "DATETIME|TIMESTAMP": "timestamp",
+    "DATE": "date",
+    "TIME": "time",
+    ".": "numeric",
 }
-_TYPES |= {"DATETIME|TIMESTAMP": "timestamp", "DATE": "date", "TIME": "time", ".": "numeric"}
 """What a type that SQLite lets a column declare is in PostgreSQL, by the first that is found in its name."""
 _COLUMNS = """
 SELECT relname, attname, attnotnull FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
@@ -76,36 +78,25 @@ def judge(server: Mapping[str, str]) -> QueryJudge:
 
 
 class PostgresJudge(QueryJudge):
-    """Runs the expected queries in a session of their own, which ends before an answer is run."""
+    """Holds a session that makes contents, and one that reads them: of expected queries it ends before an answer is run."""
 
     sockets = 3
 
     def __init__(self, server: Mapping[str, str]) -> None:
         """Connect as the owner of the contents."""
-        self._sessions = Sessions(server)
-        super().__init__(partial(PostgresEngine.of_file, self._sessions), "postgresql", MAX_SQL_BYTES)
+        super().__init__(partial(PostgresEngine.of_file, self), "postgresql", MAX_SQL_BYTES)
+        self._server, self._role, self._numbers = server, "", itertools.count()
+        self.owner: Any = self._connected("owner")
+        self.reader: Any = None
 
     def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a verdict, a key or what is lacking. Raises `Stopped`, InputError."""
-        self._sessions.use("gold" if question["do"] == "prepare" else "judged")
-        return super().__call__(question)
-
-
-class Sessions:
-    """One that makes contents, and one that reads them."""
-
-    def __init__(self, server: Mapping[str, str]) -> None:
-        """Connect as the owner of the contents."""
-        self._server, self._role, self._numbers = server, "", itertools.count()
-        self.owner = self._connected("owner")
-        self.reader: Any = None
-
-    def use(self, role: str) -> None:
-        """Let a role read from now on, in a new session where it was another one."""
+        role = "gold" if question["do"] == "prepare" else "judged"
         if role != self._role:
             if self.reader is not None:
                 self.reader.close()
             self.reader, self._role = self._connected(role), role
+        return super().__call__(question)
 
     def new_schema(self) -> str:
         """Make a schema, the owner's current one, that readers may use. Return its name."""
@@ -117,15 +108,13 @@ class Sessions:
         return name
 
     def _connected(self, role: str) -> Any:
-        end = time.monotonic() + CONNECT_S
-        while True:
+        login = {"password": self._server[role], "database": "postgres", "unix_sock": self._server["socket"]}
+        for left in range(CONNECT_TRIES, 0, -1):
             try:
-                found = pg8000.native.Connection(
-                    role, password=self._server[role], database="postgres", unix_sock=self._server["socket"]
-                )
+                found = pg8000.native.Connection(role, **login)
                 break
             except (pg8000.native.Error, OSError):  # its socket is there before it answers
-                if time.monotonic() > end:
+                if left == 1:
                     raise
                 time.sleep(0.02)
         read = _READ | {_NUMERIC: _number, _BOOLEAN: "t".__eq__}
@@ -139,27 +128,27 @@ def _number(text: str) -> int | float:
     return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
 
 
-class PostgresEngine:
+class PostgresEngine(Engine):
     """A schema that is only read. twin: the same rows in SQLite, of which others are made, and what its names are here."""
 
-    def __init__(self, sessions: Sessions, schema: str, twin: SqliteContents, folds: bool) -> None:
+    def __init__(self, judge: PostgresJudge, schema: str, twin: SqliteContents, folds: bool) -> None:
         """Take a schema, which goes with this object. folds: names of the twin are written in small letters here."""
-        self._sessions, self._schema, self._twin, self._folds = sessions, schema, twin, folds
-        weakref.finalize(self, _drop, sessions, schema)
+        self._judge, self._schema, self._twin, self._folds = judge, schema, twin, folds
+        weakref.finalize(self, _drop, judge, schema)
 
     @classmethod
-    def of_file(cls, sessions: Sessions, file: bytes) -> PostgresEngine:
+    def of_file(cls, judge: PostgresJudge, file: bytes) -> PostgresEngine:
         """Make a content of an SQLite file, or of a script of CREATE TABLE and INSERT. Raises InputError."""
-        is_sqlite, schema = file.startswith(b"SQLite format 3\0"), sessions.new_schema()
+        is_sqlite, schema = file.startswith(b"SQLite format 3\0"), judge.new_schema()
         try:
             if is_sqlite:
                 connection = opened(file)
-                sessions.owner.execute_simple("".join(_created(connection)))
-                engine = cls(sessions, schema, SqliteContents(file, "postgres"), folds=True)
+                judge.owner.execute_simple("".join(_created(connection)))
+                engine = cls(judge, schema, SqliteContents(file, "postgres"), folds=True)
                 engine._fill(connection)
                 return engine
-            sessions.owner.execute_simple(file.decode())
-            return cls(sessions, schema, SqliteContents(_as_sqlite(sessions.owner, schema), "postgres"), folds=False)
+            judge.owner.execute_simple(file.decode())
+            return cls(judge, schema, SqliteContents(_as_sqlite(judge.owner, schema), "postgres"), folds=False)
         except (pg8000.native.DatabaseError, apsw.Error, UnicodeDecodeError) as error:
             raise InputError(f"PostgreSQL cannot hold it: {_told(error)}") from error
 
@@ -172,15 +161,15 @@ class PostgresEngine:
         return one, other
 
     def _emptied(self) -> PostgresEngine:
-        schema = self._sessions.new_schema()
+        schema = self._judge.new_schema()
         for table in self._twin.tables:
             name = self._named(table)
-            self._sessions.owner.execute_simple(f"CREATE TABLE {name} (LIKE {self._schema}.{name} INCLUDING ALL)")
-        return PostgresEngine(self._sessions, schema, self._twin, self._folds)
+            self._judge.owner.execute_simple(f"CREATE TABLE {name} (LIKE {self._schema}.{name} INCLUDING ALL)")
+        return PostgresEngine(self._judge, schema, self._twin, self._folds)
 
     def _fill(self, content: Any, *, lenient: bool = False, reverse: bool = False) -> None:
         """Write the rows of an SQLite database into the owner's schema. lenient: a row that does not fit is left out."""
-        owner = self._sessions.owner
+        owner = self._judge.owner
         owner.execute_simple(f"SET search_path TO {self._schema}")
         for table in self._twin.tables.values():
             listed = ", ".join(map(quoted, table.columns))
@@ -206,12 +195,11 @@ class PostgresEngine:
 
     def prepare(self, query: str, *, timeout_s: float) -> None:
         """Plan the statement. Raises `Stopped`."""
-        for _ in self._rows(query, timeout_s, most=0):
-            pass
+        list(self._rows(query, timeout_s, most=0))
 
     def _rows(self, query: str, timeout_s: float, most: int = FETCHED) -> Iterable[Row]:
         """Yield the rows of one query through a cursor: a query that only reads, and no more rows than are asked for."""
-        reader, end = self._sessions.reader, time.monotonic() + timeout_s
+        reader, end = self._judge.reader, time.monotonic() + timeout_s
         limits = (
             f"SET LOCAL search_path TO {self._schema}; SET LOCAL statement_timeout = {max(1, int(timeout_s * 1000))}"
         )
@@ -223,26 +211,20 @@ class PostgresEngine:
                 if time.monotonic() > end:
                     raise Stopped("timeout", f"not done after {timeout_s:.2g} s")
         except pg8000.native.DatabaseError as error:
-            code, first = error.args[0].get("C", ""), next((word for word, _ in code_words(query, "postgresql")), "")
+            code, first = error.args[0].get("C", ""), next(iter(code_words(query, "postgresql")), "")
             if _COMMANDS.fullmatch(first):
                 raise Stopped("refused", first) from error
             raise Stopped(_KINDS.get(code) or _KINDS.get(code[:2], "invalid"), _told(error)) from error
         finally:
-            with contextlib.suppress(
-                pg8000.native.DatabaseError
-            ):  # what the query left can be over its limit once more
+            with contextlib.suppress(pg8000.native.DatabaseError):  # what it left can be over its limit once more
                 reader.execute_simple("ROLLBACK")
             reader.execute_simple("ROLLBACK")
             reader.execute_simple("DISCARD ALL")
 
-    def unknown(self, query: str) -> str:  # noqa: ARG002
-        """Return "": PostgreSQL refuses unknown names."""
-        return ""
 
-
-def _drop(sessions: Sessions, schema: str) -> None:
+def _drop(judge: PostgresJudge, schema: str) -> None:
     with contextlib.suppress(pg8000.native.Error):
-        sessions.owner.execute_simple(f"DROP SCHEMA {schema} CASCADE")
+        judge.owner.execute_simple(f"DROP SCHEMA {schema} CASCADE")
 
 
 def _told(error: Exception) -> str:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verifiers.requirements import require_packages
+from expert_cli.evaluation.verifiers.sandbox.isolation import require_packages
 from expert_cli.evaluation.verifiers.sandbox.worker import interpreter
 
 ROLES = ("owner", "gold", "judged")
@@ -43,12 +43,8 @@ _SETTINGS = (
         "temp_file_limit=65536",
         "jit=off",
     ),
-    *(
-        "autovacuum=off",
-        "max_parallel_workers_per_gather=0",
-        "client_connection_check_interval=1s",
-        "log_min_messages=fatal",
-    ),
+    *("autovacuum=off", "max_parallel_workers_per_gather=0", "client_connection_check_interval=1s"),
+    "log_min_messages=fatal",
 )
 _SHUT = """
 CREATE ROLE gold LOGIN PASSWORD '{gold}';

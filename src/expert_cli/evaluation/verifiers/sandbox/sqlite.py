@@ -17,14 +17,14 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.contents import SqliteContents, opened
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.rows import Row
-from expert_cli.evaluation.verifiers.sandbox.limits import (
+from expert_cli.evaluation.verifiers.sandbox.isolation import (
+    HEAP_BYTES,
     MAX_SQL_BYTES,
     MAX_VALUE_BYTES,
-    MEMORY_BYTES,
     Stopped,
     bounded,
 )
-from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge
+from expert_cli.evaluation.verifiers.sandbox.query_judge import Engine, QueryJudge
 
 STEPS_BETWEEN_LOOKS = 1_000
 _QUERIES = ("SELECT", "WITH", "VALUES")
@@ -57,9 +57,7 @@ class ReadOnly:
 
     def __init__(self, connection: Any, *, also: Sequence[int] = (), value_bytes: int = MAX_VALUE_BYTES) -> None:
         """Close the connection to everything but reading."""
-        self._connection = connection
-        self._allowed = _READING | set(also)
-        self._refusal = ""
+        self._connection, self._allowed, self._refusal = connection, _READING | set(also), ""
         connection.enable_load_extension(False)
         connection.execute("PRAGMA temp_store = MEMORY").fetchall()
         connection.execute("PRAGMA query_only = ON").fetchall()
@@ -87,11 +85,10 @@ class ReadOnly:
         self._held(lambda: self._connection.execute(statement, explain=2).fetchall(), timeout_s)
 
     def _held(self, work: Callable[[], list[Row]], timeout_s: float) -> list[Row]:
-        self._refusal = ""
+        self._refusal, fault, rows = "", None, list[Row]()
         deadline = time.monotonic() + timeout_s
         self._connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_LOOKS)
-        apsw.hard_heap_limit(apsw.memory_used() + MEMORY_BYTES)
-        fault, rows = None, list[Row]()
+        apsw.hard_heap_limit(apsw.memory_used() + HEAP_BYTES)
         try:
             rows = work()
         except (apsw.Error, MemoryError, UnicodeError) as error:
@@ -122,7 +119,7 @@ class ReadOnly:
         return apsw.SQLITE_DENY
 
 
-class SqliteEngine:
+class SqliteEngine(Engine):
     """A copy of a database that can only be read."""
 
     def __init__(self, file: bytes) -> None:
@@ -131,25 +128,20 @@ class SqliteEngine:
             raise InputError("not an SQLite database")
         if file[18:20] == _WAL:  # such a database cannot be opened in memory
             file = file[:18] + b"\x01\x01" + file[20:]
-        connection = opened(file)
         try:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
             self._contents = SqliteContents(file)
         except apsw.Error as error:
             raise InputError(str(error)) from error
-        self._guard = ReadOnly(connection)
+        self._guard = ReadOnly(opened(file))
 
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[SqliteEngine, SqliteEngine]:
         """Return another content of the same tables, and it once more: there, unordered rows come the other way round."""
-        content = self._contents.content(queries, number)
-        return self._over(content, reverse=False), self._over(content, reverse=True)
-
-    def _over(self, content: bytes, *, reverse: bool) -> SqliteEngine:
-        connection = opened(content)
-        connection.execute(f"PRAGMA reverse_unordered_selects = {int(reverse)}").fetchall()
-        other = copy(self)
-        other._guard = ReadOnly(connection)
-        return other
+        content, ways = self._contents.content(queries, number), (copy(self), copy(self))
+        for reverse, way in enumerate(ways):
+            connection = opened(content)
+            connection.execute(f"PRAGMA reverse_unordered_selects = {reverse}").fetchall()
+            way._guard = ReadOnly(connection)
+        return ways
 
     def run(self, query: str, *, timeout_s: float) -> list[Row]:
         """Return the rows, blobs as their hexadecimal text behind "x". Raises `Stopped`."""
@@ -170,11 +162,7 @@ class SqliteEngine:
                 raise Stopped("refused", first) from stopped
             raise
 
-    def unknown(self, query: str) -> str:  # noqa: ARG002
-        """Return "": SQLite refuses unknown names."""
-        return ""
-
 
 def _first(statement: str) -> str:
     """Return the first word or mark of the code, "" where there is none: a number, a text."""
-    return next((word for word, _ in code_words(statement, "sqlite")), "")
+    return next(iter(code_words(statement, "sqlite")), "")

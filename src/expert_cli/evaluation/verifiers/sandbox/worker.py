@@ -14,22 +14,18 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Kind
-from expert_cli.evaluation.verifiers.requirements import require_packages
-from expert_cli.evaluation.verifiers.sandbox.isolation import require_ready, start
-from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, require_packages, require_ready, start
 from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
 ADDRESS_SPACE_BYTES = 3 << 30
 GRACE_S = 1.0
 """What keeps its own time limit answers within this; what does not is ended."""
 Ask = Callable[[Mapping[str, Any], float], dict[str, Any]]
-Arguments = Callable[[], Sequence[Any]]
 
 
 def interpreter(entry: str, *arguments: str) -> list[str]:
@@ -43,7 +39,9 @@ def interpreter(entry: str, *arguments: str) -> list[str]:
 class Worker:
     """Processes that answer by one function of ours, as many as threads ask at once."""
 
-    def __init__(self, entry: str, *packages: str, broken: Kind = "invalid", arguments: Arguments = list) -> None:
+    def __init__(
+        self, entry: str, *packages: str, broken: Kind = "invalid", arguments: Callable[[], Sequence[Any]] = list
+    ) -> None:
         """Start nothing yet. entry: "module:function" of this package; what it returns answers each question.
 
         broken: the verdict on an answer with which a process ends. arguments: of the function, for every process anew.
@@ -54,7 +52,7 @@ class Worker:
     def _start(self) -> LineProcess:
         process = start(interpreter(f"{__name__}:main", self._entry), tempfile.gettempdir(), sys.maxsize)
         process.send(json.dumps(self._arguments()))
-        return require_ready(process, "{}", "the process that judges answers does not start", "expert-cli doctor")
+        return require_ready(process, "{}", "the process that judges answers does not start")
 
     @contextmanager
     def asked(self) -> Iterator[Ask]:
@@ -63,21 +61,21 @@ class Worker:
         """
         require_packages(*self._packages)
         with self._processes.taken() as exchange:
-            yield partial(_ask, exchange, self._broken)
 
+            def ask(question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+                try:
+                    reply = exchange(question, timeout_s + GRACE_S)
+                except TimeoutError as error:
+                    raise Stopped("timeout", f"not done after {timeout_s:g} s") from error
+                except EOFError as error:
+                    raise Stopped(self._broken, f"the engine broke off (exit code {error})") from error
+                if "stopped" in reply:
+                    raise Stopped(*reply["stopped"])
+                if "fault" in reply:
+                    raise InputError(*reply["fault"])
+                return reply
 
-def _ask(exchange: Ask, broken: Kind, question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-    try:
-        reply = exchange(question, timeout_s + GRACE_S)
-    except TimeoutError as error:
-        raise Stopped("timeout", f"not done after {timeout_s:g} s") from error
-    except EOFError as error:
-        raise Stopped(broken, f"the engine broke off (exit code {error})") from error
-    if "stopped" in reply:
-        raise Stopped(*reply["stopped"])
-    if "fault" in reply:
-        raise InputError(*reply["fault"])
-    return reply
+            yield ask
 
 
 def main() -> None:
@@ -87,14 +85,15 @@ def main() -> None:
         os.dup2(nowhere.fileno(), 1)  # an engine that prints must not be taken for a reply
     answer = pkgutil.resolve_name(sys.argv[1])(*json.loads(sys.stdin.readline()))
     set_rlimits(getattr(answer, "sockets", 0))
-    _write(replies, {})
+    print("{}", file=replies, flush=True)
     for line in sys.stdin:
         try:
-            _write(replies, answer(json.loads(line)))
+            reply = answer(json.loads(line))
         except Stopped as stopped:
-            _write(replies, {"stopped": [stopped.kind, stopped.detail]})
+            reply = {"stopped": [stopped.kind, stopped.detail]}
         except InputError as error:
-            _write(replies, {"fault": [error.message, error.hint]})
+            reply = {"fault": [error.message, error.hint]}
+        print(json.dumps(reply), file=replies, flush=True)
 
 
 def set_rlimits(sockets: int = 0) -> None:
@@ -111,8 +110,3 @@ def set_rlimits(sockets: int = 0) -> None:
         hard = resource.getrlimit(limit)[1]
         if hard == resource.RLIM_INFINITY or value <= hard:
             resource.setrlimit(limit, (value, value))
-
-
-def _write(replies: IO[str], value: Mapping[str, Any]) -> None:
-    replies.write(json.dumps(value) + "\n")
-    replies.flush()

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from expert_cli.evaluation.verifiers.cypher_text import for_graphqlite
 from expert_cli.evaluation.verifiers.query_text import orders_lists, orders_rows
 from expert_cli.evaluation.verifiers.rows import Result, same
-from expert_cli.evaluation.verifiers.sandbox.cypher_forms import for_graphqlite
 from expert_cli.evaluation.verifiers.sandbox.graphqlite import GraphQLiteEngine
-from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
 
 WORLD = """
 CREATE (a:Person {name: 'Ada', born: 1815, city: 'London'}), (b:Person:Actor {name: 'Bob', born: 1950, city: 'Paris'}),

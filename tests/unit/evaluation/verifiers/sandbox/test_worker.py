@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verifiers.sandbox.limits import MEMORY_BYTES, Stopped
+from expert_cli.evaluation.verifiers.sandbox.isolation import HEAP_BYTES, Stopped
 from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
 from expert_cli.evaluation.verifiers.sandbox.worker import Worker, interpreter
 from tests import graders
@@ -97,11 +97,11 @@ def test_the_memory_of_a_query_is_bounded() -> None:
     with pytest.raises(Stopped) as stopped:
         guard.run(f"{ENDLESS} n, hex(randomblob(9000)) AS r FROM t ORDER BY r", timeout_s=20)
     assert stopped.value.kind == "too_large"
-    assert apsw.memory_high_water() - held < 1.2 * MEMORY_BYTES
+    assert apsw.memory_high_water() - held < 1.2 * HEAP_BYTES
     assert guard.run("SELECT 1", timeout_s=20) == [(1,)]
 
 
 def test_a_missing_engine_is_named(sources: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("expert_cli.evaluation.verifiers.requirements.has_package", lambda name: name == "apsw")
+    monkeypatch.setattr("expert_cli.evaluation.verifiers.sandbox.isolation.has_package", lambda name: name == "apsw")
     with pytest.raises(EnvironmentProblem, match="the package graphqlite is missing"):
         graders.cypher("RETURN 1", sources["cypher"], "RETURN 1")
