@@ -5,10 +5,9 @@ others or named; and labels, types and properties that its graph does not have.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping
 
-from expert_cli.evaluation.verifiers.query_text import Token, hide_quotes, show_quotes, tokens
+from expert_cli.evaluation.verifiers.query_text import PRIVATE, hide_quotes, show_quotes
 
 DISTINCT = "collect(DISTINCT)"
 """Marks a list of two whose second is a list to be kept without repetitions, see `sandbox/graphqlite.py`."""
@@ -89,19 +88,20 @@ def _each(opening: re.Pattern[str], code: str, by: Callable[[str, str], str]) ->
     return code
 
 
-Sort = Literal["label", "type", "property"]
-
-GRAPH_NAMES = (
-    "MATCH (n) UNWIND labels(n) AS name RETURN DISTINCT name",
-    "MATCH ()-[r]->() RETURN DISTINCT type(r)",
-    "MATCH (n) UNWIND keys(n) AS name RETURN DISTINCT name",
-    "MATCH ()-[r]->() UNWIND keys(r) AS name RETURN DISTINCT name",
-)
-"""Queries whose rows are the fields of `GraphNames`."""
-_BEFORE_BRACKET = frozenset(
-    ("MATCH", "WHERE", "AND", "OR", "XOR", "NOT", "IN", "RETURN", "WITH", "DISTINCT", "BY", "WHEN", "THEN", "ELSE")
-)
-"""Words before a bracket that is no function's."""
+GRAPH_NAMES = {
+    "label": ("MATCH (n) UNWIND labels(n) AS name RETURN DISTINCT name",),
+    "type": ("MATCH ()-[r]->() RETURN DISTINCT type(r)",),
+    "property": tuple(f"MATCH {of} UNWIND keys(x) AS name RETURN DISTINCT name" for of in ("(x)", "()-[x]->()")),
+}
+"""Queries for the names that a graph has, by their sort."""
+_NAME = rf"(?:[^\W\d]\w*|[{PRIVATE}])(?!\w)"
+_OPENS = r"(?:(?<!\w)\(|-\s*\[)\s*"
+_VARIABLE = re.compile(rf"{_OPENS}({_NAME})")
+_KEY = re.compile(rf"[{{,]\s*({_NAME})\s*:")
+_PATTERN_MAP = re.compile(rf"{_OPENS}(?:{_NAME})?\s*(?::[^()\[\]{{}}]*)?\{{[^{{}}]*\}}")
+_TYPES = re.compile(rf"-\s*\[\s*(?:{_NAME})?\s*:[^\]{{*]*")
+_LABELS = re.compile(rf":\s*!?\s*{_NAME}(?:\s*[|&]\s*[:!]?\s*{_NAME})*")
+_PROPERTY = re.compile(rf"(?<![\w.])({_NAME})\s*\.\s*({_NAME})(?!\s*\()")
 _COMPONENTS = re.compile(
     "(?:year|quarter|month|week|day|hour|minute|(?:milli|micro|nano)?second)s?|weekYear|weekDay|ordinalDay|dayOf(?:Week|Quarter)"
     "|timezone|offset|epoch(?:Seconds|Millis)|[xyz]|latitude|longitude|height|crs|srid"
@@ -109,89 +109,31 @@ _COMPONENTS = re.compile(
 """What dates, times, durations and points have, which are no nodes."""
 
 
-class GraphNames(NamedTuple):
-    """What a graph has."""
-
-    labels: frozenset[str]
-    types: frozenset[str]
-    node_keys: frozenset[str]
-    relationship_keys: frozenset[str]
-
-
-def unknown_name(statement: str, graph: GraphNames) -> str:
+def unknown_name(statement: str, graph: Mapping[str, frozenset[str]]) -> str:
     """Return the first name of a statement that the graph does not have, and of what sort it is; "" for none.
 
     A graph has no schema: such a query runs, and finds nothing. What counts is what Neo4j warns of, too: a label, type or
     property that the graph has nowhere, on whatever node; one that only other nodes have is no unknown name.
     """
-    code = _Code(statement)
-    keys = graph.node_keys | graph.relationship_keys
-    known: dict[Sort, frozenset[str]] = {"label": graph.labels, "type": graph.types, "property": keys}
-    made = {code.names[at] for at in code.keys if not code.in_pattern(at)}
-    patterns = {code.names[at + 1] for at in range(len(code.names) - 1) if code.opens_pattern(at)} - {""}
-    for sort, at in code.named():
-        name = code.names[at]
-        is_value = sort == "property" and code.text[at - 1] == "." and code.names[at - 2] not in patterns
-        if name not in known[sort] and not (is_value and (name in made or _COMPONENTS.fullmatch(name))):
-            return f"the graph has no {sort} {name}"
-    return ""
+    code, quotes = hide_quotes(statement, "cypher")
 
+    def read(name: str) -> str:
+        return re.sub("`(`?)", r"\1", show_quotes(name, quotes))
 
-class _Code:
-    """The tokens of a statement, between empty ones. names: "" for what is no name; opening: the bracket in which each stands;
-    keys: where those of maps stand.
-    """
-
-    def __init__(self, statement: str) -> None:
-        found = list(tokens(statement, "cypher"))
-        self.text = ["", "", "", *(token.text for token in found), "", ""]
-        self.names = ["", "", "", *map(_name, found), "", ""]
-        self.opening, open_ = list[int](), [0]
-        for at, text in enumerate(self.text):
-            if text in {")", "]", "}"} and len(open_) > 1:
-                open_.pop()
-            self.opening.append(open_[-1])
-            if text in {"(", "[", "{"}:
-                open_.append(at)
-        self.keys = {at for at, name in enumerate(self.names) if name and self._is_key(at)}
-
-    def _is_key(self, at: int) -> bool:
-        follows = self.text[at - 1] == "," and self.text[self.opening[at]] == "{"
-        return self.text[at + 1] == ":" and (follows or self.text[at - 1] == "{")
-
-    def in_pattern(self, key: int) -> bool:
-        """Whether the map of a key says which nodes or relationships a pattern means."""
-        brace = self.opening[key]
-        return self.opens_pattern(self.opening[brace]) and self.text[brace - 1] not in {",", ":", "|", "="}
-
-    def opens_pattern(self, at: int) -> bool:
-        """Whether a bracket is that of a node or relationship, as far as what stands before it tells."""
-        if self.text[at] == "[":
-            return self.text[at - 1] == "-"
-        is_call = self.names[at - 1] and self.text[at - 1].upper() not in _BEFORE_BRACKET
-        return self.text[at] == "(" and not is_call
-
-    def named(self) -> Iterator[tuple[Sort, int]]:
-        """Yield where labels, types and properties stand, in order; behind a bracket or a call no property is looked for."""
-        sort: Sort | None = None
-        for at in range(3, len(self.text) - 2):
-            before, here, after = self.text[at - 1 : at + 2]
-            if here == ":" and at - 1 not in self.keys:
-                sort = "type" if "[" in self.text[at - 2 : at] else sort or "label"
-            elif not self.names[at]:
-                sort = sort if here in {"|", "&", "!"} else None
-            elif sort and before in {":", "|", "&", "!"}:
-                yield sort, at
-            elif at in self.keys and self.in_pattern(at):
-                yield "property", at
-            else:
-                sort = None
-                if before == "." and self.names[at - 2] and self.text[at - 3] != "." and after != "(":
-                    yield "property", at
-
-
-def _name(token: Token) -> str:
-    """Return a name without its backticks, "" for what is none."""
-    if token.text.startswith("`"):
-        return token.text[1:-1].replace("``", "`")
-    return token.text if not token.quoted and (token.text[0].isalpha() or token.text[0] == "_") else ""
+    in_patterns = [(found.start(), found.end()) for found in _PATTERN_MAP.finditer(code)]
+    keys = {key.start(1): read(key[1]) for key in _KEY.finditer(code)}
+    asked = {at: name for at, name in keys.items() if any(start < at < end for start, end in in_patterns)}
+    made, variables = {*keys.values()} - {*asked.values()}, {read(name) for name in _VARIABLE.findall(code)}
+    named = [(at, "property", name) for at, name in asked.items()]
+    for owner in _PROPERTY.finditer(code):
+        name = read(owner[2])
+        if read(owner[1]) in variables or not (name in made or _COMPONENTS.fullmatch(name)):
+            named.append((owner.start(2), "property", name))
+    labels = code
+    for other in (_KEY, _TYPES):
+        labels = other.sub(lambda found: " " * len(found[0]), labels)
+    for sort, pattern, text in (("type", _TYPES, code), ("label", _LABELS, labels)):
+        for group in pattern.finditer(text):
+            found = re.finditer(rf"[:|&!]\s*({_NAME})", group[0])
+            named += [(group.start() + one.start(), sort, read(one[1])) for one in found]
+    return next((f"the graph has no {sort} {name}" for _, sort, name in sorted(named) if name not in graph[sort]), "")

@@ -17,8 +17,7 @@ from pydantic import Field
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, readable, require_packages
-from expert_cli.evaluation.verifiers.sandbox.worker import Worker
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, Worker, readable, require_packages
 from expert_cli.utils.files import KeyTwice, unique_keys
 
 MAX_DEPTH = 100
@@ -79,11 +78,10 @@ class JsonCase(Case):
             return stopped.verdict
         if fault:
             return Grade("invalid", f"does not fit the schema: {fault}", reached="parses")
-        subset = self.rule == "subset"
-        fault = next(_differences(value, self.expected, subset=subset), "")
-        if not fault:
+        faults = [*_differences(value, self.expected, subset=self.rule == "subset")]
+        if not faults:
             return Grade("correct")
-        return Grade("wrong", fault, reached="columns" if _alike(value, self.expected, subset=subset) else "runs")
+        return Grade("wrong", faults[0][0], reached="runs" if any(of_shape for _, of_shape in faults) else "columns")
 
     def _misfit(self, answer: str, timeout_s: float) -> str:
         """Return where an answer does not fit the schema, "" where it does. Raises `Stopped`."""
@@ -103,41 +101,35 @@ class JsonCase(Case):
         return _hashable(_parse(answer))
 
 
-def _differences(value: Any, expected: Any, place: str = "", *, subset: bool) -> Iterator[str]:
-    """Yield what of a value is not as expected, with its place. subset: objects may have further members."""
+def _differences(value: Any, expected: Any, place: str = "", *, subset: bool) -> Iterator[tuple[str, bool]]:
+    """Yield what of a value is not as expected, with its place, and whether that is its shape: keys, lengths, sorts.
+
+    subset: objects may have further members.
+    """
+    holds = isinstance(value, dict | list) or isinstance(expected, dict | list)
     if isinstance(expected, dict) and isinstance(value, dict):
         if not subset:
-            yield from (f"{place}/{key} is not expected" for key in value if key not in expected)
+            yield from ((f"{place}/{key} is not expected", True) for key in value if key not in expected)
         for key, item in expected.items():
             if key in value:
                 yield from _differences(value[key], item, f"{place}/{key}", subset=subset)
             else:
-                yield f"{place}/{key} is missing"
+                yield f"{place}/{key} is missing", True
     elif isinstance(expected, list) and isinstance(value, list):
         if len(value) != len(expected):
-            yield f"{place or '/'} has {len(value)} elements, not {len(expected)}"
+            yield f"{place or '/'} has {len(value)} elements, not {len(expected)}", True
         for index, pair in enumerate(zip(value, expected, strict=False)):
             yield from _differences(*pair, f"{place}/{index}", subset=subset)
     else:
         known = float(value) if isinstance(value, Decimal) and isinstance(expected, float) else value
         if known != expected or isinstance(value, bool) != isinstance(expected, bool):  # True == 1, but not in JSON
-            yield f"{place or '/'} is {_shown(value)}, not {_shown(expected)}"
+            yield f"{place or '/'} is {_shown(value)}, not {_shown(expected)}", holds
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     return (str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False))[:60]
-
-
-def _alike(value: Any, expected: Any, *, subset: bool) -> bool:
-    """Whether an object has the expected keys, a list the expected length and such items. subset: other keys beside them."""
-    if isinstance(expected, dict) and isinstance(value, dict):
-        return expected.keys() <= value.keys() if subset else expected.keys() == value.keys()
-    if isinstance(expected, list) and isinstance(value, list):
-        pairs = zip(value, expected, strict=False)
-        return len(expected) == len(value) and all(_alike(*pair, subset=subset) for pair in pairs)
-    return not isinstance(expected, dict | list) and not isinstance(value, dict | list)
 
 
 def _hashable(value: Any) -> Hashable:
@@ -193,7 +185,7 @@ _WORKER = Worker(f"{__name__}:judge", "jsonschema_rs", broken="too_large")
 
 
 def judge() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Return what answers, in the process of `worker.py`, whether a value fits, or with "where" the place that does not.
+    """Return what answers, in the worker's process, whether a value fits, or with "where" the place that does not.
 
     The search for that place can take exponential time and memory (alternatives that refer to themselves).
     """

@@ -17,9 +17,8 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import EMPTY, Case, Example
 from expert_cli.evaluation.verifiers.query_text import Dialect, split
-from expert_cli.evaluation.verifiers.sandbox.isolation import PREPARE_S, Stopped
+from expert_cli.evaluation.verifiers.sandbox.isolation import PREPARE_S, Stopped, Worker
 from expert_cli.evaluation.verifiers.sandbox.postgres_server import server
-from expert_cli.evaluation.verifiers.sandbox.worker import Worker
 
 MAX_CONTENTS = 100
 COMPILE_S = 2.0

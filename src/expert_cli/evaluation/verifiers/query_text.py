@@ -25,6 +25,8 @@ _TOKENS = {
     for dialect, quotes in _QUOTES.items()
 }
 _HIDDEN = 0xF0000  # where Unicode's private characters begin
+PRIVATE = f"{chr(_HIDDEN)}-{chr(0x10FFFD)}"
+"""What stands for a quote, as a range of a regular expression."""
 
 
 class Token(NamedTuple):

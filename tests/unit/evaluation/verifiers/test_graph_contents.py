@@ -6,8 +6,7 @@ import apsw
 import graphqlite
 import pytest
 
-from expert_cli.evaluation.verifiers.contents import opened
-from expert_cli.evaluation.verifiers.graph_contents import END, ID, START, GraphContents, read_graph
+from expert_cli.evaluation.verifiers.contents import END, ID, START, GraphContents, opened, read_graph
 
 GRAPH = """CREATE (a:Person {name: 'Ada', age: 36, tags: ['x', 'y'], member: true}), (b:Person {name: 'Bob', age: 41.5}),
  (c:Person:Admin {name: 'Cid'}), (m:Movie {title: 'Up'}), (n:Movie {title: 'Her'}), (a)-[:SAW {stars: 3}]->(m),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.evaluation.verifiers.cypher_text import GraphNames, unknown_name
+from expert_cli.evaluation.verifiers.cypher_text import unknown_name
 
-GRAPH = GraphNames(
-    frozenset(("Person", "Film", "Big Film")),
-    frozenset(("SAW", "KNOWS")),
-    frozenset(("name", "born", "title")),
-    frozenset(("stars",)),
-)
+GRAPH = {
+    "label": frozenset(("Person", "Film", "Big Film")),
+    "type": frozenset(("SAW", "KNOWS")),
+    "property": frozenset(("name", "born", "title", "stars")),
+}
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Graphs in memory, asked in Cypher through graphqlite. Runs in the process of `worker.py`: it can hang and crash."""
+"""Graphs in memory, asked in Cypher through graphqlite. Runs in the worker's process: it can hang and crash."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
@@ -13,18 +13,17 @@ import apsw
 import graphqlite
 
 from expert_cli.errors import InputError
+from expert_cli.evaluation.verifiers.contents import GraphContents
 from expert_cli.evaluation.verifiers.cypher_text import (
     DISTINCT,
     GRAPH_NAMES,
-    GraphNames,
     for_graphqlite,
     lacking,
     unknown_name,
 )
-from expert_cli.evaluation.verifiers.graph_contents import GraphContents
 from expert_cli.evaluation.verifiers.query_text import code_words, split
 from expert_cli.evaluation.verifiers.sandbox import isolation
-from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
+from expert_cli.evaluation.verifiers.sandbox.isolation import GOLD_TIMEOUT_S, Stopped
 from expert_cli.evaluation.verifiers.sandbox.query_judge import Engine, QueryJudge
 from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
 
@@ -57,14 +56,18 @@ class GraphQLiteEngine(Engine):
                 connection.execute(_CALL, (statement,)).fetchall()
             except apsw.Error as error:
                 raise InputError(f"statement {number}: {_message(str(error))}", statement[:200]) from error
-        _mean_what_neo4j_means(connection)
+        for name, (parameters, function) in _AS_NEO4J.items():
+            connection.create_scalar_function(name, function, parameters, deterministic=True)
+        connection.create_aggregate_function("sum", _Sum, 1)
         self._content = bytes(connection.serialize("main"))
         self._contents = GraphContents(self._content)
         self._guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=isolation.MAX_RESULT_BYTES)
         self._shown = [(self._content, False)]
         self._reverse = False
-        found = (self.run(query, timeout_s=isolation.GOLD_TIMEOUT_S) for query in GRAPH_NAMES)
-        self._names = GraphNames(*(frozenset(str(name) for (name,) in rows) for rows in found))
+        self._names = {
+            sort: frozenset(str(name) for query in queries for (name,) in self.run(query, timeout_s=GOLD_TIMEOUT_S))
+            for sort, queries in GRAPH_NAMES.items()
+        }
 
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[GraphQLiteEngine, GraphQLiteEngine]:
         """Return another content of the same graph, and it once more: there, unordered rows come the other way round."""
@@ -116,13 +119,6 @@ def _refuse(statement: str) -> None:
             raise Stopped("refused", word)
 
 
-def _mean_what_neo4j_means(connection: Any) -> None:
-    """Replace the SQL functions that graphqlite writes four of Cypher's with."""
-    for name, parameters, function in (("regexp", 2, _matches), ("round", 1, _rounded), ("reverse", 1, _reversed)):
-        connection.create_scalar_function(name, function, parameters, deterministic=True)
-    connection.create_aggregate_function("sum", _Sum, 1)
-
-
 class _Sum:
     """What Cypher means by sum: 0 where there is nothing to add."""
 
@@ -131,8 +127,7 @@ class _Sum:
 
     def step(self, value: Any) -> None:
         """Take one more value."""
-        if isinstance(value, int | float):
-            self.so_far += value
+        self.so_far += value if isinstance(value, int | float) else 0
 
     def final(self) -> int | float:
         """Return a number that SQLite can hold."""
@@ -149,21 +144,22 @@ def _matches(pattern: Any, text: Any) -> bool | None:
         raise apsw.SQLError(f"a pattern of =~: {error}") from error
 
 
-def _rounded(value: Any) -> float | None:
-    """Round a half up, as Neo4j does."""
-    return float(math.floor(value + 0.5)) if isinstance(value, int | float) else None
-
-
 def _reversed(value: Any) -> Any:
     """Turn a text or a list round; of a list that `cypher_text` marked, return the second item without repetitions."""
     if not isinstance(value, str):
         return None
-    if not value.startswith("["):
-        return value[::-1]
-    items = json.loads(value)
+    items = json.loads(value) if value.startswith("[") else value
     if items[:1] == [DISTINCT]:
-        return json.dumps(list({json.dumps(item): item for item in items[1]}.values()))
-    return json.dumps(items[::-1])
+        items = list({json.dumps(item): item for item in items[1]}.values())[::-1]
+    return json.dumps(items[::-1]) if isinstance(items, list) else items[::-1]
+
+
+_AS_NEO4J: dict[str, tuple[int, Callable[..., Any]]] = {
+    "regexp": (2, _matches),
+    "round": (1, lambda value: float(math.floor(value + 0.5)) if isinstance(value, int | float) else None),  # a half up
+    "reverse": (1, _reversed),
+}
+"""What SQL functions that graphqlite writes for Cypher's mean in Neo4j, with the number of their parameters."""
 
 
 class _Members(list[tuple[str, Any]]):
@@ -177,7 +173,7 @@ def _rows(document: Any) -> list[list[Any]]:
             return []  # counts of a statement that returns no rows
         return [[_plain(value) for _, value in row] if isinstance(row, _Members) else [_plain(row)] for row in rows]
     except RecursionError as error:
-        raise Stopped("too_large", isolation.TOO_DEEP) from error
+        raise Stopped("too_large", "a value of the result is nested too deep") from error
     except (TypeError, ValueError) as error:
         raise Stopped("invalid", f"the result cannot be read: {error}") from error
 

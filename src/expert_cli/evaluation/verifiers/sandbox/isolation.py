@@ -1,5 +1,9 @@
-"""What one answer may use, the word for an answer that was stopped, which walls this system builds around programs, and how a
-process starts behind them.
+"""What one answer may use, the word for an answer that was stopped, and how processes start that run answers: programs of
+strangers behind walls, and our own judges.
+
+`Worker` is the side of the parent of a judge; `main` runs in its process, a fresh interpreter with an empty environment. The
+two talk in lines of JSON. Before the first question the process gives up what judging does not need: opening files, writing
+files, more memory. One that was ended is replaced with the next question.
 """
 
 from __future__ import annotations
@@ -7,17 +11,21 @@ from __future__ import annotations
 import functools
 import json
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from expert_cli.errors import EnvironmentProblem
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.verdict import Grade, Kind
 from expert_cli.evaluation.verifiers.sandbox import walls
 from expert_cli.hardware.machine import has_package
-from expert_cli.utils.subprocesses import LineProcess
+from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
 MAX_BYTES = 1_000_000
 MAX_SQL_BYTES = 100_000
@@ -27,19 +35,22 @@ MAX_ROWS = 50_000
 MAX_RESULT_BYTES = 16 << 20
 MAX_VALUE_BYTES = 250_000
 MAX_DEPTH = 100
-TOO_DEEP = f"a value of the result is nested more than {MAX_DEPTH} deep"
 HEAP_BYTES = 64 << 20
 """Of a query in SQLite."""
 MEMORY_BYTES = 1_000_000_000
 """Of a program."""
 GOLD_TIMEOUT_S, PREPARE_S = 60.0, 300.0
 """For an expected query; for all of a case on all its contents."""
-START_S = 60.0
+ADDRESS_SPACE_BYTES = 3 << 30
+"""Of a judge."""
+START_S, GRACE_S = 60.0, 1.0
+"""For a process to start; for what keeps its own time limit to answer: what does not is ended."""
 SYSTEM_FILES = (
     *("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/urandom"),
     *("/nix/store", "/gnu/store", "/snap", "/home/linuxbrew/.linuxbrew"),
 )
 """What programs need to start: libraries, also where other package managers keep them, and where random numbers come from."""
+Ask = Callable[[Mapping[str, Any], float], dict[str, Any]]
 
 
 class Stopped(Exception):
@@ -84,7 +95,7 @@ def bounded(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
         while level:
             depth += 1
             if depth > MAX_DEPTH:
-                raise Stopped("too_large", TOO_DEEP)
+                raise Stopped("too_large", f"a value of the result is nested more than {MAX_DEPTH} deep")
             inside = (value.values() if isinstance(value, dict) else value for value in level)
             level = [item for items in inside for item in items if isinstance(item, list | dict)]
     return kept
@@ -157,3 +168,87 @@ def require_ready(child: LineProcess, ready: str, problem: str) -> LineProcess:
         child.kill()
         raise EnvironmentProblem(problem, "expert-cli doctor")
     return child
+
+
+def interpreter(entry: str, *arguments: str) -> list[str]:
+    """Return the command of a fresh interpreter that runs a function of this very package, "module:function"."""
+    module, function = entry.split(":")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import expert_cli; del sys.path[:1], sys.argv[1]; "
+    code += f"from {module} import {function}; {function}()"
+    return [sys.executable, "-I", "-c", code, str(Path(__file__).parents[4]), *arguments]
+
+
+class Worker:
+    """Processes that answer by one function of ours, as many as threads ask at once."""
+
+    def __init__(
+        self, entry: str, *packages: str, broken: Kind = "invalid", arguments: Callable[[], Sequence[Any]] = list
+    ) -> None:
+        """Start nothing yet. entry: "module:function" of this package; what it returns answers each question.
+
+        broken: the verdict on an answer with which a process ends. arguments: of the function, for every process anew.
+        """
+        self._entry, self._packages, self._broken, self._arguments = entry, packages, broken, arguments
+        self._processes = JsonLinesWorker(self._start)
+
+    def _start(self) -> LineProcess:
+        process = start(interpreter(f"{__name__}:main", self._entry), tempfile.gettempdir(), sys.maxsize)
+        process.send(json.dumps(self._arguments()))
+        return require_ready(process, "{}", "the process that judges answers does not start")
+
+    @contextmanager
+    def asked(self) -> Iterator[Ask]:
+        """Give what asks one process with a question and its time. It raises `Stopped` where an answer is at fault, InputError
+        where a case is. Raises EnvironmentProblem where a package is missing, or no process starts.
+        """
+        require_packages(*self._packages)
+        with self._processes.taken() as exchange:
+
+            def ask(question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+                try:
+                    reply = exchange(question, timeout_s + GRACE_S)
+                except TimeoutError as error:
+                    raise Stopped("timeout", f"not done after {timeout_s:g} s") from error
+                except EOFError as error:
+                    raise Stopped(self._broken, f"the engine broke off (exit code {error})") from error
+                if "stopped" in reply:
+                    raise Stopped(*reply["stopped"])
+                if "fault" in reply:
+                    raise InputError(*reply["fault"])
+                return reply
+
+            yield ask
+
+
+def main() -> None:
+    """Answer a line with a line until stdin ends."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)  # an engine that prints must not be taken for a reply
+    answer = pkgutil.resolve_name(sys.argv[1])(*json.loads(sys.stdin.readline()))
+    set_rlimits(getattr(answer, "sockets", 0))
+    print("{}", file=replies, flush=True)
+    for line in sys.stdin:
+        try:
+            reply = answer(json.loads(line))
+        except Stopped as stopped:
+            reply = {"stopped": [stopped.kind, stopped.detail]}
+        except InputError as error:
+            reply = {"fault": [error.message, error.hint]}
+        print(json.dumps(reply), file=replies, flush=True)
+
+
+def set_rlimits(sockets: int = 0) -> None:
+    """Set what limits the system has: no further file but so many sockets, no byte written to one, no core, bounded memory."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    wanted = {"NOFILE": lowest_free + sockets, "FSIZE": 0, "CORE": 0, "AS": ADDRESS_SPACE_BYTES}
+    for name, value in wanted.items():
+        limit = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(limit)[1]
+        if hard == resource.RLIM_INFINITY or value <= hard:
+            resource.setrlimit(limit, (value, value))

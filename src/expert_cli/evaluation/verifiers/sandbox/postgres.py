@@ -1,4 +1,4 @@
-"""Databases of a real PostgreSQL: each content of a case is a schema. Runs in the process of `worker.py`, as a client."""
+"""Databases of a real PostgreSQL: each content of a case is a schema. Runs in the worker's process, as a client."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import apsw
@@ -35,41 +36,27 @@ _COMMANDS = re.compile(
 )
 """What begins a statement of PostgreSQL that is no query."""
 _KINDS: dict[str, Kind] = {
-    **dict.fromkeys(("42P01", "42703"), "unknown_name"),
-    **dict.fromkeys(("25006", "42501", "0A000"), "refused"),
-    "57014": "timeout",
-    "53": "too_large",
-    "54": "too_large",
-}
+    "57014": "timeout", "42P01": "unknown_name", "42703": "unknown_name", "25006": "refused", "42501": "refused",
+    "0A000": "refused", "53": "too_large", "54": "too_large",
+}  # fmt: skip
 """By SQLSTATE, or the class that it begins with; any other is "invalid"."""
 _NUMERIC, _BOOLEAN = 1700, 16
 _READ = {20: int, 21: int, 23: int, 26: int, 700: float, 701: float, 114: json.loads, 3802: json.loads}
 """By the type's oid; what has none is a text."""
 _TYPES = {
-    "INT": "bigint",
-    "CHAR|CLOB|TEXT": "text",
-    "BLOB": "bytea",
-    "REAL|FLOA|DOUB": "double precision",
-    "BOOL": "boolean",
-    "DATETIME|TIMESTAMP": "timestamp",
-    "DATE": "date",
-    "TIME": "time",
-    ".": "numeric",
-}
+    "INT": "bigint", "CHAR|CLOB|TEXT": "text", "BLOB": "bytea", "REAL|FLOA|DOUB": "double precision", "BOOL": "boolean",
+    "DATETIME|TIMESTAMP": "timestamp", "DATE": "date", "TIME": "time", ".": "numeric",
+}  # fmt: skip
 """What a type that SQLite lets a column declare is in PostgreSQL, by the first that is found in its name."""
-_COLUMNS = """
-SELECT relname, attname, attnotnull FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
-WHERE relnamespace = '{}'::regnamespace AND relkind = 'r' AND attnum > 0 AND NOT attisdropped ORDER BY relname, attnum
+_DEFINED = """
+SELECT relname, '"' || replace(attname, '"', '""') || '"' || CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END, attnum
+FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+WHERE relnamespace = '{0}'::regnamespace AND relkind = 'r' AND attnum > 0 AND NOT attisdropped
+UNION ALL SELECT relname, pg_get_constraintdef(pg_constraint.oid), 10000
+FROM pg_constraint JOIN pg_class ON pg_class.oid = conrelid
+WHERE connamespace = '{0}'::regnamespace AND contype IN ('p', 'u', 'f') ORDER BY 1, 3, 2
 """
-_KEYS = """
-SELECT (SELECT relname FROM pg_class WHERE oid = conrelid), contype::text, {key},
-  (SELECT relname FROM pg_class WHERE oid = confrelid), {other}
-FROM pg_constraint WHERE connamespace = '{schema}'::regnamespace AND contype IN ('p', 'u', 'f')
-"""
-_NAMES = """
-(SELECT json_agg(attname ORDER BY n) FROM unnest({0}key) WITH ORDINALITY AS k(a, n)
-  JOIN pg_attribute ON attrelid = {0}relid AND attnum = a)
-"""
+"""The columns and keys of each table, as SQLite reads them, too."""
 
 
 def judge(server: Mapping[str, str]) -> QueryJudge:
@@ -155,22 +142,19 @@ class PostgresEngine(Engine):
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[PostgresEngine, PostgresEngine]:
         """Return another content of the same tables, and it once more: there, unordered rows come the other way round."""
         content = opened(self._twin.content(queries, number))
-        one, other = (self._emptied() for _ in range(2))
-        one._fill(content, lenient=True)
-        other._fill(content, lenient=True, reverse=True)
-        return one, other
+        return self._filled(content, reverse=False), self._filled(content, reverse=True)
 
-    def _emptied(self) -> PostgresEngine:
+    def _filled(self, content: Any, *, reverse: bool) -> PostgresEngine:
         schema = self._judge.new_schema()
-        for table in self._twin.tables:
-            name = self._named(table)
-            self._judge.owner.execute_simple(f"CREATE TABLE {name} (LIKE {self._schema}.{name} INCLUDING ALL)")
-        return PostgresEngine(self._judge, schema, self._twin, self._folds)
+        for table in map(self._named, self._twin.tables):
+            self._judge.owner.execute_simple(f"CREATE TABLE {table} (LIKE {self._schema}.{table} INCLUDING ALL)")
+        made = PostgresEngine(self._judge, schema, self._twin, self._folds)
+        made._fill(content, lenient=True, reverse=reverse)
+        return made
 
     def _fill(self, content: Any, *, lenient: bool = False, reverse: bool = False) -> None:
-        """Write the rows of an SQLite database into the owner's schema. lenient: a row that does not fit is left out."""
+        """Write the rows of an SQLite database into the owner's newest schema. lenient: a row that does not fit is left out."""
         owner = self._judge.owner
-        owner.execute_simple(f"SET search_path TO {self._schema}")
         for table in self._twin.tables.values():
             listed = ", ".join(map(quoted, table.columns))
             found = content.execute(f"SELECT {listed} FROM {quoted(table.name)}").fetchall()  # noqa: S608
@@ -249,31 +233,21 @@ def _created(connection: Any) -> Iterable[str]:
     """Yield statements that make the tables of an SQLite database, without what only guards writes."""
     for name in read_tables(connection):
         info = connection.execute("SELECT name, type, pk FROM pragma_table_info(?)", (name,)).fetchall()
-        columns = [f"{_folded(column)} {_type(declared)}" for column, declared, _ in info]
+        types = (
+            next((to for of, to in _TYPES.items() if re.search(of, row[1], re.IGNORECASE)), "text") for row in info
+        )
+        parts = [f"{_folded(row[0])} {type_}" for row, type_ in zip(info, types, strict=True)]
         key = [_folded(column) for column, _, place in sorted(info, key=lambda row: row[2]) if place]
-        columns += [f"PRIMARY KEY ({', '.join(key)})"] if key else []
-        yield f"CREATE TABLE {_folded(name)} ({', '.join(columns)});\n"
-
-
-def _type(declared: str) -> str:
-    return next((type_ for name, type_ in _TYPES.items() if re.search(name, declared, re.IGNORECASE)), "text")
+        parts += [f"PRIMARY KEY ({', '.join(key)})"] if key else []
+        yield f"CREATE TABLE {_folded(name)} ({', '.join(parts)});\n"
 
 
 def _as_sqlite(owner: Any, schema: str) -> bytes:
     """Return the tables of a schema, with their keys, as an SQLite file."""
-    parts: dict[str, list[str]] = {}
-    for table, column, filled in owner.execute_simple(_COLUMNS.format(schema)).rows:
-        parts.setdefault(table, []).append(f"{quoted(column)}{' NOT NULL' * filled}")
-    keys = _KEYS.format(schema=schema, key=_NAMES.format("con"), other=_NAMES.format("conf"))
-    for table, kind, columns, other, theirs in owner.execute_simple(keys).rows:
-        listed = ", ".join(map(quoted, columns))
-        refers = f"FOREIGN KEY ({listed}) REFERENCES {quoted(other or '')} ({', '.join(map(quoted, theirs or ()))})"
-        parts[table].append({"p": f"PRIMARY KEY ({listed})", "u": f"UNIQUE ({listed})", "f": refers}[kind])
     connection = apsw.Connection(":memory:")
-    for table, columns in parts.items():
-        connection.execute(f"CREATE TABLE {quoted(table)} ({', '.join(columns)})")
-        rows = owner.execute_simple(f"SELECT * FROM {schema}.{quoted(table)}").rows  # noqa: S608
-        plain = [[json.dumps(cell) if isinstance(cell, list | dict) else cell for cell in row] for row in rows]
-        slots = ", ".join("?" * len(plain[0])) if plain else ""
-        connection.executemany(f"INSERT INTO {quoted(table)} VALUES ({slots})", plain) if plain else None  # noqa: S608
+    for table, parts in groupby(owner.execute_simple(_DEFINED.format(schema)).rows, key=lambda row: row[0]):
+        connection.execute(f"CREATE TABLE {quoted(table)} ({', '.join(part for _, part, _ in parts)})")
+        for row in owner.execute_simple(f"SELECT * FROM {schema}.{quoted(table)}").rows:  # noqa: S608
+            plain = [json.dumps(cell) if isinstance(cell, list | dict) else cell for cell in row]
+            connection.execute(f"INSERT INTO {quoted(table)} VALUES ({', '.join('?' * len(row))})", plain)  # noqa: S608
     return bytes(connection.serialize("main"))

@@ -1,4 +1,4 @@
-"""Judges queries by their rows, in the process of `worker.py`: an answer's against those of the expected queries."""
+"""Judges queries by their rows, in the worker's process: an answer's against those of the expected queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQLite databases in memory that only read, within limits of time and memory. Runs in the process of `worker.py`.
+"""SQLite databases in memory that only read, within limits of time and memory. Runs in the worker's process.
 
 apsw brings its own SQLite, so that answers are judged alike on every system.
 """

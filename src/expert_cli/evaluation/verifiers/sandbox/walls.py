@@ -31,32 +31,14 @@ EXECUTE, READ_FILE, READ_DIR = 1 << 0, 1 << 2, 1 << 3
 FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
 """How many kinds of access to files a version of Landlock knows, from the version that brought them on."""
 DENIED: Mapping[str, tuple[int, int]] = {
-    "socket": (41, 198),
-    "io_uring_setup": (425, 425),  # which opens sockets by itself
-    "kill": (62, 129),
-    "tkill": (200, 130),
-    "rt_sigqueueinfo": (129, 138),
-    "rt_tgsigqueueinfo": (297, 240),
-    "pidfd_send_signal": (424, 424),
-    "pidfd_getfd": (438, 438),
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "unshare": (272, 97),
-    "setns": (308, 268),
-    "mount": (165, 40),
-    "bpf": (321, 280),
-    "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282),
-    "add_key": (248, 217),
-    "keyctl": (250, 219),
-    "shmget": (29, 194),
-    "msgget": (68, 186),
-    "semget": (64, 190),
-    "mq_open": (240, 180),
-    "fork": (57, -1),
-    "vfork": (58, -1),
-}
+    "socket": (41, 198), "io_uring_setup": (425, 425), "kill": (62, 129), "tkill": (200, 130),
+    "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424),
+    "pidfd_getfd": (438, 438), "ptrace": (101, 117), "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271), "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40),
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "add_key": (248, 217),
+    "keyctl": (250, 219), "shmget": (29, 194), "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180),
+    "fork": (57, -1), "vfork": (58, -1),
+}  # fmt: skip
 """System calls that are answered with "not permitted": numbers on x86_64 and aarch64, where -1 is none."""
 MACHINES: Mapping[str, tuple[int, int, int, int, int, int]] = {
     "x86_64": (0, 0xC000003E, 56, 435, 234, 53),

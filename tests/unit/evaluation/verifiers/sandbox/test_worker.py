@@ -13,9 +13,8 @@ import psutil
 import pytest
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verifiers.sandbox.isolation import HEAP_BYTES, Stopped
+from expert_cli.evaluation.verifiers.sandbox.isolation import HEAP_BYTES, Stopped, Worker, interpreter
 from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
-from expert_cli.evaluation.verifiers.sandbox.worker import Worker, interpreter
 from tests import graders
 
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT "
@@ -63,7 +62,7 @@ def test_a_process_writes_no_file(tmp_path: Path, act: str) -> None:
     program = "\n".join(
         (
             "import os, sys",
-            "from expert_cli.evaluation.verifiers.sandbox.worker import set_rlimits",
+            "from expert_cli.evaluation.verifiers.sandbox.isolation import set_rlimits",
             "path = sys.argv[1]",
             "held = os.open(path, os.O_CREAT | os.O_WRONLY)",
             "set_rlimits()",
