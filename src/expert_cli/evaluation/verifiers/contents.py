@@ -379,6 +379,12 @@ class GraphContents:
         """Read the graph."""
         connection = opened(content)
         self._groups = read_graph(connection)
+        self.names = {
+            "label": {name for group in self._groups for name in group.labels},
+            "type": {group.type for group in self._groups},
+            "property": {name for group in self._groups for name in group.table.nullable},
+        }
+        """What the graph has, by its sort."""
         properties = (f"{of}_props_{kind}" for of in ("node", "edge") for kind in _STORED.values())
         for table in ("nodes", "edges", "node_labels", *properties):
             connection.execute(f"DELETE FROM {table}")  # noqa: S608

@@ -5,7 +5,7 @@ others or named; and labels, types and properties that its graph does not have.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from expert_cli.evaluation.verifiers.query_text import PRIVATE, hide_quotes, show_quotes
 
@@ -88,12 +88,6 @@ def _each(opening: re.Pattern[str], code: str, by: Callable[[str, str], str]) ->
     return code
 
 
-GRAPH_NAMES = {
-    "label": ("MATCH (n) UNWIND labels(n) AS name RETURN DISTINCT name",),
-    "type": ("MATCH ()-[r]->() RETURN DISTINCT type(r)",),
-    "property": tuple(f"MATCH {of} UNWIND keys(x) AS name RETURN DISTINCT name" for of in ("(x)", "()-[x]->()")),
-}
-"""Queries for the names that a graph has, by their sort."""
 _NAME = rf"(?:[^\W\d]\w*|[{PRIVATE}])(?!\w)"
 _OPENS = r"(?:(?<!\w)\(|-\s*\[)\s*"
 _VARIABLE = re.compile(rf"{_OPENS}({_NAME})")
@@ -109,7 +103,7 @@ _COMPONENTS = re.compile(
 """What dates, times, durations and points have, which are no nodes."""
 
 
-def unknown_name(statement: str, graph: Mapping[str, frozenset[str]]) -> str:
+def unknown_name(statement: str, graph: Mapping[str, Container[str]]) -> str:
     """Return the first name of a statement that the graph does not have, and of what sort it is; "" for none.
 
     A graph has no schema: such a query runs, and finds nothing. What counts is what Neo4j warns of, too: a label, type or

@@ -64,7 +64,7 @@ class Result:
 
 def judge_rows(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Grade:
     """Return the verdict on an answer's rows: correct if they are those of any accepted result."""
-    if any((same if rule == "strict" else same_by_spider)(rows, result) for result in accepted):
+    if any(is_right(rule, rows, result) for result in accepted):
         return Grade("correct")
     if not rows:
         return Grade("empty", f"no rows, {_count(accepted[0].rows)} expected", reached="runs")
@@ -74,6 +74,11 @@ def judge_rows(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> G
     return Grade("wrong", _difference(rows, accepted), reached="columns" if as_wide else "runs")
 
 
+def is_right(rule: Rule, rows: Sequence[Row], expected: Result) -> bool:
+    """Whether `rows` are the expected ones by a rule; told at once where they are those very rows, as most right ones are."""
+    return repr(rows) == repr(expected.rows) or (same if rule == "strict" else same_by_spider)(rows, expected)
+
+
 def same(rows: Sequence[Row], expected: Result) -> bool:
     """Whether `rows` are the expected ones by the rule `strict`."""
     if len(rows) != len(expected.rows):
@@ -81,8 +86,7 @@ def same(rows: Sequence[Row], expected: Result) -> bool:
     one, other = (_flattened(side, expected.ordered_lists) for side in (rows, expected.rows))
     if not expected.ordered:
         return _are_among(one, other)
-    as_wide = not rows or len(rows[0]) == len(expected.rows[0])
-    tied = as_wide and expected.ties is not None and _within(one, expected.ties, expected.ordered_lists)
+    tied = expected.ties is not None and _within(one, expected.ties, expected.ordered_lists)
     return tied or all(map(_alike, one, other))
 
 
@@ -121,12 +125,11 @@ def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
 
 
 def _alike(one: Flat, other: Flat) -> bool:
-    return one[0] == other[0] and all(map(_close, one[1], other[1]))
-
-
-def _close(one: Number, other: Number) -> bool:
     try:
-        return one == other or (isinstance(one + other, float) and math.isclose(one, other, rel_tol=TOLERANCE))
+        return one[0] == other[0] and all(
+            a == b or (isinstance(a + b, float) and math.isclose(a, b, rel_tol=TOLERANCE))
+            for a, b in zip(one[1], other[1], strict=True)
+        )
     except OverflowError:  # a whole number beyond the range of floats
         return False
 
@@ -193,7 +196,7 @@ def _difference(rows: Sequence[Row], accepted: Sequence[Result]) -> str:
 
 
 def _show(row: Row) -> str:
-    return detail_line("(" + ", ".join("NULL" if value is None else repr(value)[:80] for value in row[:8]) + ")", 80)
+    return detail_line(f"({', '.join('NULL' if value is None else repr(value)[:80] for value in row[:8])})", 80)
 
 
 def _count(rows: Sequence[Row]) -> str:
@@ -206,7 +209,11 @@ def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
         return len(rows) == len(expected.rows)
     if len(rows) != len(expected.rows) or len(rows[0]) != len(expected.rows[0]):
         return False
-    given, wanted = (_columns(side, expected.ordered_lists) for side in (rows, expected.rows))
+
+    def plain(cell: Any) -> Any:  # lists and maps, which no judge of Spider meets, as what can be compared
+        return _flattened([(cell,)], expected.ordered_lists)[0] if isinstance(cell, list | dict) else cell
+
+    given, wanted = ([tuple(map(plain, one)) for one in zip(*side, strict=True)] for side in (rows, expected.rows))
     if expected.orders_within:
         return Counter(given) == Counter(wanted)
     held = {column: frozenset(Counter(column).items()) for column in (*given, *wanted)}
@@ -233,15 +240,6 @@ def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
     return fits((), Counter(given))
 
 
-def _columns(rows: Sequence[Row], ordered_lists: bool) -> list[Column]:
-    """Return the columns of rows; lists and maps, which no judge of Spider meets, as what can be compared."""
-
-    def plain(cell: Any) -> Any:
-        return _flattened([(cell,)], ordered_lists)[0] if isinstance(cell, list | dict) else cell
-
-    return [tuple(map(plain, column)) for column in zip(*rows, strict=True)]
-
-
 def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
     """Return what is the same for two results that a rule takes for equal. accepted: tells whether an order was asked for.
 
@@ -266,16 +264,12 @@ def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Has
 def _row_key(row: Row, ordered_lists: bool, exact: bool) -> str:
     """Return a text of a row: 1, 1.0 and, where floats are not `exact`, what is a rounding beside them are one."""
     [(shape, numbers)] = _flattened([row], ordered_lists)
-    return repr((shape, [_number_key(number, exact) for number in numbers]))
-
-
-def _number_key(number: Number, exact: bool) -> Number:
-    if isinstance(number, int) or math.isinf(number):
-        return number
-    whole = round(number)
-    if abs(number - whole) <= (0 if exact else abs(number) * 10.0**-DIGITS):
-        return whole
-    return number if exact else rounded(number)
+    keys = list[Number]()
+    for number in numbers:
+        whole = number if isinstance(number, int) or math.isinf(number) else round(number)
+        is_whole = whole == number or (not exact and abs(number - whole) <= abs(number) * 10.0**-DIGITS)
+        keys.append(whole if is_whole else number if exact else rounded(number))
+    return repr((shape, keys))
 
 
 _CUTS = frozenset(("LIMIT", "OFFSET", "FETCH", "SKIP", "FOR"))

@@ -14,16 +14,10 @@ import graphqlite
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.contents import GraphContents
-from expert_cli.evaluation.verifiers.cypher_text import (
-    DISTINCT,
-    GRAPH_NAMES,
-    for_graphqlite,
-    lacking,
-    unknown_name,
-)
+from expert_cli.evaluation.verifiers.cypher_text import DISTINCT, for_graphqlite, lacking, unknown_name
 from expert_cli.evaluation.verifiers.query_text import code_words, split
 from expert_cli.evaluation.verifiers.sandbox import isolation
-from expert_cli.evaluation.verifiers.sandbox.isolation import GOLD_TIMEOUT_S, Stopped
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
 from expert_cli.evaluation.verifiers.sandbox.query_judge import Engine, QueryJudge
 from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
 
@@ -64,10 +58,6 @@ class GraphQLiteEngine(Engine):
         self._guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=isolation.MAX_RESULT_BYTES)
         self._shown = [(self._content, False)]
         self._reverse = False
-        self._names = {
-            sort: frozenset(str(name) for query in queries for (name,) in self.run(query, timeout_s=GOLD_TIMEOUT_S))
-            for sort, queries in GRAPH_NAMES.items()
-        }
 
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[GraphQLiteEngine, GraphQLiteEngine]:
         """Return another content of the same graph, and it once more: there, unordered rows come the other way round."""
@@ -97,7 +87,7 @@ class GraphQLiteEngine(Engine):
 
     def unknown(self, query: str) -> str:
         """Return the first label, type or property that the graph has nowhere: such a query runs, and finds nothing."""
-        return unknown_name(query, self._names)
+        return unknown_name(query, self._contents.names)
 
 
 def _connected() -> Any:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 from abc import ABC, abstractmethod
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -16,7 +16,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers import query_text
 from expert_cli.evaluation.verifiers.query_text import Dialect, orders_rows, split
-from expert_cli.evaluation.verifiers.rows import Result, Row, Rule, find_ties, judge_rows, rounded, rows_key
+from expert_cli.evaluation.verifiers.rows import Result, Row, Rule, find_ties, is_right, judge_rows, rows_key, same
 from expert_cli.evaluation.verifiers.sandbox.isolation import GOLD_TIMEOUT_S, Stopped, readable
 
 LEAST_S = 0.05
@@ -39,8 +39,8 @@ class Engine(ABC):
         """Find out whether a statement is allowed. Raises `Stopped`."""
         self.run(query, timeout_s=timeout_s)
 
-    def unknown(self, query: str) -> str:  # noqa: ARG002  for subclasses
-        """Return what a query names that is not there, where the engine itself does not refuse it; "" for nothing."""
+    def unknown(self, query: str) -> str:  # noqa: ARG002  for one that does not refuse it itself
+        """Return what a query names that is not there; "" for nothing."""
         return ""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class QueryJudge:
         if question["do"] == "grade":
             grade = self._grade(prepared, statement, deadline)
             return {"kind": grade.kind, "detail": grade.detail, "reached": grade.reached}
-        rows = [_run(engine, statement, deadline) for engine in prepared.engines]
+        rows = [engine.run(statement, timeout_s=_left(deadline)) for engine in prepared.engines]
         keys = [rows_key(prepared.rule, *one) for one in zip(rows, prepared.accepted, strict=True)]
         return {"key": hashlib.sha256(repr(keys).encode()).hexdigest(), "empty": not rows[0]}
 
@@ -104,7 +104,7 @@ class QueryJudge:
             raise Stopped("empty", "no query")
         if len(statements) > 1:
             for statement in statements[:MAX_LOOKS]:
-                prepared.engines[0].prepare(statement, timeout_s=max(LEAST_S, deadline - time.monotonic()))
+                prepared.engines[0].prepare(statement, timeout_s=_left(deadline))
             raise Stopped("invalid", f"{len(statements)} statements, one query expected")
         return statements[0]
 
@@ -112,8 +112,8 @@ class QueryJudge:
         """Judge an answer: right if its rows are everywhere those of one expected query, the same one."""
         left = list(range(len(prepared.accepted[0])))
         for place, (engine, results) in enumerate(zip(prepared.engines, prepared.accepted, strict=True)):
-            rows = _run(engine, statement, deadline)
-            still = [query for query in left if _is_right(prepared.rule, rows, results[query])]
+            rows = engine.run(statement, timeout_s=_left(deadline))
+            still = [query for query in left if is_right(prepared.rule, rows, results[query])]
             if not still:
                 grade = judge_rows(prepared.rule, rows, [results[query] for query in left])
                 unknown = "" if place else engine.unknown(statement)
@@ -159,16 +159,12 @@ class QueryJudge:
                 break
             ways = engine.perturbed(queries, number)
             try:
-                results = [[_rounded(way.run(query, timeout_s=QUERY_S)) for way in ways] for query in queries]
+                results = [[way.run(query, timeout_s=QUERY_S) for way in ways] for query in queries]
             except Stopped:
                 continue
-            same = (
-                one == other
-                if orders_rows(query, self._dialect)
-                else Counter(map(repr, one)) == Counter(map(repr, other))
-                for query, (one, other) in zip(queries, results, strict=True)
-            )
-            if all(same) and any(cell for (rows, _) in results for row in rows for cell in row):
+            pairs = zip(queries, results, strict=True)
+            is_one = all(same(one, Result(other, orders_rows(query, self._dialect))) for query, (one, other) in pairs)
+            if is_one and any(cell for (rows, _) in results for row in rows for cell in row):
                 found.append(ways[0])
         return found
 
@@ -179,14 +175,5 @@ def _keep(kept: OrderedDict[str, T], name: str, value: T) -> None:
         kept.popitem(last=False)
 
 
-def _run(engine: Engine, statement: str, deadline: float) -> list[Row]:
-    return engine.run(statement, timeout_s=max(LEAST_S, deadline - time.monotonic()))
-
-
-def _is_right(rule: Rule, found: Sequence[Row], result: Result) -> bool:
-    same = repr(found) == repr(result.rows)  # told at once, and true of most right answers
-    return same or judge_rows(rule, found, (result,)).passed
-
-
-def _rounded(rows: Sequence[Row]) -> list[Row]:
-    return [tuple(rounded(cell) if isinstance(cell, float) else cell for cell in row) for row in rows]
+def _left(deadline: float) -> float:
+    return max(LEAST_S, deadline - time.monotonic())
