@@ -57,10 +57,6 @@ class CommandCase(Case):
             return self.expected or ""
         return json.dumps(self.expected, ensure_ascii=False)
 
-    def for_dummy(self, *, first: bool) -> CommandCase | None:
-        """Return the first case: one tells whether the program works."""
-        return self if first else None
-
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
         """Ask the program, which has `timeout_s` from its start to its end.
 

@@ -22,15 +22,8 @@ from pydantic import Field, JsonValue
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.sandbox.isolation import (
-    MEMORY_BYTES,
-    Stopped,
-    namespace_isolation,
-    readable,
-    require_ready,
-    shut_in,
-    start,
-)
+from expert_cli.evaluation.verifiers.sandbox import isolation
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, readable
 
 MAX_REPLY_BYTES = 4_000_000
 CHILD = Path(__file__).parent / "sandbox" / "python_child.py"
@@ -44,11 +37,7 @@ class PythonCase(Case):
     starts = "answer"
     fences = frozenset({"python", "py", "python3", "py3"})
     example = Example(
-        {
-            "prompt": "Write a function twice that doubles a number.",
-            "function": "twice",
-            "calls": [[[2], 4], [[-3], -6]],
-        },
+        {"prompt": "Write a function twice that doubles.", "function": "twice", "calls": [[[2], 4], [[-3], -6]]},
         right="def twice(number):\n    return 2 * number",
         wrong="def twice(number):\n    return number",
     )
@@ -90,15 +79,8 @@ class PythonCase(Case):
         if not any(isinstance(node, ast.Name | ast.Import | ast.ImportFrom) for node in ast.walk(program)):
             raise InputError("tests: they use nothing that an answer defines", "call the answer in the tests")
 
-    def for_dummy(self, *, first: bool) -> PythonCase | None:
-        """Return the first case: one tells whether programs can be run here."""
-        return self if first else None
-
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Judge the program `prefix` + `answer`, which has `timeout_s` once its process stands.
-
-        Raises EnvironmentProblem (Python does not start behind the walls).
-        """
+        """Judge the program `prefix` + `answer`, which has `timeout_s` once its process stands."""
         calls = {"function": self.function, "args": [args for args, _ in self.calls]}
         try:
             readable(answer)
@@ -133,12 +115,12 @@ def _run(asked: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     nonce = secrets.token_hex(16)
     with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as folder:
         program = [sys.executable, "-I", "-S", str(CHILD)]
-        walls = shut_in(program, [sys.prefix, sys.base_prefix, str(CHILD)], int(timeout_s) + 10)
-        child = start([*namespace_isolation(), *walls], folder, MAX_REPLY_BYTES)
+        walls = isolation.shut_in(program, [sys.prefix, sys.base_prefix, str(CHILD)], int(timeout_s) + 10)
+        child = isolation.start([*isolation.namespace_isolation(), *walls], folder, MAX_REPLY_BYTES)
         try:
-            require_ready(child, "ready", f"{sys.executable} does not start under its limits")
+            isolation.require_ready(child, "ready", f"{sys.executable} does not start under its limits")
             child.send(json.dumps({**asked, "nonce": nonce}), last=True)
-            while line := child.receive(timeout_s, MEMORY_BYTES):
+            while line := child.receive(timeout_s, isolation.MEMORY_BYTES):
                 if line.startswith(nonce.encode()):
                     reply = json.loads(line[len(nonce) :])
                     return reply if isinstance(reply, dict) else {}
@@ -157,13 +139,11 @@ def _run(asked: dict[str, Any], timeout_s: float) -> dict[str, Any]:
 
 def _same(one: JsonValue, other: JsonValue) -> bool:
     """Whether two values of JSON are equal; true is not 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    return one == other
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
 def _parsed(program: str) -> ast.Module | str:

@@ -70,13 +70,7 @@ class QueryCase(Case):
             raise InputError(f"perturb: {len(self.file_names)} files are named", "perturb goes with one file")
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        """Compare the rows of the answer with those of the accepted queries, on every content.
-
-        Where the expected query orders them, rows are compared in order; those that it leaves tied may change places. The
-        time is that of all contents together. Files are read once, and never written.
-
-        Raises InputError where a file cannot be read or an expected query fails, EnvironmentProblem without the engine.
-        """
+        """Compare the rows of the answer with those of the accepted queries, on every content; the time is that of all."""
         try:
             return Grade(**self._asked("grade", answer, file, timeout_s))
         except Stopped as stopped:
@@ -117,12 +111,9 @@ class QueryCase(Case):
 class SqlCase(QueryCase):
     """`database`, an SQLite file, and `expected`, one or more accepted queries: the results are compared."""
 
-    fences = frozenset(
-        (
-            *("sql", "sqlite", "sqlite3", "postgres", "postgresql", "psql", "pgsql", "plpgsql"),
-            *("mysql", "mariadb", "tsql", "duckdb"),
-        )
-    )
+    fences = frozenset({
+        "sql", "sqlite", "sqlite3", "postgres", "postgresql", "psql", "pgsql", "plpgsql", "mysql", "mariadb", "tsql", "duckdb"
+    })  # fmt: skip
     example = Example(
         {"prompt": "How many customers?", "database": "shop.sqlite", "expected": "SELECT count(*) FROM customers;"},
         right="SELECT count(id) FROM customers",
@@ -151,7 +142,7 @@ class CypherCase(QueryCase):
     fences = frozenset({"cypher", "neo4j", "opencypher"})
     example = Example(
         {
-            "prompt": "Who knows whom?",
+            "prompt": "Who knows?",
             "script": "people.cypher",
             "expected": "MATCH (p)-[:KNOWS]->(q) RETURN p.name, q.name;",
         },

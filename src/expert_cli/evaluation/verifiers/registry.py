@@ -20,18 +20,10 @@ from expert_cli.evaluation.verifiers.values import ChoiceCase, ContainsAllCase, 
 
 GROUP = "expert_cli.verifiers"
 VERIFIERS: dict[str, type[Case]] = {
-    "sql": SqlCase,
-    "cypher": CypherCase,
-    "json": JsonCase,
-    "typescript": TypescriptCase,
-    "python": PythonCase,
-    "exact": ExactCase,
-    "choice": ChoiceCase,
-    "number": NumberCase,
-    "regex": RegexCase,
-    "contains_all": ContainsAllCase,
+    "sql": SqlCase, "cypher": CypherCase, "json": JsonCase, "typescript": TypescriptCase, "python": PythonCase,
+    "exact": ExactCase, "choice": ChoiceCase, "number": NumberCase, "regex": RegexCase, "contains_all": ContainsAllCase,
     "command": CommandCase,
-}
+}  # fmt: skip
 """Those of this package."""
 
 

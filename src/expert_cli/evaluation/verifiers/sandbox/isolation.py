@@ -23,7 +23,6 @@ from typing import Any
 
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.verdict import Grade, Kind
-from expert_cli.evaluation.verifiers.sandbox import walls
 from expert_cli.hardware.machine import has_package
 from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
@@ -141,7 +140,7 @@ def shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 1
     if os.name != "posix":
         return list(program)
     settings = {"memory_bytes": MEMORY_BYTES, "cpu_s": cpu_s, "read": [*SYSTEM_FILES, *readable]}
-    return [sys.executable, "-I", "-S", walls.__file__, json.dumps(settings), *program]
+    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("walls.py")), json.dumps(settings), *program]
 
 
 def start(
