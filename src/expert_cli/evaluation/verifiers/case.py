@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from pathlib import Path
@@ -53,8 +54,9 @@ class Case(BaseModel, ABC):
 
     @property
     def expected_text(self) -> str:
-        """A right answer as text, the first of several; "" for a program, which only has tests."""
-        return ""
+        """A right answer as text, the first of several; "" for a program, which only has tests, and where none is known."""
+        expected = getattr(self, "expected", None)
+        return expected or "" if isinstance(expected, str | None) else json.dumps(expected, ensure_ascii=False)
 
     @property
     def criterion(self) -> str:

@@ -50,13 +50,6 @@ class CommandCase(Case):
     arguments: list[str] = Field(default=[], description="What stands behind it.")
     expected: Any = Field(default=None, description="What the program needs to know of the right answer.")
 
-    @property
-    def expected_text(self) -> str:
-        """What is expected, as text; "" where the program knows it by itself."""
-        if self.expected is None or isinstance(self.expected, str):
-            return self.expected or ""
-        return json.dumps(self.expected, ensure_ascii=False)
-
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
         """Ask the program, which has `timeout_s` from its start to its end.
 

@@ -51,7 +51,7 @@ class _Value(Case):
         """Judge the whole answer, blanks around it left out."""
         try:
             readable(answer)
-            fault = self.fault(answer.strip(), timeout_s)
+            fault = self._fault(answer.strip(), timeout_s)
         except Stopped as stopped:
             return stopped.verdict
         return Grade("wrong", fault, reached=self.reached) if fault else Grade("correct")
@@ -61,7 +61,7 @@ class _Value(Case):
         return super().is_expected(answer) or self.grade(answer, None, LOOK_S).passed
 
     @abstractmethod
-    def fault(self, answer: str, timeout_s: float) -> str:
+    def _fault(self, answer: str, timeout_s: float) -> str:
         """Return why an answer that is text is wrong, "" where it is right. Raises `Stopped`."""
 
 
@@ -79,8 +79,7 @@ class ExactCase(_Value):
         """The first accepted text."""
         return self.expected if isinstance(self.expected, str) else self.expected[0]
 
-    def fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
-        """Compare texts."""
+    def _fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
         accepted = [self.expected] if isinstance(self.expected, str) else self.expected
         if self._form(answer) in map(self._form, accepted):
             return ""
@@ -97,22 +96,15 @@ class ExactCase(_Value):
 class ChoiceCase(_Value):
     """`expected`, one of `labels`; the answer is one label and nothing else."""
 
-    fences = frozenset({"choice"})
+    fences, reached = frozenset({"choice"}), None
     example = Example(
         {"prompt": "Is this good or bad? I like it.", "labels": ["good", "bad"], "expected": "good"},
         right="Good.",
         wrong="bad",
     )
 
-    reached = None
-
     labels: list[str] = Field(min_length=2, description="All labels; capitals, quotes and points around do not count.")
     expected: str = Field(description="The right one.")
-
-    @property
-    def expected_text(self) -> str:
-        """The right label."""
-        return self.expected
 
     def require_sound(self) -> None:
         """Raise InputError for labels that cannot be told apart, and one that is none of them."""
@@ -124,16 +116,14 @@ class ChoiceCase(_Value):
 
     def labeled(self, answer: str) -> Labeled:
         """Return the label that an answer is."""
-        form = _label(answer)
-        answered = next((label for label in self.labels if _label(label) == form), None)
+        answered = next((label for label in self.labels if _label(label) == _label(answer)), None)
         return Labeled(tuple(self.labels), self.expected, answered)
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the label."""
         return self.labeled(answer.strip()).answered
 
-    def fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
-        """Compare labels."""
+    def _fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
         chosen = self.labeled(answer).answered
         if chosen is None:
             raise Stopped("invalid", f"it is {answer[:80]!r}, none of the labels {', '.join(self.labels)}")
@@ -151,12 +141,10 @@ class NumberCase(_Value):
     time, volume, temperature, electricity, energy and data. %, words that count (42 apples) and all others need `unit`.
     """
 
-    fences = frozenset({"number"})
+    fences, reached = frozenset({"number"}), None
     example = Example(
         {"prompt": "How long is a mile, in km?", "expected": 1.609, "tolerance": 0.01}, "1.61 km", "1.7 km"
     )
-
-    reached = None
 
     expected: int | FiniteFloat = Field(description="The number.")
     tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="How far from it an answer may be.")
@@ -170,8 +158,7 @@ class NumberCase(_Value):
         """The number, with its unit."""
         return f"{self.expected} {self.unit}".strip()
 
-    def fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
-        """Compare numbers as they are written, without rounding."""
+    def _fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
         number, other = self._read(answer)
         if other:
             return f"it is in {other!r}, not in {self.unit!r}"
@@ -190,9 +177,8 @@ class NumberCase(_Value):
         before, after = found["before"], (found["after"] or "").strip()
         known = _UNIT.fullmatch(f"{before} {after}".rstrip()) is not None
         if (before and after and not known) or not (self.unit or known):
-            raise Stopped(
-                "invalid", f"{answer[:80]!r} is no number with a unit of the list; `unit` in a case names another"
-            )
+            told = f"{answer[:80]!r} is no number with a unit of the list; `unit` in a case names another"
+            raise Stopped("invalid", told)
         given = {text.casefold() for text in (before, after) if text}
         other = (after or before) if self.unit and given and self.unit.casefold() not in given else ""
         return Decimal(re.sub(r"[,_' \u00a0\u202f]", "", found["number"])), other
@@ -216,8 +202,7 @@ class RegexCase(_Value):
         except regex.error as error:
             raise InputError(f"pattern: {error}", "correct the regular expression") from error
 
-    def fault(self, answer: str, timeout_s: float) -> str:
-        """Match, for at most `timeout_s` of processor time, beside other threads."""
+    def _fault(self, answer: str, timeout_s: float) -> str:
         import regex
 
         try:
@@ -247,8 +232,7 @@ class ContainsAllCase(_Value):
         """The texts in a row."""
         return ", ".join(self.expected)
 
-    def fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
-        """Look for whole words."""
+    def _fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
         form = plain(answer.casefold())
         faults = [f"it does not hold {text!r}" for text in self.expected if not _stands_in(text, form)]
         return next(iter(faults + [f"it holds {text!r}" for text in self.absent if _stands_in(text, form)]), "")
