@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import random
 import re
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -57,16 +59,11 @@ class Table:
 def read_tables(connection: Any) -> dict[str, Table]:
     """Return the tables that rows can be written to, but for generated columns; keys that are not declared are told."""
     shadows = {row[1] for row in connection.execute("PRAGMA table_list") if row[2] == "shadow"}
-    tables = {}
+    tables = dict[str, Table]()
     for (name,) in connection.execute(f"{_TABLES} ORDER BY name").fetchall():
-        if name not in shadows:
-            try:
-                tables[name] = _table(connection, name)
-            except (
-                UnicodeError,
-                apsw.SQLError,
-            ):  # texts that are not UTF-8, generated columns alone: it stays as it is
-                continue
+        # one with texts that are not UTF-8, or generated columns alone, stays as it is
+        with suppress(UnicodeError, apsw.SQLError):
+            tables |= {} if name in shadows else {name: _table(connection, name)}
     for table in tables.values():
         table.foreign += _declared_references(connection, table, tables)
     for table in tables.values():
@@ -134,26 +131,6 @@ def _refers(column: str, table: str, key: str) -> bool:
     if any(column in (f"{one}_{key}", f"{one}{key}", f"{one}_id") for one in singular):
         return True
     return key not in ("id", "code", "no", "number") and (column == key or column.endswith(f"_{key}"))
-
-
-def constants(queries: Iterable[str], dialect: str = "sqlite") -> dict[str, list[Any]]:
-    """Return the literals of queries by the name, in lower case, of the column that each is compared with."""
-    found: dict[str, list[Any]] = defaultdict(list)
-    for query in queries:
-        try:
-            tree = parse_one(query, dialect=dialect)
-        except (errors.SqlglotError, RecursionError):
-            continue
-        for node in tree.find_all(exp.Predicate, exp.Between, exp.In):
-            literals: list[Any] = [
-                one.name if one.is_string else numeric(one.name) for one in node.find_all(exp.Literal)
-            ]
-            columns = list(node.find_all(exp.Column))
-            # SQLite reads a quoted name that no table has as a text
-            literals += [one.name for one in columns if one.this.args.get("quoted") and not one.table]
-            for column in columns:
-                found[column.name.lower()] += literals
-    return found
 
 
 def numeric(text: str) -> int | float:
@@ -243,7 +220,29 @@ def _key(values: Sequence[Any], value: Any, place: int) -> Any:
     return f"{key} {place}" if place >= len(values) and isinstance(value, str) else key
 
 
-class SqliteContents:
+class Contents(ABC):
+    """Other contents of what an SQLite file holds."""
+
+    tables: dict[str, Table]
+    _empty: bytes
+
+    def content(self, queries: Sequence[str], number: int) -> bytes:
+        """Return the content that this number names, as an SQLite file: the same for the same queries."""
+        connection = opened(self._empty)
+        rng = random.Random("\0".join((*self.tables, *queries, str(number))))  # noqa: S311  to be the same again
+        self._write(connection, Drawing(self.tables, self._constants(queries), rng).rows)
+        return bytes(connection.serialize("main"))
+
+    @abstractmethod
+    def _constants(self, queries: Sequence[str]) -> dict[str, list[Any]]:
+        """Return the literals of queries by the name, in lower case, of the column that each is compared with."""
+
+    @abstractmethod
+    def _write(self, connection: Any, made: Mapping[str, Sequence[Row]]) -> None:
+        """Write the rows of each table into an empty content."""
+
+
+class SqliteContents(Contents):
     """Other contents of a database. content: of an SQLite file that opens in memory."""
 
     def __init__(self, content: bytes, dialect: str = "sqlite") -> None:
@@ -257,24 +256,34 @@ class SqliteContents:
         connection.execute("VACUUM")
         self._empty = bytes(connection.serialize("main"))
 
-    def content(self, queries: Sequence[str], number: int) -> bytes:
-        """Return the content that this number names: the same for the same queries."""
-        connection, names = opened(self._empty), sorted(self.tables)
-        rng = random.Random("\0".join((*names, *queries, str(number))))  # noqa: S311  to be the same again
-        for name, rows in Drawing(self.tables, constants(queries, self._dialect), rng).rows.items():
+    def _constants(self, queries: Sequence[str]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = defaultdict(list)
+        for query in queries:
+            try:
+                tree = parse_one(query, dialect=self._dialect)
+            except (errors.SqlglotError, RecursionError):
+                continue
+            for node in tree.find_all(exp.Predicate, exp.Between, exp.In):
+                known = [one.name if one.is_string else numeric(one.name) for one in node.find_all(exp.Literal)]
+                columns = list(node.find_all(exp.Column))
+                # SQLite reads a quoted name that no table has as a text
+                known += [one.name for one in columns if one.this.args.get("quoted") and not one.table]
+                for column in columns:
+                    found[column.name.lower()] += known
+        return found
+
+    def _write(self, connection: Any, made: Mapping[str, Sequence[Row]]) -> None:
+        for name, rows in made.items():
             columns = self.tables[name].columns
             into = f"INTO {quoted(name)} ({', '.join(map(quoted, columns))}) VALUES ({', '.join('?' * len(columns))})"
             for row in rows:
-                try:
+                with suppress(apsw.Error):  # of a STRICT table, or a key that is a whole number
                     connection.execute(f"INSERT OR IGNORE {into}", row)
-                except apsw.Error:  # of a STRICT table, or a key that is a whole number
-                    continue
         references = [(table.name, *reference) for table in self.tables.values() for reference in table.foreign]
         left = -1
         while left != (left := connection.total_changes()):  # a row that is gone may leave others without a parent
             for reference in references:
                 connection.execute(_deletes_dangling(*reference))
-        return bytes(connection.serialize("main"))
 
 
 def _deletes_dangling(table: str, columns: Sequence[str], other: str, theirs: Sequence[str]) -> str:
@@ -363,22 +372,14 @@ def _as_table(
     return Table(name, [*ids, *names], {*names}, keys, rows=rows)
 
 
-def cypher_constants(queries: Iterable[str]) -> dict[str, list[Any]]:
-    """Return the literals of queries by the property, in lower case, that each is compared with."""
-    found: dict[str, list[Any]] = defaultdict(list)
-    for name, text in (match for query in queries for match in _COMPARED.findall(query)):
-        for one, other, number in _LITERAL.findall(text):
-            found[name.lower()].append(numeric(number) if number else one or other)
-    return found
-
-
-class GraphContents:
+class GraphContents(Contents):
     """Other contents of a graph. content: of the SQLite database that graphqlite keeps it in."""
 
     def __init__(self, content: bytes) -> None:
         """Read the graph."""
         connection = opened(content)
         self._groups = read_graph(connection)
+        self.tables = {group.table.name: group.table for group in self._groups}
         self.names = {
             "label": {name for group in self._groups for name in group.labels},
             "type": {group.type for group in self._groups},
@@ -392,26 +393,28 @@ class GraphContents:
         connection.execute("VACUUM")
         self._empty = bytes(connection.serialize("main"))
 
-    def content(self, queries: Sequence[str], number: int) -> bytes:
-        """Return the content that this number names: the same for the same queries."""
-        connection, tables = opened(self._empty), {group.table.name: group.table for group in self._groups}
-        rng = random.Random("\0".join((*tables, *queries, str(number))))  # noqa: S311  to be the same again
-        rows = Drawing(tables, cypher_constants(queries), rng).rows
+    def _constants(self, queries: Sequence[str]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = defaultdict(list)
+        for name, text in (match for query in queries for match in _COMPARED.findall(query)):
+            for one, other, number in _LITERAL.findall(text):
+                found[name.lower()].append(numeric(number) if number else one or other)
+        return found
+
+    def _write(self, connection: Any, made: Mapping[str, Sequence[Row]]) -> None:
         keys = dict(connection.execute("SELECT key, id FROM property_keys").fetchall())
-        place, edges = {name: number for number, name in enumerate(tables)}, 0
+        place, edges = {name: number for number, name in enumerate(self.tables)}, 0
 
         def describe(of: str, member: int, names: Sequence[str], values: Sequence[Any]) -> None:
             for name, value in zip(names, values, strict=True):
                 if value is not None:
+                    plain = value.decode() if isinstance(value, bytes) else value
                     into = f"INSERT INTO {of}_props_{_STORED[type(value)]} VALUES (?, ?, ?)"  # noqa: S608
-                    connection.execute(
-                        into, (member, keys[name], value.decode() if isinstance(value, bytes) else value)
-                    )
+                    connection.execute(into, (member, keys[name], plain))
 
         for group in self._groups:
             table, size = group.table, len(self._groups)
             ends = [place[other] for _, other, _ in table.foreign]
-            for row in rows[table.name]:
+            for row in made[table.name]:
                 if group.type and (group.loops or row[0] != row[1]) and None not in row[:2]:
                     edges += 1
                     nodes = [own * size + end for own, end in zip(row, ends, strict=False)]
@@ -424,4 +427,3 @@ class GraphContents:
                         "INSERT INTO node_labels VALUES (?, ?)", [(node, one) for one in group.labels]
                     )
                     describe("node", node, table.columns[1:], row[1:])
-        return bytes(connection.serialize("main"))
