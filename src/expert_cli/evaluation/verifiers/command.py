@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade, Kind
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, readable
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, read_all, readable
 from expert_cli.utils.subprocesses import LineProcess, how_it_ended
 
 MAX_REPLY_BYTES = 65_536
@@ -75,7 +74,6 @@ class CommandCase(Case):
 
     def _printed(self, file: Path, line: str, timeout_s: float) -> bytes:
         command = [*([sys.executable] if file.suffix == ".py" else []), str(file), *self.arguments]
-        ends, printed = time.monotonic() + timeout_s, b""
         with tempfile.TemporaryFile() as errors:
             try:
                 child = LineProcess(
@@ -85,8 +83,7 @@ class CommandCase(Case):
                 raise self._fault(f"cannot be started: {error.strerror}") from error
             try:
                 child.send(line, last=True)
-                while part := child.receive(max(0.0, ends - time.monotonic())):
-                    printed += part
+                printed = read_all(child, timeout_s)
                 if len(printed) > MAX_REPLY_BYTES:
                     raise self._fault(f"printed more than {MAX_REPLY_BYTES:,} bytes")
                 code = child.exit_code()

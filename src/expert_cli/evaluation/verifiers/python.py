@@ -11,7 +11,6 @@ import ast
 import json
 import secrets
 import sys
-import tempfile
 import warnings
 from collections.abc import Hashable
 from pathlib import Path
@@ -112,28 +111,20 @@ class PythonCase(Case):
 
 def _run(asked: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     """Return what the child says; nothing where that is no reply. Raises `Stopped` where it says nothing."""
-    nonce = secrets.token_hex(16)
-    with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as folder:
-        program = [sys.executable, "-I", "-S", str(CHILD)]
-        walls = isolation.shut_in(program, [sys.prefix, sys.base_prefix, str(CHILD)], int(timeout_s) + 10)
-        child = isolation.start([*isolation.namespace_isolation(), *walls], folder, MAX_REPLY_BYTES)
-        try:
-            isolation.require_ready(child, "ready", f"{sys.executable} does not start under its limits")
-            child.send(json.dumps({**asked, "nonce": nonce}), last=True)
-            while line := child.receive(timeout_s, isolation.MEMORY_BYTES):
-                if line.startswith(nonce.encode()):
+    nonce, readable = secrets.token_hex(16), [sys.prefix, sys.base_prefix, str(CHILD)]
+    words = [sys.executable, "-I", "-S", str(CHILD)]
+    with isolation.program(words, readable, timeout_s, max_bytes=MAX_REPLY_BYTES) as (child, _):
+        isolation.require_ready(child, "ready", f"{sys.executable} does not start under its limits")
+        child.send(json.dumps({**asked, "nonce": nonce}), last=True)
+        while line := child.receive(timeout_s, isolation.MEMORY_BYTES):
+            if line.startswith(nonce.encode()):
+                try:
                     reply = json.loads(line[len(nonce) :])
-                    return reply if isinstance(reply, dict) else {}
-        except TimeoutError as error:
-            raise Stopped("timeout", f"it ran for more than {timeout_s:g} s") from error
-        except MemoryError as error:
-            raise Stopped("too_large", "it took more memory than allowed") from error
-        except (ValueError, RecursionError):
-            return {}
-        finally:
-            status = child.kill()
-    if status < 0:
-        raise Stopped("too_large", "its process ended: out of memory, or of its stack")
+                except (ValueError, RecursionError):
+                    reply = {}
+                return reply if isinstance(reply, dict) else {}
+        if child.kill() < 0:
+            raise Stopped("too_large", "its process ended: out of memory, or of its stack")
     return {"kind": "wrong", "why": "its process ended before the tests did"}
 
 

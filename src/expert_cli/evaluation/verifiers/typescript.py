@@ -14,10 +14,8 @@ import re
 import secrets
 import signal
 import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -66,6 +64,7 @@ _WORD = re.compile(r"""(["'`/])((?:\\.|(?!\1)[^\\])*)\1|([\w$]+|[^\w\s])""", re.
 _BEGINS = r"^[ \t]*(?:if\s*\([^\n]*?\)\s*)?[{;]?[ \t]*(?:void\s+|!\s*)?"
 _FOLLOWS = r"^[ \t]*(?!await\b|return\b|const\b|let\b|var\b)[\w$.]+\([^\n]*\)\s*\.\s*then\s*\("
 
+Started = AbstractContextManager[tuple[LineProcess, Path]]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -246,7 +245,7 @@ def _each(ask: Callable[[Sequence[T], float], dict[T, R]], items: Sequence[T], l
 def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source]:
     """Return what deno's parser, which loads nothing, says of texts. Raises `Stopped`."""
     files = {f"{number}.ts": text for number, text in enumerate(texts)}
-    with _deno([*READ, *files], files, limit_s, subprocess.DEVNULL) as (child, _):
+    with _deno([*READ, *files], files, limit_s) as (child, _):
         output, _ = _all(child, START_S + limit_s)
     try:
         reply = json.loads(output)
@@ -291,7 +290,7 @@ def _run(one: Checked, timeout_s: float) -> Grade:
     nonce = secrets.token_hex(16)
     asked = {"nonce": nonce, "names": one.modules, "language": NAMES["language"], "node": NAMES["node"]}
     files = {"answer.ts": one.answer, "tests.ts": one.tests}
-    with _deno(RUN, files, timeout_s, subprocess.DEVNULL) as (child, _):
+    with _deno(RUN, files, timeout_s) as (child, _):
         if child.receive(START_S, isolation.MEMORY_BYTES) != b"ready\n":
             return Grade("invalid", "deno does not load it").of_a_program
         child.send(json.dumps(asked), last=True)
@@ -303,44 +302,20 @@ def _run(one: Checked, timeout_s: float) -> Grade:
     return Grade("wrong", "it failed when its tests were over") if verdict.passed and status != 0 else verdict
 
 
-@contextmanager
-def _deno(
-    words: Sequence[str], files: Mapping[str, str], limit_s: float, errors: int
-) -> Iterator[tuple[LineProcess, Path]]:
-    """Start deno behind walls in a folder with `files` and ours, and end it: it writes nothing there or anywhere.
-
-    Raises EnvironmentProblem.
-    """
+def _deno(words: Sequence[str], files: Mapping[str, str], limit_s: float, errors: int = subprocess.DEVNULL) -> Started:
+    """Start deno behind walls in a folder with `files` and ours. Raises EnvironmentProblem."""
     isolation.require_packages("deno")
     import deno
 
-    path = deno.find_deno_bin()
-    with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as made:
-        folder = Path(made).resolve()
-        for name, text in {**files, **OURS}.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8", newline="")
-        env = {"DENO_DIR": str(folder / "cache"), "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
-        cpu_s = math.ceil(limit_s) + 10 + len(files) // 4
-        own = "/proc/self/maps"  # tells its parser where its stack ends
-        command = [*isolation.namespace_isolation(), *isolation.shut_in([path, *words], [path, made, own], cpu_s)]
-        child = isolation.start(command, made, MAX_OUTPUT_BYTES, env, errors)
-        try:
-            yield child, folder
-        except TimeoutError as error:
-            raise Stopped("timeout", f"it took more than {limit_s:g} s") from error
-        except MemoryError as error:
-            raise Stopped("too_large", "it took more memory than allowed") from error
-        finally:
-            child.kill()
+    path, own = deno.find_deno_bin(), "/proc/self/maps"  # which tells its parser where its stack ends
+    how = {"cpu_s": math.ceil(limit_s) + 10 + len(files) // 4, "max_bytes": MAX_OUTPUT_BYTES, "errors": errors}
+    env = {"DENO_DIR": "cache", "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
+    return isolation.program([path, *words], [path, ".", own], limit_s, {**files, **OURS}, env=env, **how)
 
 
 def _all(child: LineProcess, limit_s: float) -> tuple[str, int]:
     """Return what a process writes up to its end, and its exit status."""
-    end, lines = time.monotonic() + limit_s, []
-    while line := child.receive(max(0.0, end - time.monotonic()), isolation.MEMORY_BYTES):
-        lines.append(line)
-    status = child.exit_code()
+    output, status = isolation.read_all(child, limit_s, isolation.MEMORY_BYTES), child.exit_code()
     if status == -signal.SIGKILL:  # the limit of processor time
         raise TimeoutError
-    return b"".join(lines).decode(errors="replace"), status
+    return output.decode(errors="replace"), status

@@ -1,5 +1,4 @@
-"""What one answer may use, the word for an answer that was stopped, and how processes start that run answers: programs of
-strangers behind walls, and our own judges.
+"""What one answer may use, and the processes that run answers: programs of strangers behind walls, and our own judges.
 
 `Worker` is the side of the parent of a judge; `main` runs in its process, a fresh interpreter with an empty environment. The
 two talk in lines of JSON. Before the first question the process gives up what judging does not need: opening files, writing
@@ -16,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -155,6 +155,39 @@ def start(
     given = {name: os.environ[name] for name in kept if name in os.environ} | dict(env or {})
     given["OPENSSL_CONF"] = os.devnull  # the system's cannot be opened from behind the walls
     return LineProcess(command, cwd=folder, env=given, stderr=errors, own_session=True, max_bytes=max_bytes)
+
+
+@contextmanager
+def program(
+    words: Sequence[str], readable: Sequence[str], limit_s: float, files: Mapping[str, str] | None = None, **how: Any
+) -> Iterator[tuple[LineProcess, Path]]:
+    """Start a program of a stranger behind walls in a folder with `files`, and end it. Raises `Stopped`.
+
+    readable: what it may open, "." is its folder. how: what `start` takes, and `cpu_s`.
+    """
+    with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as made:
+        folder = Path(made).resolve()
+        for name, text in (files or {}).items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8", newline="")
+        walls = shut_in(words, readable, how.pop("cpu_s", int(limit_s) + 10))
+        child = start([*namespace_isolation(), *walls], made, **how)
+        try:
+            yield child, folder
+        except TimeoutError as error:
+            raise Stopped("timeout", f"it took more than {limit_s:g} s") from error
+        except MemoryError as error:
+            raise Stopped("too_large", "it took more memory than allowed") from error
+        finally:
+            child.kill()
+
+
+def read_all(child: LineProcess, limit_s: float, max_memory_bytes: int | None = None) -> bytes:
+    """Return what a process writes up to its end. Raises TimeoutError, MemoryError."""
+    end, lines = time.monotonic() + limit_s, []
+    while line := child.receive(max(0.0, end - time.monotonic()), max_memory_bytes):
+        lines.append(line)
+    return b"".join(lines)
 
 
 def require_ready(child: LineProcess, ready: str, problem: str) -> LineProcess:
