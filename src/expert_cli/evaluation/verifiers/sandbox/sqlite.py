@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
@@ -17,13 +17,8 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.contents import SqliteContents, opened
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.rows import Row
-from expert_cli.evaluation.verifiers.sandbox.isolation import (
-    HEAP_BYTES,
-    MAX_SQL_BYTES,
-    MAX_VALUE_BYTES,
-    Stopped,
-    bounded,
-)
+from expert_cli.evaluation.verifiers.sandbox import isolation
+from expert_cli.evaluation.verifiers.sandbox.isolation import MAX_VALUE_BYTES, Stopped, bounded
 from expert_cli.evaluation.verifiers.sandbox.query_judge import Engine, QueryJudge
 
 STEPS_BETWEEN_LOOKS = 1_000
@@ -46,7 +41,7 @@ _TOO_LARGE = (apsw.TooBigError, apsw.NoMemError, apsw.FullError, MemoryError)
 
 def judge() -> QueryJudge:
     """Return what judges SQL."""
-    return QueryJudge(SqliteEngine, "sqlite", MAX_SQL_BYTES)
+    return QueryJudge(SqliteEngine, "sqlite", isolation.MAX_SQL_BYTES)
 
 
 class ReadOnly:
@@ -76,21 +71,16 @@ class ReadOnly:
             self._connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
             self._connection.authorizer = self._authorize
 
-    def run(self, statement: str, bindings: Sequence[Any] = (), *, timeout_s: float) -> list[Row]:
+    def run(
+        self, statement: str, bindings: Sequence[Any] = (), *, timeout_s: float, compile_only: bool = False
+    ) -> list[Row]:
         """Return the rows. Raises `Stopped`."""
-        return self._held(lambda: bounded(self._connection.execute(statement, bindings)), timeout_s)
-
-    def prepare(self, statement: str, *, timeout_s: float) -> None:
-        """Compile the statement without running it. Raises `Stopped`."""
-        self._held(lambda: self._connection.execute(statement, explain=2).fetchall(), timeout_s)
-
-    def _held(self, work: Callable[[], list[Row]], timeout_s: float) -> list[Row]:
         self._refusal, fault, rows = "", None, list[Row]()
         deadline = time.monotonic() + timeout_s
         self._connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_LOOKS)
-        apsw.hard_heap_limit(apsw.memory_used() + HEAP_BYTES)
+        apsw.hard_heap_limit(apsw.memory_used() + isolation.HEAP_BYTES)
         try:
-            rows = work()
+            rows = bounded(self._connection.execute(statement, bindings, explain=2 if compile_only else -1))
         except (apsw.Error, MemoryError, UnicodeError) as error:
             fault = error
         finally:
@@ -155,7 +145,7 @@ class SqliteEngine(Engine):
     def prepare(self, query: str, *, timeout_s: float) -> None:
         """Compile the statement. Raises `Stopped`."""
         try:
-            self._guard.prepare(query, timeout_s=timeout_s)
+            self._guard.run(query, timeout_s=timeout_s, compile_only=True)
         except Stopped as stopped:
             first = _first(query)
             if stopped.kind == "refused" and first not in _QUERIES:
