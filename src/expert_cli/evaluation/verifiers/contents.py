@@ -67,9 +67,12 @@ def read_tables(connection: Any) -> dict[str, Table]:
     for table in tables.values():
         table.foreign += _declared_references(connection, table, tables)
     for table in tables.values():
-        if not table.keys:
-            table.keys += [(column,) for column in table.columns if _is_key(table, column)][:1]
-            table.nullable -= {column for key in table.keys for column in key}
+        for column in [] if table.keys else table.columns:
+            values, named = table.values(column), column == table.columns[0] or _refers(column, table.name, "id")
+            if named and _KEY_NAME.fullmatch(column) and values and len({*values}) == len(table.rows):
+                table.keys.append((column,))
+                table.nullable.discard(column)
+                break
     for table in tables.values():
         table.foreign += _told_references(table, tables)
     return tables
@@ -102,12 +105,6 @@ def _declared_references(connection: Any, table: Table, tables: Mapping[str, Tab
             theirs = other.named(to or key for (_, _, to), key in zip(parts, primary, strict=False))
             if ours and theirs:
                 yield ours, other.name, theirs
-
-
-def _is_key(table: Table, column: str) -> bool:
-    values = table.values(column)
-    named = column == table.columns[0] or _refers(column, table.name, "id")
-    return bool(named and _KEY_NAME.fullmatch(column) and values) and len({*values}) == len(table.rows)
 
 
 def _told_references(table: Table, tables: Mapping[str, Table]) -> Iterable[Reference]:
@@ -194,7 +191,13 @@ class Drawing:
             base = rng.choice(table.rows) if table.rows else (None,) * len(own)
             row: dict[str, Any] = {}
             for column, value in zip(own, base, strict=True):
-                row[column] = _key(own[column], value, place) if column in single else value_of(column, value)
+                if column not in single:
+                    row[column] = value_of(column, value)
+                elif isinstance(own[column][0], int):
+                    row[column] = place + 1
+                else:  # one of the column's values, told apart where there are more rows
+                    key, is_new = own[column][place % len(own[column])], place < len(own[column])
+                    row[column] = key if is_new or not isinstance(value, str) else f"{key} {place}"
             for columns, some in parents:
                 null = not some or (table.nullable.issuperset(columns) and rng.random() < self.empty)
                 row |= zip(columns, (None,) * len(columns) if null else rng.choice(some), strict=True)
@@ -210,14 +213,6 @@ class Drawing:
         known = [*dict.fromkeys(tuple(row[place] for place in places) for row in self.rows[other])]
         some = self.rng.sample(known, max(min(1, len(known)), round(len(known) * self.rng.choice((0.4, 0.7, 1)))))
         return some + some[: 1 + len(some) // 4] * self.rng.choice((0, 2, 4))
-
-
-def _key(values: Sequence[Any], value: Any, place: int) -> Any:
-    """Return the key of a row by its place: a number, or one of the column's values, told apart where there are more rows."""
-    if isinstance(values[0], int):
-        return place + 1
-    key = values[place % len(values)]
-    return f"{key} {place}" if place >= len(values) and isinstance(value, str) else key
 
 
 class Contents(ABC):
@@ -274,25 +269,23 @@ class SqliteContents(Contents):
 
     def _write(self, connection: Any, made: Mapping[str, Sequence[Row]]) -> None:
         for name, rows in made.items():
-            columns = self.tables[name].columns
-            into = f"INTO {quoted(name)} ({', '.join(map(quoted, columns))}) VALUES ({', '.join('?' * len(columns))})"
+            listed = [quoted(column) for column in self.tables[name].columns]
+            into = f"INTO {quoted(name)} ({', '.join(listed)}) VALUES ({', '.join('?' * len(listed))})"
             for row in rows:
                 with suppress(apsw.Error):  # of a STRICT table, or a key that is a whole number
                     connection.execute(f"INSERT OR IGNORE {into}", row)
-        references = [(table.name, *reference) for table in self.tables.values() for reference in table.foreign]
+        dangling = []
+        for table, (columns, other, theirs) in ((one, to) for one in self.tables.values() for to in one.foreign):
+            is_set = " AND ".join(f"child.{quoted(column)} IS NOT NULL" for column in columns)
+            pairs = zip(columns, theirs, strict=True)
+            same = " AND ".join(f"child.{quoted(one)} = parent.{quoted(another)}" for one, another in pairs)
+            there = f"SELECT 1 FROM {quoted(other)} AS parent WHERE {same}"  # noqa: S608
+            child = f"{quoted(table.name)} AS child WHERE {is_set}"
+            dangling.append(f"DELETE FROM {child} AND NOT EXISTS ({there})")  # noqa: S608
         left = -1
         while left != (left := connection.total_changes()):  # a row that is gone may leave others without a parent
-            for reference in references:
-                connection.execute(_deletes_dangling(*reference))
-
-
-def _deletes_dangling(table: str, columns: Sequence[str], other: str, theirs: Sequence[str]) -> str:
-    """Return the statement that deletes rows which refer to nothing."""
-    is_set = " AND ".join(f"child.{quoted(column)} IS NOT NULL" for column in columns)
-    pairs = zip(columns, theirs, strict=True)
-    same = " AND ".join(f"child.{quoted(one)} = parent.{quoted(another)}" for one, another in pairs)
-    there = f"SELECT 1 FROM {quoted(other)} AS parent WHERE {same}"  # noqa: S608
-    return f"DELETE FROM {quoted(table)} AS child WHERE {is_set} AND NOT EXISTS ({there})"  # noqa: S608
+            for statement in dangling:
+                connection.execute(statement)
 
 
 def opened(content: bytes) -> Any:

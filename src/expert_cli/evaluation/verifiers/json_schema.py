@@ -149,9 +149,7 @@ def _parse(answer: str) -> Any:
     try:
         value = _DECODER.decode(answer)
         json.dumps(value, ensure_ascii=False, default=str).encode()
-    except json.JSONDecodeError as error:
-        raise Stopped("invalid", f"line {error.lineno}, column {error.colno}: {error.msg}") from error
-    except KeyTwice as error:
+    except (json.JSONDecodeError, KeyTwice) as error:
         raise Stopped("invalid", str(error)) from error
     except UnicodeEncodeError as error:
         raise Stopped("invalid", "half a surrogate pair is no character") from error
