@@ -28,7 +28,7 @@ from benchmarks.lib.mutants import Columns, Mutant, cypher_mutants, sql_mutants
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.verifiers.case import Case
-from expert_cli.evaluation.verifiers.sql import SqlCase
+from expert_cli.evaluation.verifiers.query import SqlCase
 
 SEED = 1
 TIMEOUT_S = 5.0

@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.config.plan import trained_adapter
-from expert_cli.inference.expert import open_expert
-from expert_cli.inference.prompt_renderer import PromptRenderer
+from expert_cli.inference.expert import PromptRenderer, open_expert
 from expert_cli.utils.reporter import NullReporter
 
 STEPS = 4

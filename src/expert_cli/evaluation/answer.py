@@ -17,6 +17,7 @@ from expert_cli.data.rows import Example
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase
 from expert_cli.evaluation.verifiers.case import Case, plain
+from expert_cli.evaluation.verifiers.query import QueryCase
 from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop
 from expert_cli.utils.reporter import Reporter
 
@@ -143,8 +144,9 @@ def held_for(turn: str, case: Case | None, grammar: Grammar | None) -> Held | No
     from expert_cli.inference.grammar import grammar_for  # the light side does without torch
 
     held = grammar_for(grammar, turn, getattr(case, "json_schema", None))
-    compiles = getattr(case, "compile_fault", None) if getattr(case, "dialect", "") == "postgresql" else None
-    return replace(held, fault=compiles) if held and compiles else held
+    if held and isinstance(case, QueryCase) and case.language == "postgresql":
+        return replace(held, fault=case.compile_fault)
+    return held
 
 
 def longest_right_answer(renderer: PromptRenderer, cases: Sequence[EvalCase]) -> int:

@@ -23,8 +23,7 @@ from expert_cli.evaluation.result import Evaluation, GradedAnswer
 from expert_cli.evaluation.verdict import Grade, Kind
 from expert_cli.evaluation.verifiers.case import EMPTY, Case
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
-from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES, is_network_shut, standing_walls
-from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
+from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES, Stopped, is_network_shut, standing_walls
 from expert_cli.inference.vote import Given, by_votes, text_given
 from expert_cli.utils.process_setup import usable_cores
 from expert_cli.utils.reporter import Reporter, late_progress

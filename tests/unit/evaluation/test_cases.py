@@ -10,9 +10,8 @@ import pytest
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_answers, read_cases, stratified_sample
-from expert_cli.evaluation.verifiers.cypher import CypherCase
 from expert_cli.evaluation.verifiers.json_schema import JsonCase
-from expert_cli.evaluation.verifiers.sql import SqlCase
+from expert_cli.evaluation.verifiers.query import CypherCase, SqlCase
 from expert_cli.evaluation.verifiers.typescript import TypescriptCase
 
 JSON_ROW = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact", "answer": "1"}

@@ -17,7 +17,6 @@ from expert_cli.evaluation import result as found
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.grade import Permissions
-from expert_cli.evaluation.verifiers import requirements
 from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.utils.reporter import NullReporter
 from tests.reporters import Heard
@@ -123,13 +122,13 @@ def test_a_faulty_expected_query_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 def test_a_missing_engine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "has_package", lambda package: package != "apsw")
+    monkeypatch.setattr(isolation, "has_package", lambda package: package != "apsw")
     with pytest.raises(EnvironmentProblem, match="the package apsw is missing"):
         check_gradable(cases(tmp_path, query("SELECT a FROM t")), NullReporter())
 
 
 def test_a_missing_judge_of_programs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "has_package", lambda package: package != "deno")
+    monkeypatch.setattr(isolation, "has_package", lambda package: package != "deno")
     with pytest.raises(EnvironmentProblem, match="the package deno is missing") as raised:
         check_gradable(cases(tmp_path, JSON, PROGRAM, PROGRAM | {"prefix": ""}), NullReporter())
     assert raised.value.hint == 'pip install "expert-cli[evaluate]"'

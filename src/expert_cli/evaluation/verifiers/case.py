@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from pathlib import Path
@@ -53,14 +54,14 @@ class Case(BaseModel, ABC):
 
     @property
     def expected_text(self) -> str:
-        """A right answer as text, the first of several; "" for a program, which only has tests."""
-        return ""
+        """A right answer as text, the first of several; "" for a program, which only has tests, and where none is known."""
+        expected = getattr(self, "expected", None)
+        return expected or "" if isinstance(expected, str | None) else json.dumps(expected, ensure_ascii=False)
 
     @property
     def criterion(self) -> str:
         """What an answer is held against, for people: the right answer, else the tests of a program or a pattern."""
-        held = (getattr(self, key, None) for key in ("tests", "pattern"))
-        return self.expected_text or next((str(text) for text in held if text), "")
+        return self.expected_text or str(getattr(self, "tests", None) or getattr(self, "pattern", ""))
 
     @property
     def can_be_forged(self) -> bool:
@@ -83,10 +84,9 @@ class Case(BaseModel, ABC):
         """Do at once, before `grade` is asked for each, what is cheaper for many answers to cases of this verifier."""
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  for subclasses
-        """Return what an answer, taken out of its text, gives: the same for two answers that give the same, whatever is right.
+        """Return what an answer gives, the same for two that give the same, whatever is right; by default its text.
 
-        By default its text, runs of blanks as one. `EMPTY`: it runs, and finds nothing. None, or `Stopped` raised: it gives
-        nothing. file, errors: those of `grade`.
+        `EMPTY`: it runs, and finds nothing. None, or `Stopped` raised: it gives nothing. file, errors: those of `grade`.
         """
         return plain(answer) or None
 
@@ -107,12 +107,12 @@ class Case(BaseModel, ABC):
         """Whether a text says the same as the right answer, without running it."""
         return plain(answer).rstrip("; ") == plain(self.expected_text).rstrip("; ")
 
-    def for_dummy(self, *, first: bool) -> Case | None:  # noqa: ARG002
+    def for_dummy(self, *, first: bool) -> Case | None:
         """Return what a dummy answer is graded by, to find out what cannot be graded here; None: another case told.
 
-        first: no case of this verifier came before.
+        first: no case of this verifier came before. Where answers or cases start programs, one tells for all.
         """
-        return self
+        return self if first or not self.starts else None
 
 
 def plain(text: str) -> str:

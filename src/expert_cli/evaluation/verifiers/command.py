@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade, Kind
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, read_all, readable
 from expert_cli.utils.subprocesses import LineProcess, how_it_ended
 
-MAX_BYTES = 1_000_000
 MAX_REPLY_BYTES = 65_536
 
 
@@ -51,17 +49,6 @@ class CommandCase(Case):
     arguments: list[str] = Field(default=[], description="What stands behind it.")
     expected: Any = Field(default=None, description="What the program needs to know of the right answer.")
 
-    @property
-    def expected_text(self) -> str:
-        """What is expected, as text; "" where the program knows it by itself."""
-        if self.expected is None or isinstance(self.expected, str):
-            return self.expected or ""
-        return json.dumps(self.expected, ensure_ascii=False)
-
-    def for_dummy(self, *, first: bool) -> CommandCase | None:
-        """Return the first case: one tells whether the program works."""
-        return self if first else None
-
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
         """Ask the program, which has `timeout_s` from its start to its end.
 
@@ -71,43 +58,13 @@ class CommandCase(Case):
         if file is None:
             raise InputError(f"command: {self.command} was not found", "paths are relative to the file of the row")
         try:
-            readable(answer, MAX_BYTES)
+            readable(answer)
+            printed = self._printed(file, json.dumps({"case": self.model_dump(), "answer": answer}), timeout_s)
+            reply = _Reply.model_validate_json(printed)
         except Stopped as stopped:
             return stopped.verdict
-        try:
-            printed = self._printed(file, json.dumps({"case": self.model_dump(), "answer": answer}), timeout_s)
         except TimeoutError:
             return Grade("timeout", f"{self.command} took more than {timeout_s:g} s to judge it")
-        return self._grade(printed)
-
-    def _printed(self, file: Path, line: str, timeout_s: float) -> bytes:
-        starter = [sys.executable] if file.suffix == ".py" else []
-        ends, printed = time.monotonic() + timeout_s, b""
-        with tempfile.TemporaryFile() as errors:
-            try:
-                command = [*starter, str(file), *self.arguments]
-                child = LineProcess(
-                    command, cwd=file.parent, stderr=errors, own_session=True, max_bytes=MAX_REPLY_BYTES + 1
-                )
-            except OSError as error:
-                raise self._fault(f"cannot be started: {error.strerror}") from error
-            try:
-                child.send(line, last=True)
-                while part := child.receive(max(0.0, ends - time.monotonic())):
-                    printed += part
-                if len(printed) > MAX_REPLY_BYTES:
-                    raise self._fault(f"printed more than {MAX_REPLY_BYTES:,} bytes")
-                code = child.exit_code()
-            finally:
-                child.kill()
-            if code:
-                errors.seek(0)
-                raise self._fault(f"{how_it_ended(code)}: {_last(errors.read(MAX_REPLY_BYTES))}")
-        return printed
-
-    def _grade(self, printed: bytes) -> Grade:
-        try:
-            reply = _Reply.model_validate_json(printed)
         except ValidationError as error:
             raise self._fault(f"printed {printed[:80]!r}: {error.errors(include_url=False)[0]['msg']}") from error
         kind = reply.kind or ("correct" if reply.correct else "wrong")
@@ -115,13 +72,31 @@ class CommandCase(Case):
             raise self._fault(f"printed correct {reply.correct} and kind {kind}")
         return Grade(kind, reply.detail)
 
+    def _printed(self, file: Path, line: str, timeout_s: float) -> bytes:
+        command = [*([sys.executable] if file.suffix == ".py" else []), str(file), *self.arguments]
+        with tempfile.TemporaryFile() as errors:
+            try:
+                child = LineProcess(
+                    command, cwd=file.parent, stderr=errors, own_session=True, max_bytes=MAX_REPLY_BYTES + 1
+                )
+            except OSError as error:
+                raise self._fault(f"cannot be started: {error.strerror}") from error
+            try:
+                child.send(line, last=True)
+                printed = read_all(child, timeout_s)
+                if len(printed) > MAX_REPLY_BYTES:
+                    raise self._fault(f"printed more than {MAX_REPLY_BYTES:,} bytes")
+                code = child.exit_code()
+            finally:
+                child.kill()
+            if code:
+                errors.seek(0)
+                said = errors.read(MAX_REPLY_BYTES).decode(errors="replace").strip().splitlines()
+                raise self._fault(f"{how_it_ended(code)}: {said[-1][:200] if said else 'it said nothing'}")
+        return printed
+
     def _fault(self, what: str) -> InputError:
         return InputError(
             f"command: {self.command} {what}",
             'it must print {"correct": true or false, "detail": "..."} and end with exit code 0',
         )
-
-
-def _last(said: bytes) -> str:
-    lines = said.decode(errors="replace").strip().splitlines()
-    return lines[-1][:200] if lines else "it said nothing"

@@ -1,30 +1,29 @@
-"""Other contents of a case's database, on which a query that is right by luck is not. Runs in the worker's process.
+"""Other contents of a case's database or graph, on which a query that is right by luck is not. Runs in the worker's process.
 
 Rows are drawn anew: keys stay keys, references refer to rows that are there, and among the values are the constants of the
-expected queries and what differs from them by little. A content counts where the expected queries have one result on it,
-whichever way round unordered rows are read.
+expected queries and what differs from them by little.
+
+graphqlite keeps a graph in tables of SQLite. The nodes of one set of labels are filled as a table, the relationships of one
+type between two of them as another one, whose first two columns refer to the nodes. Properties are columns.
 """
 
 from __future__ import annotations
 
 import random
 import re
-import time
-from collections import Counter, defaultdict
+from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import apsw
 from sqlglot import errors, exp, parse_one
 
-from expert_cli.evaluation.verifiers.query_text import Dialect, orders_rows
-from expert_cli.evaluation.verifiers.rows import Row, rounded
-from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
+from expert_cli.evaluation.verifiers.rows import Row
 
-TRIED, QUERY_S, MAKE_S = 4, 2.0, 30.0
-"""Contents that are tried for each that is wanted; seconds for a query, and for all."""
 MOST_READ = 2_000
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND sql NOT LIKE 'CREATE VIRTUAL%'"
 _KEY_NAME = re.compile(r"(?:.*[_\s]|.*(?=I[dD]$))?(?:id|code|no|nr|num|number|key|isbn|ssn|uuid)|id_.*", re.IGNORECASE)
@@ -34,51 +33,9 @@ Reference = tuple[tuple[str, ...], str, tuple[str, ...]]
 """Columns, and the table and its columns that they refer to."""
 
 
-class Engine(Protocol):
-    """What runs queries on one content."""
-
-    def run(self, query: str, *, timeout_s: float) -> list[Row]:
-        """Return the rows. Raises `Stopped`."""
-
-    def prepare(self, query: str, *, timeout_s: float) -> None:
-        """Find out whether a statement is allowed. Raises `Stopped`."""
-
-    def unknown(self, query: str) -> str:
-        """Return what a query names that is not there, where the engine itself does not refuse it; "" for nothing."""
-
-    def perturbed(self, queries: Sequence[str], number: int) -> tuple[Engine, Engine]:
-        """Return the content of this number, and it once more: there, unordered rows come the other way round."""
-
-
-def telling_contents(engine: Engine, queries: Sequence[str], dialect: Dialect, count: int) -> list[Engine]:
-    """Return up to `count` contents on which the expected queries have one result each, which holds something."""
-    found = list[Engine]()
-    end = time.monotonic() + MAKE_S  # as a last resort: it makes the choice depend on the machine
-    for number in range(TRIED * count):
-        if len(found) == count or time.monotonic() > end:
-            break
-        ways = engine.perturbed(queries, number)
-        try:
-            results = [[_rounded(way.run(query, timeout_s=QUERY_S)) for way in ways] for query in queries]
-        except Stopped:
-            continue
-        same = (
-            one == other if orders_rows(query, dialect) else Counter(map(repr, one)) == Counter(map(repr, other))
-            for query, (one, other) in zip(queries, results, strict=True)
-        )
-        if all(same) and any(cell for (rows, _) in results for row in rows for cell in row):
-            found.append(ways[0])
-    return found
-
-
-def _rounded(rows: Iterable[Row]) -> list[Row]:
-    """Return rows without the noise that another order of adding makes."""
-    return [tuple(rounded(cell) if isinstance(cell, float) else cell for cell in row) for row in rows]
-
-
 @dataclass
 class Table:
-    """A table. keys: sets of columns whose values no two rows share;"""
+    """A table. keys: sets of columns whose values no two rows share."""
 
     name: str
     columns: list[str]
@@ -92,24 +49,30 @@ class Table:
         place = self.columns.index(column)
         return [row[place] for row in self.rows if row[place] is not None]
 
+    def named(self, names: Iterable[str | None]) -> tuple[str, ...]:
+        """Return columns, which SQLite knows in any case; none where one is not there."""
+        known = {column.lower(): column for column in self.columns}
+        found = [known.get(str(name).lower(), "") for name in names]
+        return tuple(found) if all(found) else ()
+
 
 def read_tables(connection: Any) -> dict[str, Table]:
     """Return the tables that rows can be written to, but for generated columns; keys that are not declared are told."""
     shadows = {row[1] for row in connection.execute("PRAGMA table_list") if row[2] == "shadow"}
-    tables = {}
+    tables = dict[str, Table]()
     for (name,) in connection.execute(f"{_TABLES} ORDER BY name").fetchall():
-        if name not in shadows:
-            try:
-                tables[name] = _table(connection, name)
-            except (
-                UnicodeError,
-                apsw.SQLError,
-            ):  # texts that are not UTF-8, generated columns alone: it stays as it is
-                continue
+        # one with texts that are not UTF-8, or generated columns alone, stays as it is
+        with suppress(UnicodeError, apsw.SQLError):
+            tables |= {} if name in shadows else {name: _table(connection, name)}
     for table in tables.values():
-        if not table.keys:
-            table.keys += [(column,) for column in table.columns if _is_key(table, column)][:1]
-            table.nullable -= {column for key in table.keys for column in key}
+        table.foreign += _declared_references(connection, table, tables)
+    for table in tables.values():
+        for column in [] if table.keys else table.columns:
+            values, named = table.values(column), column == table.columns[0] or _refers(column, table.name, "id")
+            if named and _KEY_NAME.fullmatch(column) and values and len({*values}) == len(table.rows):
+                table.keys.append((column,))
+                table.nullable.discard(column)
+                break
     for table in tables.values():
         table.foreign += _told_references(table, tables)
     return tables
@@ -117,46 +80,36 @@ def read_tables(connection: Any) -> dict[str, Table]:
 
 def _table(connection: Any, name: str) -> Table:
     info = [row for row in connection.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)) if row[6] == 0]
-    real = {row[1].lower(): row[1] for row in info}
-    keys = [tuple(row[1] for row in sorted(info, key=lambda row: row[5]) if row[5])]
+    primary = tuple(row[1] for row in sorted(info, key=lambda row: row[5]) if row[5])
+    table = Table(name, [row[1] for row in info], {row[1] for row in info if not row[3]}.difference(primary), [])
     unique = 'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial'
     for (index,) in connection.execute(unique, (name,)).fetchall():
-        columns = [column for (column,) in connection.execute("SELECT name FROM pragma_index_info(?)", (index,))]
-        keys += (
-            [tuple(real[column.lower()] for column in columns)] if all(c and c.lower() in real for c in columns) else []
+        table.keys.append(
+            table.named(column for (column,) in connection.execute("SELECT name FROM pragma_index_info(?)", (index,)))
         )
-    nullable = {row[1] for row in info if not row[3] and row[1] not in keys[0]}
-    table = Table(name, [row[1] for row in info], nullable, [*dict.fromkeys(filter(None, keys))])
+    table.keys = [*dict.fromkeys(filter(None, (primary, *table.keys)))]
     listed = ", ".join(map(quoted, table.columns))
     table.rows = connection.execute(f"SELECT {listed} FROM {quoted(name)} LIMIT {MOST_READ}").fetchall()  # noqa: S608
-    declared = connection.execute(
-        'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq', (name,)
-    )
-    for _, parts in groupby(declared.fetchall(), key=lambda row: row[0]):
-        pairs = [row[1:] for row in parts]
-        parents = connection.execute("SELECT * FROM pragma_table_xinfo(?)", (pairs[0][0],)).fetchall()
-        known = {row[1].lower(): row[1] for row in parents if row[6] == 0}
-        primary = [row[1] for row in sorted(parents, key=lambda row: row[5]) if row[5]]
-        theirs = [to or (primary[n] if n < len(primary) else "") for n, (_, _, to) in enumerate(pairs)]
-        (other,) = connection.execute(
-            "SELECT max(name) FROM sqlite_master WHERE name = ? COLLATE NOCASE", (pairs[0][0],)
-        )
-        if all(to.lower() in known for to in theirs) and all(column.lower() in real for _, column, _ in pairs):
-            ours = tuple(real[column.lower()] for _, column, _ in pairs)
-            table.foreign.append((ours, other[0], tuple(known[to.lower()] for to in theirs)))
     return table
 
 
-def _is_key(table: Table, column: str) -> bool:
-    values = table.values(column)
-    named = column == table.columns[0] or _refers(column, table.name, "id")
-    return bool(named and _KEY_NAME.fullmatch(column) and values) and len({*values}) == len(table.rows)
+def _declared_references(connection: Any, table: Table, tables: Mapping[str, Table]) -> Iterable[Reference]:
+    known = {name.lower(): other for name, other in tables.items()}
+    declared = 'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq'
+    for _, group in groupby(connection.execute(declared, (table.name,)).fetchall(), key=lambda row: row[0]):
+        parts = [row[1:] for row in group]
+        other = known.get(parts[0][0].lower())
+        if other is not None:
+            primary = (*(other.keys[0] if other.keys else ()), *[None] * len(parts))
+            ours = table.named(column for _, column, _ in parts)
+            theirs = other.named(to or key for (_, _, to), key in zip(parts, primary, strict=False))
+            if ours and theirs:
+                yield ours, other.name, theirs
 
 
-def _told_references(table: Table, tables: Mapping[str, Table]) -> list[Reference]:
+def _told_references(table: Table, tables: Mapping[str, Table]) -> Iterable[Reference]:
     """Return references that are not declared: columns named after another table's key, with none but its values."""
     known = {column for columns, _, _ in table.foreign for column in columns}
-    found: list[Reference] = []
     for place, column in enumerate(table.columns):
         values = {*table.values(column)}
         if column in known or not values or (not place and (column,) in table.keys):
@@ -164,9 +117,8 @@ def _told_references(table: Table, tables: Mapping[str, Table]) -> list[Referenc
         for other in tables.values():
             keys = [key[0] for key in other.keys if len(key) == 1 and _refers(column, other.name, key[0])]
             if other is not table and keys and values <= {*other.values(keys[0])}:
-                found.append(((column,), other.name, (keys[0],)))
+                yield (column,), other.name, (keys[0],)
                 break
-    return found
 
 
 def _refers(column: str, table: str, key: str) -> bool:
@@ -178,28 +130,9 @@ def _refers(column: str, table: str, key: str) -> bool:
     return key not in ("id", "code", "no", "number") and (column == key or column.endswith(f"_{key}"))
 
 
-def constants(queries: Iterable[str], dialect: str = "sqlite") -> dict[str, list[Any]]:
-    """Return the literals of queries by the name, in lower case, of the column that each is compared with."""
-    found: dict[str, list[Any]] = defaultdict(list)
-    for query in queries:
-        try:
-            tree = parse_one(query, dialect=dialect)
-        except (errors.SqlglotError, RecursionError):
-            continue
-        for node in tree.find_all(exp.Predicate, exp.Between, exp.In):
-            literals: list[Any] = [literal_value(one) for one in node.find_all(exp.Literal)]
-            columns = list(node.find_all(exp.Column))
-            # SQLite reads a quoted name that no table has as a text
-            literals += [one.name for one in columns if one.this.args.get("quoted") and not one.table]
-            for column in columns:
-                found[column.name.lower()] += literals
-    return found
-
-
-def literal_value(literal: exp.Literal) -> str | int | float:
+def numeric(text: str) -> int | float:
     """Return what a literal stands for."""
-    text = str(literal.this)
-    return text if literal.is_string else float(text) if re.search("[.eE]", text) else int(text)
+    return float(text) if re.search("[.eE]", text) else int(text)
 
 
 def near(value: Any) -> list[Any]:
@@ -207,150 +140,152 @@ def near(value: Any) -> list[Any]:
     if isinstance(value, int | float):
         return [value, value, value - 1, value + 1, value - 1000, value + 1000]
     core = str(value).strip("%")
-    later = re.sub(r"\d+", lambda number: str(int(number[0]) + 20).zfill(len(number[0])), core, count=1)
+    later = re.sub(r"\d+", lambda found: str(int(found[0]) + 20).zfill(len(found[0])), core, count=1)
     return [core, core, f"{core} b", f"a {core}", core.swapcase(), core[:-1], later]
 
 
-class Draw(NamedTuple):
-    """How a content is drawn. fresh: the share of values of a column that are not those of a row; empty: that of NULL.
+class Drawing:
+    """Draws another content: rows of every table, those that others refer to first.
 
-    scale: rows of a table. meets: the share of constants themselves: rows that meet several conditions at once, or all but one.
+    fresh: the share of values that are not those of a row; empty: that of NULL; scale: rows of a table; meets: the share of
+    constants themselves, for rows that meet several conditions at once, or all but one.
     """
 
-    fresh: float
-    empty: float
-    scale: int
-    meets: float
+    def __init__(self, tables: Mapping[str, Table], named: Mapping[str, Sequence[Any]], rng: random.Random) -> None:
+        """Draw. named: constants, by the column in lower case."""
+        self.tables, self.named, self.rng = tables, named, rng
+        self.fresh, self.empty = rng.choice((0.15, 0.5, 0.9)), rng.choice((0, 0, 0.1, 0.25))
+        self.scale, self.meets = rng.choice((8, 20, 40, 60)), rng.choice((0, 0, 0, 0.7))
+        self.rows: dict[str, list[Row]] = {}
+        left = dict(tables)
+        while left:
+            free = [one for one in left.values() if not any(of in left and of != one.name for _, of, _ in one.foreign)]
+            for table in free or [next(iter(left.values()))]:
+                del left[table.name]
+                self.rows[table.name] = [] if rng.random() < 0.03 else self._drawn(table)
+
+    def _drawn(self, table: Table) -> list[Row]:
+        rng = self.rng
+        own = {column: table.values(column) or ["a", "b", 1, 2] for column in table.columns}
+        usual = {column: rng.sample(some, min(len(some), rng.choice((1, 2, 3, 5, 12)))) for column, some in own.items()}
+        wanted = {column: [*map(near, self.named.get(column.lower(), ()))] for column in own}
+        single = {key[0] for key in table.keys if len(key) == 1}
+        parents = [
+            (columns, self._parents(other, theirs)) for columns, other, theirs in table.foreign if other in self.rows
+        ]
+
+        def value_of(column: str, value: Any) -> Any:
+            if column in table.nullable and rng.random() < self.empty:
+                return None
+            if wanted[column] and rng.random() < self.meets:
+                value = rng.choice([alike[0] for alike in wanted[column]])
+            elif wanted[column] and rng.random() < 0.4:
+                value = rng.choice([one for alike in wanted[column] for one in alike])
+            elif value is None or rng.random() < self.fresh:
+                value = rng.choice(usual[column] if rng.random() < 0.9 else own[column])
+            shifted = type(value) in (int, float) and rng.random() < 0.05
+            return value + rng.choice((-1, 1, 1000, -1000)) if shifted else value
+
+        found, taken = list[Row](), set[tuple[int, Row]]()
+        for place in range(self.scale):
+            base = rng.choice(table.rows) if table.rows else (None,) * len(own)
+            row: dict[str, Any] = {}
+            for column, value in zip(own, base, strict=True):
+                if column not in single:
+                    row[column] = value_of(column, value)
+                elif isinstance(own[column][0], int):
+                    row[column] = place + 1
+                else:  # one of the column's values, told apart where there are more rows
+                    key, is_new = own[column][place % len(own[column])], place < len(own[column])
+                    row[column] = key if is_new or not isinstance(value, str) else f"{key} {place}"
+            for columns, some in parents:
+                null = not some or (table.nullable.issuperset(columns) and rng.random() < self.empty)
+                row |= zip(columns, (None,) * len(columns) if null else rng.choice(some), strict=True)
+            keys = {(key, tuple(row[column] for column in columns)) for key, columns in enumerate(table.keys)}
+            if not any(key in taken for key in keys if None not in key[1]):
+                taken |= keys
+                found.append(tuple(row.values()))
+        return found
+
+    def _parents(self, other: str, columns: Sequence[str]) -> list[Row]:
+        """Return what rows of another table hold in columns, some of it more often than the rest."""
+        places = [self.tables[other].columns.index(column) for column in columns]
+        known = [*dict.fromkeys(tuple(row[place] for place in places) for row in self.rows[other])]
+        some = self.rng.sample(known, max(min(1, len(known)), round(len(known) * self.rng.choice((0.4, 0.7, 1)))))
+        return some + some[: 1 + len(some) // 4] * self.rng.choice((0, 2, 4))
 
 
-def filled(tables: Mapping[str, Table], named: Mapping[str, Sequence[Any]], rng: random.Random) -> dict[str, list[Row]]:
-    """Return another content: the rows of every table, those that others refer to first."""
-    made: dict[str, list[Row]] = {}
-    fresh, empty, scale = rng.choice((0.15, 0.5, 0.9)), rng.choice((0, 0, 0.1, 0.25)), rng.choice((8, 20, 40, 60))
-    draw = Draw(fresh, empty, scale, rng.choice((0, 0, 0, 0.7)))
-    for table in _parents_first(tables):
-        made[table.name] = [] if rng.random() < 0.03 else _rows(table, tables, made, named, rng, draw)
-    return made
+class Contents(ABC):
+    """Other contents of what an SQLite file holds."""
+
+    tables: dict[str, Table]
+    _empty: bytes
+
+    def content(self, queries: Sequence[str], number: int) -> bytes:
+        """Return the content that this number names, as an SQLite file: the same for the same queries."""
+        connection = opened(self._empty)
+        rng = random.Random("\0".join((*self.tables, *queries, str(number))))  # noqa: S311  to be the same again
+        self._write(connection, Drawing(self.tables, self._constants(queries), rng).rows)
+        return bytes(connection.serialize("main"))
+
+    @abstractmethod
+    def _constants(self, queries: Sequence[str]) -> dict[str, list[Any]]:
+        """Return the literals of queries by the name, in lower case, of the column that each is compared with."""
+
+    @abstractmethod
+    def _write(self, connection: Any, made: Mapping[str, Sequence[Row]]) -> None:
+        """Write the rows of each table into an empty content."""
 
 
-def _rows(
-    table: Table,
-    tables: Mapping[str, Table],
-    made: Mapping[str, list[Row]],
-    named: Mapping[str, Sequence[Any]],
-    rng: random.Random,
-    draw: Draw,
-) -> list[Row]:
-    """Return the rows of a table."""
-    own = {column: table.values(column) or ["a", "b", 1, 2] for column in table.columns}
-    usual = {column: rng.sample(some, min(len(some), rng.choice((1, 2, 3, 5, 12)))) for column, some in own.items()}
-    wanted = {column: [one for value in named.get(column.lower(), ()) for one in near(value)] for column in own}
-    met = {column: [near(value)[0] for value in named.get(column.lower(), ())] for column in own}
-    single = {key[0] for key in table.keys if len(key) == 1}
-    parents = []
-    for columns, other, theirs in table.foreign:
-        if other in made:
-            places = [tables[other].columns.index(column) for column in theirs]
-            known = [*dict.fromkeys(tuple(row[place] for place in places) for row in made[other])]
-            some = rng.sample(known, max(min(1, len(known)), round(len(known) * rng.choice((0.4, 0.7, 1)))))
-            parents.append((columns, some + some[: 1 + len(some) // 4] * rng.choice((0, 2, 4))))
-
-    def value_of(column: str, value: Any) -> Any:
-        if column in table.nullable and rng.random() < draw.empty:
-            return None
-        if met[column] and rng.random() < draw.meets:
-            value = rng.choice(met[column])
-        elif wanted[column] and rng.random() < 0.4:
-            value = rng.choice(wanted[column])
-        elif value is None or rng.random() < draw.fresh:
-            value = rng.choice(usual[column] if rng.random() < 0.9 else own[column])
-        shifted = type(value) in (int, float) and rng.random() < 0.05
-        return value + rng.choice((-1, 1, 1000, -1000)) if shifted else value
-
-    found = list[Row]()
-    taken = [set[Row]() for _ in table.keys]
-    for number in range(draw.scale):
-        base = rng.choice(table.rows) if table.rows else (None,) * len(own)
-        row: dict[str, Any] = {}
-        for column, value in zip(own, base, strict=True):
-            row[column] = _key(own[column], value, number) if column in single else value_of(column, value)
-        for columns, some in parents:
-            null = not some or (table.nullable.issuperset(columns) and rng.random() < draw.empty)
-            row |= zip(columns, (None,) * len(columns) if null else rng.choice(some), strict=True)
-        keys = [tuple(row[column] for column in key) for key in table.keys]
-        if not any(key in others for key, others in zip(keys, taken, strict=True) if None not in key):
-            for key, others in zip(keys, taken, strict=True):
-                others.add(key)
-            found.append(tuple(row.values()))
-    return found
-
-
-def _key(values: Sequence[Any], value: Any, number: int) -> Any:
-    """Return the key of a row by its number: a number, or one of the column's values, told apart where there are more rows."""
-    if isinstance(values[0], int):
-        return number + 1
-    key = values[number % len(values)]
-    return f"{key} {number}" if number >= len(values) and isinstance(value, str) else key
-
-
-def _parents_first(tables: Mapping[str, Table]) -> list[Table]:
-    left, found = dict(tables), list[Table]()
-    while left:
-        free = [one for one in left.values() if not any(of in left and of != one.name for _, of, _ in one.foreign)]
-        for table in free or [next(iter(left.values()))]:
-            found.append(left.pop(table.name))
-    return found
-
-
-class SqliteContents:
+class SqliteContents(Contents):
     """Other contents of a database. content: of an SQLite file that opens in memory."""
 
     def __init__(self, content: bytes, dialect: str = "sqlite") -> None:
         """Read the tables. dialect: of the expected queries, by sqlglot's name."""
         connection = opened(content)
         self.tables, self._dialect = read_tables(connection), dialect
-        _write(connection, self.tables, {})
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {quoted(name)}")
+        for name in self.tables:
+            connection.execute(f"DELETE FROM {quoted(name)}")  # noqa: S608
         connection.execute("VACUUM")
         self._empty = bytes(connection.serialize("main"))
 
-    def content(self, queries: Sequence[str], number: int) -> bytes:
-        """Return the content that this number names: the same for the same queries."""
-        connection, names = opened(self._empty), sorted(self.tables)
-        rng = random.Random("\0".join((*names, *queries, str(number))))  # noqa: S311  to be the same again
-        _write(connection, self.tables, filled(self.tables, constants(queries, self._dialect), rng))
-        return bytes(connection.serialize("main"))
-
-
-def _write(connection: Any, tables: Mapping[str, Table], content: Mapping[str, Sequence[Row]]) -> None:
-    """Put another content in the place of the rows that are there. A row that a constraint forbids is left out."""
-    for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-        connection.execute(f"DROP TRIGGER {quoted(name)}")
-    for name in tables:
-        connection.execute(f"DELETE FROM {quoted(name)}")  # noqa: S608
-    for name, rows in content.items():
-        listed, slots = ", ".join(map(quoted, tables[name].columns)), ", ".join("?" * len(tables[name].columns))
-        for row in rows:
+    def _constants(self, queries: Sequence[str]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = defaultdict(list)
+        for query in queries:
             try:
-                connection.execute(f"INSERT OR IGNORE INTO {quoted(name)} ({listed}) VALUES ({slots})", row)  # noqa: S608
-            except apsw.Error:  # of a STRICT table, or a key that is a whole number
+                tree = parse_one(query, dialect=self._dialect)
+            except (errors.SqlglotError, RecursionError):
                 continue
-    left = -1
-    while left != (
-        left := connection.total_changes()
-    ):  # a row that is gone may leave others without what they refer to
-        for table in tables.values():
-            for columns, other, theirs in table.foreign:
-                if other in tables:
-                    connection.execute(_dangling(table.name, columns, other, theirs))
+            for node in tree.find_all(exp.Predicate, exp.Between, exp.In):
+                known = [one.name if one.is_string else numeric(one.name) for one in node.find_all(exp.Literal)]
+                columns = list(node.find_all(exp.Column))
+                # SQLite reads a quoted name that no table has as a text
+                known += [one.name for one in columns if one.this.args.get("quoted") and not one.table]
+                for column in columns:
+                    found[column.name.lower()] += known
+        return found
 
-
-def _dangling(table: str, columns: Sequence[str], other: str, theirs: Sequence[str]) -> str:
-    """Return the statement that deletes rows which refer to nothing."""
-    filled_ = " AND ".join(f"child.{quoted(column)} IS NOT NULL" for column in columns)
-    pairs = zip(columns, theirs, strict=True)
-    same = " AND ".join(f"child.{quoted(one)} = parent.{quoted(another)}" for one, another in pairs)
-    there = f"SELECT 1 FROM {quoted(other)} AS parent WHERE {same}"  # noqa: S608
-    return f"DELETE FROM {quoted(table)} AS child WHERE {filled_} AND NOT EXISTS ({there})"  # noqa: S608
+    def _write(self, connection: Any, made: Mapping[str, Sequence[Row]]) -> None:
+        for name, rows in made.items():
+            listed = [quoted(column) for column in self.tables[name].columns]
+            into = f"INTO {quoted(name)} ({', '.join(listed)}) VALUES ({', '.join('?' * len(listed))})"
+            for row in rows:
+                with suppress(apsw.Error):  # of a STRICT table, or a key that is a whole number
+                    connection.execute(f"INSERT OR IGNORE {into}", row)
+        dangling = []
+        for table, (columns, other, theirs) in ((one, to) for one in self.tables.values() for to in one.foreign):
+            is_set = " AND ".join(f"child.{quoted(column)} IS NOT NULL" for column in columns)
+            pairs = zip(columns, theirs, strict=True)
+            same = " AND ".join(f"child.{quoted(one)} = parent.{quoted(another)}" for one, another in pairs)
+            there = f"SELECT 1 FROM {quoted(other)} AS parent WHERE {same}"  # noqa: S608
+            child = f"{quoted(table.name)} AS child WHERE {is_set}"
+            dangling.append(f"DELETE FROM {child} AND NOT EXISTS ({there})")  # noqa: S608
+        left = -1
+        while left != (left := connection.total_changes()):  # a row that is gone may leave others without a parent
+            for statement in dangling:
+                connection.execute(statement)
 
 
 def opened(content: bytes) -> Any:
@@ -363,3 +298,125 @@ def opened(content: bytes) -> Any:
 def quoted(name: str) -> str:
     """Return a name in SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+_STORED: Mapping[type, str] = {int: "int", float: "real", str: "text", bool: "bool", bytes: "json"}
+ID, START, END = "#id", "#start", "#end"
+_COMPARED = re.compile(
+    r"(\w+)`?\s*(?::|=~?|<>|[<>]=?|\b(?:CONTAINS|STARTS WITH|ENDS WITH|IN)\b)\s*"
+    r"(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|-?\d+(?:\.\d+)?)",
+    re.IGNORECASE,
+)
+_LITERAL = re.compile(r"'([^']*)'|\"([^\"]*)\"|(-?\d+(?:\.\d+)?)")
+
+
+class Group(NamedTuple):
+    """Nodes of some labels, or relationships of a type between two groups of nodes.
+
+    loops: whether one of them leads to where it starts.
+    """
+
+    table: Table
+    labels: tuple[str, ...] = ()
+    type: str = ""
+    loops: bool = True
+
+
+def read_graph(connection: Any) -> list[Group]:
+    """Return the nodes and relationships of a graph as tables."""
+    labels: dict[int, tuple[str, ...]] = {
+        node: () for (node,) in connection.execute("SELECT id FROM nodes ORDER BY id")
+    }
+    for node, label in connection.execute("SELECT node_id, label FROM node_labels ORDER BY label"):
+        labels[node] += (label,)
+    held, groups = _properties(connection, "node"), []
+    for names in dict.fromkeys(labels.values()):
+        nodes = {(node,): held[node] for node, of in labels.items() if of == names}
+        groups.append(Group(_as_table(":".join(names), [ID], list(nodes.items()), [(ID,)]), names))
+    held = _properties(connection, "edge")
+    found: dict[tuple[str, str, str], list[tuple[tuple[int, ...], Mapping[str, Any]]]] = defaultdict(list)
+    for edge, start, end, kind in connection.execute("SELECT id, source_id, target_id, type FROM edges ORDER BY id"):
+        found[kind, ":".join(labels[start]), ":".join(labels[end])].append(((start, end), held[edge]))
+    for (kind, one, other), members in found.items():
+        ends = [first for first, _ in members]
+        keys: list[tuple[str, ...]] = [(START, END)] if len({*ends}) == len(ends) else []
+        table = _as_table(f"{one}-{kind}-{other}", [START, END], members, keys)
+        table.foreign = [((START,), one, (ID,)), ((END,), other, (ID,))]
+        groups.append(Group(table, (), kind, loops=one != other or any(a == b for a, b in ends)))
+    return groups
+
+
+def _properties(connection: Any, of: str) -> Mapping[int, Mapping[str, Any]]:
+    """Return the properties of each node or edge; a list or map is JSON in bytes."""
+    found: dict[int, dict[str, Any]] = defaultdict(dict)
+    for type_, kind in _STORED.items():
+        table = f"{of}_props_{kind} JOIN property_keys k ON k.id = key_id"
+        query = f"SELECT {of}_id, key, value FROM {table} ORDER BY {of}_id, k.id"  # noqa: S608  none of it is a stranger's
+        for member, key, value in connection.execute(query):
+            found[member][key] = value.encode() if type_ is bytes else type_(value)
+    return found
+
+
+def _as_table(
+    name: str, ids: list[str], members: Sequence[tuple[Sequence[int], Mapping[str, Any]]], keys: list[tuple[str, ...]]
+) -> Table:
+    names = list(dict.fromkeys(key for _, properties in members for key in properties))
+    rows = [(*own, *(properties.get(key) for key in names)) for own, properties in members]
+    return Table(name, [*ids, *names], {*names}, keys, rows=rows)
+
+
+class GraphContents(Contents):
+    """Other contents of a graph. content: of the SQLite database that graphqlite keeps it in."""
+
+    def __init__(self, content: bytes) -> None:
+        """Read the graph."""
+        connection = opened(content)
+        self._groups = read_graph(connection)
+        self.tables = {group.table.name: group.table for group in self._groups}
+        self.names = {
+            "label": {name for group in self._groups for name in group.labels},
+            "type": {group.type for group in self._groups},
+            "property": {name for group in self._groups for name in group.table.nullable},
+        }
+        """What the graph has, by its sort."""
+        properties = (f"{of}_props_{kind}" for of in ("node", "edge") for kind in _STORED.values())
+        for table in ("nodes", "edges", "node_labels", *properties):
+            connection.execute(f"DELETE FROM {table}")  # noqa: S608
+        connection.execute("PRAGMA page_size = 512").fetchall()  # it is put in place of another often
+        connection.execute("VACUUM")
+        self._empty = bytes(connection.serialize("main"))
+
+    def _constants(self, queries: Sequence[str]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = defaultdict(list)
+        for name, text in (match for query in queries for match in _COMPARED.findall(query)):
+            for one, other, number in _LITERAL.findall(text):
+                found[name.lower()].append(numeric(number) if number else one or other)
+        return found
+
+    def _write(self, connection: Any, made: Mapping[str, Sequence[Row]]) -> None:
+        keys = dict(connection.execute("SELECT key, id FROM property_keys").fetchall())
+        place, edges = {name: number for number, name in enumerate(self.tables)}, 0
+
+        def describe(of: str, member: int, names: Sequence[str], values: Sequence[Any]) -> None:
+            for name, value in zip(names, values, strict=True):
+                if value is not None:
+                    plain = value.decode() if isinstance(value, bytes) else value
+                    into = f"INSERT INTO {of}_props_{_STORED[type(value)]} VALUES (?, ?, ?)"  # noqa: S608
+                    connection.execute(into, (member, keys[name], plain))
+
+        for group in self._groups:
+            table, size = group.table, len(self._groups)
+            ends = [place[other] for _, other, _ in table.foreign]
+            for row in made[table.name]:
+                if group.type and (group.loops or row[0] != row[1]) and None not in row[:2]:
+                    edges += 1
+                    nodes = [own * size + end for own, end in zip(row, ends, strict=False)]
+                    connection.execute("INSERT INTO edges VALUES (?, ?, ?, ?)", (edges, *nodes, group.type))
+                    describe("edge", edges, table.columns[2:], row[2:])
+                elif not group.type:
+                    node = row[0] * size + place[table.name]
+                    connection.execute("INSERT INTO nodes VALUES (?)", (node,))
+                    connection.executemany(
+                        "INSERT INTO node_labels VALUES (?, ?)", [(node, one) for one in group.labels]
+                    )
+                    describe("node", node, table.columns[1:], row[1:])

@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from pydantic import Field
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.json_rules import Rule, difference
-from expert_cli.evaluation.verifiers.requirements import require_packages
-from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
-from expert_cli.evaluation.verifiers.sandbox.worker import Worker
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, Worker, readable, require_packages
 from expert_cli.utils.files import KeyTwice, unique_keys
 
-MAX_BYTES = 1_000_000
 MAX_DEPTH = 100
 MAX_DIGITS = 1_000
 PLACE_S = 1.0
@@ -43,7 +40,7 @@ class JsonCase(Case):
 
     json_schema: dict[str, Any] | None = Field(alias="schema", description="A JSON Schema that the answer must match.")
     expected: Any = Field(description="The value, or part of it, as `rule` says.")
-    rule: Rule
+    rule: Literal["exact", "subset"]
 
     @property
     def expected_text(self) -> str:
@@ -53,7 +50,11 @@ class JsonCase(Case):
     def require_sound(self) -> None:
         """Raise InputError where the schema is none."""
         if self.json_schema is not None:
-            _require_schema(self.json_schema)
+            require_packages("jsonschema_rs")
+            try:
+                _validator(json.dumps(self.json_schema))
+            except ValueError as error:
+                raise InputError(f"schema: {str(error).splitlines()[0]}", "correct the case's schema") from error
 
     def is_expected(self, answer: str) -> bool:
         """Whether a text is the value, however it is laid out."""
@@ -72,32 +73,63 @@ class JsonCase(Case):
         A value that breaks the schema is invalid, as a program that breaks its types is.
         """
         try:
-            value = _parse(answer)
-            fault = _fault(self.json_schema, answer, timeout_s) if self.json_schema is not None else ""
+            value, fault = _parse(answer), self._misfit(answer, timeout_s)
         except Stopped as stopped:
             return stopped.verdict
         if fault:
             return Grade("invalid", f"does not fit the schema: {fault}", reached="parses")
-        fault = difference(self.rule, value, self.expected)
-        if not fault:
+        faults = [*_differences(value, self.expected, subset=self.rule == "subset")]
+        if not faults:
             return Grade("correct")
-        alike = _alike(value, self.expected, further=self.rule == "subset")
-        return Grade("wrong", fault, reached="columns" if alike else "runs")
+        return Grade("wrong", faults[0][0], reached="runs" if any(of_shape for _, of_shape in faults) else "columns")
+
+    def _misfit(self, answer: str, timeout_s: float) -> str:
+        """Return where an answer does not fit the schema, "" where it does. Raises `Stopped`."""
+        if self.json_schema is None:
+            return ""
+        question = {"schema": json.dumps(self.json_schema), "value": answer}
+        with _WORKER.asked() as ask:
+            if ask({**question, "where": False}, timeout_s)["fits"]:
+                return ""
+            try:
+                return str(ask({**question, "where": True}, PLACE_S)["place"])
+            except Stopped:
+                return f"the place was not found in {PLACE_S:g} s"
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  a case names none
         """Return the value, whatever its layout and the order of its members; 1 and 1.0 are one, true is not 1."""
         return _hashable(_parse(answer))
 
 
-def _alike(value: Any, expected: Any, *, further: bool) -> bool:
-    """Whether an object has the expected keys, a list the expected length and such items. further: other keys beside them."""
+def _differences(value: Any, expected: Any, place: str = "", *, subset: bool) -> Iterator[tuple[str, bool]]:
+    """Yield what of a value is not as expected, with its place, and whether that is its shape: keys, lengths, sorts.
+
+    subset: objects may have further members.
+    """
+    holds = isinstance(value, dict | list) or isinstance(expected, dict | list)
     if isinstance(expected, dict) and isinstance(value, dict):
-        return expected.keys() <= value.keys() if further else expected.keys() == value.keys()
-    if isinstance(expected, list) and isinstance(value, list):
-        return len(expected) == len(value) and all(
-            _alike(*pair, further=further) for pair in zip(value, expected, strict=True)
-        )
-    return not isinstance(expected, dict | list) and not isinstance(value, dict | list)
+        if not subset:
+            yield from ((f"{place}/{key} is not expected", True) for key in value if key not in expected)
+        for key, item in expected.items():
+            if key in value:
+                yield from _differences(value[key], item, f"{place}/{key}", subset=subset)
+            else:
+                yield f"{place}/{key} is missing", True
+    elif isinstance(expected, list) and isinstance(value, list):
+        if len(value) != len(expected):
+            yield f"{place or '/'} has {len(value)} elements, not {len(expected)}", True
+        for index, pair in enumerate(zip(value, expected, strict=False)):
+            yield from _differences(*pair, f"{place}/{index}", subset=subset)
+    else:
+        known = float(value) if isinstance(value, Decimal) and isinstance(expected, float) else value
+        if known != expected or isinstance(value, bool) != isinstance(expected, bool):  # True == 1, but not in JSON
+            yield f"{place or '/'} is {_shown(value)}, not {_shown(expected)}", holds
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return (str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False))[:60]
 
 
 def _hashable(value: Any) -> Hashable:
@@ -110,25 +142,18 @@ def _hashable(value: Any) -> Hashable:
 
 def _parse(answer: str) -> Any:
     """The value, read strictly: no NaN, no key twice, no number or nesting that a program would choke on."""
-    readable(answer, MAX_BYTES)
-    if answer.count("[") + answer.count("{") > MAX_DEPTH and _deeper(answer, MAX_DEPTH):
+    readable(answer)
+    marks = (match[0] for match in _BRACKET.finditer(answer))
+    if any(depth > MAX_DEPTH for depth in accumulate((mark in "[{") - (mark in "]}") for mark in marks)):
         raise Stopped("too_large", f"brackets nested more than {MAX_DEPTH} deep")
     try:
         value = _DECODER.decode(answer)
-        if "\\u" in answer or not answer.isascii():
-            json.dumps(value, ensure_ascii=False, default=str).encode()
-    except json.JSONDecodeError as error:
-        raise Stopped("invalid", f"line {error.lineno}, column {error.colno}: {error.msg}") from error
-    except KeyTwice as error:
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    except (json.JSONDecodeError, KeyTwice) as error:
         raise Stopped("invalid", str(error)) from error
     except UnicodeEncodeError as error:
         raise Stopped("invalid", "half a surrogate pair is no character") from error
     return value
-
-
-def _deeper(text: str, limit: int) -> bool:
-    marks = (match[0] for match in _BRACKET.finditer(text))
-    return any(depth > limit for depth in accumulate((mark in "[{") - (mark in "]}") for mark in marks))
 
 
 def _fraction(digits: str) -> float | Decimal:
@@ -154,28 +179,37 @@ _DECODER = json.JSONDecoder(
     parse_float=_fraction,
     parse_constant=_constant,
 )
+_WORKER = Worker(f"{__name__}:judge", "jsonschema_rs", broken="too_large")
 
 
-def _require_schema(schema: dict[str, Any]) -> None:
-    require_packages("jsonschema_rs")
-    from expert_cli.evaluation.verifiers.sandbox.schema import validator
+def judge() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """Return what answers, in the worker's process, whether a value fits, or with "where" the place that does not.
+
+    The search for that place can take exponential time and memory (alternatives that refer to themselves).
+    """
+    import jsonschema_rs  # noqa: F401  while files may be opened
+
+    def held(question: Mapping[str, Any]) -> Mapping[str, Any]:
+        validator, value = _validator(question["schema"]), json.loads(question["value"])
+        if not question["where"]:
+            return {"fits": validator.is_valid(value)}
+        error = next(iter(validator.iter_errors(value)))
+        place = "/".join(map(str, error.instance_path))
+        return {"place": f"{place}: {error.message}" if place else str(error.message)}
+
+    return held
+
+
+@lru_cache(maxsize=4096)
+def _validator(schema: str) -> Any:
+    """Return the compiled validator of a schema; nothing is fetched for it. Raises ValueError for what is no schema."""
+    import jsonschema_rs
 
     try:
-        validator(json.dumps(schema))
-    except ValueError as error:
-        raise InputError(f"schema: {str(error).splitlines()[0]}", "correct the case's schema") from error
+        return jsonschema_rs.validator_for(json.loads(schema), validate_formats=True, retriever=_retrieve)
+    except jsonschema_rs.ReferencingError as error:
+        raise ValueError(error) from error
 
 
-def _fault(schema: dict[str, Any], answer: str, timeout_s: float) -> str:
-    """Return where an answer does not fit, "" where it does. Raises `Stopped`."""
-    question = {"schema": json.dumps(schema), "value": answer}
-    with _WORKER.asked() as ask:
-        if ask({**question, "where": False}, timeout_s)["fits"]:
-            return ""
-        try:
-            return str(ask({**question, "where": True}, PLACE_S)["place"])
-        except Stopped:
-            return f"the place was not found in {PLACE_S:g} s"
-
-
-_WORKER = Worker(f"{__package__}.sandbox.schema:judge", "jsonschema_rs", broken="too_large")
+def _retrieve(uri: str) -> NoReturn:
+    raise ValueError(f"{uri} is not fetched: put its schema under $defs")

@@ -11,7 +11,6 @@ import ast
 import json
 import secrets
 import sys
-import tempfile
 import warnings
 from collections.abc import Hashable
 from pathlib import Path
@@ -22,16 +21,9 @@ from pydantic import Field, JsonValue
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.sandbox.isolation import (
-    MEMORY_BYTES,
-    namespace_isolation,
-    require_ready,
-    shut_in,
-    start,
-)
-from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
+from expert_cli.evaluation.verifiers.sandbox import isolation
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, readable
 
-MAX_BYTES = 1_000_000
 MAX_REPLY_BYTES = 4_000_000
 CHILD = Path(__file__).parent / "sandbox" / "python_child.py"
 
@@ -44,11 +36,7 @@ class PythonCase(Case):
     starts = "answer"
     fences = frozenset({"python", "py", "python3", "py3"})
     example = Example(
-        {
-            "prompt": "Write a function twice that doubles a number.",
-            "function": "twice",
-            "calls": [[[2], 4], [[-3], -6]],
-        },
+        {"prompt": "Write a function twice that doubles.", "function": "twice", "calls": [[[2], 4], [[-3], -6]]},
         right="def twice(number):\n    return 2 * number",
         wrong="def twice(number):\n    return number",
     )
@@ -84,105 +72,76 @@ class PythonCase(Case):
             )
         if not all(len(call) == 2 and isinstance(call[0], list) for call in self.calls):
             raise InputError("calls: each is a list of its arguments and what it returns", "write [[[2, 3], 5], ...]")
-        if fault := self.parse_fault(self.tests or self.function):
-            raise InputError(f"{'tests' if self.tests else 'function'}: {fault}", "correct the case")
-        used = (
-            node for node in ast.walk(_parsed(self.tests)) if isinstance(node, ast.Name | ast.Import | ast.ImportFrom)
-        )
-        if self.tests and not any(used):
+        program = _parsed(self.tests or self.function)
+        if isinstance(program, str):
+            raise InputError(f"{'tests' if self.tests else 'function'}: {program}", "correct the case")
+        if not any(isinstance(node, ast.Name | ast.Import | ast.ImportFrom) for node in ast.walk(program)):
             raise InputError("tests: they use nothing that an answer defines", "call the answer in the tests")
 
-    def for_dummy(self, *, first: bool) -> PythonCase | None:
-        """Return the first case: one tells whether programs can be run here."""
-        return self if first else None
-
-    @classmethod
-    def parse_fault(cls, program: str) -> str:
-        """Return why a text is no Python program, or ""."""
-        try:
-            _parsed(program)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            return str(error) or "it is nested too deep"
-        return ""
-
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Judge the program `prefix` + `answer`, which has `timeout_s` once its process stands.
-
-        Raises EnvironmentProblem (Python does not start behind the walls).
-        """
+        """Judge the program `prefix` + `answer`, which has `timeout_s` once its process stands."""
+        calls = {"function": self.function, "args": [args for args, _ in self.calls]}
         try:
-            readable(answer, MAX_BYTES)
+            readable(answer)
+            reply = _run(
+                {"program": self.prefix + answer, **({"tests": self.tests} if self.tests else calls)}, timeout_s
+            )
         except Stopped as stopped:
             return stopped.verdict
-        asked = (
-            {"tests": self.tests}
-            if self.tests
-            else {"function": self.function, "args": [args for args, _ in self.calls]}
-        )
-        reply = _run({"program": self.prefix + answer, **asked}, timeout_s)
-        if isinstance(reply, Grade):
-            return reply
         results, kind = reply.get("results"), reply.get("kind")
         if self.calls and isinstance(results, list) and len(results) == len(self.calls):
-            return self._compared(results)
+            for (args, expected), result in zip(self.calls, results, strict=True):
+                if not _same(result, expected):
+                    return Grade("wrong", f"{self._call(args)} is {json.dumps(result)}, not {json.dumps(expected)}")
+            return Grade("correct")
         if kind not in ("empty", "invalid", "wrong", "refused", "too_large") and (self.calls or kind != "correct"):
             return Grade("refused", "its process says what nothing asked for")
         grade = Grade(kind, str(reply.get("why", "")))
-        return grade.of_a_program if kind == "invalid" and not self.parse_fault(self.prefix + answer) else grade
-
-    def _compared(self, results: list[Any]) -> Grade:
-        for (args, expected), result in zip(self.calls, results, strict=True):
-            if not _same(result, expected):
-                return Grade("wrong", f"{self._call(args)} is {json.dumps(result)}, not {json.dumps(expected)}")
-        return Grade("correct")
+        return grade if isinstance(_parsed(self.prefix + answer), str) else grade.of_a_program
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments and spacing: what it gives no one knows without the tests."""
+        readable(answer)
+        program = _parsed(self.prefix + answer)
         try:
-            readable(answer, MAX_BYTES)
-            return ast.dump(_parsed(self.prefix + answer))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None if isinstance(program, str) else ast.dump(program)
+        except RecursionError:
             return None
 
 
-def _run(asked: dict[str, Any], timeout_s: float) -> Grade | dict[str, Any]:
-    """Return what the child says, or why it says nothing."""
-    nonce = secrets.token_hex(16)
-    with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as folder:
-        program = [sys.executable, "-I", "-S", str(CHILD)]
-        walls = shut_in(program, [sys.prefix, sys.base_prefix, str(CHILD)], int(timeout_s) + 10)
-        child = start([*namespace_isolation(), *walls], folder, MAX_REPLY_BYTES)
-        try:
-            require_ready(child, "ready", f"{sys.executable} does not start under its limits", "expert-cli doctor")
-            child.send(json.dumps({**asked, "nonce": nonce}), last=True)
-            while line := child.receive(timeout_s, MEMORY_BYTES):
-                if line.startswith(nonce.encode()):
+def _run(asked: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    """Return what the child says; nothing where that is no reply. Raises `Stopped` where it says nothing."""
+    nonce, readable = secrets.token_hex(16), [sys.prefix, sys.base_prefix, str(CHILD)]
+    words = [sys.executable, "-I", "-S", str(CHILD)]
+    with isolation.program(words, readable, timeout_s, max_bytes=MAX_REPLY_BYTES) as (child, _):
+        isolation.require_ready(child, "ready", f"{sys.executable} does not start under its limits")
+        child.send(json.dumps({**asked, "nonce": nonce}), last=True)
+        while line := child.receive(timeout_s, isolation.MEMORY_BYTES):
+            if line.startswith(nonce.encode()):
+                try:
                     reply = json.loads(line[len(nonce) :])
-                    return reply if isinstance(reply, dict) else {}
-        except TimeoutError:
-            return Grade("timeout", f"it ran for more than {timeout_s:g} s")
-        except MemoryError:
-            return Grade("too_large", "it took more memory than allowed")
-        except (ValueError, RecursionError):
-            return {}
-        finally:
-            status = child.kill()
-    ended = "its process ended: out of memory, or of its stack"
-    return Grade("too_large", ended) if status < 0 else Grade("wrong", "its process ended before the tests did")
+                except (ValueError, RecursionError):
+                    reply = {}
+                return reply if isinstance(reply, dict) else {}
+        if child.kill() < 0:
+            raise Stopped("too_large", "its process ended: out of memory, or of its stack")
+    return {"kind": "wrong", "why": "its process ended before the tests did"}
 
 
 def _same(one: JsonValue, other: JsonValue) -> bool:
     """Whether two values of JSON are equal; true is not 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    return one == other
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
-def _parsed(program: str) -> ast.Module:
+def _parsed(program: str) -> ast.Module | str:
+    """Return a program, or why a text is none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(program)
+        try:
+            return ast.parse(program)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            return str(error) or "it is nested too deep"

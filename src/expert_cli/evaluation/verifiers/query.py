@@ -1,4 +1,4 @@
-"""What SQL and Cypher have in common: an answer's rows must be those of the expected queries, on one content or several.
+"""Judges SQL and Cypher: an answer's rows must be those of the expected queries, on one content or several.
 
 This is the side that reads cases and files; `sandbox/query_judge.py` runs and compares, in a process that can be ended.
 """
@@ -9,27 +9,32 @@ import base64
 from abc import abstractmethod
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.case import EMPTY, Case
-from expert_cli.evaluation.verifiers.rows import Rule
-from expert_cli.evaluation.verifiers.sandbox.limits import PREPARE_S, Stopped
-from expert_cli.evaluation.verifiers.sandbox.worker import Ask, Worker
+from expert_cli.evaluation.verifiers.case import EMPTY, Case, Example
+from expert_cli.evaluation.verifiers.query_text import Dialect, split
+from expert_cli.evaluation.verifiers.sandbox.isolation import PREPARE_S, Stopped, Worker
+from expert_cli.evaluation.verifiers.sandbox.postgres_server import server
 
 MAX_CONTENTS = 100
 COMPILE_S = 2.0
 MAX_FILE_BYTES = 512 << 20
+_JUDGES: dict[Dialect, Worker] = {
+    "sqlite": Worker(f"{__package__}.sandbox.sqlite:judge", "apsw", "sqlglot"),
+    "postgresql": Worker(f"{__package__}.sandbox.postgres:judge", "apsw", "sqlglot", arguments=lambda: [server()]),
+    "cypher": Worker(f"{__package__}.sandbox.graphqlite:judge", "apsw", "graphqlite", "sqlglot"),
+}
 
 
 class QueryCase(Case):
     """A query whose rows must be those of the expected one."""
 
     expected: str = Field(min_length=1, description="One or more accepted queries, each ended by a semicolon.")
-    rule: Rule = Field(
+    rule: Literal["strict", "spider"] = Field(
         default="strict",
         description="How rows are compared: docs/JUDGING.md says what each of the two takes for equal.",
     )
@@ -39,6 +44,16 @@ class QueryCase(Case):
         le=MAX_CONTENTS,
         description="So many other contents are made of the one that is named: an answer must be right on all.",
     )
+
+    @property
+    @abstractmethod
+    def language(self) -> Dialect:
+        """The language of its queries."""
+
+    @property
+    def expected_text(self) -> str:
+        """The first accepted query."""
+        return next(iter(split(self.expected, self.language)), "")
 
     @property
     def criterion(self) -> str:
@@ -55,13 +70,7 @@ class QueryCase(Case):
             raise InputError(f"perturb: {len(self.file_names)} files are named", "perturb goes with one file")
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        """Compare the rows of the answer with those of the accepted queries, on every content.
-
-        Where the expected query orders them, rows are compared in order; those that it leaves tied may change places. The
-        time is that of all contents together. Files are read once, and never written.
-
-        Raises InputError where a file cannot be read or an expected query fails, EnvironmentProblem without the engine.
-        """
+        """Compare the rows of the answer with those of the accepted queries, on every content; the time is that of all."""
         try:
             return Grade(**self._asked("grade", answer, file, timeout_s))
         except Stopped as stopped:
@@ -80,31 +89,77 @@ class QueryCase(Case):
             return stopped.detail
         return ""
 
-    @abstractmethod
-    def judged_by(self) -> Worker:
-        """Return the processes that run queries."""
-
     def _asked(self, do: str, answer: str, file: Path | None, timeout_s: float) -> dict[str, Any]:
         """Ask a process that judges; one that does not know the case yet is sent its files."""
         paths = [file, *map(Path, self.file_names[1:])] if file else []
         states = {_state(path): path for path in paths}
         case = {"files": [*states], "expected": self.expected, "rule": self.rule, "perturb": self.perturb or 0}
         question = {"do": do, "case": case, "answer": answer, "timeout_s": timeout_s}
-        with self.judged_by().asked() as ask:
+        with _JUDGES[self.language].asked() as ask:
             reply = ask(question, timeout_s)
             if "lacks" in reply:
                 sent = {state: [str(states[state]), _content(states[state])] for state in reply["lacks"]}
-                _prepare(ask, {"do": "prepare", "case": case, "sent": sent})
+                try:
+                    ask({"do": "prepare", "case": case, "sent": sent}, PREPARE_S)
+                except Stopped as stopped:
+                    told = f"the expected queries cannot be run on all contents: {stopped.detail}"
+                    raise InputError(told, "correct the case's query, or leave perturb out") from stopped
                 reply = ask(question, timeout_s)
         return reply
 
 
-def _prepare(ask: Ask, question: dict[str, Any]) -> None:
-    try:
-        ask(question, PREPARE_S)
-    except Stopped as stopped:
-        told = f"the expected queries cannot be run on all contents: {stopped.detail}"
-        raise InputError(told, "correct the case's query, or leave perturb out") from stopped
+class SqlCase(QueryCase):
+    """`database`, an SQLite file, and `expected`, one or more accepted queries: the results are compared."""
+
+    fences = frozenset({
+        "sql", "sqlite", "sqlite3", "postgres", "postgresql", "psql", "pgsql", "plpgsql", "mysql", "mariadb", "tsql", "duckdb"
+    })  # fmt: skip
+    example = Example(
+        {"prompt": "How many customers?", "database": "shop.sqlite", "expected": "SELECT count(*) FROM customers;"},
+        right="SELECT count(id) FROM customers",
+        wrong="SELECT max(id) FROM customers",
+    )
+    file_key = "database"
+
+    database: str | list[str] = Field(
+        min_length=1,
+        description="An SQLite database, relative to the file of the row, or a list: right means right on all.",
+    )
+    dialect: Literal["sqlite", "postgresql"] = Field(
+        default="sqlite",
+        description="`postgresql`: PostgreSQL runs the queries; `database` may be a script of CREATE TABLE and INSERT.",
+    )
+
+    @property
+    def language(self) -> Dialect:
+        """The language of its queries."""
+        return self.dialect
+
+
+class CypherCase(QueryCase):
+    """`script`, which makes a graph, and `expected`: the results are compared."""
+
+    fences = frozenset({"cypher", "neo4j", "opencypher"})
+    example = Example(
+        {
+            "prompt": "Who knows?",
+            "script": "people.cypher",
+            "expected": "MATCH (p)-[:KNOWS]->(q) RETURN p.name, q.name;",
+        },
+        right="MATCH (q)<-[:KNOWS]-(p) RETURN p.name, q.name",
+        wrong="MATCH (p)-[:KNOWS]->(q) RETURN q.name, p.name",
+    )
+    file_key = "script"
+
+    script: str | list[str] = Field(
+        min_length=1,
+        description="A Cypher script, relative to the file of the row, or a list: right means right on all.",
+    )
+
+    @property
+    def language(self) -> Dialect:
+        """The language of its queries."""
+        return "cypher"
 
 
 def _state(file: Path) -> str:

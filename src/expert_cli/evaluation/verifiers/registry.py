@@ -7,38 +7,29 @@ rhyme = "rhymes.judge:RhymeCase"              a subclass of Case (`case.py`); lo
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoints, entry_points
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.command import CommandCase
-from expert_cli.evaluation.verifiers.cypher import CypherCase
 from expert_cli.evaluation.verifiers.json_schema import JsonCase
 from expert_cli.evaluation.verifiers.python import PythonCase
-from expert_cli.evaluation.verifiers.sql import SqlCase
+from expert_cli.evaluation.verifiers.query import CypherCase, SqlCase
 from expert_cli.evaluation.verifiers.typescript import TypescriptCase
 from expert_cli.evaluation.verifiers.values import ChoiceCase, ContainsAllCase, ExactCase, NumberCase, RegexCase
 
 GROUP = "expert_cli.verifiers"
 VERIFIERS: dict[str, type[Case]] = {
-    "sql": SqlCase,
-    "cypher": CypherCase,
-    "json": JsonCase,
-    "typescript": TypescriptCase,
-    "python": PythonCase,
-    "exact": ExactCase,
-    "choice": ChoiceCase,
-    "number": NumberCase,
-    "regex": RegexCase,
-    "contains_all": ContainsAllCase,
+    "sql": SqlCase, "cypher": CypherCase, "json": JsonCase, "typescript": TypescriptCase, "python": PythonCase,
+    "exact": ExactCase, "choice": ChoiceCase, "number": NumberCase, "regex": RegexCase, "contains_all": ContainsAllCase,
     "command": CommandCase,
-}
+}  # fmt: skip
 """Those of this package."""
 
 
 def known_verifiers() -> list[str]:
     """Return every name that a row may give."""
-    return [*VERIFIERS, *sorted(_of_packages().keys() - VERIFIERS.keys())]
+    return [*VERIFIERS, *sorted(_of_packages().names - VERIFIERS.keys())]
 
 
 def verifier(name: str) -> type[Case] | None:
@@ -47,32 +38,24 @@ def verifier(name: str) -> type[Case] | None:
     Raises EnvironmentProblem for the verifier of a package that cannot be loaded, is no subclass of Case, or has a name that
     is taken, by this package or by another one.
     """
-    points = _of_packages().get(name, ())
-    own = VERIFIERS.get(name)
+    points = [*_of_packages().select(name=name)]
     if not points:
-        return own
+        return VERIFIERS.get(name)
     packages = " and ".join(sorted({point.dist.name if point.dist else point.value for point in points}))
-    if own is not None or len(points) > 1:
-        fault = "replaces one of expert-cli's" if own is not None else "is in each of them"
+    if name in VERIFIERS or len(points) > 1:
+        fault = "replaces one of expert-cli's" if name in VERIFIERS else "is in each of them"
         raise EnvironmentProblem(f"the verifier {name} of {packages} {fault}", f"uninstall, or rename it: {packages}")
     try:
-        found = points[0].load()
+        found: type[Case] = points[0].load()
+        if not issubclass(found, Case):
+            raise TypeError(f"{points[0].value} is no subclass of {Case.__module__}.Case")  # noqa: TRY301
     except Exception as error:
-        raise _broken(name, packages, f"{type(error).__name__}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Case)):
-        raise _broken(name, packages, f"{points[0].value} is no subclass of {Case.__module__}.Case")
+        told = f"the verifier {name} of {packages} cannot be loaded: {type(error).__name__}: {error}"
+        raise EnvironmentProblem(told, f"install another version of {packages}, or tell those who made it") from error
     return found
-
-
-def _broken(name: str, packages: str, why: str) -> EnvironmentProblem:
-    told = f"the verifier {name} of {packages} cannot be loaded: {why}"
-    return EnvironmentProblem(told, f"install another version of {packages}, or tell those who made it")
 
 
 @cache
-def _of_packages() -> dict[str, tuple[EntryPoint, ...]]:
-    """What packages bring, by name; nothing of it is loaded."""
-    found: dict[str, tuple[EntryPoint, ...]] = {}
-    for point in entry_points(group=GROUP):
-        found[point.name] = (*found.get(point.name, ()), point)
-    return found
+def _of_packages() -> EntryPoints:
+    """What packages bring; nothing of it is loaded."""
+    return entry_points(group=GROUP)

@@ -11,25 +11,28 @@ where ORDER BY stands anywhere in the expected query. No rows equal no rows of a
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, permutations, product
 from typing import Any, Literal
 
 from expert_cli.evaluation.verdict import Grade, detail_line
+from expert_cli.evaluation.verifiers.query_text import Dialect, Token, tokens
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
 
 Rule = Literal["strict", "spider"]
 TOLERANCE = 1e-6
 DIGITS = 9
 """Sums in another order differ beyond these."""
-MATCHED_ONE_BY_ONE = 300
 MAX_LOOKS = 200_000
-"""So many pairs of rows are looked at to say which row differs; that one does is known before."""
+"""So many pairs of rows are compared one by one; what needs more is taken for different."""
 MAX_ORDER_LOOKS = 1_000_000
 """So many rows are looked at to find an order of columns; what needs more is taken for wrong."""
 
 Row = tuple[Any, ...]
+Column = tuple[Any, ...]
 Number = int | float
 Flat = tuple[tuple[Any, ...], tuple[Number, ...]]
 """A row taken apart: everything but the numbers, to compare exactly, and the numbers."""
@@ -61,37 +64,39 @@ class Result:
 
 def judge_rows(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Grade:
     """Return the verdict on an answer's rows: correct if they are those of any accepted result."""
-    if any((same if rule == "strict" else same_by_spider)(rows, result) for result in accepted):
+    if any(is_right(rule, rows, result) for result in accepted):
         return Grade("correct")
     if not rows:
-        return Grade("empty", f"no rows, {_count(len(accepted[0].rows))} expected", reached="runs")
-    as_wide = any(result.rows and len(rows[0]) == len(result.rows[0]) for result in accepted)
+        return Grade("empty", f"no rows, {_count(accepted[0].rows)} expected", reached="runs")
     if rule == "spider" and any(same(rows, result) for result in accepted):
         return Grade("wrong", 'not the expected rows by the rule "spider"', reached="columns")
+    as_wide = any(result.rows and len(rows[0]) == len(result.rows[0]) for result in accepted)
     return Grade("wrong", _difference(rows, accepted), reached="columns" if as_wide else "runs")
+
+
+def is_right(rule: Rule, rows: Sequence[Row], expected: Result) -> bool:
+    """Whether `rows` are the expected ones by a rule; told at once where they are those very rows, as most right ones are."""
+    return repr(rows) == repr(expected.rows) or (same if rule == "strict" else same_by_spider)(rows, expected)
 
 
 def same(rows: Sequence[Row], expected: Result) -> bool:
     """Whether `rows` are the expected ones by the rule `strict`."""
     if len(rows) != len(expected.rows):
         return False
-    one = [flatten(row, expected.ordered_lists) for row in rows]
-    other = [flatten(row, expected.ordered_lists) for row in expected.rows]
+    one, other = (_flattened(side, expected.ordered_lists) for side in (rows, expected.rows))
     if not expected.ordered:
-        return _same_groups(one, other)
-    if all(map(_alike, one, other)):
-        return True
-    is_as_wide = len(rows[0]) == len(expected.rows[0])
-    return is_as_wide and expected.ties is not None and within(one, expected.ties, expected.ordered_lists)
+        return _are_among(one, other)
+    tied = expected.ties is not None and _within(one, expected.ties, expected.ordered_lists)
+    return tied or all(map(_alike, one, other))
 
 
-def within(rows: Sequence[Flat], ties: Ties, ordered_lists: bool) -> bool:
+def _within(rows: Sequence[Flat], ties: Ties, ordered_lists: bool) -> bool:
     """Whether the rows are those asked for in an order that the ties leave open, any of those tied where a LIMIT cuts."""
     start = -ties.skipped
     for group in ties.groups:
         part = rows[max(start, 0) : max(start + len(group), 0)]
         start += len(group)
-        if part and not _are_among(part, [flatten(row, ordered_lists) for row in group]):
+        if part and not _are_among(part, _flattened(group, ordered_lists)):
             return False
         if start >= len(rows):
             return True
@@ -106,81 +111,45 @@ def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
             left[row] -= 1
         else:
             rest.append(row)
-    others = list(left.elements())
-    if len(part) == len(group):
-        return _same_groups(rest, others)
-    return len(rest) * len(others) <= MAX_LOOKS and _matched(rest, others, _alike)
-
-
-def _matched(some: Iterable[Any], others: list[Any], equal: Callable[[Any, Any], bool]) -> bool:
-    """Whether each has one of the others to itself that is equal."""
-    for one in some:
-        match = next((index for index, other in enumerate(others) if equal(one, other)), None)
+    others = sorted(left.elements(), key=_rounded)
+    if len(rest) == len(others) and all(map(_alike, sorted(rest, key=_rounded), others)):
+        return True
+    if len(rest) * len(others) > MAX_LOOKS:
+        return False
+    for row in rest:
+        match = next((place for place, other in enumerate(others) if _alike(row, other)), None)
         if match is None:
             return False
-        others.pop(match)
+        del others[match]
     return True
 
 
 def _alike(one: Flat, other: Flat) -> bool:
-    return one[0] == other[0] and _close(one[1], other[1])
-
-
-def _same_groups(one: list[Flat], other: list[Flat]) -> bool:
-    """Compare as multisets: the shapes exactly, then the numbers of the rows of one shape."""
-    groups: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
-    for side, rows in enumerate((one, other)):
-        for shape, numbers in rows:
-            groups[shape][side].append(numbers)
-    return all(len(a) == len(b) and _same_numbers(a, b) for a, b in groups.values())
-
-
-def _same_numbers(one: list[tuple[Number, ...]], other: list[tuple[Number, ...]]) -> bool:
-    """Compare rows of numbers: sorted, whole numbers first, so that noise in a float does not decide the order.
-
-    Where that fails, a small group is matched row by row: noise can also change places between two floats.
-    """
-    whole = [all(isinstance(value, int) for value in column) for column in zip(*one, *other, strict=True)]
-    places = sorted(range(len(whole)), key=lambda place: not whole[place])
-
-    def order(row: tuple[Number, ...]) -> tuple[tuple[bool, Number], ...]:
-        return tuple((_is_nan(row[place]), 0 if _is_nan(row[place]) else row[place]) for place in places)
-
-    if all(map(_close, sorted(one, key=order), sorted(other, key=order))):
-        return True
-    return len(one) <= MATCHED_ONE_BY_ONE and _matched(one, list(other), _close)
-
-
-def _close(one: Iterable[Number], other: Iterable[Number]) -> bool:
-    return all(_close_numbers(a, b) for a, b in zip(one, other, strict=True))
-
-
-def _close_numbers(one: Number, other: Number) -> bool:
-    if isinstance(one, int) and isinstance(other, int):
-        return one == other
     try:
-        return one == other or math.isclose(one, other, rel_tol=TOLERANCE) or (_is_nan(one) and _is_nan(other))
+        return one[0] == other[0] and all(
+            a == b or (isinstance(a + b, float) and math.isclose(a, b, rel_tol=TOLERANCE))
+            for a, b in zip(one[1], other[1], strict=True)
+        )
     except OverflowError:  # a whole number beyond the range of floats
         return False
 
 
-def _is_nan(value: Number) -> bool:
-    return isinstance(value, float) and math.isnan(value)
-
-
-def flatten(row: Row, ordered_lists: bool) -> Flat:
-    """Take a row apart; `ordered_lists`: the order of a list's items counts."""
-    numbers: list[Number] = []
-    shape = tuple([_take(value, numbers, ordered_lists) for value in row])
-    return shape, tuple(numbers)
+def _flattened(rows: Sequence[Row], ordered_lists: bool) -> list[Flat]:
+    """Take rows apart; `ordered_lists`: the order of a list's items counts."""
+    found = []
+    for row in rows:
+        numbers: list[Number] = []
+        shape = tuple([_take(value, numbers, ordered_lists) for value in row])
+        found.append((shape, tuple(numbers)))
+    return found
 
 
 def _take(value: Any, numbers: list[Number], ordered_lists: bool) -> Any:
     """Return what stands for `value` in the shape; numbers are moved to `numbers`."""
     if value is None or isinstance(value, str | bytes):
         return value
-    if isinstance(value, bool):
-        return ("true",) if value else ("false",)
+    if isinstance(value, bool) or (isinstance(value, float) and math.isnan(value)):
+        return (str(value),)
     if isinstance(value, int | float):
         numbers.append(value)
         return ("number",)
@@ -191,49 +160,47 @@ def _take(value: Any, numbers: list[Number], ordered_lists: bool) -> Any:
 
 
 def _sort_key(value: Any) -> tuple[str, float, str]:
-    """Order the items of a list: by kind, numbers by size, all else by its text."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return ("number", math.inf if _is_nan(value) else value, "")
-    return (type(value).__name__, 0, str(value))
+    """Order the items of a list: numbers by size, all else by its kind and text."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+    return ("number", value, "") if is_number else (type(value).__name__, 0, str(value))
+
+
+def _rounded(row: Flat) -> tuple[str, tuple[Number, ...]]:
+    return repr(row[0]), tuple(map(rounded, row[1]))
+
+
+def rounded(number: Number) -> Number:
+    """Return a number without the noise that another order of adding makes."""
+    return float(f"{number:.{DIGITS}g}") if isinstance(number, float) else number
 
 
 def _difference(rows: Sequence[Row], accepted: Sequence[Result]) -> str:
     """Say how the result differs from the first accepted one."""
     expected = accepted[0]
     if len(rows) != len(expected.rows):
-        return f"{_count(len(rows))}, {_count(len(expected.rows))} expected"
+        return f"{_count(rows)}, {_count(expected.rows)} expected"
     if len(rows[0]) != len(expected.rows[0]):
         return f"{len(rows[0])} column(s), {len(expected.rows[0])} expected"
     if any(result.ordered and same(rows, Result(result.rows, False, result.ordered_lists)) for result in accepted):
         return "the same rows in another order"
-    wanted = [flatten(row, expected.ordered_lists) for row in expected.rows]
-    in_place = expected.ordered or len(rows) == 1
-    known = frozenset() if in_place else frozenset(wanted)
-    looked = 0
-    for index, row in enumerate(rows):
-        flat = flatten(row, expected.ordered_lists)
-        if flat in known:
-            continue
-        candidates = wanted[index : index + 1] if in_place else wanted
-        looked += len(candidates)
-        if looked > MAX_LOOKS:
-            return "other rows"
-        if not any(_alike(flat, other) for other in candidates):
-            if in_place:
-                return f"row {index + 1} is {_show(row)}, {_show(expected.rows[index])} expected"
-            return f"row {index + 1}, {_show(row)}, is not expected"
-    return "rows that are expected once come several times"
+    given, wanted = (_flattened(side, expected.ordered_lists) for side in (rows, expected.rows))
+    if expected.ordered or len(rows) == 1:
+        place = next((place for place, pair in enumerate(zip(given, wanted, strict=True)) if not _alike(*pair)), 0)
+        return f"row {place + 1} is {_show(rows[place])}, {_show(expected.rows[place])} expected"
+    known, most = set(wanted), MAX_LOOKS // len(wanted)
+    unknown = [place for place, row in enumerate(given) if row not in known]
+    for place in unknown[:most]:
+        if not any(_alike(given[place], other) for other in wanted):
+            return f"row {place + 1}, {_show(rows[place])}, is not expected"
+    return "other rows" if len(unknown) > most else "rows that are expected once come several times"
 
 
 def _show(row: Row) -> str:
-    return detail_line("(" + ", ".join("NULL" if value is None else repr(value)[:80] for value in row[:8]) + ")", 80)
+    return detail_line(f"({', '.join('NULL' if value is None else repr(value)[:80] for value in row[:8])})", 80)
 
 
-def _count(rows: int) -> str:
-    return f"{rows:,} row{'' if rows == 1 else 's'}"
-
-
-Column = tuple[Any, ...]
+def _count(rows: Sequence[Row]) -> str:
+    return f"{len(rows):,} row{'' if len(rows) == 1 else 's'}"
 
 
 def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
@@ -242,99 +209,139 @@ def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
         return len(rows) == len(expected.rows)
     if len(rows) != len(expected.rows) or len(rows[0]) != len(expected.rows[0]):
         return False
-    one, other = (_columns(side, expected.ordered_lists) for side in (rows, expected.rows))
-    given, wanted = ([(frozenset(Counter(column).items()), column) for column in side] for side in (one, other))
-    if Counter(values for values, _ in given) != Counter(values for values, _ in wanted):
-        return False
+
+    def plain(cell: Any) -> Any:  # lists and maps, which no judge of Spider meets, as what can be compared
+        return _flattened([(cell,)], expected.ordered_lists)[0] if isinstance(cell, list | dict) else cell
+
+    given, wanted = ([tuple(map(plain, one)) for one in zip(*side, strict=True)] for side in (rows, expected.rows))
     if expected.orders_within:
-        return Counter(one) == Counter(other)
-    return _can_be_ordered(given, sorted(wanted, key=lambda pair: -len(pair[0])))
+        return Counter(given) == Counter(wanted)
+    held = {column: frozenset(Counter(column).items()) for column in (*given, *wanted)}
+    if Counter(held[column] for column in given) != Counter(held[column] for column in wanted):
+        return False
+    wanted.sort(key=lambda column: -len(held[column]))
+    looks = iter(range(MAX_ORDER_LOOKS // len(rows)))
 
-
-def _columns(rows: Sequence[Row], ordered_lists: bool) -> list[Column]:
-    """Return the columns of rows; lists and maps, which no judge of Spider meets, as what can be compared."""
-
-    def plain(cell: Any) -> Any:
-        return flatten((cell,), ordered_lists) if isinstance(cell, list | dict) else cell
-
-    return [tuple(map(plain, column)) for column in zip(*rows, strict=True)]
-
-
-def _can_be_ordered(given: Sequence[tuple[Any, Column]], wanted: Sequence[tuple[Any, Column]]) -> bool:
-    """Whether an order of columns makes two multisets of rows equal: column by column, within `MAX_ORDER_LOOKS`."""
-    looks = 0
-
-    def rest(place: int, left: frozenset[int], one: list[int], other: list[int]) -> bool:
-        nonlocal looks
-        if place == len(wanted):
+    def fits(chosen: tuple[Column, ...], left: Counter[Column]) -> bool:
+        """Whether the columns that are left, behind those chosen, make the wanted rows in some order."""
+        if not left:
             return True
-        tried: set[Column] = set()
-        for number in sorted(left):
-            values, column = given[number]
-            if values != wanted[place][0] or column in tried:
-                continue
-            tried.add(column)
-            looks += len(column)
-            if looks > MAX_ORDER_LOOKS:
-                return False
-            names: dict[tuple[int, Any], int] = {}
-            ours = [names.setdefault(pair, len(names)) for pair in zip(one, column, strict=True)]
-            theirs = [names.setdefault(pair, len(names)) for pair in zip(other, wanted[place][1], strict=True)]
-            if sorted(ours) == sorted(theirs) and rest(place + 1, left - {number}, ours, theirs):
-                return True
+        next_wanted = wanted[: len(chosen) + 1]
+        goal = Counter(zip(*next_wanted, strict=True))
+        for column in left:
+            if held[column] == held[next_wanted[-1]]:
+                if next(looks, None) is None:
+                    return False
+                more = (*chosen, column)
+                if Counter(zip(*more, strict=True)) == goal and fits(more, left - Counter([column])):
+                    return True
         return False
 
-    start = [0] * len(wanted[0][1])
-    return rest(0, frozenset(range(len(given))), start, start)
+    return fits((), Counter(given))
 
 
-def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> list[Any]:
+def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
     """Return what is the same for two results that a rule takes for equal. accepted: tells whether an order was asked for.
 
     Where a rule's equality is none between two answers, the nearest that is: floats count by `DIGITS` digits, but by "spider"
     exactly; where an order was asked for rows count as they came, tied or not.
     """
-    lists = all(result.ordered_lists for result in accepted)
-    ordered = all(result.orders_within if rule == "spider" else result.ordered for result in accepted)
-    if rule == "strict":
-        keys = [_row_key(row, lists) for row in rows]
-        return keys if ordered else sorted(keys)
-    cells = [tuple(_cell_key(cell, lists) for cell in row) for row in rows]
-    columns = sorted(zip(*cells, strict=True))
-    if ordered or not rows:
-        return columns
-    return min((sorted(zip(*order, strict=True)) for order in _orders(columns)), default=[])
-
-
-def _orders(columns: list[Column]) -> Iterator[list[Column]]:
-    """Yield the columns in each order that their values alone leave open, where those are few enough to be tried."""
+    lists, exact = all(result.ordered_lists for result in accepted), rule == "spider"
+    ordered = all(result.orders_within if exact else result.ordered for result in accepted)
+    if not exact:
+        keys = [_row_key(row, lists, exact) for row in rows]
+        return tuple(keys if ordered else sorted(keys))
+    plain = [[int(cell) if isinstance(cell, bool) else cell for cell in row] for row in rows]
+    columns = sorted(zip(*[[_row_key((cell,), lists, exact) for cell in row] for row in plain], strict=True))
+    if ordered:
+        return tuple(columns)
     groups = [list(group) for _, group in groupby(sorted(columns, key=sorted), key=sorted)]
-    if math.prod(math.factorial(len(group)) for group in groups) * len(columns[0]) > MAX_ORDER_LOOKS:
-        yield list(chain(*groups))
-        return
-    for orders in product(*map(permutations, groups)):
-        yield list(chain(*orders))
+    are_few = math.prod(math.factorial(len(group)) for group in groups) * len(rows) <= MAX_ORDER_LOOKS
+    orders = product(*map(permutations, groups)) if are_few else [groups]
+    return min(tuple(sorted(zip(*chain(*order), strict=True))) for order in orders)
 
 
-def _cell_key(cell: Any, ordered_lists: bool) -> str:
-    return _row_key((int(cell) if isinstance(cell, bool) else cell,), ordered_lists, exact=True)
-
-
-def _row_key(row: Row, ordered_lists: bool, *, exact: bool = False) -> str:
+def _row_key(row: Row, ordered_lists: bool, exact: bool) -> str:
     """Return a text of a row: 1, 1.0 and, where floats are not `exact`, what is a rounding beside them are one."""
-    shape, numbers = flatten(row, ordered_lists)
-    return repr((shape, [_number_key(number, exact) for number in numbers]))
+    [(shape, numbers)] = _flattened([row], ordered_lists)
+    keys = list[Number]()
+    for number in numbers:
+        whole = number if isinstance(number, int) or math.isinf(number) else round(number)
+        is_whole = whole == number or (not exact and abs(number - whole) <= abs(number) * 10.0**-DIGITS)
+        keys.append(whole if is_whole else number if exact else rounded(number))
+    return repr((shape, keys))
 
 
-def _number_key(number: Number, exact: bool) -> Number:
-    if not math.isfinite(number):
-        return number
-    whole = round(number)
-    if whole == number or (not exact and abs(number - whole) <= abs(number) * 10.0**-DIGITS):
-        return whole
-    return number if exact else rounded(number)
+_CUTS = frozenset(("LIMIT", "OFFSET", "FETCH", "SKIP", "FOR"))
+_SKIPS = re.compile(
+    r"LIMIT (?P<comma>\d+) , \d+|(?:LIMIT \w+ )?(?:OFFSET|SKIP) (?P<word>\d+)(?: ROWS?)?(?: (?:LIMIT \w+|FETCH .*))?"
+)
 
 
-def rounded(number: Number) -> Number:
-    """Return a number without the noise that another order of adding makes."""
-    return float(f"{number:.{DIGITS}g}") if isinstance(number, float) else number
+def find_ties(
+    query: str, dialect: Dialect, rows: Sequence[Row], run: Callable[[str], list[Row]], *, ordered_lists: bool = True
+) -> Ties | None:
+    """Return the ties of a query that orders its rows; None where they cannot be known, and only its own order is right.
+
+    The engine finds them. The query is run twice more, without its LIMIT, and with all columns of the result as further keys:
+    once upwards, once downwards. Wherever both runs have passed the same rows, a group of ties ends: within one, the least
+    rows are not the greatest. So keys need not be among the columns, and no query is rewritten but at its end.
+    """
+    outer = [token for token in tokens(query, dialect) if token.depth == 0]
+    words = ["" if token.quoted else token.text.upper() for token in outer]
+    orders = [place for place in range(1, len(words)) if words[place - 1 : place + 1] == ["ORDER", "BY"]]
+    keys = orders[-1] if orders else 0
+    cut = next((place for place in range(keys + 1, len(words)) if words[place] in _CUTS), len(words))
+    if not rows or not keys or cut == keys + 1:
+        return None
+    skipped, after = 0, [token.text.upper() for token in outer[cut:]]
+    if {"OFFSET", "SKIP", ","} & set(after):
+        plainly = _SKIPS.fullmatch(" ".join(after))
+        if plainly is None:
+            return None
+        skipped = int(plainly["comma"] or plainly["word"])
+    columns, first, last = [str(number + 1) for number in range(len(rows[0]))], " NULLS FIRST", " NULLS LAST"
+    if dialect == "cypher":
+        columns, first, last = _returned(query, outer[: keys - 1], words), "", ""
+    if len(columns) != len(rows[0]):
+        return None
+    head = query[: outer[cut - 1].end]
+    try:
+        up, down = (
+            run(f"{head}, {', '.join(f'{one} {way}' for one in columns)}") for way in (f"ASC{first}", f"DESC{last}")
+        )
+    except Stopped:
+        return None
+    ties = Ties(_groups(up, down, ordered_lists), skipped)
+    return ties if _within(_flattened(rows, ordered_lists), ties, ordered_lists) else None
+
+
+def _returned(query: str, outer: Sequence[Token], words: Sequence[str]) -> list[str]:
+    """Return the names or expressions of the columns after the last RETURN of Cypher; none where UNION joins several."""
+    returns = [place for place in range(len(outer)) if words[place] == "RETURN"]
+    if "UNION" in words or not returns:
+        return []
+    start, found = returns[-1] + 1, []
+    start += words[start] == "DISTINCT"
+    for place in range(start, len(outer) + 1):
+        if place == len(outer) or words[place] == ",":
+            named = [number + 1 for number in range(start, place) if words[number] == "AS"]
+            first = named[-1] if named else start
+            found += [query[outer[first].start : outer[place - 1].end]] if first < place else []
+            start = place + 1
+    return found
+
+
+def _groups(up: Sequence[Row], down: Sequence[Row], ordered_lists: bool) -> tuple[tuple[Row, ...], ...]:
+    """Cut the rows where both runs have passed the same ones; nothing where they never agree."""
+    ahead, groups, start = Counter[Hashable](), list[tuple[Row, ...]](), 0
+    keys = ([_rounded(row) for row in _flattened(rows, ordered_lists)] for rows in (up, down))
+    for place, pair in enumerate(zip(*keys, strict=False), start=1):
+        for key, step in zip(pair, (1, -1), strict=True):
+            ahead[key] += step
+            if not ahead[key]:
+                del ahead[key]
+        if not ahead:
+            groups.append(tuple(up[start:place]))
+            start = place
+    return tuple(groups) if start == len(up) == len(down) else ()

@@ -14,11 +14,8 @@ import re
 import secrets
 import signal
 import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -27,60 +24,47 @@ from pydantic import Field
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.requirements import require_packages
-from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES, START_S, namespace_isolation, shut_in, start
-from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
+from expert_cli.evaluation.verifiers.sandbox import isolation
+from expert_cli.evaluation.verifiers.sandbox.isolation import START_S, Stopped, readable
 from expert_cli.utils.subprocesses import LineProcess
 
-MAX_BYTES = 1_000_000
 MAX_OUTPUT_BYTES = 64_000_000
 MAX_KNOWN = 10_000
 END = "export {};"
 TYPE_CHECK_S = 2.0
 """The least time that a type check may take, beyond what deno needs to start."""
-MODULES = (
-    *("assert", "assert/strict", "buffer", "crypto", "events", "path", "perf_hooks", "querystring"),
-    *("string_decoder", "timers", "timers/promises", "url", "util"),
-)
-"""What a program may import, with or without `node:`: nothing of it reaches a file, the network or another process."""
-LANGUAGE = (
-    *("Object", "Function", "Array", "Number", "Boolean", "String", "Symbol", "BigInt", "Date", "Promise", "RegExp"),
-    *("Error", "AggregateError", "EvalError", "RangeError", "ReferenceError", "SuppressedError", "SyntaxError"),
-    *("TypeError", "URIError", "Math", "JSON", "Intl", "Reflect", "Proxy", "Atomics", "Iterator", "globalThis"),
-    *("Map", "Set", "WeakMap", "WeakSet", "WeakRef", "FinalizationRegistry", "DisposableStack", "AsyncDisposableStack"),
-    *("ArrayBuffer", "SharedArrayBuffer", "DataView", "Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array"),
-    *("Uint16Array", "Int32Array", "Uint32Array", "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array"),
-    *("Float64Array", "parseFloat", "parseInt", "isNaN", "isFinite", "decodeURI", "decodeURIComponent", "encodeURI"),
-    *("encodeURIComponent", "escape", "unescape", "eval", "Infinity", "NaN", "undefined"),
-)
-"""The globals of the language that a program sees."""
-NODE = (
-    *("global", "Buffer", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "AbortController", "AbortSignal"),
-    *("Event", "EventTarget", "DOMException", "atob", "btoa", "crypto", "performance", "structuredClone"),
-    *("queueMicrotask", "setTimeout", "setInterval", "setImmediate", "clearTimeout", "clearInterval", "clearImmediate"),
-)
-"""What a program sees of the other globals: nothing that opens a connection or reads a file."""
-KEPT = {*LANGUAGE, *NODE, "console", "process", "require", "module", "exports"} - {"Event", "Iterator"}
+READER, RUNNER = "typescript_reader.js", "typescript_runner.js"
+SANDBOX = Path(__file__).parent / "sandbox"
+NAMES: Mapping[str, list[str]] = json.loads((SANDBOX / "typescript_names.json").read_text(encoding="utf-8"))
+"""modules: what a program may import, with or without `node:`; language, node: the globals that it sees. Nothing of it reaches
+a file, the network or another process.
+"""
+KEPT = {*NAMES["language"], *NAMES["node"], "console", "process", "require", "module", "exports"} - {
+    "Event",
+    "Iterator",
+}
 """Names that always mean the same in tests, whatever an answer declares by them: its `class Map` would judge itself. The two
 that are left out are made rather than used."""
-
-READER, RUNNER = "typescript_reader.js", "typescript_runner.js"
 CONFIG = {
     "compilerOptions": {"strict": False, "noImplicitOverride": False, "lib": ["es2023", "dom", "dom.iterable"]},
-    "imports": {name: f"node:{name}" for name in MODULES},
+    "imports": {name: f"node:{name}" for name in NAMES["modules"]},
     "lint": {"plugins": [f"./{READER}"], "rules": {"tags": [], "include": ["judge/read"]}},
+}
+OURS = {name: (SANDBOX / name).read_text(encoding="utf-8") for name in (READER, RUNNER)} | {
+    "deno.json": json.dumps(CONFIG)
 }
 READ = ("lint", "--json", "--config", "deno.json")
 CHECK = ("check", "--config", "deno.json", "--no-remote", "--no-npm", "--no-lock")
 RUN = (
     *("run", "--no-config", "--import-map", "deno.json", "--no-remote", "--no-npm", "--no-lock", "--no-prompt"),
-    *("--cached-only", "--v8-flags=--max-old-space-size=256,--disallow-code-generation-from-strings"),
+    *("--cached-only", "--v8-flags=--max-old-space-size=256,--disallow-code-generation-from-strings", RUNNER),
 )
 _ASYNC = re.compile(r"async\s+function[\s*]+([\w$]+)|\b(?:const|let|var)\s+([\w$]+)[^=;\n]*=\s*async\b")
 _WORD = re.compile(r"""(["'`/])((?:\\.|(?!\1)[^\\])*)\1|([\w$]+|[^\w\s])""", re.S)
 _BEGINS = r"^[ \t]*(?:if\s*\([^\n]*?\)\s*)?[{;]?[ \t]*(?:void\s+|!\s*)?"
 _FOLLOWS = r"^[ \t]*(?!await\b|return\b|const\b|let\b|var\b)[\w$.]+\([^\n]*\)\s*\.\s*then\s*\("
 
+Started = AbstractContextManager[tuple[LineProcess, Path]]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -157,16 +141,18 @@ class TypescriptCase(Case):
             )
 
     def for_dummy(self, *, first: bool) -> TypescriptCase | None:
-        """Return the first case without its prefix: what that leaves open would be a fault of its own.
-
-        No query stands beside a program that could fail: one tells what this machine can do with all of them.
-        """
+        """Return the first case, which tells for all, without its prefix: what that leaves open would be a fault of its own."""
         return self.model_copy(update={"prefix": ""}) if first else None
 
     @classmethod
     def prepare(cls, asked: Sequence[tuple[Case, str]], timeout_s: float) -> None:
         """Check the types of many answers at once."""
-        _check([case.program(answer) for case, answer in asked if isinstance(case, cls)], timeout_s)
+        programs = []
+        for case, answer in asked:
+            with suppress(Stopped):
+                readable(answer)
+                programs += [case.program(answer)] if isinstance(case, cls) else []
+        _check(programs, timeout_s)
 
     def program(self, answer: str) -> Program:
         """Return what is judged."""
@@ -181,22 +167,21 @@ class TypescriptCase(Case):
         Raises EnvironmentProblem (deno is missing).
         """
         program = self.program(answer)
-        found = _KNOWN.get(program)
-        if found is None or (isinstance(found, Grade) and found.kind == "timeout"):  # others may have had its time
-            _check([program], timeout_s)
-            found = _KNOWN[program]
         try:
+            readable(answer)
+            found = _KNOWN.get(program)
+            if found is None or (isinstance(found, Grade) and found.kind == "timeout"):  # others may have had its time
+                _check([program], timeout_s)
+                found = _KNOWN[program]
             return _run(found, timeout_s) if isinstance(found, Checked) else found
         except Stopped as stopped:
             return stopped.verdict
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments and spacing: what it gives no one knows without the tests."""
-        readable(answer, MAX_BYTES)
+        readable(answer)
         whole = self.program(answer).modules[0]
-        read = _each(_read, [whole], timeout_s)[whole]
-        text = read.text.removesuffix(END) if isinstance(read, Source) else ""
-        return tuple(_WORD.findall(text)) or None
+        return tuple(_WORD.findall(_read([whole], timeout_s)[whole].text.removesuffix(END))) or None
 
 
 def unawaited(tests: str) -> int | None:
@@ -215,15 +200,9 @@ def _check(programs: Sequence[Program], timeout_s: float) -> None:
     """Find out of each program whether it may run."""
     if len(_KNOWN) > MAX_KNOWN:
         _KNOWN.clear()
-    limit_s, left = max(timeout_s, TYPE_CHECK_S), []
-    for program in dict.fromkeys(programs):
-        try:
-            readable(program.answer, MAX_BYTES)
-            left.append(program)
-        except Stopped as stopped:
-            _KNOWN[program] = stopped.verdict
-    read = _each(_read, [*dict.fromkeys(text for one in left for text in one.modules)], limit_s)
-    made = {one: _modules(one, *(read[text] for text in one.modules)) for one in left}
+    limit_s = max(timeout_s, TYPE_CHECK_S)
+    read = _each(_read, [*dict.fromkeys(text for one in programs for text in one.modules)], limit_s)
+    made = {one: _modules(one, *(read[text] for text in one.modules)) for one in programs}
     ready = [one for one in made.values() if isinstance(one, Checked)]
     for group in ([one for one in ready if not one.alone], *([one] for one in ready if one.alone)):
         made |= {one.program: found for one, found in _each(_typed, group, limit_s).items()}
@@ -238,10 +217,8 @@ def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) ->
         if source.fault:
             return program.fault(module, *source.fault)
         for name in source.modules:
-            if name is None or name.removeprefix("node:") not in MODULES:
-                return Grade(
-                    "refused", f"it asks for the module {name}" if name else "it asks for a module that it computes"
-                )
+            if name is None or name.removeprefix("node:") not in NAMES["modules"]:
+                return Grade("refused", f"it asks for the module {name or 'that it computes'}")
     if not answer.text.removesuffix(END).strip():
         return Grade("empty", "nothing but comments")
     used = set(re.findall(r"[\w$]+", program.tests)).difference(tests.names, KEPT)
@@ -268,20 +245,19 @@ def _each(ask: Callable[[Sequence[T], float], dict[T, R]], items: Sequence[T], l
 def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source]:
     """Return what deno's parser, which loads nothing, says of texts. Raises `Stopped`."""
     files = {f"{number}.ts": text for number, text in enumerate(texts)}
-    with _deno([*READ, *files], files, limit_s, errors=subprocess.DEVNULL) as (child, _):
-        output = _all(child, START_S + limit_s)[0]
-    found: dict[int, Source] = {}
+    with _deno([*READ, *files], files, limit_s) as (child, _):
+        output, _ = _all(child, START_S + limit_s)
     try:
         reply = json.loads(output)
     except ValueError as error:
         raise Stopped("too_large", "deno's parser gave up on it") from error
+    found = dict.fromkeys(files, Source(fault=(1, "it keeps deno's parser from reading it")))
     for one in reply["errors"]:
         message, *_, at = one["message"].splitlines()
-        found[int(Path(one["file_path"]).stem)] = Source(fault=(int(at.split(":")[-2]), message))
+        found[Path(one["file_path"]).name] = Source(fault=(int(at.split(":")[-2]), message))
     for one in reply["diagnostics"]:
-        found[int(Path(one["filename"]).stem)] = Source(**json.loads(one["message"]))
-    hidden = Source(fault=(1, "it keeps deno's parser from reading it"))
-    return {text: found.get(number, hidden) for number, text in enumerate(texts)}
+        found[Path(one["filename"]).name] = Source(**json.loads(one["message"]))
+    return dict(zip(texts, found.values(), strict=True))
 
 
 def _typed(items: Sequence[Checked], limit_s: float) -> dict[Checked, Checked | Grade]:
@@ -292,7 +268,7 @@ def _typed(items: Sequence[Checked], limit_s: float) -> dict[Checked, Checked | 
     files: dict[str, str] = {}
     for number, one in enumerate(items):
         files |= {f"{number}/answer.ts": one.answer, f"{number}/tests.ts": one.tests}
-    with _deno([*CHECK, *files], files, limit_s, errors=subprocess.STDOUT) as (child, folder):
+    with _deno([*CHECK, *files], files, limit_s, subprocess.STDOUT) as (child, folder):
         output, status = _all(child, START_S + limit_s)
     at = rf"^(TS\d+) \[ERROR\]: (.*?)\n    at {re.escape(folder.as_uri())}/(\d+)/(answer|tests)\.ts:(\d+):\d+$"
     faults = [fault for fault in re.findall(at, output, re.M | re.S) if fault[0] != "TS1205"]  # a type re-exported
@@ -312,67 +288,34 @@ def _typed(items: Sequence[Checked], limit_s: float) -> dict[Checked, Checked | 
 def _run(one: Checked, timeout_s: float) -> Grade:
     """Run an answer and its tests."""
     nonce = secrets.token_hex(16)
+    asked = {"nonce": nonce, "names": one.modules, "language": NAMES["language"], "node": NAMES["node"]}
     files = {"answer.ts": one.answer, "tests.ts": one.tests}
-    asked = {"nonce": nonce, "names": one.modules, "language": LANGUAGE, "node": NODE}
-    with _deno([*RUN, RUNNER], files, timeout_s, errors=subprocess.DEVNULL) as (child, _):
-        if child.receive(START_S, MEMORY_BYTES) != b"ready\n":
+    with _deno(RUN, files, timeout_s) as (child, _):
+        if child.receive(START_S, isolation.MEMORY_BYTES) != b"ready\n":
             return Grade("invalid", "deno does not load it").of_a_program
         child.send(json.dumps(asked), last=True)
         output, status = _all(child, timeout_s)
     replies = [json.loads(line[len(nonce) :]) for line in output.splitlines() if line.startswith(nonce)]
-    if not replies:
-        wrong = status in (0, 1)
-        return Grade("wrong", "it ended before its tests did") if wrong else Grade("too_large", "out of memory")
-    verdict = Grade(replies[-1]["kind"], replies[-1]["why"])
+    if not replies and status not in (0, 1):
+        return Grade("too_large", "out of memory")
+    verdict = Grade(**replies[-1]) if replies else Grade("wrong", "it ended before its tests did")
     return Grade("wrong", "it failed when its tests were over") if verdict.passed and status != 0 else verdict
 
 
-@contextmanager
-def _deno(
-    words: Sequence[str], files: Mapping[str, str], limit_s: float, errors: int
-) -> Iterator[tuple[LineProcess, Path]]:
-    """Start deno behind walls in a folder with `files` and ours, and end it: it writes nothing there or anywhere.
-
-    Raises EnvironmentProblem.
-    """
-    require_packages("deno")
+def _deno(words: Sequence[str], files: Mapping[str, str], limit_s: float, errors: int = subprocess.DEVNULL) -> Started:
+    """Start deno behind walls in a folder with `files` and ours. Raises EnvironmentProblem."""
+    isolation.require_packages("deno")
     import deno
 
-    path = deno.find_deno_bin()
-    with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as made:
-        folder = Path(made).resolve()
-        for name, text in {**files, **_ours()}.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8", newline="")
-        env = {"DENO_DIR": str(folder / "cache"), "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
-        cpu_s = math.ceil(limit_s) + 10 + len(files) // 4
-        own = "/proc/self/maps"  # tells its parser where its stack ends
-        command = [*namespace_isolation(), *shut_in([path, *words], [path, made, own], cpu_s)]
-        child = start(command, made, MAX_OUTPUT_BYTES, env, errors)
-        try:
-            yield child, folder
-        except TimeoutError as error:
-            raise Stopped("timeout", f"it took more than {limit_s:g} s") from error
-        except MemoryError as error:
-            raise Stopped("too_large", "it took more memory than allowed") from error
-        finally:
-            child.kill()
-
-
-@cache
-def _ours() -> dict[str, str]:
-    scripts = {
-        name: (Path(__file__).parent / "sandbox" / name).read_text(encoding="utf-8") for name in (READER, RUNNER)
-    }
-    return {"deno.json": json.dumps(CONFIG), **scripts}
+    path, own = deno.find_deno_bin(), "/proc/self/maps"  # which tells its parser where its stack ends
+    how = {"cpu_s": math.ceil(limit_s) + 10 + len(files) // 4, "max_bytes": MAX_OUTPUT_BYTES, "errors": errors}
+    env = {"DENO_DIR": "cache", "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
+    return isolation.program([path, *words], [path, ".", own], limit_s, {**files, **OURS}, env=env, **how)
 
 
 def _all(child: LineProcess, limit_s: float) -> tuple[str, int]:
     """Return what a process writes up to its end, and its exit status."""
-    end, lines = time.monotonic() + limit_s, []
-    while line := child.receive(max(0.0, end - time.monotonic()), MEMORY_BYTES):
-        lines.append(line)
-    status = child.exit_code()
+    output, status = isolation.read_all(child, limit_s, isolation.MEMORY_BYTES), child.exit_code()
     if status == -signal.SIGKILL:  # the limit of processor time
         raise TimeoutError
-    return b"".join(lines).decode(errors="replace"), status
+    return output.decode(errors="replace"), status

@@ -9,16 +9,15 @@ from abc import abstractmethod
 from collections.abc import Hashable
 from decimal import Decimal
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field, FiniteFloat
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verdict import Grade, Progress
 from expert_cli.evaluation.verifiers.case import Case, Example, Labeled, plain
-from expert_cli.evaluation.verifiers.requirements import require_packages
-from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, readable, require_packages
 
-MAX_BYTES = 1_000_000
 LOOK_S = 0.1
 _NUMBER = re.compile(
     r"(?P<before>[A-Z]{0,3}[$€£¥₹]|[A-Z]{3}|)\s*"
@@ -45,21 +44,25 @@ _AROUND = " \t\r\n\"'`*_.:;!()[]"
 class _Value(Case):
     """A case whose answer is looked at as it stands."""
 
+    reached: ClassVar[Progress | None] = "nothing"
+    """How far a wrong answer came."""
+
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge the whole answer, blanks around it left out."""
         try:
-            readable(answer, MAX_BYTES)
-            return self.judged(answer.strip(), timeout_s)
+            readable(answer)
+            fault = self._fault(answer.strip(), timeout_s)
         except Stopped as stopped:
             return stopped.verdict
+        return Grade("wrong", fault, reached=self.reached) if fault else Grade("correct")
 
     def is_expected(self, answer: str) -> bool:
         """Whether a text is right: nothing is run for that."""
         return super().is_expected(answer) or self.grade(answer, None, LOOK_S).passed
 
     @abstractmethod
-    def judged(self, answer: str, timeout_s: float) -> Grade:
-        """Judge an answer that is text. Raises `Stopped`."""
+    def _fault(self, answer: str, timeout_s: float) -> str:
+        """Return why an answer that is text is wrong, "" where it is right. Raises `Stopped`."""
 
 
 class ExactCase(_Value):
@@ -76,12 +79,11 @@ class ExactCase(_Value):
         """The first accepted text."""
         return self.expected if isinstance(self.expected, str) else self.expected[0]
 
-    def judged(self, answer: str, timeout_s: float) -> Grade:  # noqa: ARG002  nothing is run
-        """Compare texts."""
+    def _fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
         accepted = [self.expected] if isinstance(self.expected, str) else self.expected
         if self._form(answer) in map(self._form, accepted):
-            return Grade("correct")
-        return Grade("wrong", f"it is {answer[:80]!r}, not {accepted[0][:80]!r}", reached="nothing")
+            return ""
+        return f"it is {answer[:80]!r}, not {accepted[0][:80]!r}"
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the text as it is compared."""
@@ -94,7 +96,7 @@ class ExactCase(_Value):
 class ChoiceCase(_Value):
     """`expected`, one of `labels`; the answer is one label and nothing else."""
 
-    fences = frozenset({"choice"})
+    fences, reached = frozenset({"choice"}), None
     example = Example(
         {"prompt": "Is this good or bad? I like it.", "labels": ["good", "bad"], "expected": "good"},
         right="Good.",
@@ -103,11 +105,6 @@ class ChoiceCase(_Value):
 
     labels: list[str] = Field(min_length=2, description="All labels; capitals, quotes and points around do not count.")
     expected: str = Field(description="The right one.")
-
-    @property
-    def expected_text(self) -> str:
-        """The right label."""
-        return self.expected
 
     def require_sound(self) -> None:
         """Raise InputError for labels that cannot be told apart, and one that is none of them."""
@@ -119,20 +116,18 @@ class ChoiceCase(_Value):
 
     def labeled(self, answer: str) -> Labeled:
         """Return the label that an answer is."""
-        form = _label(answer)
-        answered = next((label for label in self.labels if _label(label) == form), None)
+        answered = next((label for label in self.labels if _label(label) == _label(answer)), None)
         return Labeled(tuple(self.labels), self.expected, answered)
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the label."""
         return self.labeled(answer.strip()).answered
 
-    def judged(self, answer: str, timeout_s: float) -> Grade:  # noqa: ARG002  nothing is run
-        """Compare labels."""
+    def _fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
         chosen = self.labeled(answer).answered
         if chosen is None:
-            return Grade("invalid", f"it is {answer[:80]!r}, none of the labels {', '.join(self.labels)}")
-        return Grade("correct") if chosen == self.expected else Grade("wrong", f"it is {chosen}, not {self.expected}")
+            raise Stopped("invalid", f"it is {answer[:80]!r}, none of the labels {', '.join(self.labels)}")
+        return "" if chosen == self.expected else f"it is {chosen}, not {self.expected}"
 
 
 def _label(text: str) -> str:
@@ -146,7 +141,7 @@ class NumberCase(_Value):
     time, volume, temperature, electricity, energy and data. %, words that count (42 apples) and all others need `unit`.
     """
 
-    fences = frozenset({"number"})
+    fences, reached = frozenset({"number"}), None
     example = Example(
         {"prompt": "How long is a mile, in km?", "expected": 1.609, "tolerance": 0.01}, "1.61 km", "1.7 km"
     )
@@ -163,14 +158,12 @@ class NumberCase(_Value):
         """The number, with its unit."""
         return f"{self.expected} {self.unit}".strip()
 
-    def judged(self, answer: str, timeout_s: float) -> Grade:  # noqa: ARG002  nothing is run
-        """Compare numbers as they are written, without rounding."""
+    def _fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
         number, other = self._read(answer)
         if other:
-            return Grade("wrong", f"it is in {other!r}, not in {self.unit!r}")
-        if abs(number - Decimal(repr(self.expected))) <= Decimal(repr(self.tolerance)):
-            return Grade("correct")
-        return Grade("wrong", f"it is {number}, not {self.expected}")
+            return f"it is in {other!r}, not in {self.unit!r}"
+        near = abs(number - Decimal(repr(self.expected))) <= Decimal(repr(self.tolerance))
+        return "" if near else f"it is {number}, not {self.expected}"
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the number, and its unit where that is another one than the case's."""
@@ -184,9 +177,8 @@ class NumberCase(_Value):
         before, after = found["before"], (found["after"] or "").strip()
         known = _UNIT.fullmatch(f"{before} {after}".rstrip()) is not None
         if (before and after and not known) or not (self.unit or known):
-            raise Stopped(
-                "invalid", f"{answer[:80]!r} is no number with a unit of the list; `unit` in a case names another"
-            )
+            told = f"{answer[:80]!r} is no number with a unit of the list; `unit` in a case names another"
+            raise Stopped("invalid", told)
         given = {text.casefold() for text in (before, after) if text}
         other = (after or before) if self.unit and given and self.unit.casefold() not in given else ""
         return Decimal(re.sub(r"[,_' \u00a0\u202f]", "", found["number"])), other
@@ -210,17 +202,14 @@ class RegexCase(_Value):
         except regex.error as error:
             raise InputError(f"pattern: {error}", "correct the regular expression") from error
 
-    def judged(self, answer: str, timeout_s: float) -> Grade:
-        """Match, for at most `timeout_s` of processor time, beside other threads."""
+    def _fault(self, answer: str, timeout_s: float) -> str:
         import regex
 
         try:
             matches = regex.fullmatch(self.pattern, answer, timeout=timeout_s, concurrent=True)
         except TimeoutError as error:
             raise Stopped("timeout", f"matching took more than {timeout_s:g} s") from error
-        if matches:
-            return Grade("correct")
-        return Grade("wrong", f"{answer[:80]!r} does not match {self.pattern[:80]}", reached="nothing")
+        return "" if matches else f"{answer[:80]!r} does not match {self.pattern[:80]}"
 
 
 class ContainsAllCase(_Value):
@@ -243,15 +232,10 @@ class ContainsAllCase(_Value):
         """The texts in a row."""
         return ", ".join(self.expected)
 
-    def judged(self, answer: str, timeout_s: float) -> Grade:  # noqa: ARG002  nothing is run
-        """Look for whole words."""
+    def _fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
         form = plain(answer.casefold())
-        missing = [text for text in self.expected if not _stands_in(text, form)]
-        there = [text for text in self.absent if _stands_in(text, form)]
-        if not missing and not there:
-            return Grade("correct")
-        told = f"it does not hold {missing[0]!r}" if missing else f"it holds {there[0]!r}"
-        return Grade("wrong", told, reached="nothing")
+        faults = [f"it does not hold {text!r}" for text in self.expected if not _stands_in(text, form)]
+        return next(iter(faults + [f"it holds {text!r}" for text in self.absent if _stands_in(text, form)]), "")
 
 
 def _stands_in(text: str, form: str) -> bool:

@@ -1,4 +1,4 @@
-"""Other contents of a database have its tables and keys, whatever it declares, and are the same for the same queries."""
+"""Other contents of a database or graph keep its tables and keys, whatever it declares; the same queries make the same ones."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import apsw
+import graphqlite
 import pytest
 
-from expert_cli.evaluation.verifiers.contents import SqliteContents, opened, read_tables
+from expert_cli.evaluation.verifiers.contents import (
+    END,
+    ID,
+    START,
+    GraphContents,
+    SqliteContents,
+    opened,
+    read_graph,
+    read_tables,
+)
 
 SHOP = """
 CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, email TEXT UNIQUE, age INTEGER NOT NULL CHECK (age >= 18));
@@ -133,3 +143,54 @@ def test_a_table_whose_texts_cannot_be_read_keeps_its_rows() -> None:
     connection = opened(SqliteContents(made(script)).content(["SELECT b FROM u"], 0))
     assert connection.execute("SELECT hex(a) FROM t").fetchall() == [("FF",)]
     assert connection.execute("SELECT count(*) FROM u").fetchone() != (1,)
+
+
+GRAPH = """CREATE (a:Person {name: 'Ada', age: 36, tags: ['x', 'y'], member: true}), (b:Person {name: 'Bob', age: 41.5}),
+ (c:Person:Admin {name: 'Cid'}), (m:Movie {title: 'Up'}), (n:Movie {title: 'Her'}), (a)-[:SAW {stars: 3}]->(m),
+ (b)-[:SAW {stars: 5}]->(m), (a)-[:KNOWS]->(b), (c)-[:SAW]->(n)"""
+ELDERS = "MATCH (p:Person) WHERE p.age > 40 RETURN p.name"
+
+
+@pytest.fixture(scope="module")
+def graph() -> bytes:
+    connection = apsw.Connection(":memory:")
+    connection.enable_load_extension(True)
+    connection.load_extension(graphqlite.loadable_path())
+    connection.execute("SELECT cypher(?)", (GRAPH,)).fetchall()
+    return bytes(connection.serialize("main"))
+
+
+def test_labels_types_ends_and_properties_are_those_of_the_graph(graph: bytes) -> None:
+    known = {group.table.name: set(group.table.columns) for group in read_graph(opened(graph))}
+    assert known["Person"] == {ID, "name", "age", "tags", "member"}
+    assert known["Person-SAW-Movie"] == {START, END, "stars"}
+    assert set(known) == {
+        "Person",
+        "Admin:Person",
+        "Movie",
+        "Person-SAW-Movie",
+        "Person-KNOWS-Person",
+        "Admin:Person-SAW-Movie",
+    }
+    ages, members, tags = set(), set(), set()
+    for number in range(CONTENTS):
+        groups = read_graph(opened(GraphContents(graph).content([ELDERS], number)))
+        for group in groups:
+            assert set(group.table.columns) <= known[group.table.name]
+            ends = [row[:2] for row in group.table.rows]
+            if group.type:
+                assert len(set(ends)) == len(ends), "the graph has no two relationships of a type between two nodes"
+                assert all(one != other for one, other in ends), "and none from a node to itself"
+            if group.table.name == "Person":
+                place = {name: place for place, name in enumerate(group.table.columns)}
+                ages |= {row[place["age"]] for row in group.table.rows if "age" in place}
+                members |= {row[place["member"]] for row in group.table.rows if "member" in place}
+                tags |= {row[place["tags"]] for row in group.table.rows if "tags" in place}
+    assert {36, 41.5, 39, 40, 41, None} <= ages
+    assert members == {True, None}
+    assert tags == {b'["x","y"]', None}
+
+
+def test_the_same_queries_make_the_same_graphs(graph: bytes) -> None:
+    one, other = GraphContents(graph), GraphContents(graph)
+    assert one.content([ELDERS], 2) == other.content([ELDERS], 2) != one.content([ELDERS], 1)

@@ -1,10 +1,12 @@
-"""An answer must be right on every content: on a list of files, or on those made of one."""
+"""Queries in SQL and Cypher are judged by what they return, on every content, and can do no harm."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,182 @@ import pytest
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_answers, read_case
 from expert_cli.evaluation.verdict import Grade
+from tests import graders
+from tests.unit.evaluation.hostile.test_queries import SHOP
+
+NAMES = "SELECT name FROM customers"
+BY_NAME = "SELECT name FROM customers ORDER BY name DESC"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The database; at the end of all tests not a byte of it has changed, and no file lies beside it."""
+    folder = tmp_path_factory.mktemp("shop")
+    path = folder / "shop.sqlite"
+    connection = sqlite3.connect(path)
+    connection.executescript(SHOP)
+    connection.close()
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    yield path
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == before
+    assert list(folder.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "kind"),
+    [
+        pytest.param(NAMES, NAMES, "correct", id="the same query"),
+        pytest.param("SELECT name AS other FROM customers", NAMES, "correct", id="names of columns do not count"),
+        pytest.param(BY_NAME, NAMES, "correct", id="another order where none is asked for"),
+        pytest.param(NAMES, BY_NAME, "wrong", id="another order where one is asked for"),
+        pytest.param(NAMES, f"SELECT * FROM ({BY_NAME})", "correct", id="an inner order is none"),
+        pytest.param("SELECT name FROM customers WHERE 0", NAMES, "empty", id="nothing, something expected"),
+        pytest.param("SELECT 2", "SELECT 1; SELECT 2;", "correct", id="the second of two accepted"),
+        pytest.param("SELECT ';'", "SELECT ';'; SELECT 2", "correct", id="a semicolon in a text"),
+        pytest.param("SELECT 1; -- done; really", "SELECT 1", "correct", id="comment after the end"),
+        pytest.param("SELECT nme FROM customers", NAMES, "unknown_name", id="unknown column"),
+        pytest.param("SELECT name FROM customer", NAMES, "unknown_name", id="unknown table"),
+        pytest.param(
+            "SELECT a.name FROM customers a JOIN customers b USING (nme)", NAMES, "unknown_name", id="unknown in USING"
+        ),
+        pytest.param("SELEC name", NAMES, "invalid", id="no SQL"),
+        pytest.param("SELECT 1; SELECT 2", "SELECT 1", "invalid", id="two statements"),
+    ],
+)
+def test_sql_is_compared(shop: Path, answer: str, expected: str, kind: str) -> None:
+    verdict = graders.sql(answer, shop, expected)
+    assert (verdict.kind, verdict.passed) == (kind, kind == "correct")
+    assert (verdict.detail == "") is (kind == "correct")
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "one.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE t(a)")
+    connection.commit()
+    assert graders.sql("SELECT count(*) FROM t", path, "SELECT 0").passed
+    connection.execute("INSERT INTO t VALUES (?)", ("x" * 100_000,))
+    connection.commit()
+    connection.close()
+    assert graders.sql("SELECT count(*) FROM t", path, "SELECT 1").passed
+
+
+def test_a_database_in_wal_mode_is_read_without_files_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "wal.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE t(a)")
+    connection.commit()
+    with pytest.raises(InputError, match="not yet written"):
+        graders.sql("SELECT * FROM t", path, "SELECT * FROM t")
+    connection.close()
+    assert graders.sql("SELECT * FROM t", path, "SELECT * FROM t").passed
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("expected", "match"),
+    [
+        pytest.param("SELECT nme FROM customers", "expected query fails.*no such column", id="unknown column"),
+        pytest.param("SELECT 1; DROP TABLE customers", "expected query fails.*DROP", id="a write among them"),
+        pytest.param(" ; ", "no expected query", id="none"),
+    ],
+)
+def test_a_case_of_sql_at_fault_is_named(shop: Path, expected: str, match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        graders.sql("SELECT 1", shop, expected)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\0" + b"x" * 5000])
+def test_what_is_no_database_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "no.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"no\.sqlite"):
+        graders.sql("SELECT 1", path, "SELECT 1")
+
+
+def test_a_missing_database_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.sqlite"):
+        graders.sql("SELECT 1", tmp_path / "none.sqlite", "SELECT 1")
+
+
+SCRIPT = """
+// A small world; a semicolon here; is none.
+CREATE (a:Person {name: 'Ada; the first', born: 1815}), (b:Person {name: 'Bob', born: 1950}),
+  (c:Person {name: 'Cid'}), (m:Film {title: 'One', score: 0.3}), (n:Film {title: 'Two', score: 0.1}),
+  (a)-[:SAW {stars: 5}]->(m), (b)-[:SAW {stars: 3}]->(m), (b)-[:SAW]->(n), (a)-[:KNOWS]->(b), (b)-[:KNOWS]->(c);
+MATCH (p:Person {name: 'Cid'}) SET p.born = 2000;
+"""
+PEOPLE = "MATCH (p:Person) RETURN p.name"
+BY_BIRTH = f"{PEOPLE} ORDER BY p.name DESC"
+SEEN = "MATCH (p:Person)-[:SAW]->(f:Film) RETURN p.name, collect(f.title)"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The script; at the end of all tests it is as it was, alone in its folder."""
+    folder = tmp_path_factory.mktemp("world")
+    path = folder / "world.cypher"
+    path.write_text(SCRIPT, encoding="utf-8")
+    yield path
+    assert path.read_text(encoding="utf-8") == SCRIPT
+    assert list(folder.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "kind"),
+    [
+        pytest.param(BY_BIRTH, PEOPLE, "correct", id="another order where none is asked for"),
+        pytest.param(f"{PEOPLE} ORDER BY p.name", BY_BIRTH, "wrong", id="another order where one is asked for"),
+        pytest.param(
+            "MATCH (p:Person)-[:SAW]->(f:Film) WITH p, f ORDER BY f.title DESC RETURN p.name, collect(f.title)",
+            SEEN,
+            "correct",
+            id="another order in a list",
+        ),
+        pytest.param(
+            "MATCH (a:Person)-[:KNOWS]->(b) RETURN [b.name, a.name]",
+            "MATCH (a:Person)-[:KNOWS]->(b) RETURN [a.name, b.name]",
+            "wrong",
+            id="another order in a list that is written",
+        ),
+        pytest.param(
+            "MATCH p = (b)<-[:KNOWS]-(a:Person {name: 'Ada; the first'}) RETURN nodes(p)",
+            "MATCH p = (a:Person {name: 'Ada; the first'})-[:KNOWS]->(b) RETURN nodes(p)",
+            "wrong",
+            id="another order of a path's nodes",
+        ),
+        pytest.param("MATCH (p:Person) RETURN p.nick", PEOPLE, "unknown_name", id="a property that is not there"),
+        pytest.param("MATCH (p:Persn) RETURN p.name", PEOPLE, "unknown_name", id="a label that is not there"),
+        pytest.param("MATCH (p:Person) WHERE p.born > 3000 RETURN p.name", PEOPLE, "empty", id="nothing"),
+        pytest.param(f"{PEOPLE}; // done", PEOPLE, "correct", id="semicolon and comment"),
+        pytest.param("MATCH (p:Person) RETURN p", "MATCH (p:Person) RETURN p", "correct", id="nodes"),
+        pytest.param(
+            "MATCH (s:Set {set: 1}) RETURN s.set, s.name", PEOPLE, "unknown_name", id="writing words as names"
+        ),
+        pytest.param("MATCH (p:Person RETURN p.name", PEOPLE, "invalid", id="syntax"),
+        pytest.param("MATCH (p:Person) RETURN q.name", PEOPLE, "invalid", id="unknown variable"),
+    ],
+)
+def test_cypher_is_compared(world: Path, answer: str, expected: str, kind: str) -> None:
+    verdict = graders.cypher(answer, world, expected)
+    assert (verdict.kind, verdict.passed) == (kind, kind == "correct"), verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("script", "expected", "match"),
+    [
+        pytest.param(SCRIPT, "MATCH (p RETURN p", "expected query fails.*syntax error", id="expected query"),
+        pytest.param(SCRIPT, "CREATE (n) RETURN n", "expected query fails.*CREATE", id="expected query writes"),
+        pytest.param("CREATE (a:A);\nCREATE (b", "RETURN 1", r"world\.cypher: statement 2: .*syntax", id="script"),
+    ],
+)
+def test_a_case_of_cypher_at_fault_is_named(tmp_path: Path, script: str, expected: str, match: str) -> None:
+    path = tmp_path / "world.cypher"
+    path.write_text(script, encoding="utf-8")
+    with pytest.raises(InputError, match=match):
+        graders.cypher("RETURN 1", path, expected)
+
 
 MOST = "SELECT name, weight FROM pets ORDER BY weight DESC LIMIT 1"
 PETS = "CREATE TABLE pets (id INTEGER PRIMARY KEY, name TEXT, weight INTEGER); INSERT INTO pets VALUES "

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.evaluation.verifiers.query_text import Dialect, orders_lists, orders_rows, rewrite_code, split
+from expert_cli.evaluation.verifiers.query_text import (
+    Dialect,
+    hide_quotes,
+    orders_lists,
+    orders_rows,
+    show_quotes,
+    split,
+)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +74,7 @@ def test_orders_lists(query: str, ordered: bool) -> None:
     assert orders_lists(query) is ordered
 
 
-def test_code_is_rewritten_unless_it_holds_more_quotes_than_there_are_private_characters() -> None:
-    most = 0x10FFFF - 0xF0000
-    assert rewrite_code("a 'a' " * most, "sqlite", str.upper) == "A 'a' " * most
-    assert rewrite_code("a 'a' " * (most + 1), "sqlite", str.upper) == "a 'a' " * (most + 1)
+def test_quotes_are_hidden_and_shown_again() -> None:
+    code, quotes = hide_quotes("RETURN 'a\\' b' // c\n+ `d`, 5e1", "cypher")
+    assert quotes == ["'a\\' b'", "// c", "`d`"]
+    assert show_quotes(code.lower(), quotes) == "return 'a\\' b' // c\n+ `d`, 5e1"

@@ -201,7 +201,7 @@ def test_a_package_brings_a_verifier(tmp_path: Path, installed: Callable[..., No
     ):
         judged_by(tmp_path, "broken")
     with pytest.raises(
-        EnvironmentProblem, match="the verifier other of rhymes_a cannot be loaded: rhymes_a:Grade is no"
+        EnvironmentProblem, match="the verifier other of rhymes_a cannot be loaded: TypeError: rhymes_a:Grade is no"
     ):
         judged_by(tmp_path, "other")
     with pytest.raises(InputError, match=r"cases\.jsonl:1: verifier: there is no 'sonnet'") as raised:

@@ -1,7 +1,14 @@
-"""When two results are the same."""
+"""When two results are the same, by each rule: a row of the table in docs/JUDGING.md is a line here."""
 
 from __future__ import annotations
 
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,41 +16,189 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.rows import Result, judge_rows, same
+from expert_cli.evaluation.verifiers.query import QueryCase
+from expert_cli.evaluation.verifiers.query_text import Dialect
+from expert_cli.evaluation.verifiers.registry import VERIFIERS
+from expert_cli.evaluation.verifiers.rows import MAX_ORDER_LOOKS, Result, Rule, Ties, find_ties, judge_rows, same
+from expert_cli.evaluation.verifiers.sandbox.graphqlite import GraphQLiteEngine
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
+from expert_cli.evaluation.verifiers.sandbox.sqlite import SqliteEngine
 
 NAN = float("nan")
+RULES: tuple[Rule, ...] = ("strict", "spider")
+ORDERED = {"ordered": True, "orders_within": True}
+
+
+def passed(rule: Rule, rows: list[tuple[Any, ...]], expected: Result) -> bool:
+    return judge_rows(rule, rows, [expected]).passed
 
 
 @pytest.mark.parametrize(
-    ("rows", "expected", "equal"),
+    ("rows", "expected", "right_by"),
     [
-        pytest.param([], Result([]), True, id="nothing"),
-        pytest.param([(1,), (2,)], Result([(2,), (1,)]), True, id="a multiset"),
-        pytest.param([(1,), (2,)], Result([(2,), (1,)], ordered=True), False, id="in order"),
-        pytest.param([(1,), (1,)], Result([(1,), (2,)]), False, id="counts of rows"),
-        pytest.param([(None,)], Result([(None,)]), True, id="NULL"),
-        pytest.param([(None,)], Result([("",)]), False, id="NULL is no text"),
-        pytest.param([(0,)], Result([(None,)]), False, id="NULL is not 0"),
-        pytest.param([(1, "a")], Result([("a", 1)]), False, id="order of columns"),
-        pytest.param([(1.0000001,)], Result([(1,)]), True, id="within the tolerance"),
-        pytest.param([(1.00001,)], Result([(1,)]), False, id="beyond the tolerance"),
-        pytest.param([(10**7,)], Result([(10**7 + 1,)]), False, id="whole numbers exactly"),
-        pytest.param([(10**400,)], Result([(1.0,)]), False, id="beyond floats"),
-        pytest.param([(NAN,)], Result([(NAN,)]), True, id="not a number"),
-        pytest.param([(NAN,)], Result([(0.0,)]), False, id="not a number is not 0"),
-        pytest.param([(True,)], Result([(1,)]), False, id="true is not 1"),
-        pytest.param([(1.0000001, "b"), (1.0, "a")], Result([(1.0, "b"), (1.0, "a")]), True, id="noise before text"),
-        pytest.param([(1.0000001, 5), (1.0, 9)], Result([(1.0, 5), (1.0, 9)]), True, id="noise before a number"),
-        pytest.param([(1.0000001, 5.5), (1.0, 9.5)], Result([(1.0, 5.5), (1.0, 9.5)]), True, id="noise before a float"),
-        pytest.param([([2, 1],)], Result([([1, 2],)]), False, id="lists in order"),
-        pytest.param([([2, 1, None],)], Result([([None, 1, 2],)], ordered_lists=False), True, id="lists as multisets"),
-        pytest.param([({"a": 1, "b": 2.0},)], Result([({"b": 2, "a": 1},)]), True, id="maps without order"),
-        pytest.param([({"a": 1},)], Result([({"b": 1},)]), False, id="keys of maps"),
-        pytest.param([("x61",)], Result([(b"a",)]), False, id="a text is no blob"),
+        pytest.param([(1, "a")], Result([(1, "a")]), "strict spider", id="the same"),
+        pytest.param([("a", 1), ("b", 2)], Result([(1, "a"), (2, "b")]), "spider", id="columns in another order"),
+        pytest.param(
+            [(1, 2), (2, 1)], Result([(1, 1), (2, 2)]), "", id="columns that fit one by one, rows that do not"
+        ),
+        pytest.param([(1, "a", 7), (2, "b", 7)], Result([(1, "a"), (2, "b")]), "", id="a column more"),
+        pytest.param([("x", "a", 1)], Result([(1, "a")]), "", id="a column more, in another order"),
+        pytest.param([(1,)], Result([(1, "a")]), "", id="a column less"),
+        pytest.param([(1, 1)], Result([(1,), (1,)]), "", id="a row as columns"),
+        pytest.param([(2,), (1,)], Result([(1,), (2,)]), "strict spider", id="rows in another order"),
+        pytest.param([(2,), (1,)], Result([(1,), (2,)], **ORDERED), "", id="rows in another order, ORDER BY"),
+        pytest.param([(2,), (1,)], Result([(1,), (2,)], orders_within=True), "strict", id="an inner ORDER BY"),
+        pytest.param([("b", 1), ("a", 1)], Result([("b", 1), ("a", 1)], **ORDERED), "strict spider", id="in order"),
+        pytest.param(
+            [("a", 1), ("b", 1)],
+            Result([("b", 1), ("a", 1)], **ORDERED, ties=Ties([[("a", 1), ("b", 1)]])),
+            "strict",
+            id="tied rows in another order",
+        ),
+        pytest.param([(1, "a"), (2, "b")], Result([("a", 1), ("b", 2)], **ORDERED), "spider", id="columns, ORDER BY"),
+        pytest.param([(1,), (1,)], Result([(1,)]), "", id="a row twice"),
+        pytest.param([(1,), (1,), (2,)], Result([(1,), (2,), (2,)]), "", id="another row twice"),
+        pytest.param([(1, 7), (1, 7)], Result([(1,)]), "", id="a row twice and a column more"),
+        pytest.param([(None,)], Result([(None,)]), "strict spider", id="NULL"),
+        pytest.param([(None, 1)], Result([(1, None)]), "spider", id="NULL in another column"),
+        pytest.param([(0,)], Result([(None,)]), "", id="NULL is not 0"),
+        pytest.param([("",)], Result([(None,)]), "", id="NULL is no text"),
+        pytest.param([(1.0,)], Result([(1,)]), "strict spider", id="a whole float"),
+        pytest.param([(0.1 + 0.2,)], Result([(0.3,)]), "strict", id="noise in a float"),
+        pytest.param([(1.000005,)], Result([(1.0,)]), "", id="five millionths"),
+        pytest.param([(1.00002,)], Result([(1.0,)]), "", id="twenty millionths"),
+        pytest.param([(1e-9,)], Result([(0.0,)]), "", id="nearly 0"),
+        pytest.param([(1e-7,)], Result([(0,)]), "", id="not so nearly 0"),
+        pytest.param([(-0.0,)], Result([(0.0,)]), "strict spider", id="-0.0"),
+        pytest.param([(10_000_000,)], Result([(10_000_001,)]), "", id="whole numbers"),
+        pytest.param([(2**53 + 1,)], Result([(2**53 + 1,)]), "strict spider", id="beyond floats"),
+        pytest.param([(float(2**53),)], Result([(2**53 + 1,)]), "strict", id="a float near a number beyond floats"),
+        pytest.param([(float("inf"), 1.5)], Result([(float("inf"), 1.5)]), "strict spider", id="infinite"),
+        pytest.param([(1e300,)], Result([(float("inf"),)]), "", id="large is not infinite"),
+        pytest.param([(True,)], Result([(1,)]), "spider", id="true and 1"),
+        pytest.param([("1",)], Result([(1,)]), "", id="a text and a number"),
+        pytest.param([("ada",)], Result([("Ada",)]), "", id="case of a text"),
+        pytest.param([("Ada ",)], Result([("Ada",)]), "", id="a blank behind a text"),
+        pytest.param([("2020-01-02",)], Result([("2020-01-02",)]), "strict spider", id="a date"),
+        pytest.param([("2020-01-02 00:00:00",)], Result([("2020-01-02",)]), "", id="a date and its midnight"),
+        pytest.param([], Result([]), "strict spider", id="nothing"),
+        pytest.param([], Result([(1,)]), "", id="nothing, something expected"),
+        pytest.param([(1,)], Result([]), "", id="something, nothing expected"),
+        pytest.param([([2, 1],)], Result([([1, 2],)]), "", id="lists"),
+        pytest.param([([2, 1], 5)], Result([(5, [1, 2])], ordered_lists=False), "spider", id="lists as multisets"),
+        pytest.param([(10**400,)], Result([(1.0,)]), "", id="beyond every float"),
+        pytest.param([(NAN,)], Result([(0.0,)]), "", id="not a number is not 0"),
+        pytest.param(
+            [(1.0000001, "b"), (1.0, "a")], Result([(1.0, "b"), (1.0, "a")]), "strict", id="noise before text"
+        ),
+        pytest.param([(1.0000001, 5), (1.0, 9)], Result([(1.0, 5), (1.0, 9)]), "strict", id="noise before a number"),
+        pytest.param([(1.0000001, 5.5), (1.0, 9.5)], Result([(1.0, 5.5), (1.0, 9.5)]), "strict", id="before a float"),
+        pytest.param(
+            [([2, 1, None],)], Result([([None, 1, 2],)], ordered_lists=False), "strict spider", id="lists with NULL"
+        ),
+        pytest.param([({"a": 1, "b": 2.0},)], Result([({"b": 2, "a": 1},)]), "strict spider", id="maps without order"),
+        pytest.param([({"a": 1},)], Result([({"b": 1},)]), "", id="keys of maps"),
+        pytest.param([("x61",)], Result([(b"a",)]), "", id="a text is no blob"),
     ],
 )
-def test_same(rows: list[tuple[Any, ...]], expected: Result, equal: bool) -> None:
-    assert same(rows, expected) is equal
+def test_what_is_right_by_each_rule(rows: list[tuple[Any, ...]], expected: Result, right_by: str) -> None:
+    assert " ".join(rule for rule in RULES if passed(rule, rows, expected)) == right_by
+
+
+def test_why_an_answer_is_wrong_is_said() -> None:
+    assert judge_rows("spider", [(0.1 + 0.2,)], [Result([(0.3,)])]) == Grade(
+        "wrong", 'not the expected rows by the rule "spider"'
+    )
+    assert judge_rows("spider", [], [Result([(1,)])]) == Grade("empty", "no rows, 1 row expected")
+
+
+def test_any_order_of_columns_is_found() -> None:
+    chosen = random.Random(0)
+    for _ in range(50):
+        width, values = chosen.randint(1, 8), chosen.randint(1, 3)
+        rows = [tuple(chosen.randint(0, values) for _ in range(width)) for _ in range(chosen.randint(1, 12))]
+        order = chosen.sample(range(width), width)
+        moved = [tuple(row[place] for place in order) for row in chosen.sample(rows, len(rows))]
+        assert passed("spider", moved, Result(rows))
+        changed = [(*moved[0][:-1], 9), *moved[1:]]
+        assert not passed("spider", changed, Result(rows))
+
+
+def test_wide_and_long_results_take_little_time() -> None:
+    """Twelve equal columns have 479,001,600 orders; so have twelve that hold the same values in other rows."""
+    start = time.perf_counter()
+    equal = [(number % 50,) * 12 for number in range(20_000)]
+    assert passed("spider", equal[::-1], Result(equal))
+    columns = [random.Random(seed).sample(range(500), 500) for seed in range(12)]
+    moved = [column[1:] + column[:1] if place == 5 else column for place, column in enumerate(columns)]
+    assert not passed("spider", list(zip(*moved, strict=True)), Result(list(zip(*columns, strict=True))))
+    assert time.perf_counter() - start < 10  # alone 0.4 s
+
+
+def test_a_search_looks_no_further_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at columns of other values, nor twice at equal ones; and it ends."""
+    assert MAX_ORDER_LOOKS >= 20_000 * 12
+    monkeypatch.setattr("expert_cli.evaluation.verifiers.rows.MAX_ORDER_LOOKS", 100)
+    apart = [tuple(f"{row} {place}" for place in range(12)) for row in range(8)]
+    assert passed("spider", [row[::-1] for row in apart], Result(apart))
+    bits = [(0, 0, 0, 0, 0), (0, 0, 1, 1, 1), (1, 1, 1, 1, 1), (1, 1, 0, 0, 0)]
+    assert passed("spider", [(1, 1, 1, 1, 1), (1, 1, 1, 0, 0), (0, 0, 0, 1, 1), (0, 0, 0, 0, 0)], Result(bits))
+    every = [tuple((number >> place) % 2 for place in range(6)) for number in range(64)]
+    assert not passed("spider", [row[::-1] for row in every], Result(every))
+    monkeypatch.setattr("expert_cli.evaluation.verifiers.rows.MAX_ORDER_LOOKS", MAX_ORDER_LOOKS)
+    assert passed("spider", [row[::-1] for row in every], Result(every))
+
+
+ANSWERS = [
+    ("SELECT city, name FROM people", "SELECT name, city FROM people", "spider"),
+    ("SELECT city FROM people", "SELECT DISTINCT city FROM people", "spider"),
+    ("SELECT count(DISTINCT city) FROM people", "SELECT count(city) FROM people", "spider"),
+    ("SELECT DISTINCT city FROM people", "SELECT 'DISTINCT' FROM people", ""),
+    ("SELECT name FROM people ORDER BY name", "SELECT name FROM people ORDER BY name DESC", ""),
+    ("SELECT name FROM people ORDER BY age, name DESC", "SELECT name FROM people ORDER BY age, name", ""),
+    ("SELECT name FROM people ORDER BY age, name DESC", "SELECT name FROM people ORDER BY age", "strict"),
+    ("SELECT name FROM people WHERE age = 2", "SELECT name FROM people ORDER BY age LIMIT 1", ""),
+    ("SELECT 'Cid'", "SELECT name FROM people ORDER BY age DESC LIMIT 1", "strict"),
+]
+
+
+def test_a_case_names_its_rule(tmp_path: Path) -> None:
+    """Ada and Bob are tied; of Cid and Dee, tied too, any may be the first."""
+    database = tmp_path / "people.sqlite"
+    connection = sqlite3.connect(database)
+    connection.executescript("CREATE TABLE people (name TEXT, city TEXT, age INTEGER);")
+    rows = [("Ada", "Rome", 1), ("Bob", "Rome", 1), ("Dee", "Oslo", 2), ("Cid", "Oslo", 2)]
+    connection.executemany("INSERT INTO people VALUES (?, ?, ?)", rows)
+    connection.commit()
+    connection.close()
+    for answer, expected, right_by in ANSWERS:
+        row = {"verifier": "sql", "database": database.name, "expected": expected}
+        cases = {rule: VERIFIERS["sql"].model_validate(row | {"rule": rule}) for rule in RULES}
+        assert " ".join(rule for rule, case in cases.items() if case.grade(answer, database, 5).passed) == right_by, (
+            answer
+        )
+        default = VERIFIERS["sql"].model_validate(row)
+        assert isinstance(default, QueryCase)
+        assert default.rule == "strict"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_ties_are_those_of_each_content(tmp_path: Path, rule: Rule) -> None:
+    """On the first content nothing is tied; on the second two rows are, and on those made of one."""
+    for name, ages in (("first", (1, 2, 3)), ("second", (1, 1, 3))):
+        connection = sqlite3.connect(tmp_path / f"{name}.sqlite")
+        connection.execute("CREATE TABLE people (name TEXT, age INTEGER)")
+        connection.executemany("INSERT INTO people VALUES (?, ?)", zip("abc", ages, strict=True))
+        connection.commit()
+        connection.close()
+    row = {"verifier": "sql", "expected": "SELECT name FROM people ORDER BY age", "rule": rule}
+    files = [str(tmp_path / "first.sqlite"), str(tmp_path / "second.sqlite")]
+    for named in ({"database": files}, {"database": files[0], "perturb": 6}):
+        case = VERIFIERS["sql"].model_validate(row | named)
+        tied = case.grade("SELECT name FROM people ORDER BY age, name DESC", tmp_path / "first.sqlite", 10)
+        assert tied.passed is (rule != "spider")
+        across = case.grade("SELECT name FROM people ORDER BY age DESC", tmp_path / "first.sqlite", 10)
+        assert not across.passed
 
 
 CELLS = st.one_of(st.none(), st.integers(-5, 5), st.floats(-3, 3, width=16), st.sampled_from(["", "a", "1"]))
@@ -93,3 +248,139 @@ def test_what_differs_in_many_rows_is_not_looked_for_for_ever(noise: float, deta
     expected = [(float(number),) for number in range(1, 20_001)]
     rows = [(number * (1 + noise),) for (number,) in [*expected[:-1], expected[0]]]
     assert judge_rows("strict", rows, [Result(expected)]) == Grade("wrong", detail)
+
+
+TABLE = """
+CREATE TABLE t (n TEXT, a INTEGER, b REAL);
+INSERT INTO t VALUES ('x', 1, 1.5), ('y', 1, 2.5), ('z', 2, NULL), ('w', NULL, 3), ('v', NULL, 3), ('q', 2, -0.0);
+CREATE TABLE noise (g TEXT, v REAL);
+INSERT INTO noise VALUES ('a', 0.1), ('a', 0.2), ('a', 0.3), ('b', 0.3), ('b', 0.2), ('b', 0.1), ('c', 1);
+"""
+GRAPH = "CREATE (:P {n:'x',a:1}), (:P {n:'y',a:1}), (:P {n:'z',a:2}), (:P {n:'w'}), (:P {n:'b',a:2});"
+Run = Callable[[str], list[tuple[Any, ...]]]
+
+
+@pytest.fixture(scope="module")
+def engines() -> dict[Dialect, Run]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(TABLE)
+        database = SqliteEngine(connection.serialize())
+    graph = GraphQLiteEngine(GRAPH.encode())
+    return {"sqlite": partial(database.run, timeout_s=10), "cypher": partial(graph.run, timeout_s=10)}
+
+
+@pytest.mark.parametrize(
+    ("letter", "query", "groups", "skipped"),
+    [
+        pytest.param("s", "SELECT n FROM t WHERE a > 0 ORDER BY a", "xy zq", 0, id="a key that is no column"),
+        pytest.param("s", "SELECT n FROM t WHERE a > 0 ORDER BY a DESC LIMIT 3", "zq xy", 0, id="LIMIT"),
+        pytest.param("s", "SELECT n FROM t ORDER BY a NULLS FIRST", "vw xy zq", 0, id="NULL ties with NULL"),
+        pytest.param("s", "SELECT n FROM t ORDER BY a NULLS FIRST -- x\nLIMIT 2 OFFSET 1", "vw xy zq", 1, id="OFFSET"),
+        pytest.param("s", "SELECT n FROM t ORDER BY a LIMIT 3, 2", "vw xy zq", 3, id="LIMIT with a comma"),
+        pytest.param("s", "SELECT DISTINCT n FROM t WHERE a = 1 ORDER BY n", "x y", 0, id="DISTINCT"),
+        pytest.param("s", "SELECT n FROM t WHERE a = 1 UNION SELECT 'k' ORDER BY 1", "k x y", 0, id="UNION"),
+        pytest.param("s", "SELECT max(n) FROM t WHERE a > 0 GROUP BY a ORDER BY count(*)", "yz", 0, id="an aggregate"),
+        pytest.param("s", "SELECT n FROM t ORDER BY no_such_column", None, 0, id="fails"),
+        pytest.param(
+            "s", "SELECT n FROM t WHERE n > 'v' ORDER BY n = 'x', (SELECT 1 LIMIT 1)", "wyz x", 0, id="subquery"
+        ),
+        pytest.param(
+            "s", "SELECT n FROM t ORDER BY b < 0, n = 'x', a IS NULL LIMIT 3 OFFSET 1 + 1", None, 0, id="computed"
+        ),
+        pytest.param("s", "SELECT g FROM noise GROUP BY g ORDER BY round(sum(v), 3)", "ab c", 0, id="floats"),
+        pytest.param("s", "SELECT n FROM t WHERE n = 'none' ORDER BY a", None, 0, id="no rows"),
+        pytest.param("c", "MATCH (p:P) WHERE p.a > 0 RETURN p.n ORDER BY p.a", "xy zb", 0, id="Cypher"),
+        pytest.param(
+            "c", "MATCH (p:P) WHERE p.a > 0 RETURN p.n AS m ORDER BY p.a DESC SKIP 1 LIMIT 2", "zb xy", 1, id="SKIP"
+        ),
+        pytest.param("c", "MATCH (p:P) RETURN DISTINCT p.n ORDER BY p.n", "b w x y z", 0, id="Cypher's DISTINCT"),
+        pytest.param(
+            "c", "MATCH (p:P) RETURN p.n UNION MATCH (q:P) RETURN q.n ORDER BY q.n", None, 0, id="Cypher's UNION"
+        ),
+    ],
+)
+def test_ties(engines: dict[Dialect, Run], letter: str, query: str, groups: str | None, skipped: int) -> None:
+    dialect: Dialect = "cypher" if letter == "c" else "sqlite"
+    try:
+        rows = engines[dialect](query)
+    except Stopped:
+        rows = [("x",)]  # an engine that does not take the query: nor does it take the longer one
+    ties = find_ties(query, dialect, rows, engines[dialect])
+    if groups is None:
+        assert ties is None
+    else:
+        assert ties is not None
+        assert [sorted(name or "-" for (name,) in group) for group in ties.groups] == [*map(sorted, groups.split())]
+        assert ties.skipped == skipped
+
+
+def test_what_two_runs_disagree_on_has_no_ties() -> None:
+    """Rows of the one that the other lacks, and an engine that stops."""
+    runs: list[list[tuple[Any, ...]]] = [[(1,), (2,)], [(2,), (3,)]]
+    assert find_ties("SELECT a FROM t ORDER BY a", "sqlite", [(1,), (2,)], lambda _: runs.pop(0)) is None
+    runs = [[(1,)], [(1,), (2,)]]
+    assert find_ties("SELECT a FROM t ORDER BY a", "sqlite", [(1,)], lambda _: runs.pop(0)) is None
+    runs = [[(2,), (1,)], [(2,), (1,)]]  # an engine that sorts otherwise when asked for more
+    assert find_ties("SELECT a FROM t ORDER BY a", "sqlite", [(1,), (2,)], lambda _: runs.pop(0)) is None
+
+    def stop(_: str) -> list[tuple[Any, ...]]:
+        raise Stopped("timeout", "")
+
+    assert find_ties("SELECT a FROM t ORDER BY a", "sqlite", [(1,), (2,)], stop) is None
+
+
+def test_sums_that_differ_in_their_last_digits_are_one_row() -> None:
+    runs: list[list[tuple[Any, ...]]] = [[(0.1 + 0.2,), (1.0,)], [(0.3,), (1.0,)]]
+    ties = find_ties("SELECT a FROM t ORDER BY a", "sqlite", [(0.3,), (1.0,)], lambda _: runs.pop(0))
+    assert ties == Ties((((0.1 + 0.2,),), ((1.0,),)))
+
+
+def test_no_query_is_made_where_an_order_is_not_plainly_the_whole_results() -> None:
+    for dialect, query in (
+        ("cypher", "RETURN 1 AS a UNION RETURN 2 AS a ORDER BY a"),
+        ("sqlite", "SELECT a FROM t ORDER BY"),
+        ("sqlite", "SELECT a FROM t ORDER BY a LIMIT 1 OFFSET :x"),
+    ):
+        assert find_ties(query, dialect, [(1,), (2,)], pytest.fail) is None  # type: ignore[arg-type]
+
+
+GROUPS = (((1.0, "a"), (1.0, "b")), ((2.0, "c"), (2.0, "d"), (2.0, "d")))
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "skipped", "right"),
+    [
+        pytest.param("bacdd", "abcdd", 0, True, id="tied rows change places"),
+        pytest.param("abdcd", "abcdd", 0, True, id="in the second group"),
+        pytest.param("acbdd", "abcdd", 0, False, id="across groups"),
+        pytest.param("abccd", "abcdd", 0, False, id="a tied row twice"),
+        pytest.param("b", "a", 0, True, id="another of those tied at a LIMIT"),
+        pytest.param("c", "a", 0, False, id="one that is not tied"),
+        pytest.param("abd", "abc", 0, True, id="a LIMIT within a group"),
+        pytest.param("bad", "abc", 0, True, id="both"),
+        pytest.param("cc", "dd", 2, False, id="one row twice at a LIMIT"),
+        pytest.param("dd", "cd", 2, True, id="two equal rows"),
+        pytest.param("ac", "bc", 1, True, id="an OFFSET within a group"),
+        pytest.param("cb", "bc", 1, False, id="an OFFSET, across groups"),
+    ],
+)
+@pytest.mark.parametrize("noise", [0.0, 1e-9])
+def test_rows_are_right_in_any_order_that_is_left_open(
+    answer: str, gold: str, skipped: int, right: bool, noise: float
+) -> None:
+    ties = Ties(GROUPS, skipped)
+    number = {"a": 1.0, "b": 1.0, "c": 2.0, "d": 2.0}
+    rows = [(number[name] * (1 + noise), name) for name in answer]
+    assert same(rows, Result([(number[name], name) for name in gold], True, ties=ties)) is right
+
+
+def test_many_tied_rows_take_little_time() -> None:
+    shuffled = [(1.0 + number / 1000, f"{number % 7}") for number in range(5_000)]
+    random.Random(0).shuffle(shuffled)
+    rows = [(number * (1 + 1e-9), name) for number, name in shuffled]
+    ties = Ties((tuple(shuffled),))
+    start = time.perf_counter()
+    assert same(rows[::-1], Result(shuffled, True, ties=ties))
+    assert not same([*rows[:-1], (0.5, "x")], Result(shuffled, True, ties=ties))
+    assert not same(rows[2_500:], Result(shuffled[:2_500], True, ties=ties))  # too many pairs: given up
+    assert time.perf_counter() - start < 10  # alone 0.3 s

@@ -1,11 +1,11 @@
-"""Graphs in memory, asked in Cypher through graphqlite. Runs in the process of `worker.py`: it can hang and crash."""
+"""Graphs in memory, asked in Cypher through graphqlite. Runs in the worker's process: it can hang and crash."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
@@ -13,19 +13,12 @@ import apsw
 import graphqlite
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.graph_contents import GraphContents
-from expert_cli.evaluation.verifiers.graph_names import GRAPH_NAMES, GraphNames, unknown_name
+from expert_cli.evaluation.verifiers.contents import GraphContents
+from expert_cli.evaluation.verifiers.cypher_text import DISTINCT, for_graphqlite, lacking, unknown_name
 from expert_cli.evaluation.verifiers.query_text import code_words, split
-from expert_cli.evaluation.verifiers.sandbox.cypher_forms import DISTINCT, for_graphqlite, lacking
-from expert_cli.evaluation.verifiers.sandbox.limits import (
-    GOLD_TIMEOUT_S,
-    MAX_CYPHER_BYTES,
-    MAX_RESULT_BYTES,
-    TOO_DEEP,
-    Stopped,
-    bounded,
-)
-from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge
+from expert_cli.evaluation.verifiers.sandbox import isolation
+from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
+from expert_cli.evaluation.verifiers.sandbox.query_judge import Engine, QueryJudge
 from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
 
 _OPEN: list[Any] = []
@@ -39,10 +32,10 @@ _TOO_LARGE = ("string or blob too big", "out of memory")
 def judge() -> QueryJudge:
     """Return what judges Cypher."""
     _OPEN.append(_connected())  # holds the library, which can be loaded while files may be opened
-    return QueryJudge(GraphQLiteEngine, "cypher", MAX_CYPHER_BYTES)
+    return QueryJudge(GraphQLiteEngine, "cypher", isolation.MAX_CYPHER_BYTES)
 
 
-class GraphQLiteEngine:
+class GraphQLiteEngine(Engine):
     """The graph that a script makes; nothing changes it afterwards."""
 
     def __init__(self, file: bytes) -> None:
@@ -57,14 +50,14 @@ class GraphQLiteEngine:
                 connection.execute(_CALL, (statement,)).fetchall()
             except apsw.Error as error:
                 raise InputError(f"statement {number}: {_message(str(error))}", statement[:200]) from error
-        _mean_what_neo4j_means(connection)
+        for name, (parameters, function) in _AS_NEO4J.items():
+            connection.create_scalar_function(name, function, parameters, deterministic=True)
+        connection.create_aggregate_function("sum", _Sum, 1)
         self._content = bytes(connection.serialize("main"))
         self._contents = GraphContents(self._content)
-        self._guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=MAX_RESULT_BYTES)
+        self._guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=isolation.MAX_RESULT_BYTES)
         self._shown = [(self._content, False)]
         self._reverse = False
-        found = (self.run(query, timeout_s=GOLD_TIMEOUT_S) for query in GRAPH_NAMES)
-        self._names = GraphNames(*(frozenset(str(name) for (name,) in rows) for rows in found))
 
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[GraphQLiteEngine, GraphQLiteEngine]:
         """Return another content of the same graph, and it once more: there, unordered rows come the other way round."""
@@ -76,32 +69,25 @@ class GraphQLiteEngine:
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows in the order of the columns. Raises `Stopped`."""
         _refuse(query)
-        wrong = lacking(query, refused=False)
-        if self._shown != [
-            (self._content, self._reverse)
-        ]:  # graphqlite crashes a process that has had many connections
+        shown = [(self._content, self._reverse)]
+        if self._shown != shown:  # graphqlite crashes a process that has had many connections
             self._guard.show(self._content, reverse=self._reverse)
-            self._shown[:] = [(self._content, self._reverse)]
+            self._shown[:] = shown
         try:
             ((document,),) = self._guard.run(_CALL, (for_graphqlite(query),), timeout_s=timeout_s)
         except Stopped as stopped:
             message = _message(stopped.detail)
             kind = "too_large" if stopped.kind == "invalid" and message in _TOO_LARGE else stopped.kind
-            missing = lacking(query, refused=True) if kind == "invalid" else ""
-            if missing:
+            if kind == "invalid" and (missing := lacking(query, refused=True)):
                 raise Stopped("parsed_only", _NOT_HERE.format(missing)) from stopped
             raise Stopped(kind, message) from stopped
-        if wrong:
+        if wrong := lacking(query, refused=False):
             raise Stopped("parsed_only", _NOT_HERE.format(wrong))
-        return bounded(_rows(document))
-
-    def prepare(self, query: str, *, timeout_s: float) -> None:
-        """Run the query: graphqlite has no other way to compile it, and the guard refuses what writes."""
-        self.run(query, timeout_s=timeout_s)
+        return isolation.bounded(_rows(document))
 
     def unknown(self, query: str) -> str:
         """Return the first label, type or property that the graph has nowhere: such a query runs, and finds nothing."""
-        return unknown_name(query, self._names)
+        return unknown_name(query, self._contents.names)
 
 
 def _connected() -> Any:
@@ -116,18 +102,11 @@ def _refuse(statement: str) -> None:
 
     graphqlite passes over some writes in silence, and its LOAD CSV opens files.
     """
-    code = ["", *(word for word, _ in code_words(statement, "cypher")), ""]
+    code = ["", *code_words(statement, "cypher"), ""]
     for before, word, after in zip(code, code[1:], code[2:], strict=False):
         is_name = before in _BEFORE_NAMES or after == ":"
         if word == "APOC" or (word, after) == ("LOAD", "CSV") or (word in _WRITES and not is_name):
             raise Stopped("refused", word)
-
-
-def _mean_what_neo4j_means(connection: Any) -> None:
-    """Replace the SQL functions that graphqlite writes four of Cypher's with."""
-    for name, parameters, function in (("regexp", 2, _matches), ("round", 1, _rounded), ("reverse", 1, _reversed)):
-        connection.create_scalar_function(name, function, parameters, deterministic=True)
-    connection.create_aggregate_function("sum", _Sum, 1)
 
 
 class _Sum:
@@ -138,8 +117,7 @@ class _Sum:
 
     def step(self, value: Any) -> None:
         """Take one more value."""
-        if isinstance(value, int | float):
-            self.so_far += value
+        self.so_far += value if isinstance(value, int | float) else 0
 
     def final(self) -> int | float:
         """Return a number that SQLite can hold."""
@@ -156,21 +134,22 @@ def _matches(pattern: Any, text: Any) -> bool | None:
         raise apsw.SQLError(f"a pattern of =~: {error}") from error
 
 
-def _rounded(value: Any) -> float | None:
-    """Round a half up, as Neo4j does."""
-    return float(math.floor(value + 0.5)) if isinstance(value, int | float) else None
-
-
 def _reversed(value: Any) -> Any:
-    """Turn a text or a list round; of a list that `cypher_forms` marked, return the second item without repetitions."""
+    """Turn a text or a list round; of a list that `cypher_text` marked, return the second item without repetitions."""
     if not isinstance(value, str):
         return None
-    if not value.startswith("["):
-        return value[::-1]
-    items = json.loads(value)
+    items = json.loads(value) if value.startswith("[") else value
     if items[:1] == [DISTINCT]:
-        return json.dumps(list({json.dumps(item): item for item in items[1]}.values()))
-    return json.dumps(items[::-1])
+        items = list({json.dumps(item): item for item in items[1]}.values())[::-1]
+    return json.dumps(items[::-1]) if isinstance(items, list) else items[::-1]
+
+
+_AS_NEO4J: dict[str, tuple[int, Callable[..., Any]]] = {
+    "regexp": (2, _matches),
+    "round": (1, lambda value: float(math.floor(value + 0.5)) if isinstance(value, int | float) else None),  # a half up
+    "reverse": (1, _reversed),
+}
+"""What SQL functions that graphqlite writes for Cypher's mean in Neo4j, with the number of their parameters."""
 
 
 class _Members(list[tuple[str, Any]]):
@@ -184,7 +163,7 @@ def _rows(document: Any) -> list[list[Any]]:
             return []  # counts of a statement that returns no rows
         return [[_plain(value) for _, value in row] if isinstance(row, _Members) else [_plain(row)] for row in rows]
     except RecursionError as error:
-        raise Stopped("too_large", TOO_DEEP) from error
+        raise Stopped("too_large", "a value of the result is nested too deep") from error
     except (TypeError, ValueError) as error:
         raise Stopped("invalid", f"the result cannot be read: {error}") from error
 

@@ -1,31 +1,111 @@
-"""What keeps a program of a stranger to itself here: which walls this system builds, and how a process starts behind them."""
+"""What one answer may use, and the processes that run answers: programs of strangers behind walls, and our own judges.
+
+`Worker` is the side of the parent of a judge; `main` runs in its process, a fresh interpreter with an empty environment. The
+two talk in lines of JSON. Before the first question the process gives up what judging does not need: opening files, writing
+files, more memory. One that was ended is replaced with the next question.
+"""
 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verifiers.sandbox import walls
-from expert_cli.utils.subprocesses import LineProcess
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation.verdict import Grade, Kind
+from expert_cli.hardware.machine import has_package
+from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
+MAX_BYTES = 1_000_000
+MAX_SQL_BYTES = 100_000
+MAX_CYPHER_BYTES = 8_192
+"""graphqlite 0.12 writes beyond its memory where one token of a query has more than 16 kB."""
+MAX_ROWS = 50_000
+MAX_RESULT_BYTES = 16 << 20
+MAX_VALUE_BYTES = 250_000
+MAX_DEPTH = 100
+HEAP_BYTES = 64 << 20
+"""Of a query in SQLite."""
 MEMORY_BYTES = 1_000_000_000
-START_S = 60.0
-ANY_TIME = 10**6
-MAX_REPLY_BYTES = 16_000_000
+"""Of a program."""
+GOLD_TIMEOUT_S, PREPARE_S = 60.0, 300.0
+"""For an expected query; for all of a case on all its contents."""
+ADDRESS_SPACE_BYTES = 3 << 30
+"""Of a judge."""
+START_S, GRACE_S = 60.0, 1.0
+"""For a process to start; for what keeps its own time limit to answer: what does not is ended."""
 SYSTEM_FILES = (
     *("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/urandom"),
     *("/nix/store", "/gnu/store", "/snap", "/home/linuxbrew/.linuxbrew"),
 )
 """What programs need to start: libraries, also where other package managers keep them, and where random numbers come from."""
+Ask = Callable[[Mapping[str, Any], float], dict[str, Any]]
+
+
+class Stopped(Exception):
+    """An answer gave no result to compare; says why."""
+
+    def __init__(self, kind: Kind, detail: str) -> None:
+        """Keep both for the verdict."""
+        super().__init__(detail)
+        self.kind: Kind = kind
+        self.detail = detail
+
+    @property
+    def verdict(self) -> Grade:
+        """The same as a verdict."""
+        return Grade(self.kind, self.detail)
+
+
+def readable(answer: str, max_bytes: int = MAX_BYTES) -> None:
+    """Raise `Stopped` for an answer that no engine should see: none, too long, or with what is not text."""
+    if not answer.strip():
+        raise Stopped("empty", "no answer")
+    try:
+        size = len(answer.encode())
+    except UnicodeEncodeError as error:
+        raise Stopped("invalid", "the answer holds characters that are not text") from error
+    if size > max_bytes:
+        raise Stopped("too_large", f"the answer has {size:,} bytes, at most {max_bytes:,} are run")
+
+
+def bounded(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Collect rows; raises `Stopped` beyond `MAX_ROWS`, `MAX_RESULT_BYTES` or `MAX_DEPTH`."""
+    kept: list[tuple[Any, ...]] = []
+    size = 0
+    for row in rows:
+        kept.append(tuple(row))
+        size += sum(len(value) if isinstance(value, str | bytes | list | dict) else 8 for value in row)
+        if len(kept) > MAX_ROWS:
+            raise Stopped("too_large", f"the result has more than {MAX_ROWS:,} rows")
+        if size > MAX_RESULT_BYTES:
+            raise Stopped("too_large", f"the result has more than {MAX_RESULT_BYTES:,} bytes")
+        level, depth = [value for value in row if isinstance(value, list | dict)], 0
+        while level:
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise Stopped("too_large", f"a value of the result is nested more than {MAX_DEPTH} deep")
+            inside = (value.values() if isinstance(value, dict) else value for value in level)
+            level = [item for items in inside for item in items if isinstance(item, list | dict)]
+    return kept
+
+
+def require_packages(*packages: str, extra: str = "evaluate") -> None:
+    """Raise EnvironmentProblem for the first package that is not installed. extra: the one that brings it."""
+    for package in packages:
+        if not has_package(package):
+            hint = f'pip install "expert-cli[{extra}]"'
+            raise EnvironmentProblem(f"the package {package} is missing: it runs answers", hint)
 
 
 @functools.cache
@@ -33,14 +113,10 @@ def namespace_isolation() -> tuple[str, ...]:
     """The command that shuts a process off from network and other processes; empty where the system has none."""
     if sys.platform != "linux" or shutil.which("unshare") is None:
         return ()
-    shut = ("--net", "--ipc", "--pid", "--fork", "--kill-child")
     for user in ((), ("--user", "--map-root-user")):
-        command = ("unshare", *user, *shut)
-        try:
-            if subprocess.run([*command, "true"], capture_output=True, timeout=30, check=False).returncode == 0:
-                return command
-        except (OSError, subprocess.TimeoutExpired):
-            continue
+        command = ("unshare", *user, "--net", "--ipc", "--pid", "--fork", "--kill-child")
+        if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
+            return command
     return ()
 
 
@@ -64,7 +140,7 @@ def shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 1
     if os.name != "posix":
         return list(program)
     settings = {"memory_bytes": MEMORY_BYTES, "cpu_s": cpu_s, "read": [*SYSTEM_FILES, *readable]}
-    return [sys.executable, "-I", "-S", walls.__file__, json.dumps(settings), *program]
+    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("walls.py")), json.dumps(settings), *program]
 
 
 def start(
@@ -81,7 +157,40 @@ def start(
     return LineProcess(command, cwd=folder, env=given, stderr=errors, own_session=True, max_bytes=max_bytes)
 
 
-def require_ready(child: LineProcess, ready: str, problem: str, hint: str) -> LineProcess:
+@contextmanager
+def program(
+    words: Sequence[str], readable: Sequence[str], limit_s: float, files: Mapping[str, str] | None = None, **how: Any
+) -> Iterator[tuple[LineProcess, Path]]:
+    """Start a program of a stranger behind walls in a folder with `files`, and end it. Raises `Stopped`.
+
+    readable: what it may open, "." is its folder. how: what `start` takes, and `cpu_s`.
+    """
+    with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as made:
+        folder = Path(made).resolve()
+        for name, text in (files or {}).items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8", newline="")
+        walls = shut_in(words, readable, how.pop("cpu_s", int(limit_s) + 10))
+        child = start([*namespace_isolation(), *walls], made, **how)
+        try:
+            yield child, folder
+        except TimeoutError as error:
+            raise Stopped("timeout", f"it took more than {limit_s:g} s") from error
+        except MemoryError as error:
+            raise Stopped("too_large", "it took more memory than allowed") from error
+        finally:
+            child.kill()
+
+
+def read_all(child: LineProcess, limit_s: float, max_memory_bytes: int | None = None) -> bytes:
+    """Return what a process writes up to its end. Raises TimeoutError, MemoryError."""
+    end, lines = time.monotonic() + limit_s, []
+    while line := child.receive(max(0.0, end - time.monotonic()), max_memory_bytes):
+        lines.append(line)
+    return b"".join(lines)
+
+
+def require_ready(child: LineProcess, ready: str, problem: str) -> LineProcess:
     """Return a process that has said it is ready. Raises EnvironmentProblem, and ends it, where it does not."""
     try:
         line = child.receive(START_S)
@@ -89,17 +198,89 @@ def require_ready(child: LineProcess, ready: str, problem: str, hint: str) -> Li
         line = b""
     if line.decode(errors="replace").strip() != ready:
         child.kill()
-        raise EnvironmentProblem(problem, hint)
+        raise EnvironmentProblem(problem, "expert-cli doctor")
     return child
 
 
-def start_server(script: str, packages: Sequence[str], problem: str) -> LineProcess:
-    """Start a Python file of ours behind walls; of packages it can load those named, and says "{}" when it has.
+def interpreter(entry: str, *arguments: str) -> list[str]:
+    """Return the command of a fresh interpreter that runs a function of this very package, "module:function"."""
+    module, function = entry.split(":")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import expert_cli; del sys.path[:1], sys.argv[1]; "
+    code += f"from {module} import {function}; {function}()"
+    return [sys.executable, "-I", "-c", code, str(Path(__file__).parents[4]), *arguments]
 
-    Raises EnvironmentProblem with `problem` where it does not start.
-    """
-    origins = [str((spec := importlib.util.find_spec(name)) and spec.origin) for name in packages]
-    folders = list(dict.fromkeys(str(Path(origin).parents[1]) for origin in origins))
-    readable = [sys.prefix, sys.base_prefix, *folders, script]
-    command = shut_in([sys.executable, "-I", script, *folders], readable, cpu_s=ANY_TIME)
-    return require_ready(start(command, tempfile.gettempdir(), MAX_REPLY_BYTES), "{}", problem, "expert-cli doctor")
+
+class Worker:
+    """Processes that answer by one function of ours, as many as threads ask at once."""
+
+    def __init__(
+        self, entry: str, *packages: str, broken: Kind = "invalid", arguments: Callable[[], Sequence[Any]] = list
+    ) -> None:
+        """Start nothing yet. entry: "module:function" of this package; what it returns answers each question.
+
+        broken: the verdict on an answer with which a process ends. arguments: of the function, for every process anew.
+        """
+        self._entry, self._packages, self._broken, self._arguments = entry, packages, broken, arguments
+        self._processes = JsonLinesWorker(self._start)
+
+    def _start(self) -> LineProcess:
+        process = start(interpreter(f"{__name__}:main", self._entry), tempfile.gettempdir(), sys.maxsize)
+        process.send(json.dumps(self._arguments()))
+        return require_ready(process, "{}", "the process that judges answers does not start")
+
+    @contextmanager
+    def asked(self) -> Iterator[Ask]:
+        """Give what asks one process with a question and its time. It raises `Stopped` where an answer is at fault, InputError
+        where a case is. Raises EnvironmentProblem where a package is missing, or no process starts.
+        """
+        require_packages(*self._packages)
+        with self._processes.taken() as exchange:
+
+            def ask(question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+                try:
+                    reply = exchange(question, timeout_s + GRACE_S)
+                except TimeoutError as error:
+                    raise Stopped("timeout", f"not done after {timeout_s:g} s") from error
+                except EOFError as error:
+                    raise Stopped(self._broken, f"the engine broke off (exit code {error})") from error
+                if "stopped" in reply:
+                    raise Stopped(*reply["stopped"])
+                if "fault" in reply:
+                    raise InputError(*reply["fault"])
+                return reply
+
+            yield ask
+
+
+def main() -> None:
+    """Answer a line with a line until stdin ends."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)  # an engine that prints must not be taken for a reply
+    answer = pkgutil.resolve_name(sys.argv[1])(*json.loads(sys.stdin.readline()))
+    set_rlimits(getattr(answer, "sockets", 0))
+    print("{}", file=replies, flush=True)
+    for line in sys.stdin:
+        try:
+            reply = answer(json.loads(line))
+        except Stopped as stopped:
+            reply = {"stopped": [stopped.kind, stopped.detail]}
+        except InputError as error:
+            reply = {"fault": [error.message, error.hint]}
+        print(json.dumps(reply), file=replies, flush=True)
+
+
+def set_rlimits(sockets: int = 0) -> None:
+    """Set what limits the system has: no further file but so many sockets, no byte written to one, no core, bounded memory."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    wanted = {"NOFILE": lowest_free + sockets, "FSIZE": 0, "CORE": 0, "AS": ADDRESS_SPACE_BYTES}
+    for name, value in wanted.items():
+        limit = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(limit)[1]
+        if hard == resource.RLIM_INFINITY or value <= hard:
+            resource.setrlimit(limit, (value, value))

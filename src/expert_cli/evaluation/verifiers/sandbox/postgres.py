@@ -1,4 +1,4 @@
-"""Databases of a real PostgreSQL: each content of a case is a schema. Runs in the process of `worker.py`, as a client."""
+"""Databases of a real PostgreSQL: each content of a case is a schema. Runs in the worker's process, as a client."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import apsw
@@ -22,12 +23,12 @@ from expert_cli.evaluation.verdict import Kind
 from expert_cli.evaluation.verifiers.contents import SqliteContents, opened, quoted, read_tables
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.rows import Row
-from expert_cli.evaluation.verifiers.sandbox.limits import MAX_SQL_BYTES, Stopped, bounded
-from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge
+from expert_cli.evaluation.verifiers.sandbox.isolation import MAX_SQL_BYTES, Stopped, bounded
+from expert_cli.evaluation.verifiers.sandbox.query_judge import Engine, QueryJudge
 
 FETCHED = 100
 """Rows that are read, or written, at once."""
-CONNECT_S = 20.0
+CONNECT_TRIES = 1000
 _COMMANDS = re.compile(
     "ABORT|ALTER|ANALYZE|BEGIN|CALL|CHECKPOINT|CLOSE|CLUSTER|COMMENT|COMMIT|COPY|CREATE|DEALLOCATE|DECLARE|DELETE|DISCARD|DO|"
     "DROP|END|EXECUTE|EXPLAIN|FETCH|GRANT|IMPORT|INSERT|LISTEN|LOAD|LOCK|MERGE|MOVE|NOTIFY|PREPARE|REASSIGN|REFRESH|REINDEX|"
@@ -35,39 +36,27 @@ _COMMANDS = re.compile(
 )
 """What begins a statement of PostgreSQL that is no query."""
 _KINDS: dict[str, Kind] = {
-    "57014": "timeout",
-    "42P01": "unknown_name",
-    "42703": "unknown_name",
-    "25006": "refused",
-    "42501": "refused",
-}
-_KINDS |= {"0A000": "refused", "53": "too_large", "54": "too_large"}
+    "57014": "timeout", "42P01": "unknown_name", "42703": "unknown_name", "25006": "refused", "42501": "refused",
+    "0A000": "refused", "53": "too_large", "54": "too_large",
+}  # fmt: skip
 """By SQLSTATE, or the class that it begins with; any other is "invalid"."""
 _NUMERIC, _BOOLEAN = 1700, 16
 _READ = {20: int, 21: int, 23: int, 26: int, 700: float, 701: float, 114: json.loads, 3802: json.loads}
 """By the type's oid; what has none is a text."""
 _TYPES = {
-    "INT": "bigint",
-    "CHAR|CLOB|TEXT": "text",
-    "BLOB": "bytea",
-    "REAL|FLOA|DOUB": "double precision",
-    "BOOL": "boolean",
-}
-_TYPES |= {"DATETIME|TIMESTAMP": "timestamp", "DATE": "date", "TIME": "time", ".": "numeric"}
+    "INT": "bigint", "CHAR|CLOB|TEXT": "text", "BLOB": "bytea", "REAL|FLOA|DOUB": "double precision", "BOOL": "boolean",
+    "DATETIME|TIMESTAMP": "timestamp", "DATE": "date", "TIME": "time", ".": "numeric",
+}  # fmt: skip
 """What a type that SQLite lets a column declare is in PostgreSQL, by the first that is found in its name."""
-_COLUMNS = """
-SELECT relname, attname, attnotnull FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
-WHERE relnamespace = '{}'::regnamespace AND relkind = 'r' AND attnum > 0 AND NOT attisdropped ORDER BY relname, attnum
+_DEFINED = """
+SELECT relname, '"' || replace(attname, '"', '""') || '"' || CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END, attnum
+FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+WHERE relnamespace = '{0}'::regnamespace AND relkind = 'r' AND attnum > 0 AND NOT attisdropped
+UNION ALL SELECT relname, pg_get_constraintdef(pg_constraint.oid), 10000
+FROM pg_constraint JOIN pg_class ON pg_class.oid = conrelid
+WHERE connamespace = '{0}'::regnamespace AND contype IN ('p', 'u', 'f') ORDER BY 1, 3, 2
 """
-_KEYS = """
-SELECT (SELECT relname FROM pg_class WHERE oid = conrelid), contype::text, {key},
-  (SELECT relname FROM pg_class WHERE oid = confrelid), {other}
-FROM pg_constraint WHERE connamespace = '{schema}'::regnamespace AND contype IN ('p', 'u', 'f')
-"""
-_NAMES = """
-(SELECT json_agg(attname ORDER BY n) FROM unnest({0}key) WITH ORDINALITY AS k(a, n)
-  JOIN pg_attribute ON attrelid = {0}relid AND attnum = a)
-"""
+"""The columns and keys of each table, as SQLite reads them, too."""
 
 
 def judge(server: Mapping[str, str]) -> QueryJudge:
@@ -76,36 +65,25 @@ def judge(server: Mapping[str, str]) -> QueryJudge:
 
 
 class PostgresJudge(QueryJudge):
-    """Runs the expected queries in a session of their own, which ends before an answer is run."""
+    """Holds a session that makes contents, and one that reads them: of expected queries it ends before an answer is run."""
 
     sockets = 3
 
     def __init__(self, server: Mapping[str, str]) -> None:
         """Connect as the owner of the contents."""
-        self._sessions = Sessions(server)
-        super().__init__(partial(PostgresEngine.of_file, self._sessions), "postgresql", MAX_SQL_BYTES)
+        super().__init__(partial(PostgresEngine.of_file, self), "postgresql", MAX_SQL_BYTES)
+        self._server, self._role, self._numbers = server, "", itertools.count()
+        self.owner: Any = self._connected("owner")
+        self.reader: Any = None
 
     def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a verdict, a key or what is lacking. Raises `Stopped`, InputError."""
-        self._sessions.use("gold" if question["do"] == "prepare" else "judged")
-        return super().__call__(question)
-
-
-class Sessions:
-    """One that makes contents, and one that reads them."""
-
-    def __init__(self, server: Mapping[str, str]) -> None:
-        """Connect as the owner of the contents."""
-        self._server, self._role, self._numbers = server, "", itertools.count()
-        self.owner = self._connected("owner")
-        self.reader: Any = None
-
-    def use(self, role: str) -> None:
-        """Let a role read from now on, in a new session where it was another one."""
+        role = "gold" if question["do"] == "prepare" else "judged"
         if role != self._role:
             if self.reader is not None:
                 self.reader.close()
             self.reader, self._role = self._connected(role), role
+        return super().__call__(question)
 
     def new_schema(self) -> str:
         """Make a schema, the owner's current one, that readers may use. Return its name."""
@@ -117,15 +95,13 @@ class Sessions:
         return name
 
     def _connected(self, role: str) -> Any:
-        end = time.monotonic() + CONNECT_S
-        while True:
+        login = {"password": self._server[role], "database": "postgres", "unix_sock": self._server["socket"]}
+        for left in range(CONNECT_TRIES, 0, -1):
             try:
-                found = pg8000.native.Connection(
-                    role, password=self._server[role], database="postgres", unix_sock=self._server["socket"]
-                )
+                found = pg8000.native.Connection(role, **login)
                 break
             except (pg8000.native.Error, OSError):  # its socket is there before it answers
-                if time.monotonic() > end:
+                if left == 1:
                     raise
                 time.sleep(0.02)
         read = _READ | {_NUMERIC: _number, _BOOLEAN: "t".__eq__}
@@ -139,49 +115,46 @@ def _number(text: str) -> int | float:
     return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
 
 
-class PostgresEngine:
+class PostgresEngine(Engine):
     """A schema that is only read. twin: the same rows in SQLite, of which others are made, and what its names are here."""
 
-    def __init__(self, sessions: Sessions, schema: str, twin: SqliteContents, folds: bool) -> None:
+    def __init__(self, judge: PostgresJudge, schema: str, twin: SqliteContents, folds: bool) -> None:
         """Take a schema, which goes with this object. folds: names of the twin are written in small letters here."""
-        self._sessions, self._schema, self._twin, self._folds = sessions, schema, twin, folds
-        weakref.finalize(self, _drop, sessions, schema)
+        self._judge, self._schema, self._twin, self._folds = judge, schema, twin, folds
+        weakref.finalize(self, _drop, judge, schema)
 
     @classmethod
-    def of_file(cls, sessions: Sessions, file: bytes) -> PostgresEngine:
+    def of_file(cls, judge: PostgresJudge, file: bytes) -> PostgresEngine:
         """Make a content of an SQLite file, or of a script of CREATE TABLE and INSERT. Raises InputError."""
-        is_sqlite, schema = file.startswith(b"SQLite format 3\0"), sessions.new_schema()
+        is_sqlite, schema = file.startswith(b"SQLite format 3\0"), judge.new_schema()
         try:
             if is_sqlite:
                 connection = opened(file)
-                sessions.owner.execute_simple("".join(_created(connection)))
-                engine = cls(sessions, schema, SqliteContents(file, "postgres"), folds=True)
+                judge.owner.execute_simple("".join(_created(connection)))
+                engine = cls(judge, schema, SqliteContents(file, "postgres"), folds=True)
                 engine._fill(connection)
                 return engine
-            sessions.owner.execute_simple(file.decode())
-            return cls(sessions, schema, SqliteContents(_as_sqlite(sessions.owner, schema), "postgres"), folds=False)
+            judge.owner.execute_simple(file.decode())
+            return cls(judge, schema, SqliteContents(_as_sqlite(judge.owner, schema), "postgres"), folds=False)
         except (pg8000.native.DatabaseError, apsw.Error, UnicodeDecodeError) as error:
             raise InputError(f"PostgreSQL cannot hold it: {_told(error)}") from error
 
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[PostgresEngine, PostgresEngine]:
         """Return another content of the same tables, and it once more: there, unordered rows come the other way round."""
         content = opened(self._twin.content(queries, number))
-        one, other = (self._emptied() for _ in range(2))
-        one._fill(content, lenient=True)
-        other._fill(content, lenient=True, reverse=True)
-        return one, other
+        return self._filled(content, reverse=False), self._filled(content, reverse=True)
 
-    def _emptied(self) -> PostgresEngine:
-        schema = self._sessions.new_schema()
-        for table in self._twin.tables:
-            name = self._named(table)
-            self._sessions.owner.execute_simple(f"CREATE TABLE {name} (LIKE {self._schema}.{name} INCLUDING ALL)")
-        return PostgresEngine(self._sessions, schema, self._twin, self._folds)
+    def _filled(self, content: Any, *, reverse: bool) -> PostgresEngine:
+        schema = self._judge.new_schema()
+        for table in map(self._named, self._twin.tables):
+            self._judge.owner.execute_simple(f"CREATE TABLE {table} (LIKE {self._schema}.{table} INCLUDING ALL)")
+        made = PostgresEngine(self._judge, schema, self._twin, self._folds)
+        made._fill(content, lenient=True, reverse=reverse)
+        return made
 
     def _fill(self, content: Any, *, lenient: bool = False, reverse: bool = False) -> None:
-        """Write the rows of an SQLite database into the owner's schema. lenient: a row that does not fit is left out."""
-        owner = self._sessions.owner
-        owner.execute_simple(f"SET search_path TO {self._schema}")
+        """Write the rows of an SQLite database into the owner's newest schema. lenient: a row that does not fit is left out."""
+        owner = self._judge.owner
         for table in self._twin.tables.values():
             listed = ", ".join(map(quoted, table.columns))
             found = content.execute(f"SELECT {listed} FROM {quoted(table.name)}").fetchall()  # noqa: S608
@@ -206,12 +179,11 @@ class PostgresEngine:
 
     def prepare(self, query: str, *, timeout_s: float) -> None:
         """Plan the statement. Raises `Stopped`."""
-        for _ in self._rows(query, timeout_s, most=0):
-            pass
+        list(self._rows(query, timeout_s, most=0))
 
     def _rows(self, query: str, timeout_s: float, most: int = FETCHED) -> Iterable[Row]:
         """Yield the rows of one query through a cursor: a query that only reads, and no more rows than are asked for."""
-        reader, end = self._sessions.reader, time.monotonic() + timeout_s
+        reader, end = self._judge.reader, time.monotonic() + timeout_s
         limits = (
             f"SET LOCAL search_path TO {self._schema}; SET LOCAL statement_timeout = {max(1, int(timeout_s * 1000))}"
         )
@@ -223,26 +195,20 @@ class PostgresEngine:
                 if time.monotonic() > end:
                     raise Stopped("timeout", f"not done after {timeout_s:.2g} s")
         except pg8000.native.DatabaseError as error:
-            code, first = error.args[0].get("C", ""), next((word for word, _ in code_words(query, "postgresql")), "")
+            code, first = error.args[0].get("C", ""), next(iter(code_words(query, "postgresql")), "")
             if _COMMANDS.fullmatch(first):
                 raise Stopped("refused", first) from error
             raise Stopped(_KINDS.get(code) or _KINDS.get(code[:2], "invalid"), _told(error)) from error
         finally:
-            with contextlib.suppress(
-                pg8000.native.DatabaseError
-            ):  # what the query left can be over its limit once more
+            with contextlib.suppress(pg8000.native.DatabaseError):  # what it left can be over its limit once more
                 reader.execute_simple("ROLLBACK")
             reader.execute_simple("ROLLBACK")
             reader.execute_simple("DISCARD ALL")
 
-    def unknown(self, query: str) -> str:  # noqa: ARG002
-        """Return "": PostgreSQL refuses unknown names."""
-        return ""
 
-
-def _drop(sessions: Sessions, schema: str) -> None:
+def _drop(judge: PostgresJudge, schema: str) -> None:
     with contextlib.suppress(pg8000.native.Error):
-        sessions.owner.execute_simple(f"DROP SCHEMA {schema} CASCADE")
+        judge.owner.execute_simple(f"DROP SCHEMA {schema} CASCADE")
 
 
 def _told(error: Exception) -> str:
@@ -267,31 +233,21 @@ def _created(connection: Any) -> Iterable[str]:
     """Yield statements that make the tables of an SQLite database, without what only guards writes."""
     for name in read_tables(connection):
         info = connection.execute("SELECT name, type, pk FROM pragma_table_info(?)", (name,)).fetchall()
-        columns = [f"{_folded(column)} {_type(declared)}" for column, declared, _ in info]
+        types = (
+            next((to for of, to in _TYPES.items() if re.search(of, row[1], re.IGNORECASE)), "text") for row in info
+        )
+        parts = [f"{_folded(row[0])} {type_}" for row, type_ in zip(info, types, strict=True)]
         key = [_folded(column) for column, _, place in sorted(info, key=lambda row: row[2]) if place]
-        columns += [f"PRIMARY KEY ({', '.join(key)})"] if key else []
-        yield f"CREATE TABLE {_folded(name)} ({', '.join(columns)});\n"
-
-
-def _type(declared: str) -> str:
-    return next((type_ for name, type_ in _TYPES.items() if re.search(name, declared, re.IGNORECASE)), "text")
+        parts += [f"PRIMARY KEY ({', '.join(key)})"] if key else []
+        yield f"CREATE TABLE {_folded(name)} ({', '.join(parts)});\n"
 
 
 def _as_sqlite(owner: Any, schema: str) -> bytes:
     """Return the tables of a schema, with their keys, as an SQLite file."""
-    parts: dict[str, list[str]] = {}
-    for table, column, filled in owner.execute_simple(_COLUMNS.format(schema)).rows:
-        parts.setdefault(table, []).append(f"{quoted(column)}{' NOT NULL' * filled}")
-    keys = _KEYS.format(schema=schema, key=_NAMES.format("con"), other=_NAMES.format("conf"))
-    for table, kind, columns, other, theirs in owner.execute_simple(keys).rows:
-        listed = ", ".join(map(quoted, columns))
-        refers = f"FOREIGN KEY ({listed}) REFERENCES {quoted(other or '')} ({', '.join(map(quoted, theirs or ()))})"
-        parts[table].append({"p": f"PRIMARY KEY ({listed})", "u": f"UNIQUE ({listed})", "f": refers}[kind])
     connection = apsw.Connection(":memory:")
-    for table, columns in parts.items():
-        connection.execute(f"CREATE TABLE {quoted(table)} ({', '.join(columns)})")
-        rows = owner.execute_simple(f"SELECT * FROM {schema}.{quoted(table)}").rows  # noqa: S608
-        plain = [[json.dumps(cell) if isinstance(cell, list | dict) else cell for cell in row] for row in rows]
-        slots = ", ".join("?" * len(plain[0])) if plain else ""
-        connection.executemany(f"INSERT INTO {quoted(table)} VALUES ({slots})", plain) if plain else None  # noqa: S608
+    for table, parts in groupby(owner.execute_simple(_DEFINED.format(schema)).rows, key=lambda row: row[0]):
+        connection.execute(f"CREATE TABLE {quoted(table)} ({', '.join(part for _, part, _ in parts)})")
+        for row in owner.execute_simple(f"SELECT * FROM {schema}.{quoted(table)}").rows:  # noqa: S608
+            plain = [json.dumps(cell) if isinstance(cell, list | dict) else cell for cell in row]
+            connection.execute(f"INSERT INTO {quoted(table)} VALUES ({', '.join('?' * len(row))})", plain)  # noqa: S608
     return bytes(connection.serialize("main"))

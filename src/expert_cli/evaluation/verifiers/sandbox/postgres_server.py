@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verifiers.requirements import require_packages
-from expert_cli.evaluation.verifiers.sandbox.worker import interpreter
+from expert_cli.evaluation.verifiers.sandbox.isolation import interpreter, require_packages
 
 ROLES = ("owner", "gold", "judged")
 """Makes contents; runs the expected queries; runs answers. The last two only read."""
@@ -43,12 +42,8 @@ _SETTINGS = (
         "temp_file_limit=65536",
         "jit=off",
     ),
-    *(
-        "autovacuum=off",
-        "max_parallel_workers_per_gather=0",
-        "client_connection_check_interval=1s",
-        "log_min_messages=fatal",
-    ),
+    *("autovacuum=off", "max_parallel_workers_per_gather=0", "client_connection_check_interval=1s"),
+    "log_min_messages=fatal",
 )
 _SHUT = """
 CREATE ROLE gold LOGIN PASSWORD '{gold}';
@@ -76,27 +71,21 @@ def server() -> dict[str, str]:
         env={"PATH": os.environ.get("PATH", os.defpath)},
         start_new_session=True,
     )
-    atexit.register(_end, keeper)
-    line = keeper.stdout.readline() if keeper.stdout else b""
+    assert keeper.stdin and keeper.stdout and keeper.stderr  # noqa: PT018, S101  pipes, see above
+    atexit.register(keeper.wait, END_S)
+    atexit.register(keeper.stdin.close)  # before that
+    line = keeper.stdout.readline()
     if not line:
-        why = (keeper.stderr.read() if keeper.stderr else b"").decode(errors="replace").strip().splitlines()
-        told = f"PostgreSQL does not start: {why[-1] if why else 'it says nothing'}"
-        raise EnvironmentProblem(told, 'pip install --force-reinstall "expert-cli[postgres]"')
-    found: dict[str, str] = json.loads(line)
-    return found
-
-
-def _end(keeper: subprocess.Popen[bytes]) -> None:
-    if keeper.stdin:
-        keeper.stdin.close()
-    keeper.wait(END_S)
+        why = keeper.stderr.read().decode(errors="replace").strip().splitlines() or ["it says nothing"]
+        hint = 'pip install --force-reinstall "expert-cli[postgres]"'
+        raise EnvironmentProblem(f"PostgreSQL does not start: {why[-1]}", hint)
+    return dict[str, str](json.loads(line))
 
 
 def keep() -> None:
     """Start a server, write where it is, and end it when standard input ends."""
-    home = Path(tempfile.mkdtemp(prefix="pg-"))
-    try:
-        passwords = {role: secrets.token_hex(16) for role in ROLES}
+    with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as made:
+        home, passwords = Path(made), {role: secrets.token_hex(16) for role in ROLES}
         process = _started(home, passwords)
         try:
             sys.stdout.write(json.dumps({"socket": str(home / ".s.PGSQL.5432"), **passwords}) + "\n")
@@ -107,11 +96,11 @@ def keep() -> None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(END_S / 2)
             process.kill()
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def _started(home: Path, passwords: dict[str, str]) -> subprocess.Popen[bytes]:
+    import resource
+
     (home / "password").write_text(passwords["owner"], encoding="ascii")
     run: dict[str, Any] = {"cwd": home, "env": {"LC_ALL": "C", "TZ": "UTC"}, "stderr": None}
     if os.getuid() == 0:  # PostgreSQL refuses to run as root
@@ -123,24 +112,18 @@ def _started(home: Path, passwords: dict[str, str]) -> subprocess.Popen[bytes]:
     made = ("-D", "data", "-U", "owner", "--pwfile=password", "--auth=scram-sha-256", "--no-sync", "-E", "UTF8")
     subprocess.run([str(binaries / "initdb"), *made], check=True, **quiet)
     alone = [str(binaries / "postgres"), "--single", "-D", "data", "postgres"]
-    roles = _SHUT.format(**passwords).encode()
-    subprocess.run(alone, input=roles, check=True, **quiet)
+    subprocess.run(alone, input=_SHUT.format(**passwords).encode(), check=True, **quiet)
     settings = (word for setting in _SETTINGS for word in ("-c", setting))
     command = [str(binaries / "postgres"), "-D", "data", "-k", str(home), *settings]
-    process = subprocess.Popen(command, preexec_fn=_bound, **quiet)  # noqa: PLW1509  this process has no threads
+    bound = functools.partial(resource.setrlimit, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    is_bound = sys.platform == "linux"  # macOS has no such limit
+    process = subprocess.Popen(command, preexec_fn=bound if is_bound else None, **quiet)  # noqa: PLW1509  without threads
     deadline = time.monotonic() + START_S
     while not (home / ".s.PGSQL.5432").exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     if process.poll() is not None:
         raise OSError(f"postgres ended with code {process.returncode}")
     return process
-
-
-def _bound() -> None:
-    import resource
-
-    if sys.platform == "linux":  # macOS has no such limit
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
 def _binaries(home: Path, run: dict[str, Any]) -> Path:

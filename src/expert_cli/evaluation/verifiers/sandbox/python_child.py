@@ -53,10 +53,10 @@ def judged(asked: Mapping[str, Any]) -> dict[str, Any]:
     except MemoryError:
         return {"kind": "too_large", "why": "it took more memory than allowed"}
     except PermissionError as error:
-        return {"kind": "refused", "why": f"{place(error)}: {error}"}
+        return {"kind": "refused", "why": told(error)}
     except BaseException as error:  # noqa: BLE001  SystemExit, too
-        lacks = isinstance(error, NameError | ImportError) and place(error).startswith("answer")
-        return {"kind": "invalid" if lacks else "wrong", "why": f"{place(error)}: {told(error)}"}
+        lacks = isinstance(error, NameError | ImportError) and told(error).startswith("answer")
+        return {"kind": "invalid" if lacks else "wrong", "why": told(error)}
     return {"kind": "correct", "why": ""}
 
 
@@ -82,20 +82,14 @@ def run_tests(text: str, answer: types.ModuleType) -> None:
                 one.tearDown()
 
 
-def place(error: BaseException) -> str:
-    """Return the last line of the tests in an error's traceback, else that of the answer."""
-    frames = traceback.extract_tb(error.__traceback__)
-    for file in ("tests", "answer"):
-        for frame in reversed(frames):
-            if frame.filename == file:
-                return f"{file}, line {frame.lineno}" + (f": {frame.line}" if frame.line else "")
-    return "answer"
-
-
 def told(error: BaseException) -> str:
-    """Return an error's class and what it says."""
-    said = str(error)
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    """Return the last line of the tests in an error's traceback, else that of the answer, and what the error says."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in ("tests", "answer")]
+    place, said = "answer", str(error)
+    if frames:
+        frame = max(enumerate(frames), key=lambda one: (one[1].filename == "tests", one[0]))[1]
+        place = f"{frame.filename}, line {frame.lineno}" + (f": {frame.line}" if frame.line else "")
+    return f"{place}: {type(error).__name__}" + (f": {said}" if said else "")
 
 
 class _Nowhere(io.TextIOBase):

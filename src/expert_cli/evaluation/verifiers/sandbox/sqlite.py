@@ -1,4 +1,4 @@
-"""SQLite databases in memory that only read, within limits of time and memory. Runs in the process of `worker.py`.
+"""SQLite databases in memory that only read, within limits of time and memory. Runs in the worker's process.
 
 apsw brings its own SQLite, so that answers are judged alike on every system.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
@@ -17,14 +17,9 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.contents import SqliteContents, opened
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.rows import Row
-from expert_cli.evaluation.verifiers.sandbox.limits import (
-    MAX_SQL_BYTES,
-    MAX_VALUE_BYTES,
-    MEMORY_BYTES,
-    Stopped,
-    bounded,
-)
-from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge
+from expert_cli.evaluation.verifiers.sandbox import isolation
+from expert_cli.evaluation.verifiers.sandbox.isolation import MAX_VALUE_BYTES, Stopped, bounded
+from expert_cli.evaluation.verifiers.sandbox.query_judge import Engine, QueryJudge
 
 STEPS_BETWEEN_LOOKS = 1_000
 _QUERIES = ("SELECT", "WITH", "VALUES")
@@ -46,7 +41,7 @@ _TOO_LARGE = (apsw.TooBigError, apsw.NoMemError, apsw.FullError, MemoryError)
 
 def judge() -> QueryJudge:
     """Return what judges SQL."""
-    return QueryJudge(SqliteEngine, "sqlite", MAX_SQL_BYTES)
+    return QueryJudge(SqliteEngine, "sqlite", isolation.MAX_SQL_BYTES)
 
 
 class ReadOnly:
@@ -57,9 +52,7 @@ class ReadOnly:
 
     def __init__(self, connection: Any, *, also: Sequence[int] = (), value_bytes: int = MAX_VALUE_BYTES) -> None:
         """Close the connection to everything but reading."""
-        self._connection = connection
-        self._allowed = _READING | set(also)
-        self._refusal = ""
+        self._connection, self._allowed, self._refusal = connection, _READING | set(also), ""
         connection.enable_load_extension(False)
         connection.execute("PRAGMA temp_store = MEMORY").fetchall()
         connection.execute("PRAGMA query_only = ON").fetchall()
@@ -78,22 +71,16 @@ class ReadOnly:
             self._connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
             self._connection.authorizer = self._authorize
 
-    def run(self, statement: str, bindings: Sequence[Any] = (), *, timeout_s: float) -> list[Row]:
+    def run(
+        self, statement: str, bindings: Sequence[Any] = (), *, timeout_s: float, compile_only: bool = False
+    ) -> list[Row]:
         """Return the rows. Raises `Stopped`."""
-        return self._held(lambda: bounded(self._connection.execute(statement, bindings)), timeout_s)
-
-    def prepare(self, statement: str, *, timeout_s: float) -> None:
-        """Compile the statement without running it. Raises `Stopped`."""
-        self._held(lambda: self._connection.execute(statement, explain=2).fetchall(), timeout_s)
-
-    def _held(self, work: Callable[[], list[Row]], timeout_s: float) -> list[Row]:
-        self._refusal = ""
+        self._refusal, fault, rows = "", None, list[Row]()
         deadline = time.monotonic() + timeout_s
         self._connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_LOOKS)
-        apsw.hard_heap_limit(apsw.memory_used() + MEMORY_BYTES)
-        fault, rows = None, list[Row]()
+        apsw.hard_heap_limit(apsw.memory_used() + isolation.HEAP_BYTES)
         try:
-            rows = work()
+            rows = bounded(self._connection.execute(statement, bindings, explain=2 if compile_only else -1))
         except (apsw.Error, MemoryError, UnicodeError) as error:
             fault = error
         finally:
@@ -122,7 +109,7 @@ class ReadOnly:
         return apsw.SQLITE_DENY
 
 
-class SqliteEngine:
+class SqliteEngine(Engine):
     """A copy of a database that can only be read."""
 
     def __init__(self, file: bytes) -> None:
@@ -131,25 +118,20 @@ class SqliteEngine:
             raise InputError("not an SQLite database")
         if file[18:20] == _WAL:  # such a database cannot be opened in memory
             file = file[:18] + b"\x01\x01" + file[20:]
-        connection = opened(file)
         try:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
             self._contents = SqliteContents(file)
         except apsw.Error as error:
             raise InputError(str(error)) from error
-        self._guard = ReadOnly(connection)
+        self._guard = ReadOnly(opened(file))
 
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[SqliteEngine, SqliteEngine]:
         """Return another content of the same tables, and it once more: there, unordered rows come the other way round."""
-        content = self._contents.content(queries, number)
-        return self._over(content, reverse=False), self._over(content, reverse=True)
-
-    def _over(self, content: bytes, *, reverse: bool) -> SqliteEngine:
-        connection = opened(content)
-        connection.execute(f"PRAGMA reverse_unordered_selects = {int(reverse)}").fetchall()
-        other = copy(self)
-        other._guard = ReadOnly(connection)
-        return other
+        content, ways = self._contents.content(queries, number), (copy(self), copy(self))
+        for reverse, way in enumerate(ways):
+            connection = opened(content)
+            connection.execute(f"PRAGMA reverse_unordered_selects = {reverse}").fetchall()
+            way._guard = ReadOnly(connection)
+        return ways
 
     def run(self, query: str, *, timeout_s: float) -> list[Row]:
         """Return the rows, blobs as their hexadecimal text behind "x". Raises `Stopped`."""
@@ -163,18 +145,14 @@ class SqliteEngine:
     def prepare(self, query: str, *, timeout_s: float) -> None:
         """Compile the statement. Raises `Stopped`."""
         try:
-            self._guard.prepare(query, timeout_s=timeout_s)
+            self._guard.run(query, timeout_s=timeout_s, compile_only=True)
         except Stopped as stopped:
             first = _first(query)
             if stopped.kind == "refused" and first not in _QUERIES:
                 raise Stopped("refused", first) from stopped
             raise
 
-    def unknown(self, query: str) -> str:  # noqa: ARG002
-        """Return "": SQLite refuses unknown names."""
-        return ""
-
 
 def _first(statement: str) -> str:
     """Return the first word or mark of the code, "" where there is none: a number, a text."""
-    return next((word for word, _ in code_words(statement, "sqlite")), "")
+    return next(iter(code_words(statement, "sqlite")), "")

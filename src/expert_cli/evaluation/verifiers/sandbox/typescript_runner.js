@@ -1,5 +1,5 @@
 // Runs answer.ts and tests.ts beside it: one line {nonce, modules, language, node} on stdin. Writes "ready", and after the tests
-// the nonce with {kind, why}. A program sees neither the nonce nor this scope, so that leaving early or printing something is no
+// the nonce with {kind, detail}. A program sees neither the nonce nor this scope, so that leaving early or printing something is no
 // success. The globals and modules that it has in common with its tests are frozen before it begins.
 const { Deno, Error, JSON, Object, Reflect, String, Symbol, Map, Set, Iterator, Intl } = globalThis;
 const { getOwnPropertyDescriptor, getPrototypeOf, ownKeys, defineProperty } = Reflect;
@@ -27,7 +27,7 @@ function fail(error) {
     if (error === refused || error.name === "NotCapable" || /Code generation from strings/.test(why)) kind = "refused";
     else if (/Array buffer allocation failed|Invalid string length|Invalid array buffer length|out of memory/.test(why)) kind = "too_large";
   } catch {} // a trap in what was thrown: the words above stand
-  write(`${nonce}{"kind":"${kind}","why":${stringify(slice(why, 0, 400))}}\n`);
+  write(`${nonce}{"kind":"${kind}","detail":${stringify(slice(why, 0, 400))}}\n`);
   exit(1);
 }
 for (const event of ["error", "unhandledrejection"]) addEventListener(event, (told) => fail(told.error ?? told.reason));
@@ -100,7 +100,7 @@ defineProperty(globalThis, "require", { writable: false, configurable: false });
 try {
   await import("./answer.ts");
   await import("./tests.ts");
-  write(`${nonce}{"kind":"correct","why":""}\n`);
+  write(`${nonce}{"kind":"correct","detail":""}\n`);
 } catch (error) {
   fail(error);
 }

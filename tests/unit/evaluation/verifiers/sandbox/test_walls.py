@@ -15,7 +15,7 @@ from expert_cli.evaluation.verifiers.sandbox import isolation, walls
 from expert_cli.evaluation.verifiers.sandbox.isolation import SYSTEM_FILES
 from expert_cli.evaluation.verifiers.sandbox.walls import DENIED, MACHINES, program
 
-if sys.platform != "linux" or os.uname().machine not in MACHINES or walls._landlock_version() < 6:
+if sys.platform != "linux" or os.uname().machine not in MACHINES or walls.landlock_version() < 6:
     pytest.skip("this system has not all walls", allow_module_level=True)
 
 DONE = "reached"

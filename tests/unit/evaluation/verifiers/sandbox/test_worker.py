@@ -13,9 +13,8 @@ import psutil
 import pytest
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verifiers.sandbox.limits import MEMORY_BYTES, Stopped
+from expert_cli.evaluation.verifiers.sandbox.isolation import HEAP_BYTES, Stopped, Worker, interpreter
 from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
-from expert_cli.evaluation.verifiers.sandbox.worker import Worker, interpreter
 from tests import graders
 
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT "
@@ -63,7 +62,7 @@ def test_a_process_writes_no_file(tmp_path: Path, act: str) -> None:
     program = "\n".join(
         (
             "import os, sys",
-            "from expert_cli.evaluation.verifiers.sandbox.worker import set_rlimits",
+            "from expert_cli.evaluation.verifiers.sandbox.isolation import set_rlimits",
             "path = sys.argv[1]",
             "held = os.open(path, os.O_CREAT | os.O_WRONLY)",
             "set_rlimits()",
@@ -97,11 +96,11 @@ def test_the_memory_of_a_query_is_bounded() -> None:
     with pytest.raises(Stopped) as stopped:
         guard.run(f"{ENDLESS} n, hex(randomblob(9000)) AS r FROM t ORDER BY r", timeout_s=20)
     assert stopped.value.kind == "too_large"
-    assert apsw.memory_high_water() - held < 1.2 * MEMORY_BYTES
+    assert apsw.memory_high_water() - held < 1.2 * HEAP_BYTES
     assert guard.run("SELECT 1", timeout_s=20) == [(1,)]
 
 
 def test_a_missing_engine_is_named(sources: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("expert_cli.evaluation.verifiers.requirements.has_package", lambda name: name == "apsw")
+    monkeypatch.setattr("expert_cli.evaluation.verifiers.sandbox.isolation.has_package", lambda name: name == "apsw")
     with pytest.raises(EnvironmentProblem, match="the package graphqlite is missing"):
         graders.cypher("RETURN 1", sources["cypher"], "RETURN 1")
