@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expert_cli.data.packing.order import epoch_order
-from expert_cli.data.packing.plan import PackingPlan, concat, no_packing, pack
-from expert_cli.data.packing.random_fit import pack_randomly
+from expert_cli.data.packing.plan import PackingPlan, Pieces, best_fit, concat, no_packing
+from expert_cli.data.packing.random_fit import random_fit
 from expert_cli.data.packing.right_size import length_table, recommend
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.utils.length_histogram import LengthHistogram
@@ -60,9 +60,14 @@ def median_seconds(work: Callable[[], Any], times: int = 3) -> tuple[float, Any]
     return statistics.median(seconds), result
 
 
-def random_packs(lengths: NDArray[np.int64], capacity: int) -> PackingPlan:
-    """Pack as `packing: true` does, in the first epoch."""
-    return pack_randomly(lengths, capacity, 42, 0)
+def whole(lengths: NDArray[np.int64]) -> Pieces:
+    """Return documents of these lengths, each in one piece."""
+    return Pieces(np.arange(len(lengths)), np.zeros_like(lengths), lengths)
+
+
+def fill(packs: PackingPlan, capacity: int) -> float:
+    """Return the share of all room that holds tokens."""
+    return float(packs.lengths.sum() / (len(packs) * capacity))
 
 
 def show(what: str, documents: int, seconds: float, packs: int, fill: float) -> None:
@@ -114,7 +119,7 @@ def likeness(packs: PackingPlan, keys: list[str]) -> tuple[float, float]:
     """Return the share of pairs in a pack that have the same key, and that of all pairs."""
     numbers = np.unique(keys, return_inverse=True)[1]
     pack_of = np.empty(len(keys), np.int64)
-    pack_of[packs.documents] = np.repeat(np.arange(len(packs)), np.diff(packs.offsets))
+    pack_of[packs.pieces.documents] = np.repeat(np.arange(len(packs)), np.diff(packs.offsets))
 
     def pairs(groups: NDArray[np.int64]) -> int:
         counts = np.unique(groups, return_counts=True)[1]
@@ -131,12 +136,13 @@ def bench_likeness(name: str, file: Path) -> None:
     if name in WORLDS:
         keys["world"] = [row[WORLDS[name]].split(" ")[0 if name != "sql" else 2] for row in rows]
     for capacity in (512, 1024, 2048):
-        cut = np.minimum(lengths, capacity)
-        best_fit = pack(cut, capacity)
-        drawn = [pack_randomly(cut, capacity, seed, 0) for seed in SEEDS]
-        told = f"| {name} | {capacity} | {best_fit.fill():.2%} | {statistics.mean(p.fill() for p in drawn):.2%} |"
+        cut = whole(np.minimum(lengths, capacity))
+        alike = best_fit(cut, capacity)
+        drawn = [random_fit(cut, capacity, seed, 0) for seed in SEEDS]
+        fills = fill(alike, capacity), statistics.mean(fill(packs, capacity) for packs in drawn)
+        told = f"| {name} | {capacity} | {fills[0]:.2%} | {fills[1]:.2%} |"
         for key, values in keys.items():
-            share, chance = likeness(best_fit, values)
+            share, chance = likeness(alike, values)
             ratio = statistics.mean(likeness(packs, values)[0] for packs in drawn) / chance
             told += f" {key}: {share:.1%}, {share / chance:.2f} x | {ratio:.2f} x |"
         print(told)
@@ -153,9 +159,15 @@ def main() -> None:
     for median in MEDIANS:
         lengths = lengths_of(options.documents, median, options.capacity)
         print(f"median {median}")
-        for way in (random_packs, pack, concat, no_packing):
-            seconds, packs = median_seconds(partial(way, lengths, options.capacity))
-            show(f"  {way.__name__}", len(lengths), seconds, len(packs), packs.fill())
+        ways = {
+            "random": partial(random_fit, whole(lengths), options.capacity, 42, 0),
+            "best_fit": partial(best_fit, whole(lengths), options.capacity),
+            "concat": partial(concat, whole(lengths), options.capacity),
+            "off": partial(no_packing, whole(lengths)),
+        }
+        for name, way in ways.items():
+            seconds, packs = median_seconds(way)
+            show(f"  {name}", len(lengths), seconds, len(packs), fill(packs, options.capacity))
         if has_trl:
             bench_trl(lengths[:TRL_DOCUMENTS], options.capacity)
     lengths = lengths_of(options.documents, MEDIANS[-1], 1 << 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ import torch
 from expert_cli.data.encode import Encoded
 from expert_cli.data.packing.batches import Batch, Collator
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.plan import Ints
+from expert_cli.data.packing.plan import Ints, Pieces
 from expert_cli.data.store.build import build
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import FileHashCache, write_shard
@@ -22,12 +23,20 @@ from expert_cli.utils.reporter import NullReporter
 END = 9
 
 
-class Lengths:
+def whole(lengths: Ints) -> Pieces:
+    """Return documents of these lengths, each in one piece."""
+    return Pieces(np.arange(len(lengths)), np.zeros_like(lengths), lengths)
+
+
+class Lengths(Documents):
     """Documents of which nothing but lengths is known. prompts: None: a half of each."""
 
     def __init__(self, lengths: Ints, prompts: Ints | None = None) -> None:
         self.lengths = lengths
         self.prompts = lengths // 2 if prompts is None else prompts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Lengths, (self.lengths, self.prompts)
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -12,8 +12,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import PrinterCallback
 
-from expert_cli.data.packing.batches import Collator, PackedBatchSampler
-from expert_cli.data.packing.fixed_shape import fixed_shape
+from expert_cli.data.packing.batches import Collator, PackedBatchSampler, fixed_shape
 from expert_cli.data.packing.order import epoch_order
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig

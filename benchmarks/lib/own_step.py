@@ -126,7 +126,7 @@ def own_step(
     kernels = kernels.with_line("capture", *done.capture)
     lines = {name: f"{line.used}: {line.reason}" for name, line in kernels.lines.items()}
     lines |= {"adjusted": "; ".join(done.adjusted)} if done.adjusted else {}
-    cost = flops(model.get_base_model(), data.train.packs.document_lengths, recomputed=False)
+    cost = flops(model.get_base_model(), data.train.document_lengths, recomputed=False)
     return Trained(done.real_tokens / done.steps, done.trained_tokens / done.steps, cost, lines)
 
 
@@ -153,7 +153,7 @@ def stock_step(asked: Prepared, callbacks: Sequence[TrainerCallback]) -> Trained
     trainer.train()
     real, trained, _ = tokens[-1] / len(tokens)
     model: Any = trainer.model
-    cost = flops(model.get_base_model(), data.train.packs.document_lengths, recomputed=False)
+    cost = flops(model.get_base_model(), data.train.document_lengths, recomputed=False)
     return Trained(float(real), float(trained), cost, {})
 
 

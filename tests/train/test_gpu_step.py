@@ -10,8 +10,7 @@ import pytest
 import torch
 from transformers import Trainer, TrainingArguments
 
-from expert_cli.data.packing.batches import Collator
-from expert_cli.data.packing.fixed_shape import FixedShape
+from expert_cli.data.packing.batches import Collator, FixedShape
 from expert_cli.manifest.key import declared
 from expert_cli.manifest.keys.optim import OPTIMIZERS
 from expert_cli.manifest.training_config import TrainingConfig

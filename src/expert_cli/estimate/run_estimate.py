@@ -14,8 +14,7 @@ from expert_cli.config.plan import Plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
 from expert_cli.config.validate import FOR_EVERY_BASE
-from expert_cli.data.packing.batches import orders_of
-from expert_cli.data.packing.fixed_shape import fixed_shape
+from expert_cli.data.packing.batches import fixed_shape, orders_of
 from expert_cli.data.packing.step_schedule import few_steps
 from expert_cli.errors import InputError
 from expert_cli.estimate.memory import (
@@ -156,7 +155,7 @@ def _with_shape(kernels: KernelPlan, run: RunConfig, work: Workload, model: Any)
     """Return the plan with the shape that a step is recorded at, and what its padding costs."""
     if kernels.lines["capture"].used == "off":
         return kernels
-    cost = flops(model.get_base_model(), work.packs.packs.document_lengths, recomputed=False)
+    cost = flops(model.get_base_model(), work.packs.document_lengths, recomputed=False)
     order_of = orders_of(run, work.packs)
     shape = fixed_shape(work.packs, work.schedule, order_of, run.data.max_seq_length, cost.of(0, 1) / cost.of(1, 0))
     return kernels.with_line("capture", kernels.lines["capture"].used, str(shape))

@@ -70,11 +70,9 @@ def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, mach
 def by_formula(run: RunConfig, work: Workload, model: PeftModel) -> Figure:
     """Return the tokens a second that arithmetic gives: operations a token over what a matrix product reaches here."""
     device, dtype = run.compute.device, run.compute.dtype
-    cost = flops(
-        model.get_base_model(), work.packs.packs.document_lengths, recomputed=run.compute.checkpointing == "all"
-    )
+    cost = flops(model.get_base_model(), work.packs.document_lengths, recomputed=run.compute.checkpointing == "all")
     per_token = cost.per_token + work.trained_share * cost.per_trained_token
-    micro_tokens = run.optim.batch_size * work.packs.packs.pack_lengths.mean
+    micro_tokens = run.optim.batch_size * work.packs.pack_lengths.mean
     speed, efficiency = matmul_flops(device, dtype), EFFICIENCY[DEVICES[device].kind]
     words = (
         f"formula: {per_token / 1e9:.2f} GFLOP a token; a {dtype} matrix product here makes {speed / 1e9:,.0f} GFLOP/s, "

@@ -27,24 +27,22 @@ class Workload:
 
     def largest(self, batch: int, layout: Layout, fixed: int = 0) -> tuple[int, int]:
         """Return (places, longest row) of the largest micro-batch of `batch` packs; fixed > 0: all have as many places."""
-        packs = self.packs.packs
-        longest = packs.pack_lengths.largest(batch)
+        longest = self.packs.pack_lengths.largest(batch)
         if layout == "padded":
             return longest[0] * len(longest), longest[0]
-        return max(fixed, sum(longest)), packs.document_lengths.longest
+        return max(fixed, sum(longest)), self.packs.document_lengths.longest
 
 
 def work_of(run: RunConfig, store: TokenStore) -> Workload:
     """Return the work of a run over the packs of its training rows."""
     data = PackedDataset(store.training(), run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
-    packs = data.packs
     schedule = schedule_of(run, data, int(os.environ.get("WORLD_SIZE", "1")))
     # whole epochs at once, the last one pack by pack: of all steps only an epoch's last one may be short
     epochs, rest = divmod(schedule.steps, schedule.steps_per_epoch)
-    tokens = epochs * packs.document_lengths.tokens
+    tokens = epochs * data.document_lengths.tokens
     if rest:
         begun = orders_of(run, data)(epochs)[: rest * schedule.packs_per_step]
-        tokens += int(packs.plan(epochs).lengths[begun].sum())
+        tokens += int(data.plan(epochs).lengths[begun].sum())
     stats = store.stats["train"]
     held_out = store.stats.get("validation", {}).get("tokens", 0) if run.watch.eval_strategy != "no" else 0
     evaluations = epochs if run.watch.eval_strategy == "epoch" else schedule.steps // run.watch.eval_steps

@@ -200,8 +200,8 @@ def describe(run: RunConfig, store: TokenStore, documents: Documents | None = No
     """
     documents = store.training() if documents is None else documents
     present = run.data.max_seq_length
-    packs = PackedDataset(documents, present, run.loader.packing, run.loader.overflow, run.seed).packs
+    packs = PackedDataset(documents, present, run.loader.packing, run.loader.overflow, run.seed)
     lengths = documents.histogram()
     recommended = recommend(lengths, documents.measured(), present)
-    packing = LengthRow(present, packs.count(), packs.fill(), *(packs.left_out or (0, 0)))
+    packing = LengthRow(present, len(packs), packs.fill(), *(packs.left_out or (0, 0)))
     return StoreReport(run.expert, store, packing, tuple(length_table(lengths, present, recommended)), recommended)

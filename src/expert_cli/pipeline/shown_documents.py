@@ -66,12 +66,9 @@ def shown_documents(run: RunConfig, store: TokenStore, inputs: DataInputs, count
     shown = []
     for number in range(min(count, len(documents))):
         ids, trained = documents.document(number)
-        kept, trained = np.ones(len(ids), bool), trained.copy()
-        pieces = packs.pieces_of(number)
-        if pieces is not None:
-            kept[:] = False
-            for places, carries_loss in pieces:
-                kept[places], trained[places] = True, carries_loss
+        kept, trained = np.zeros(len(ids), bool), trained.copy()
+        for places, carries_loss in packs.pieces_of(number):
+            kept[places], trained[places] = True, carries_loss
         texts = _without_secrets(token_texts(inputs.tokenizer.backend, ids.tolist()))
         shown.append(ShownDocument(ids.tolist(), texts, (trained & kept).tolist(), kept.tolist()))
     return ShownDocuments(run.manifest, inputs.source.name, inputs.template.name, len(documents), tuple(shown))

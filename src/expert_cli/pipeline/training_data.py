@@ -58,7 +58,7 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
             f"choose the best step by {EVAL_LOSS}",
         )
     for packed in (train_set, *sets.values()):
-        require_positions(run, inputs.source.folder, packed.packs.document_lengths.longest)
+        require_positions(run, inputs.source.folder, packed.document_lengths.longest)
     split_ids = {name: split.id_range() for name, split in (("train", documents), ("validation", held_out)) if split}
     require_embedding(inputs.source.folder, split_ids, inputs.tokenizer.pad_id)
     return TrainingData(train_set, sets, inputs.tokenizer.pad_id)
@@ -86,13 +86,13 @@ def _packed(documents: Documents, run: RunConfig, rows: range | None = None) -> 
 
 def _packs(store: TokenStore, split: str, documents: Documents, run: RunConfig, report: Reporter) -> PackedDataset:
     data = _packed(documents, run)
-    told, left_out = store.stats[split], data.packs.left_out
+    told, left_out = store.stats[split], data.left_out
     report.info(
         f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "
-        f"{len(data):,} packs of {run.data.max_seq_length}, {data.packs.fill():.1%} full"
+        f"{len(data):,} packs of {run.data.max_seq_length}, {data.fill():.1%} full"
     )
-    if data.packs.untrained:
-        report.warning(f"{data.packs.untrained:,} packs hold no trained token and are left out")
+    if data.untrained:
+        report.warning(f"{data.untrained:,} packs hold no trained token and are left out")
     if left_out is not None and left_out.rows:
         report.warning(
             f"{left_out.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "

@@ -13,9 +13,15 @@ from transformers.integrations import TensorBoardCallback
 
 from expert_cli._compat import forget_graphs, graphs_made, train_on_one_card
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.packing.batches import Collator, PackedBatchSampler, orders_of, schedule_of
+from expert_cli.data.packing.batches import (
+    Collator,
+    FixedShape,
+    PackedBatchSampler,
+    fixed_shape,
+    orders_of,
+    schedule_of,
+)
 from expert_cli.data.packing.dataset import TrainingData
-from expert_cli.data.packing.fixed_shape import FixedShape, fixed_shape
 from expert_cli.data.packing.step_schedule import Schedule, few_steps, shared_out
 from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, is_eval_loss
@@ -60,7 +66,7 @@ def fit(
     """
     paths, resumed, status = RunPaths(run.output), checkpoints.resumed, checkpoints.status
     begun_with = checkpoints.identity["processes"]
-    cost = partial(flops, model.get_base_model(), data.train.packs.document_lengths)
+    cost = partial(flops, model.get_base_model(), data.train.document_lengths)
     trainer = _trainer(model, data, run, kernels, checkpoints, cost(recomputed=False))
     schedule, device = trainer.batches.schedule, trainer.timer.device
     if told := few_steps(replace(schedule, processes=begun_with)):

@@ -19,9 +19,8 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback
 from transformers.integrations.neftune import activate_neftune
 
-from expert_cli.data.packing.batches import Batch, Collator, PackedBatchSampler, once_in_turn
+from expert_cli.data.packing.batches import Batch, Collator, FixedShape, PackedBatchSampler, once_in_turn
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.fixed_shape import FixedShape
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.errors import TrainingFailed
 from expert_cli.hardware.devices import device_of
@@ -119,7 +118,7 @@ class ExpertTrainer(Trainer):
         """Return a micro-batch on the device that takes as much memory as any; of a fixed shape, all are alike."""
         shape = self.data_collator.shape
         if shape is None:
-            packs = self.train_dataset.packs.longest(self.batches.schedule.batch_size)
+            packs = self.train_dataset.longest(self.batches.schedule.batch_size)
             return self.on_device(self.data_collator([self.train_dataset[0, number] for number in packs]))
         largest = replace(self.data_collator, shape=replace(shape, targets=shape.targets[-1:]))
         return self.on_device(largest([self.train_dataset[place] for place in next(iter(self.batches))]))
@@ -241,8 +240,8 @@ class ExpertTrainer(Trainer):
     def _documents(self, step: int) -> str:
         """Name the documents of an optimizer step (from 0)."""
         epoch, taken = self.batches.packs_of(step)
-        packs = self.train_dataset.packs
-        rows = sorted({row for number in taken.tolist() for row in packs.pack(epoch, number).documents.tolist()})
+        plan = self.train_dataset.plan(epoch)
+        rows = sorted({row for number in taken.tolist() for row in plan.pack(number).documents.tolist()})
         more = f" and {len(rows) - 12} more" if len(rows) > 12 else ""
         return f"its documents (counted from 0): {', '.join(map(str, rows[:12]))}{more}"
 
@@ -323,7 +322,7 @@ class ExpertTrainer(Trainer):
     def _loss_and_tokens(self, packs: PackedDataset) -> Any:
         """Return the sum of the losses of some packs and their trained tokens, of all processes together, fp64 [2]."""
         schedule = self.batches.schedule
-        share = once_in_turn(schedule, packs.packs.count(), self.args.process_index)
+        share = once_in_turn(schedule, len(packs), self.args.process_index)
         collate = self.data_collator if self.captured is None else replace(self.data_collator, shape=None)
         loader = self.callback_handler.eval_dataloader = self.loader(packs, share, collate)
         sums = torch.zeros(2, device=self.args.device, dtype=torch.float64)

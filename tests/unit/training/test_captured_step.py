@@ -10,8 +10,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from expert_cli.data.packing.batches import Batch, Collator
-from expert_cli.data.packing.fixed_shape import FixedShape
+from expert_cli.data.packing.batches import Batch, Collator, FixedShape
 from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
 from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.kernels import attention

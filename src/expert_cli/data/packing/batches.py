@@ -19,17 +19,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
 from expert_cli.config.run_config import Layout, RunConfig
 from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, PackedDataset, Place
-from expert_cli.data.packing.fixed_shape import FixedShape
 from expert_cli.data.packing.order import epoch_order, grouped_order
 from expert_cli.data.packing.plan import Ints
 from expert_cli.data.packing.step_schedule import Schedule
 
 Batch = dict[str, Any]
+LARGEST_SHARE = 0.03
+"""Of a step's work, this much may be the padding of targets before more sizes of them are recorded."""
+QUANTILES = (0.5, 0.9, 1.0)
+"""Shares of the micro-batches that the sizes of targets have room for, where there are several."""
 
 
 def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with: int = 0) -> Schedule:
@@ -40,7 +42,7 @@ def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with
     optim = run.optim
     packs_per_step = optim.batch_size * optim.gradient_accumulation_steps * (begun_with or processes)
     one = Schedule(1, packs_per_step, optim.batch_size, processes, optim.epochs, optim.max_steps)
-    return replace(one, packs=train.packs.even_out(lambda packs: replace(one, packs=packs).epochs_begun))
+    return replace(one, packs=train.even_out(lambda packs: replace(one, packs=packs).epochs_begun))
 
 
 def once_in_turn(schedule: Schedule, packs: int, rank: int) -> PackedBatchSampler:
@@ -52,13 +54,12 @@ def once_in_turn(schedule: Schedule, packs: int, rank: int) -> PackedBatchSample
 
 def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Ints]:
     """Return, by epoch (from 0), the numbers of its packs in the order in which they are trained; the latest is remembered."""
-    packs, seed, batch_size = train.packs, run.seed, run.optim.batch_size
 
     @lru_cache(1)
     def order_of(epoch: int) -> Ints:
         if run.loader.group_by_length:
-            return grouped_order(packs.plan(epoch).lengths, batch_size, seed, epoch)
-        return epoch_order(packs.count(), seed, epoch)
+            return grouped_order(train.plan(epoch).lengths, run.optim.batch_size, run.seed, epoch)
+        return epoch_order(len(train), run.seed, epoch)
 
     return order_of
 
@@ -68,10 +69,7 @@ class PackedBatchSampler(Sampler[list[Place]]):
 
     def __init__(self, schedule: Schedule, order_of: Callable[[int], Ints], *, rank: int = 0) -> None:
         """order_of: epoch (from 0) -> the order of its packs. rank: this process among `schedule.processes`."""
-        self.schedule = schedule
-        self.order_of = order_of
-        self.rank = rank
-        self.epoch = 0
+        self.schedule, self.order_of, self.rank, self.epoch = schedule, order_of, rank, 0
 
     def set_epoch(self, epoch: int) -> None:
         """Go through this epoch (from 0) the next time."""
@@ -81,7 +79,7 @@ class PackedBatchSampler(Sampler[list[Place]]):
         """Return the number of micro-steps of an epoch; the same for every process."""
         return sum(map(self.schedule.micro_steps, range(self.schedule.steps_per_epoch)))
 
-    def packs_of(self, step: int) -> tuple[int, NDArray[np.int64]]:
+    def packs_of(self, step: int) -> tuple[int, Ints]:
         """Return the epoch of one optimizer step of the run and its packs, of all processes together."""
         epoch, places = self.schedule.places(step)
         return epoch, self.order_of(epoch)[places]
@@ -95,6 +93,62 @@ class PackedBatchSampler(Sampler[list[Place]]):
             for first in range(0, len(packs), schedule.batch_size * schedule.processes):
                 mine = first + self.rank * schedule.batch_size
                 yield packs[mine : mine + schedule.batch_size] or [FILLER]
+
+
+@dataclass(frozen=True)
+class FixedShape:
+    """tokens: of a micro-batch. longest: a document's. borders: of the most documents, one repeated end more than they have,
+    past which kernels of the RTX 50 series read (flash-attention pull 2333). targets: the numbers of trained tokens that a
+    batch is padded to, ascending; the last one is the most of any. padding: the share of a step's work that is padding.
+    """
+
+    tokens: int
+    longest: int
+    borders: int
+    targets: tuple[int, ...]
+    padding: float
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        sizes = " or ".join(f"{size:,}" for size in self.targets)
+        return (
+            f"{self.tokens:,} tokens, {self.borders - 2:,} documents and {sizes} trained tokens a micro-batch, "
+            f"{self.padding:.1%} of the work is padding"
+        )
+
+    def targets_for(self, count: int) -> int:
+        """Return the smallest size with room for `count` trained tokens."""
+        return next(size for size in self.targets if size >= count)
+
+
+def fixed_shape(
+    data: PackedDataset, schedule: Schedule, order_of: Callable[[int], Ints], capacity: int, target_cost: float
+) -> FixedShape:
+    """Return the shape that every micro-batch of the run fits, of all its epochs. capacity: tokens of a full pack.
+
+    target_cost: the work of a trained token's head and loss, by that of a token in the layers.
+    """
+    of_documents = data.documents.trained_lengths()
+    places = np.arange(schedule.packs)
+    begins = np.flatnonzero(places % schedule.packs_per_step % schedule.batch_size == 0)  # of micro-batches
+    counts = []
+    for epoch in range(schedule.epochs_begun):
+        plan = data.plan(epoch)
+        total = np.append(0, np.cumsum(np.minimum(of_documents[plan.pieces.documents], plan.pieces.lengths)))
+        of_packs = np.stack([plan.lengths, np.diff(plan.offsets), np.diff(total[plan.offsets])])
+        counts.append(np.add.reduceat(of_packs[:, order_of(epoch)], begins, axis=1))
+    tokens, documents, trained = np.concatenate(counts, axis=1)
+    full = schedule.batch_size * capacity
+    # a process that nothing is left for trains padding alone
+    padded = -(-(full - tokens) // capacity)
+    documents = max(int((documents + padded).max()), schedule.batch_size)
+    needed = np.maximum(trained, 1)
+    sizes = [int(needed.max())]
+    if target_cost * (needed.max() - needed.mean()) > LARGEST_SHARE * (full + target_cost * needed.mean()):
+        sizes = sorted({int(np.quantile(needed, share, method="higher")) for share in QUANTILES})
+    taken = np.array(sizes)[np.searchsorted(sizes, needed)]
+    work, done = len(tokens) * full + target_cost * taken.sum(), tokens.sum() + target_cost * trained.sum()
+    return FixedShape(full, capacity, documents + 2, tuple(sizes), float(1 - done / work))
 
 
 @dataclass(frozen=True)

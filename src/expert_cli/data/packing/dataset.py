@@ -13,29 +13,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from expert_cli.data.packing.epoch_packs import EpochPacks
+from expert_cli.data.packing.plan import Ints, PackingPlan, Pieces, best_fit, concat, no_packing
+from expert_cli.data.packing.random_fit import random_fit
 from expert_cli.data.store.documents import Documents
+from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow, Packing
+from expert_cli.utils.length_histogram import LengthHistogram
 
 Place = tuple[int, int]
-"""An epoch (from 0) and the number that `EpochPacks` gives a pack in it."""
-
+"""An epoch (from 0) and the number of a pack in it."""
 IGNORE_INDEX = -100
 FILLER: Place = (0, -1)
 """The place of a pack without tokens: what a process gets where the last step of an epoch has no pack left for it."""
+Tokens = tuple[NDArray[np.int32], NDArray[np.bool_]]
+"""Ids of tokens, and whether each is trained."""
+
+
+class LeftOut(NamedTuple):
+    """rows: documents that were too long. tokens: their tokens that are in no pack."""
+
+    rows: int
+    tokens: int
 
 
 class PackedDataset(Dataset[dict[str, torch.Tensor]]):
-    """Packs over an opened store: item (e, n) is the pack of number n of epoch e.
+    """Packs over an opened store: item (e, n) is pack n of epoch e: `input_ids`, `labels`, `position_ids`, int64 [tokens].
 
-    An item is `input_ids`, `labels`, `position_ids`, int64 [tokens of the pack]. Picklable and small: a worker process maps
-    the store's files again.
+    Random packs are drawn anew for each epoch, all others stay as they are; only the plan asked for last is held. Picklable:
+    a worker process maps the store's files again.
+
+    left_out: what became of documents that are too long; None with "concat", which cuts all alike and leaves out packs that
+    train nothing (`untrained`).
     """
 
     def __init__(
@@ -52,52 +68,172 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         seed: with the epoch, decides random packs. rows: the documents that are packed; None: all. Raises InputError: overflow
         "error" with a document that is too long, or nothing is left.
         """
-        self.documents = documents
-        self.packs = EpochPacks(documents, capacity, packing, overflow, seed, rows=rows)
+        self.documents, self.capacity, self.packing, self.seed = documents, capacity, packing, seed
+        rows = range(len(documents)) if rows is None else rows
+        numbers = np.arange(rows.start, rows.stop)
+        lengths = documents.lengths_of(numbers)
+        self.left_out: LeftOut | None = None
+        if packing == "concat":
+            self._pieces = Pieces(numbers, np.zeros_like(lengths), lengths)
+        else:
+            self._pieces = fitted(documents, numbers, capacity, overflow)
+            self.left_out = LeftOut(int((lengths > capacity).sum()), int(lengths.sum() - self._pieces.lengths.sum()))
+        self.untrained = 0
         # Whether a piece that ends before its document does is truncated in the middle, not cut off.
-        self.shortens = packing != "concat" and overflow == "truncate"
+        self._shortens = packing != "concat" and overflow == "truncate"
+        self._fewest = 0
+        self._latest: tuple[int, PackingPlan] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send no plan: it is made again where it is needed."""
+        return {**self.__dict__, "_latest": None}
 
     def __len__(self) -> int:
-        """Return the number of packs of an epoch."""
-        return self.packs.count()
+        """Return how many packs the first epoch has; after `even_out` every epoch of the run."""
+        return self._fewest or len(self.plan(0))
 
     def __getitem__(self, place: Place) -> dict[str, torch.Tensor]:
         """Return one pack; `FILLER` gives one without tokens."""
-        if place == FILLER:
-            empty = torch.empty(0, dtype=torch.int64)
-            return {"input_ids": empty, "labels": empty, "position_ids": empty}
-        ids, labels, positions = [], [], []
-        for document, start, stop in np.stack(self.packs.pack(*place), axis=1).tolist():
-            tokens, trained = self._piece(*self.documents.document(document), start, stop)
-            targets = np.where(trained, tokens, IGNORE_INDEX)
-            targets[:1] = IGNORE_INDEX
-            ids.append(tokens)
-            labels.append(targets)
-            positions.append(np.arange(len(tokens)))
-        return {
-            "input_ids": torch.from_numpy(np.concatenate(ids).astype(np.int64)),
-            "labels": torch.from_numpy(np.concatenate(labels).astype(np.int64)),
-            "position_ids": torch.from_numpy(np.concatenate(positions)),
+        parts: dict[str, list[Any]] = {
+            name: [np.empty(0, np.int64)] for name in ("input_ids", "labels", "position_ids")
         }
+        pieces = [] if place == FILLER else np.stack(self.plan(place[0]).pack(place[1]), axis=1).tolist()
+        for document, start, stop in pieces:
+            ids, trained = self._piece(*self.documents.document(document), start, stop)
+            labels = np.where(trained, ids, IGNORE_INDEX)
+            labels[:1] = IGNORE_INDEX
+            for arrays, array in zip(parts.values(), (ids, labels, np.arange(len(ids))), strict=True):
+                arrays.append(array)
+        return {name: torch.from_numpy(np.concatenate(arrays)) for name, arrays in parts.items()}
 
-    def pieces_of(self, document: int) -> list[tuple[NDArray[np.int32], NDArray[np.bool_]]] | None:
-        """Return which tokens of a document are left, piece by piece, by their numbers, and whether each is trained.
+    def plan(self, epoch: int) -> PackingPlan:
+        """Return the packs of an epoch."""
+        epoch = epoch if self.packing == "random" else 0
+        if self._latest is None or self._latest[0] != epoch:
+            self._latest = None  # its memory is needed
+            self._latest = epoch, self._planned(epoch).parted(self._fewest)
+        return self._latest[1]
 
-        None with "concat", where every pack may cut it.
+    def even_out(self, epochs: Callable[[int], int]) -> int:
+        """Let every epoch have as many packs as the one that needs most, and return how many.
+
+        The Trainer counts the steps of an epoch once. epochs: packs of an epoch -> epochs of the run.
         """
-        pieces = self.packs.pieces_of(document)
-        if pieces is None:
-            return None
+        most, drawn = len(self), 1
+        while self.packing == "random" and drawn < epochs(most):
+            most, drawn = max(most, len(self._planned(drawn))), drawn + 1
+        if most > len(self):
+            self._latest = None
+        self._fewest = most
+        return most
+
+    def fill(self) -> float:
+        """Return the share of all room of the first epoch's packs that holds tokens; 0 without packs."""
+        return self.pack_lengths.tokens / max(1, len(self) * self.capacity)
+
+    @cached_property
+    def pack_lengths(self) -> LengthHistogram:
+        """Tokens of the packs of the first epoch."""
+        return LengthHistogram.of(self.plan(0).lengths)
+
+    @cached_property
+    def document_lengths(self) -> LengthHistogram:
+        """Tokens of the pieces of documents that lie in the packs of the first epoch."""
+        return LengthHistogram.of(self.plan(0).pieces.lengths)
+
+    def longest(self, count: int) -> list[int]:
+        """Return the numbers of the `count` longest packs of the first epoch."""
+        return np.argsort(-self.plan(0).lengths, kind="stable")[:count].tolist()  # type: ignore[no-any-return]
+
+    def pieces_of(self, document: int) -> list[Tokens]:
+        """Return which tokens of a document are left, piece by piece, by their numbers; "concat" may cut it anywhere."""
         ids, trained = self.documents.document(document)
         numbers = np.arange(len(ids), dtype=np.int32)
-        return [self._piece(numbers, trained, start, stop) for _, start, stop in np.stack(pieces, axis=1).tolist()]
+        found = self._pieces.taken(slice(*np.searchsorted(self._pieces.documents, [document, document + 1])))
+        return [self._piece(numbers, trained, start, stop) for _, start, stop in np.stack(found, axis=1).tolist()]
 
-    def _piece(
-        self, ids: NDArray[np.int32], trained: NDArray[np.bool_], start: int, stop: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        if self.shortens and stop < len(ids):
+    def _piece(self, ids: NDArray[np.int32], trained: NDArray[np.bool_], start: int, stop: int) -> Tokens:
+        if self._shortens and stop < len(ids):
             return truncate_middle(ids, trained, stop)
         return ids[start:stop], trained[start:stop]
+
+    def _planned(self, epoch: int) -> PackingPlan:
+        if self.packing == "random":
+            return random_fit(self._pieces, self.capacity, self.seed, epoch)
+        if self.packing == "best_fit":
+            return best_fit(self._pieces, self.capacity)
+        return no_packing(self._pieces) if self.packing == "off" else self._trained(concat(self._pieces, self.capacity))
+
+    def _trained(self, plan: PackingPlan) -> PackingPlan:
+        """Return the packs without those that hold nothing but the beginnings of prompts."""
+        pieces, sizes, numbers = plan.pieces, np.diff(plan.offsets), self._pieces.documents
+        prompts = self.documents.prompt_lengths_of(numbers)[np.searchsorted(numbers, pieces.documents)]
+        trains = pieces.stops > np.maximum(prompts, pieces.starts + 1)
+        kept = np.logical_or.reduceat(trains, plan.offsets[:-1]) if len(plan) else np.zeros(0, bool)
+        self.untrained = int(len(kept) - kept.sum())
+        return PackingPlan(pieces.taken(np.repeat(kept, sizes)), np.append(0, np.cumsum(sizes[kept])))
+
+
+def fitted(documents: Documents, numbers: Ints, capacity: int, overflow: Overflow) -> Pieces:
+    """Return what is left of the documents of these numbers, which ascend, where some are longer than `capacity`.
+
+    truncate: the middle of the prompt goes, then the middle of the answer; such documents have start 0 and stop at the
+    capacity: the tokens of `truncate_middle`, not the first ones. drop: the document goes. split: pieces of `capacity`; one
+    that trains nothing goes. Raises InputError: "error" and one is too long, or nothing is left.
+    """
+    lengths = documents.lengths_of(numbers)
+    is_long = lengths > capacity
+    if overflow == "error" and is_long.any():
+        longest = int(lengths.max())
+        raise InputError(
+            f"document {numbers[lengths.argmax()]} (counted from 0) has {longest} tokens, max_seq_length is {capacity}; "
+            f"{is_long.sum()} of {len(numbers)} documents are longer",
+            f"Set training.config.max_seq_length to {longest}, or let long documents be truncated, dropped or split.",
+        )
+    counts = -(-lengths // capacity) if overflow == "split" else np.where((overflow == "drop") & is_long, 0, 1)
+    which = np.repeat(np.arange(len(numbers)), counts)
+    if len(numbers) and not len(which):
+        raise InputError(
+            f"none of the {len(numbers)} documents fits max_seq_length {capacity}; the shortest has {lengths.min()} tokens",
+            "Raise training.config.max_seq_length, or let long documents be truncated.",
+        )
+    starts = capacity * (np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts))
+    stops = np.minimum(lengths[which], starts + capacity)
+    pieces = Pieces(numbers[which], starts, stops)
+    if overflow != "split" or not is_long.any():
+        return pieces
+    # A single token that is left trains nothing, be it an answer's end: it takes the one before along.
+    alone = np.flatnonzero((starts > 0) & (stops - starts == 1)) if capacity > 1 else starts[:0]
+    starts[alone] -= 1
+    stops[alone - 1] -= 1
+    prompts = np.zeros_like(lengths)
+    prompts[is_long] = documents.prompt_lengths_of(numbers[is_long])
+    return pieces.taken((counts[which] == 1) | (stops > np.maximum(prompts[which], starts + 1)))
+
+
+def truncate_middle(ids: NDArray[np.int32], trained: NDArray[np.bool_], limit: int) -> Tokens:
+    """Cut a document to `limit` tokens, out of the middle of its prompt; its ends and its last token stay.
+
+        prompt head … prompt tail | answer, end token
+
+    Where a quarter of `limit` is all that is left for the prompt, the answer loses its middle too; the token after that
+    seam is not trained, since nothing before it leads there.
+    """
+    excess = len(ids) - limit
+    if excess <= 0:
+        return ids, trained
+    prompt = int(np.argmax(trained))
+    keep = max(min(prompt, limit // 4), prompt - excess)
+    rest = limit - keep
+    kept = [np.arange((keep + 1) // 2), np.arange(prompt - keep // 2, prompt)]
+    if rest < len(ids) - prompt:
+        kept += [np.arange(prompt, prompt + rest // 2), np.arange(len(ids) - (rest - rest // 2), len(ids))]
+        trained = trained.copy()
+        trained[kept[-1][:-1][:1]] = False
+    else:
+        kept.append(np.arange(prompt, len(ids)))
+    chosen = np.concatenate(kept)
+    return ids[chosen], trained[chosen]
 
 
 @dataclass(frozen=True)
@@ -115,32 +251,4 @@ class TrainingData:
     @property
     def longest(self) -> int:
         """Tokens of the longest document, of those that evaluate too."""
-        return max(data.packs.document_lengths.longest for data in (self.train, *self.validation.values()))
-
-
-def truncate_middle(
-    ids: NDArray[np.int32], trained: NDArray[np.bool_], limit: int
-) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """Cut a document to `limit` tokens, out of the middle of its prompt; its ends and its last token stay.
-
-        prompt head … prompt tail | answer, end token
-
-    Where a quarter of `limit` is all that is left for the prompt, the answer loses its middle too; the token after that
-    seam is not trained, since nothing before it leads there.
-    """
-    excess = len(ids) - limit
-    if excess <= 0:
-        return ids, trained
-    prompt = int(np.argmax(trained))
-    keep = max(min(prompt, limit // 4), prompt - excess)
-    rest = limit - keep
-    head, tail = (keep + 1) // 2, keep // 2
-    kept = [np.arange(head), np.arange(prompt - tail, prompt)]
-    if rest < len(ids) - prompt:
-        kept += [np.arange(prompt, prompt + rest // 2), np.arange(len(ids) - (rest - rest // 2), len(ids))]
-        trained = trained.copy()
-        trained[kept[-1][:-1][:1]] = False
-    else:
-        kept.append(np.arange(prompt, len(ids)))
-    chosen = np.concatenate(kept)
-    return ids[chosen], trained[chosen]
+        return max(data.document_lengths.longest for data in (self.train, *self.validation.values()))

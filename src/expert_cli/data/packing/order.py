@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +12,9 @@ from expert_cli.data.packing.plan import Ints
 _MEGABATCH = 50
 
 
-def draw_key(seed: int, epoch: int) -> str:
-    """Return the words that key a draw."""
-    return f"{seed}:{epoch}"
-
-
 def epoch_order(packs: int, seed: int, epoch: int) -> Ints:
     """Return the order of the packs of an epoch (from 0), int64 [packs]."""
-    return shuffled(packs, f"order of {draw_key(seed, epoch)}")
+    return shuffled(packs, f"order of {seed}:{epoch}")
 
 
 def shuffled(count: int, drawn: str) -> Ints:
@@ -35,20 +29,18 @@ def mixed(values: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
     words: NDArray[np.uint64] = values + np.uint64(key)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
-    words ^= words >> np.uint64(31)
-    return words
+    return words ^ (words >> np.uint64(31))
 
 
-def grouped_order(lengths: NDArray[np.integer[Any]], batch_size: int, seed: int, epoch: int) -> Ints:
+def grouped_order(lengths: Ints, batch_size: int, seed: int, epoch: int) -> Ints:
     """Return an order in which neighbors have similar lengths; the same for the same seed and epoch.
 
     Rows are shuffled, sorted by length within stretches of 50 batches, and the batches shuffled; a short batch comes last.
     """
     random = np.random.default_rng((seed, epoch))
     order = random.permutation(len(lengths))
-    stretch = batch_size * _MEGABATCH
-    stretches = [order[i : i + stretch] for i in range(0, len(order), stretch)]
-    order = np.concatenate([s[np.argsort(-lengths[s], kind="stable")] for s in stretches] or [order])
+    stretch = np.arange(len(order)) // (batch_size * _MEGABATCH)
+    order = order[np.lexsort((-lengths[order], stretch))]
     whole = len(order) // batch_size * batch_size
     batches = random.permutation(order[:whole].reshape(-1, batch_size))
     return np.concatenate([batches.reshape(-1), order[whole:]])

@@ -18,25 +18,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from expert_cli.data.packing.order import draw_key, shuffled
-from expert_cli.data.packing.plan import Ints, Lengths, PackingPlan, checked, group_by_pack, stable_order
+from expert_cli.data.packing.order import shuffled
+from expert_cli.data.packing.plan import Ints, PackingPlan, Pieces, grouped, stable_order
 
 _SHARE = 8
 """Of the documents left, one in so many is drawn at a time."""
 
 
-def pack_randomly(lengths: Lengths, capacity: int, seed: int, epoch: int) -> PackingPlan:
-    """Put every document whole into exactly one pack, by chance; the same arguments give the same packs everywhere.
-
-    Raises ExpertError where a length is below 1 or above `capacity`: `apply_overflow` comes first.
-    """
-    sizes = checked(lengths, capacity)
-    order = shuffled(len(sizes), f"packs of {draw_key(seed, epoch)}")
-    filled = _Filling(sizes[order], capacity)
+def random_fit(pieces: Pieces, capacity: int, seed: int, epoch: int) -> PackingPlan:
+    """Put every piece whole into exactly one pack, by chance; the same arguments give the same packs everywhere."""
+    order = shuffled(len(pieces.documents), f"packs of {seed}:{epoch}")
+    filled = _Filling(pieces.lengths[order], capacity)
     filled.place_all()
-    pack_of = np.empty(len(sizes), np.int64)
+    pack_of = np.empty_like(order)
     pack_of[order] = filled.pack_of
-    return group_by_pack(pack_of, filled.packs, sizes, capacity)
+    return grouped(pieces, pack_of, filled.packs)
 
 
 class _Filling:
@@ -47,8 +43,7 @@ class _Filling:
     """
 
     def __init__(self, sizes: Ints, capacity: int) -> None:
-        self.capacity = capacity
-        self.sizes = sizes
+        self.capacity, self.sizes = capacity, sizes
         self.pack_of = np.full(len(sizes), -1, np.int64)
         self.packs = 0
         self._left = np.bincount(sizes, minlength=capacity + 1)
@@ -78,27 +73,21 @@ class _Filling:
 
         Returns how many ranks are drawn.
         """
-        borders, total = self._next_fit(self.sizes[ranks], last=last)
-        borders = borders if last else borders[:-1]
-        opened = len(borders) - 1
-        drawn = ranks[: borders[-1]]
-        self.pack_of[drawn] = self.packs + np.repeat(np.arange(opened), np.diff(borders))
-        self._left -= np.bincount(self.sizes[drawn], minlength=self.capacity + 1)
-        self._fill(self.packs + np.arange(opened), self.capacity - np.diff(total[borders]))
-        self.packs += opened
-        return len(drawn)
-
-    def _next_fit(self, sizes: Ints, *, last: bool) -> tuple[Ints, Ints]:
-        """Return where packs of documents in turn begin, the end included, and the tokens before every document."""
-        total = np.concatenate([[0], np.cumsum(sizes)])
+        total = np.append(0, np.cumsum(self.sizes[ranks]))
         fits = np.searchsorted(total, total[:-1] + self.capacity, side="right") - 1
         # The last packs are drawn full: nothing is left to fill them.
         enough = np.searchsorted(total, total[:-1] + (self.capacity if last else self._border))
         following = np.maximum(np.minimum(fits, enough), np.arange(1, len(total))).tolist()
-        borders = [0]
-        while borders[-1] < len(sizes):
-            borders.append(following[borders[-1]])
-        return np.array(borders), total
+        begins = [0]
+        while begins[-1] < len(ranks):
+            begins.append(following[begins[-1]])
+        borders = np.array(begins if last else begins[:-1])
+        drawn, packs = ranks[: borders[-1]], self.packs + np.arange(len(borders) - 1)
+        self.pack_of[drawn] = np.repeat(packs, np.diff(borders))
+        self._left -= np.bincount(self.sizes[drawn], minlength=self.capacity + 1)
+        self._fill(packs, self.capacity - np.diff(total[borders]))
+        self.packs += len(packs)
+        return len(drawn)
 
     def _fill(self, packs: Ints, rooms: Ints) -> None:
         """Give each pack the largest document that fits its room, again and again while any fits any."""
@@ -123,20 +112,19 @@ def _largest_that_fit(rooms: Ints, lengths: Ints, counts: Ints) -> Ints:
     lengths: ascending, with how many documents there are of each.
     """
     values, asking = np.unique(rooms, return_counts=True)
-    stop = np.searchsorted(lengths, values, side="right").tolist()
+    stops = np.searchsorted(lengths, values, side="right").tolist()
     pairs = list(zip(lengths.tolist(), counts.tolist(), strict=True))
-    stack: list[tuple[int, int]] = []  # what fits the present room, the largest on top
-    taken: list[int] = []
-    times: list[int] = []
+    fitting: list[tuple[int, int]] = []  # what fits the present room, the largest on top
+    taken: list[tuple[int, int]] = []
     begin = 0
-    for end, rooms_alike in zip(stop, asking.tolist(), strict=True):
-        stack += pairs[begin:end]
-        begin, unserved = end, rooms_alike
+    for stop, count in zip(stops, asking.tolist(), strict=True):
+        fitting += pairs[begin:stop]
+        begin, unserved = stop, count
         while unserved:
-            length, left = stack.pop() if stack else (0, unserved)
-            taken.append(length)
-            times.append(min(left, unserved))
-            if left > unserved:
-                stack.append((length, left - unserved))
-            unserved -= times[-1]
-    return np.repeat(np.array(taken, np.int64), times)
+            length, left = fitting.pop() if fitting else (0, unserved)
+            served = min(left, unserved)
+            taken.append((length, served))
+            if left > served:
+                fitting.append((length, left - served))
+            unserved -= served
+    return np.repeat(*np.array(taken, np.int64).T)

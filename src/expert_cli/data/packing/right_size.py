@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expert_cli.data.packing.plan import Ints, packs_of, share
+from expert_cli.data.packing.plan import Ints, best_fit_steps
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.utils.length_histogram import LengthHistogram
 
@@ -33,8 +33,9 @@ def length_table(lengths: LengthHistogram, *others: int) -> list[LengthRow]:
         truncated, cut = lengths.beyond(capacity)
         fitting = lengths.counts[: capacity + 1].tolist()
         fitting[-1] += truncated
-        packs = packs_of(fitting, capacity)
-        rows.append(LengthRow(capacity, packs, share(lengths.tokens - cut, packs * capacity), truncated, cut))
+        packs = best_fit_steps(fitting, capacity)[1]
+        fill = (lengths.tokens - cut) / max(1, packs * capacity)
+        rows.append(LengthRow(capacity, packs, fill, truncated, cut))
     return rows
 
 

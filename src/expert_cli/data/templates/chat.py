@@ -9,10 +9,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expert_cli._compat import (
@@ -42,6 +41,7 @@ ASKED_AGAIN = (*ANSWERED, {"role": "user", "content": C})
 _MARK = "\ue000(\\d+)'\"&<\\\\\ue001"
 _CHECKED_EVERY = 500
 _HINT = 'Take it out of the rows, or use a base model, "prompt_template" or "chat_template_path" that shows it.'
+Turns = Sequence[Mapping[str, Any]]
 Piece = tuple[str, list[int], bool]
 """Text of the template with %s where the contents of messages stand, their numbers, and whether it is trained."""
 _Shape = tuple[tuple[str, ...], tuple[bool | None, ...]]
@@ -87,12 +87,9 @@ class Template:
     @property
     def fingerprint(self) -> str:
         """What tells this template from another one for the same tokenizer: its name, end token, joint, what it is given."""
-        parts = [self.name, repr(self.end_token), repr(self.input_separator)]
-        if self.system_prompt is not None:
-            parts.append(f"system {self.system_prompt!r}")
-        if self.chat_template_kwargs:
-            parts.append(f"kwargs {json.dumps(self.chat_template_kwargs, sort_keys=True)}")
-        return ", ".join(parts)
+        system = "" if self.system_prompt is None else f", system {self.system_prompt!r}"
+        kwargs = self.chat_template_kwargs and f", kwargs {json.dumps(self.chat_template_kwargs, sort_keys=True)}"
+        return f"{self.name}, {self.end_token!r}, {self.input_separator!r}{system}{kwargs or ''}"
 
     @cached_property
     def probe(self) -> Document:
@@ -103,7 +100,7 @@ class Template:
         """Return instruction and input as one turn's text."""
         return f"{instruction}{self.input_separator}{input_}" if input_ else instruction
 
-    def prompt(self, messages: Sequence[Mapping[str, Any]]) -> str:
+    def prompt(self, messages: Turns) -> str:
         """Return the text that the next answer follows; control tokens in what is said are marked as text."""
         return self.render(self._marked(messages, {})[0], generate=True)
 
@@ -122,16 +119,19 @@ class Template:
         One document a row; where the template writes earlier turns otherwise once a later one exists, one for each answer.
         """
         found: list[list[Document] | str] = []
-        said = [self._contents(row) for row in rows]
-        every = "\0".join(text for texts in said for text in texts)
-        literals = [text for head, some in self._heads.items() if head in every for text in some if text in every]
+        said = [[turn["content"] for turn in row.messages] for row in rows]
+        for row, contents in zip(rows, said, strict=True):
+            if row.input:
+                contents[-2] = self.user_turn(contents[-2], row.input)
+        every = "\0".join(chain(*said))
+        literals = [text for text in self._literals if text in every]
         for number, (row, contents) in enumerate(zip(rows, said, strict=True)):
             shape = tuple([turn["role"] for turn in row.messages]), tuple(row.trained)
-            is_known = shape in self._shapes
+            is_new = shape not in self._shapes
             is_spoken = any(text in content for text in literals for content in contents)
             try:
                 quick = None if is_spoken else self._filled(row, contents, shape)
-                if quick is None or not is_known or number % _CHECKED_EVERY == 0:
+                if quick is None or is_new or number % _CHECKED_EVERY == 0:
                     real = self._of_row(row, contents)
                     if quick not in (None, real):  # this template looks into what is said
                         self._shapes[shape] = None
@@ -142,12 +142,6 @@ class Template:
             except InputError as error:
                 found.append(error.message)
         return found
-
-    def _contents(self, row: Row) -> list[str]:
-        said = [turn["content"] for turn in row.messages]
-        if row.input:
-            said[-2] = self.user_turn(said[-2], row.input)
-        return said
 
     # Quick: texts of the template and contents by turns ---------------------------------------------------------------
 
@@ -172,19 +166,20 @@ class Template:
         """
         marks = [f"{blanks}\ue000{n}'\"&<\\\ue001{blanks[::-1]}" for n in range(len(row.messages))]
         found = re.compile(f"{blanks}{_MARK}{blanks[::-1]}")
+        parts = []
         try:
-            documents = self._of_row(row, marks, exact=True)
+            for document in self._of_row(row, marks, exact=True):
+                pieces = [
+                    (found.sub("%s", text.replace("%", "%%")), [*map(int, found.findall(text))], trained)
+                    for text, trained in document
+                ]
+                numbers = [n for _, at, _ in pieces for n in at]
+                if numbers != [*range(len(numbers))] or any("\ue001" in text for text, *_ in pieces):
+                    return None
+                parts.append(pieces)
         except InputError:
             return None
-        for document in documents:
-            numbers = [int(n) for text, _ in document for n in found.findall(text)]
-            if numbers != list(range(len(numbers))) or sum(text.count("\ue001") for text, _ in document) > len(numbers):
-                return None
-
-        def piece(text: str, trained: bool) -> Piece:
-            return found.sub("%s", text.replace("%", "%%")), [int(n) for n in found.findall(text)], trained
-
-        return [[piece(text, trained) for text, trained in document] for document in documents], not blanks
+        return parts, not blanks
 
     @cached_property
     def _literals(self) -> list[str]:
@@ -192,15 +187,6 @@ class Template:
         texts = {text.strip() for text in template_literals(self.jinja)}
         spelled = (text for text in texts if len(text) > 2 and not text.isalnum())
         return [*spelled, *self.control_tokens, *MARKERS.pattern[1:-1]]
-
-    @cached_property
-    def _heads(self) -> dict[str, list[str]]:
-        """Literals by their first two characters, which most texts do not hold; none that holds another."""
-        heads: dict[str, list[str]] = {}
-        for text in sorted(set(self._literals), key=len):
-            if not any(other in text for some in heads.values() for other in some):
-                heads.setdefault(text[:2], []).append(text)
-        return heads
 
     # By the template ----------------------------------------------------------------------------------------------------
 
@@ -309,33 +295,27 @@ class Template:
         text = row.text if row.text.startswith(self.bos_token) else self.bos_token + row.text
         ends = {self.eos_token, self.end_token}
         form, spans = mask.find_answers(text, ends)
+        known = self.tokenizer.added_tokens_encoder
         end = mask.TEXT_FORMS[form].end if form != mask.PLAIN else ""
-        self.forms[form + mask.FOREIGN if end and end not in self._known else form] += 1
+        self.forms[form + mask.FOREIGN if end and end not in known else form] += 1
         spans = spans[-1:] if self.trained.last_alone else spans
         if form == mask.PLAIN or everything:
             is_ended = form != mask.PLAIN or text.rstrip().endswith((*ends,))
             spans = [(0 if everything else len(self.bos_token), len(text.rstrip() if is_ended else text))]
         pieces = mask.pieces_of(text, [(start, stop, True) for start, stop in spans], everything=everything)
-        if pieces and not pieces[-1][0].endswith((*ends, *([end] if end in self._known else []))):
+        if pieces and not pieces[-1][0].endswith((*ends, *([end] if end in known else []))):
             pieces[-1] = (pieces[-1][0] + self.end_token, True)
         return pieces or [(text, False)]
 
     # What a template takes ------------------------------------------------------------------------------------------------
 
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        given: Mapping[str, Any] = MappingProxyType({}),
-        *,
-        generate: bool = False,
-    ) -> str:
+    def render(self, turns: Turns, given: Mapping[str, Any] | None = None, *, generate: bool = False) -> str:
         """Return a conversation as text. given: tools, and what else the template reads. Raises InputError: it refuses it."""
-        turns: Any = list(messages)
         how: dict[str, Any] = {"chat_template": self.jinja, "tokenize": False, "add_generation_prompt": generate}
         try:
-            return str(self.tokenizer.apply_chat_template(turns, **how, **given))
+            return str(self.tokenizer.apply_chat_template(list(turns), **how, **(given or {})))  # type: ignore[arg-type]
         except Exception as error:  # a template raises anything
-            roles = ", ".join(message["role"] for message in messages)
+            roles = ", ".join(turn["role"] for turn in turns)
             raise InputError(
                 f"the chat template refuses a conversation of {roles}: {first_line(error)}",
                 'Give the rows the roles it knows, or set another "prompt_template".',
@@ -343,18 +323,11 @@ class Template:
 
     def require_read(self, names: Mapping[str, Any]) -> None:
         """Raise InputError if the template is to be given something that it does not read, or that is given to it anyway."""
-        known = template_variables(self.jinja) - _GIVEN
-        for name in names:
-            if name not in known:
-                raise InputError(
-                    f"chat_template_kwargs: the chat template reads no {json.dumps(name, ensure_ascii=False)}; it reads "
-                    + (", ".join(sorted(known)) or "nothing"),
-                    "Leave it out, or use a chat template that reads it.",
-                )
-
-    @cached_property
-    def _known(self) -> frozenset[str]:
-        return frozenset(self.tokenizer.added_tokens_encoder)
+        known = template_variables(self.jinja) - _GIVEN if names else ()
+        if unknown := [json.dumps(name, ensure_ascii=False) for name in names if name not in known]:
+            told = f"chat_template_kwargs: the chat template reads no {unknown[0]}; it reads "
+            hint = "Leave it out, or use a chat template that reads it."
+            raise InputError(told + (", ".join(sorted(known)) or "nothing"), hint)
 
     @cached_property
     def _control(self) -> re.Pattern[str]:
@@ -363,18 +336,17 @@ class Template:
 
     @cached_property
     def _added(self) -> re.Pattern[str]:
-        return re.compile(mask.any_of(self._known))
+        return re.compile(mask.any_of(self.tokenizer.added_tokens_encoder))
 
     def _marked(self, messages: Sequence[Any], given: Mapping[str, Any]) -> tuple[Any, Any]:
         """Mark control tokens in what a row says, so that they stay text. Raises InputError: a name of a field is one.
 
         What an answer thinks stands between tokens, in its content too: these are what the model is to write.
         """
-        said = (messages, given)
-        text = json.dumps(said, ensure_ascii=False)
+        text = json.dumps((messages, given), ensure_ascii=False)
         if not self._control.search(text) and not MARKERS.search(text):
-            return said
-        turns, given = (mark_control_tokens(part, self._control) for part in said)
+            return messages, given
+        turns, given = (mark_control_tokens(part, self._control) for part in (messages, given))
         if found := self._control.search(MARKED.sub("", json.dumps([turns, given], ensure_ascii=False))):
             raise InputError(f"a field is called {found[0]}, which is a control token", _HINT)
         thought = ({**turn, "content": MARKED_THOUGHT.sub(r"\1", turn["content"])} for turn in turns)
@@ -390,23 +362,16 @@ class Template:
 
     def _with_arguments(self, turn: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a turn whose calls have their arguments as this template takes them: objects, or JSON text."""
-        if "tool_calls" not in turn:
-            return turn
-        takes_text, takes_objects = self._arguments
 
         def taken(call: dict[str, Any]) -> dict[str, Any]:
             if "function" in call:
                 return {**call, "function": taken(call["function"])}
-            given = call.get("arguments")
-            if isinstance(given, str) and not takes_text:
-                with suppress(ValueError):
-                    given = json.loads(given)
-                return {**call, "arguments": given} if isinstance(given, dict) else call
-            if isinstance(given, dict) and not takes_objects:
-                return {**call, "arguments": json.dumps(given, ensure_ascii=False)}
-            return call
+            given, (takes_text, takes_objects) = call["arguments"], self._arguments
+            if isinstance(given, str):
+                return call if takes_text else {**call, "arguments": json.loads(given)}
+            return call if takes_objects else {**call, "arguments": json.dumps(given, ensure_ascii=False)}
 
-        return {**turn, "tool_calls": [taken(call) for call in turn["tool_calls"]]}
+        return {**turn, "tool_calls": [*map(taken, turn["tool_calls"])]} if "tool_calls" in turn else turn
 
     @cached_property
     def _arguments(self) -> tuple[bool, bool]:

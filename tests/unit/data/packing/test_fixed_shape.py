@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from expert_cli.data.packing.batches import Batch, Collator, PackedBatchSampler
+from expert_cli.data.packing.batches import Batch, Collator, FixedShape, PackedBatchSampler, fixed_shape
 from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, PackedDataset
-from expert_cli.data.packing.fixed_shape import FixedShape, fixed_shape
 from expert_cli.data.packing.order import epoch_order
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.manifest.keys.loader import Overflow, Packing
@@ -59,7 +58,7 @@ def test_every_batch_of_a_run_has_the_shape_and_trains_what_it_would_without(
     tmp_path: Path, packing: Packing, overflow: Overflow, batch: int, together: int, processes: int, cost: float
 ) -> None:
     data = drawn(tmp_path, packing, overflow)
-    schedule = Schedule(data.packs.even_out(lambda _: 2), together, batch, processes, 2.0, -1)
+    schedule = Schedule(data.even_out(lambda _: 2), together, batch, processes, 2.0, -1)
     shape = fixed_shape(data, schedule, lambda epoch: order_of(schedule, epoch), CAPACITY, cost)
     assert (shape.tokens, shape.longest) == (batch * CAPACITY, CAPACITY)
     kinds, documents, sizes, work, done = set(), [], set(), 0.0, 0.0

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.plan import PackingPlan, concat, no_packing, pack
-from expert_cli.errors import ExpertError
+from expert_cli.data.packing.plan import PackingPlan, Pieces, best_fit, concat, no_packing
+from tests.packs import whole
 
 
 def numbers(*values: int) -> NDArray[np.int64]:
@@ -20,9 +18,7 @@ def numbers(*values: int) -> NDArray[np.int64]:
 
 def contents(packs: PackingPlan) -> list[list[tuple[int, int, int]]]:
     """List the (document, start, stop) of every pack."""
-    pieces = list(zip(packs.documents.tolist(), packs.starts.tolist(), packs.stops.tolist(), strict=True))
-    ends = packs.offsets.tolist()
-    return [pieces[a:b] for a, b in pairwise(ends)]
+    return [list(zip(*map(np.ndarray.tolist, packs.pack(number)), strict=True)) for number in range(len(packs))]
 
 
 def naive_best_fit(lengths: list[int], capacity: int) -> list[int]:
@@ -46,7 +42,7 @@ def lengths_and_capacity(draw: st.DrawFn) -> tuple[list[int], int]:
 @given(lengths_and_capacity())
 def test_packs_are_those_of_best_fit_decreasing(case: tuple[list[int], int]) -> None:
     lengths, capacity = case
-    packs = pack(np.array(lengths, np.int32), capacity)
+    packs = best_fit(whole(np.array(lengths, np.int32)), capacity)
     tokens = [sum(stop - start for _, start, stop in pieces) for pieces in contents(packs)]
     assert sorted(tokens) == sorted(naive_best_fit(lengths, capacity))
 
@@ -54,7 +50,7 @@ def test_packs_are_those_of_best_fit_decreasing(case: tuple[list[int], int]) -> 
 @given(lengths_and_capacity())
 def test_every_document_is_whole_in_exactly_one_pack(case: tuple[list[int], int]) -> None:
     lengths, capacity = case
-    packs = contents(pack(np.array(lengths, np.int64), capacity))
+    packs = contents(best_fit(whole(np.array(lengths, np.int64)), capacity))
     assert sorted(piece for pieces in packs for piece in pieces) == [(d, 0, n) for d, n in enumerate(lengths)]
     assert all(pieces == sorted(pieces) for pieces in packs)
     assert [pieces[0] for pieces in packs] == sorted(pieces[0] for pieces in packs)
@@ -67,46 +63,37 @@ def test_every_document_is_whole_in_exactly_one_pack(case: tuple[list[int], int]
 )
 def test_packs_of_many_documents_are_those_of_best_fit_decreasing(median: int, spread: float, capacity: int) -> None:
     lengths = np.random.default_rng(3).lognormal(np.log(median), spread, 2000).astype(int).clip(1, capacity)
-    packs = pack(lengths, capacity)
-    tokens = np.add.reduceat(packs.stops - packs.starts, packs.offsets[:-1])
+    packs = best_fit(whole(lengths), capacity)
+    tokens = np.add.reduceat(packs.pieces.lengths, packs.offsets[:-1])
     assert sorted(tokens.tolist()) == sorted(naive_best_fit(lengths.tolist(), capacity))
-    assert packs.fill() == lengths.sum() / (len(packs) * capacity)
 
 
 def test_a_document_goes_where_the_least_room_is_left() -> None:
-    packs = pack(numbers(9, 2, 1, 6, 4, 6), 10)
+    packs = best_fit(whole(numbers(9, 2, 1, 6, 4, 6)), 10)
     assert contents(packs) == [[(0, 0, 9), (2, 0, 1)], [(1, 0, 2), (5, 0, 6)], [(3, 0, 6), (4, 0, 4)]]
-    assert packs.fill() == 28 / 30
 
 
-@pytest.mark.parametrize("way", [pack, no_packing, concat])
-def test_no_documents_make_no_packs(way: type) -> None:
-    packs = way(numbers(), 8)
-    assert (len(packs), packs.fill(), packs.offsets.tolist()) == (0, 0.0, [0])
-
-
-@pytest.mark.parametrize(
-    ("way", "lengths"),
-    [(pack, (3, 9)), (pack, (3, 0)), (no_packing, (3, 9)), (no_packing, (-1, 3)), (concat, (3, 0))],
-    ids=["pack too long", "pack empty", "single too long", "single negative", "concat empty"],
-)
-def test_lengths_that_no_pack_holds_are_a_bug_of_the_caller(way: type, lengths: tuple[int, int]) -> None:
-    with pytest.raises(ExpertError, match=f"lengths {min(lengths)} to {max(lengths)} do not go into") as error:
-        way(numbers(*lengths), 8)
-    assert error.value.exit_code == 1
+def test_no_documents_make_no_packs() -> None:
+    nothing = whole(numbers())
+    for packs in (best_fit(nothing, 8), no_packing(nothing), concat(nothing, 8)):
+        assert (len(packs), packs.offsets.tolist()) == (0, [0])
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.integers(1, 20))
 def test_concat_keeps_every_token_in_order(lengths: list[int], capacity: int) -> None:
-    packs = contents(concat(np.array(lengths), capacity))
+    packs = contents(concat(whole(np.array(lengths)), capacity))
     flat = [(d, token) for pieces in packs for d, start, stop in pieces for token in range(start, stop)]
     assert flat == [(d, token) for d, length in enumerate(lengths) for token in range(length)]
     assert {sum(stop - start for _, start, stop in pieces) for pieces in packs[:-1]} <= {capacity}
 
 
 def test_single_gives_every_document_its_own_pack() -> None:
-    packs = no_packing(numbers(3, 1), 4)
-    assert (contents(packs), packs.fill()) == ([[(0, 0, 3)], [(1, 0, 1)]], 0.5)
+    assert contents(no_packing(whole(numbers(3, 1)))) == [[(0, 0, 3)], [(1, 0, 1)]]
+
+
+def test_packs_of_pieces_name_the_documents() -> None:
+    pieces = Pieces(numbers(0, 1, 1, 1, 2), numbers(0, 0, 8, 16, 0), numbers(3, 8, 16, 20, 5))
+    assert contents(best_fit(pieces, 8)) == [[(0, 0, 3), (2, 0, 5)], [(1, 0, 8)], [(1, 8, 16)], [(1, 16, 20)]]
 
 
 PARTED = {
@@ -118,14 +105,14 @@ PARTED = {
 
 @pytest.mark.parametrize(("packs", "parted"), PARTED.values(), ids=PARTED.keys())
 def test_the_fullest_packs_are_cut_between_documents(packs: int, parted: list[list[tuple[int, int, int]]]) -> None:
-    plan = pack(numbers(9, 4, 1, 5), 10)
+    plan = best_fit(whole(numbers(9, 4, 1, 5)), 10)
     assert contents(plan.parted(packs)) == parted
 
 
 @given(lengths_and_capacity(), st.floats(0, 1))
 def test_parted_packs_hold_the_same_documents_in_the_same_order(case: tuple[list[int], int], share: float) -> None:
     lengths, capacity = case
-    plan = pack(np.array(lengths, np.int64), capacity)
+    plan = best_fit(whole(np.array(lengths, np.int64)), capacity)
     wanted = len(plan) + int(share * (len(lengths) - len(plan)))
     parted = plan.parted(wanted)
     assert len(parted) == wanted

@@ -10,37 +10,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.epoch_packs import EpochPacks
-from expert_cli.data.packing.plan import PackingPlan, pack
-from expert_cli.data.packing.random_fit import pack_randomly
+from expert_cli.data.packing.dataset import PackedDataset
+from expert_cli.data.packing.plan import PackingPlan, best_fit
+from expert_cli.data.packing.random_fit import random_fit
 from expert_cli.manifest.keys.loader import Packing
-from tests.packs import Lengths
-from tests.unit.data.packing.test_plan import lengths_and_capacity
+from tests.packs import Lengths, whole
+from tests.unit.data.packing.test_plan import contents, lengths_and_capacity
 
 
 def documents_of(packs: PackingPlan) -> list[list[int]]:
-    return [packs.documents[a:b].tolist() for a, b in pairwise(packs.offsets.tolist())]
+    return [packs.pieces.documents[a:b].tolist() for a, b in pairwise(packs.offsets.tolist())]
 
 
 @given(lengths_and_capacity(), st.integers(0, 3))
 def test_every_document_is_whole_in_exactly_one_pack(case: tuple[list[int], int], epoch: int) -> None:
     lengths, capacity = case
-    packs = pack_randomly(np.array(lengths, np.int32), capacity, 7, epoch)
-    pieces = zip(packs.documents.tolist(), packs.starts.tolist(), packs.stops.tolist(), strict=True)
-    assert sorted(pieces) == [(d, 0, n) for d, n in enumerate(lengths)]
+    packs = random_fit(whole(np.array(lengths, np.int32)), capacity, 7, epoch)
+    assert sorted(piece for pieces in contents(packs) for piece in pieces) == [(d, 0, n) for d, n in enumerate(lengths)]
     assert packs.lengths.max(initial=0) <= capacity
     assert packs.lengths.min(initial=1) > 0
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=120))
 def test_documents_that_fit_one_pack_make_one(lengths: list[int]) -> None:
-    assert len(pack_randomly(np.array(lengths), sum(lengths), 0, 0)) == 1
+    assert len(random_fit(whole(np.array(lengths)), sum(lengths), 0, 0)) == 1
 
 
 def test_packs_are_the_same_everywhere() -> None:
     lengths = np.array([3, 9, 4, 4, 6, 1, 7, 2, 5, 8])
-    assert documents_of(pack_randomly(lengths, 10, 42, 0)) == [[0], [1, 5], [2, 4], [3, 8], [6, 7], [9]]
-    assert documents_of(pack_randomly(lengths, 10, 42, 1)) == [[0, 3, 5], [1], [2, 8], [4], [6, 7], [9]]
+    assert documents_of(random_fit(whole(lengths), 10, 42, 0)) == [[0], [1, 5], [2, 4], [3, 8], [6, 7], [9]]
+    assert documents_of(random_fit(whole(lengths), 10, 42, 1)) == [[0, 3, 5], [1], [2, 8], [4], [6, 7], [9]]
 
 
 def drawn(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -62,8 +61,8 @@ def likeness(packs: PackingPlan, kinds: NDArray[np.int64]) -> float:
 @pytest.mark.parametrize("seed", range(3))
 def test_documents_of_a_pack_are_no_more_alike_than_any(seed: int) -> None:
     lengths, kinds = drawn(seed)
-    assert likeness(pack_randomly(lengths, 1024, seed, 0), kinds) <= 1.2
-    assert likeness(pack(lengths, 1024), kinds) > 2, "the lengths do not tell the kinds: nothing is tested"
+    assert likeness(random_fit(whole(lengths), 1024, seed, 0), kinds) <= 1.2
+    assert likeness(best_fit(whole(lengths), 1024), kinds) > 2, "the lengths do not tell the kinds: nothing is tested"
 
 
 def together(packs: PackingPlan, documents: int) -> set[int]:
@@ -74,7 +73,7 @@ def together(packs: PackingPlan, documents: int) -> set[int]:
 @pytest.mark.parametrize("seed", range(3))
 def test_two_epochs_share_no_more_pairs_than_chance(seed: int) -> None:
     lengths, _ = drawn(seed)
-    one, two = (together(pack_randomly(lengths, 1024, seed, epoch), len(lengths)) for epoch in range(2))
+    one, two = (together(random_fit(whole(lengths), 1024, seed, epoch), len(lengths)) for epoch in range(2))
     expected = len(one) * len(two) / (len(lengths) * (len(lengths) - 1) / 2)
     assert len(one & two) <= expected + 4 * expected**0.5
 
@@ -82,17 +81,17 @@ def test_two_epochs_share_no_more_pairs_than_chance(seed: int) -> None:
 @pytest.mark.parametrize("capacity", [1024, 2048])
 @pytest.mark.parametrize("seed", range(3))
 def test_packs_are_as_full_as_those_of_best_fit_to_one_per_cent(seed: int, capacity: int) -> None:
-    lengths, _ = drawn(seed)
-    assert pack_randomly(lengths, capacity, seed, 0).fill() >= pack(lengths, capacity).fill() - 0.01
+    documents = whole(drawn(seed)[0])
+    assert 0.99 * len(random_fit(documents, capacity, seed, 0)) <= len(best_fit(documents, capacity))
 
 
 @pytest.mark.parametrize("packing", ["random", "best_fit", "off"])
 def test_random_packs_alone_change_with_epoch_and_seed(packing: Packing) -> None:
     lengths, _ = drawn(0)
-    packs = EpochPacks(Lengths(lengths), 1024, packing, "truncate", 3)
+    packs = PackedDataset(Lengths(lengths), 1024, packing, "truncate", 3)
     first, second = documents_of(packs.plan(0)), documents_of(packs.plan(1))
     assert (first == second) == (packing != "random")
-    assert packs.count() == len(first)
+    assert len(packs) == len(first)
     assert documents_of(packs.plan(0)) == first
-    other = EpochPacks(Lengths(lengths), 1024, packing, "truncate", 4)
+    other = PackedDataset(Lengths(lengths), 1024, packing, "truncate", 4)
     assert (documents_of(other.plan(0)) == first) == (packing != "random")

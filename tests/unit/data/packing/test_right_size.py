@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.overflow import apply_overflow, left_out
-from expert_cli.data.packing.plan import pack
-from expert_cli.data.packing.right_size import SIZES, LengthRow, recommend
-from expert_cli.data.packing.right_size import length_table as table
+from expert_cli.data.packing.dataset import PackedDataset
+from expert_cli.data.packing.right_size import SIZES, length_table, recommend
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.utils.length_histogram import LengthHistogram
 from tests.packs import Lengths
@@ -17,10 +15,6 @@ from tests.packs import Lengths
 
 def numbers(*values: int) -> NDArray[np.int64]:
     return np.array(values, np.int64)
-
-
-def length_table(lengths: NDArray[np.int64], *others: int) -> list[LengthRow]:
-    return table(LengthHistogram.of(lengths), *others)
 
 
 def recommended(lengths: NDArray[np.int64], prompts: NDArray[np.int64], present: int, at_once: int = 1000) -> int:
@@ -35,15 +29,12 @@ def recommended(lengths: NDArray[np.int64], prompts: NDArray[np.int64], present:
 
 def test_right_size_counts_the_packs_that_packing_makes() -> None:
     lengths = np.random.default_rng(1).lognormal(6, 1, 5000).astype(int).clip(0, 4999) + 1
-    rows = length_table(lengths, 600)
+    rows = length_table(LengthHistogram.of(lengths), 600)
     assert [row.max_seq_length for row in rows] == [512, 600, 768, 1024, 1536, 2048, 4096]
     for row in rows:
-        fitted = apply_overflow(lengths, lengths // 2, row.max_seq_length, "truncate")
-        packs = pack(fitted.lengths, row.max_seq_length)
+        packs = PackedDataset(Lengths(lengths), row.max_seq_length, "best_fit", "truncate")
         assert (row.sequences, row.fill) == (len(packs), packs.fill())
-        assert (row.truncated_rows, row.truncated_tokens) == left_out(
-            Lengths(lengths), range(len(lengths)), row.max_seq_length, "truncate"
-        )
+        assert (row.truncated_rows, row.truncated_tokens) == packs.left_out
 
 
 RECOMMENDED = {

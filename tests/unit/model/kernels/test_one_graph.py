@@ -9,8 +9,7 @@ import torch
 from peft import PeftModel
 
 from expert_cli._compat import forget_graphs, graphs_made
-from expert_cli.data.packing.batches import Batch, Collator
-from expert_cli.data.packing.fixed_shape import FixedShape
+from expert_cli.data.packing.batches import Batch, Collator, FixedShape
 from expert_cli.manifest.types import AdapterType
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss
