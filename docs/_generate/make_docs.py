@@ -1,4 +1,4 @@
-"""Write CLI.md, EXPERT_FORMAT.md and INTERFACE.md in docs/; --check says which are stale instead (exit code 1)."""
+"""Write CLI.md and EXPERT_FORMAT.md in docs/; --check says which are stale instead (exit code 1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from docs._generate.format_docs import expert_format
-from docs._generate.interface_docs import interface
 from expert_cli.cli import COMMANDS, command, root
 from expert_cli.errors import ExpertError
 
@@ -49,12 +48,7 @@ def main() -> int:
     parser.add_argument("--docs", type=Path, default=DOCS, help="the folder of the files")
     options = parser.parse_args()
     stale = 0
-    texts = {
-        "CLI.md": command_line(),
-        "EXPERT_FORMAT.md": expert_format(),
-        "INTERFACE.md": interface(DOCS / "schemas", _exit_codes(), list(COMMANDS)),
-    }
-    for name, text in texts.items():
+    for name, text in {"CLI.md": command_line(), "EXPERT_FORMAT.md": expert_format()}.items():
         path = options.docs / name
         wanted = (NOTE + text).encode("utf-8")
         if path.is_file() and path.read_bytes().replace(b"\r\n", b"\n") == wanted:
