@@ -9,9 +9,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from expert_cli.benchmark.experiment.measurement import RunMeasurement
-from expert_cli.benchmark.experiment.parity import Curve
-from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Variant
+from expert_cli.benchmark.measured_run import Curve, RunMeasurement, StepCounts, Variant
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.runs.metrics import SHARES

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import TrainerCallback, set_seed
 
-from expert_cli.benchmark.experiment.baseline import stock_run
+from expert_cli.benchmark.stock_trainer import stock_run
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig

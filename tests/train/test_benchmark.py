@@ -14,8 +14,8 @@ import pytest
 import torch
 from transformers import Trainer
 
-from expert_cli.benchmark.experiment import baseline_main
-from expert_cli.benchmark.experiment.baseline import stock_run
+from expert_cli.benchmark.measured_run import train_stock
+from expert_cli.benchmark.stock_trainer import stock_run
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.dataset import PackedDataset
@@ -59,8 +59,7 @@ def baseline(manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         asked = {"output": str(tmp_path / "run"), "settings": [*QUIET_SETTINGS, *settings], "max_steps": 3}
         job = {"preset": preset, "manifest": str(manifest), "overrides": asked}
         (tmp_path / "job.json").write_text(json.dumps(job), encoding="utf-8")
-        monkeypatch.setattr(sys, "argv", ["baseline_main", str(tmp_path / "job.json")])
-        return baseline_main.main()
+        return train_stock(tmp_path / "job.json")
 
     return run
 

@@ -87,9 +87,9 @@ def benchmark(
     if manifest is None:
         _watch(console, run, duration, interval, output)
         return
-    from expert_cli.benchmark.experiment import paired_runs
-    from expert_cli.benchmark.experiment import sweep as sweeps
-    from expert_cli.benchmark.experiment.subprocess_run import StepCounts
+    from expert_cli.benchmark import experiment
+    from expert_cli.benchmark import sweep as sweeps
+    from expert_cli.benchmark.measured_run import StepCounts
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine
 
@@ -105,12 +105,12 @@ def benchmark(
     length, facts = StepCounts(steps, warmup), machine.inspect()
     if facts.first_words:
         console.warning(facts.first_words)
-    found: paired_runs.Experiment | sweeps.Swept
+    found: experiment.Experiment | sweeps.Swept
     if sweep:
         found = sweeps.sweep(manifest, sweep, overrides, length, repeats or 1, facts, console)
     else:
-        job = paired_runs.make_job(manifest, against or "", overrides, length, repeats or 3, facts, gate)
-        found = paired_runs.run_experiment(job, console)
+        job = experiment.make_job(manifest, against or "", overrides, length, repeats or 3, facts, gate)
+        found = experiment.run_experiment(job, console)
     _show(console, found.as_json(), output, found.exit_code)
 
 
@@ -128,23 +128,25 @@ def _require_one(asked: list[str], manifest: Path | None, gate: float | None) ->
 
 
 def _watch(console: Console, folder: Path | None, duration: float, interval: float, output: Path | None) -> None:
-    from expert_cli.benchmark.monitor import session, view
+    from expert_cli.benchmark import monitor
 
-    target = session.find_run(folder)
+    target = monitor.find_run(folder)
     console.info(f"watching  {target.paths.output}")
     for other in target.others:
         console.info(f"runs too  {other} (--run names another)")
     with console.live() as show:
-        seen = session.monitor_run(
-            target, duration, interval, lambda s: show(view.progress_line(s), view.figures_line(s), view.rows(s))
+        seen = monitor.monitor_run(
+            target,
+            duration,
+            interval,
+            lambda s: show(monitor.progress_line(s), monitor.figures_line(s), monitor.rows(s)),
         )
     _show(console, seen.as_json(), output, CTRL_C if seen.interrupted else 0)
 
 
 def _show(console: Console, document: dict[str, Any], output: Path | None, code: int = 0) -> None:
     """Save and show a result; a missed gate or an interruption is an exit code beside it."""
-    from expert_cli.benchmark.experiment import tables
-    from expert_cli.benchmark.monitor import view
+    from expert_cli.benchmark import monitor, tables
     from expert_cli.utils.files import write_json
 
     if output is not None:
@@ -152,6 +154,6 @@ def _show(console: Console, document: dict[str, Any], output: Path | None, code:
     if console.as_json:
         console.document(document)
     else:
-        console.text(view.summary(document) if document["kind"] == "monitor" else tables.as_text(document))
+        console.text(monitor.summary(document) if document["kind"] == "monitor" else tables.as_text(document))
     if code:
         raise typer.Exit(code)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,10 @@ from typing import Any
 import psutil
 import pytest
 
-from expert_cli.benchmark.monitor import sampler, session, view
-from expert_cli.benchmark.monitor.gauges import main_gpu
-from expert_cli.benchmark.monitor.sampler import MonitorSample, Sampler
+from expert_cli.benchmark import monitor, sampler
+from expert_cli.benchmark.evidence import collect_evidence
+from expert_cli.benchmark.gauges import main_gpu, sparkline, spread
+from expert_cli.benchmark.sampler import MonitorSample, Sampler
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.nvml import GpuSample
 from expert_cli.runs.lock import run_lock
@@ -70,16 +73,16 @@ def run_folder(folder: Path, *lines: dict[str, Any], device: str = "cpu") -> Run
 
 
 def watch(
-    target: session.MonitoredRun, duration: float = 0.4, gpus: Sequence[GpuSample] = (), **more: Any
-) -> session.MonitorSession:
+    target: monitor.MonitoredRun, duration: float = 0.4, gpus: Sequence[GpuSample] = (), **more: Any
+) -> monitor.MonitorSession:
     show = more.pop("show", lambda _: None)
-    return session.monitor_run(target, duration, 0.1, show, more.pop("ask", lambda: gpus))
+    return monitor.monitor_run(target, duration, 0.1, show, more.pop("ask", lambda: gpus))
 
 
 def test_a_run_that_ends_while_it_is_watched(tmp_path: Path, writer: Callable[..., Any]) -> None:
     paths = run_folder(tmp_path)
     child = writer(12, 0.05)
-    seen = watch(session.MonitoredRun(paths, child.pid), duration=30.0)
+    seen = watch(monitor.MonitoredRun(paths, child.pid), duration=30.0)
     document = seen.as_json()
     assert document["ended"]
     assert document["seconds"] < 20
@@ -96,10 +99,10 @@ def test_a_run_that_ends_while_it_is_watched(tmp_path: Path, writer: Callable[..
 def test_the_end_is_also_told_by_complete(tmp_path: Path) -> None:
     paths = run_folder(tmp_path, {"step": 1, "loss": 2.0, "seconds": 1})
 
-    def finish(seen: session.MonitorSession) -> None:
+    def finish(seen: monitor.MonitorSession) -> None:
         paths.complete.touch()
 
-    seen = watch(session.MonitoredRun(paths, None), duration=30.0, show=finish)
+    seen = watch(monitor.MonitoredRun(paths, None), duration=30.0, show=finish)
     assert (seen.ended, len(seen.samples)) == (True, 2)
 
 
@@ -111,7 +114,7 @@ def test_a_run_that_is_over_is_judged_by_its_metrics(tmp_path: Path) -> None:
     ]
     paths = run_folder(tmp_path, *rows, device="cuda")
     paths.complete.touch()
-    document = watch(session.find_run(tmp_path), duration=60.0).as_json()
+    document = watch(monitor.find_run(tmp_path), duration=60.0).as_json()
     assert (document["samples"], document["gpu"], document["machine"]) == (0, None, None)
     assert (document["verdict"], document["evidence"][1]) == ("waiting for data", "the GPU idles 65% of the time")
     assert document["notes"] == ["the run is over: judged by what it logged"]
@@ -122,7 +125,7 @@ def test_a_gpu_after_the_runs_end_is_no_evidence(tmp_path: Path, writer: Callabl
     paths = run_folder(tmp_path, *rows, device="cuda")
     child = writer(0, 0.0)
     child.wait()
-    document = watch(session.MonitoredRun(paths, child.pid), gpus=[gpu_sample(utilization=0.0)]).as_json()
+    document = watch(monitor.MonitoredRun(paths, child.pid), gpus=[gpu_sample(utilization=0.0)]).as_json()
     assert (document["samples"], document["ended"], document["verdict"]) == (1, True, "compute-bound")
 
 
@@ -130,7 +133,7 @@ def test_a_gpu_after_the_runs_end_is_no_evidence(tmp_path: Path, writer: Callabl
 def test_metrics_that_say_nothing(tmp_path: Path, content: bytes) -> None:
     paths = run_folder(tmp_path)
     paths.metrics.write_bytes(content)
-    document = watch(session.MonitoredRun(paths, None), duration=0.2).as_json()
+    document = watch(monitor.MonitoredRun(paths, None), duration=0.2).as_json()
     assert (document["verdict"], document["tokens_per_s"], document["step_time_shares"]) == (
         "not enough data",
         None,
@@ -143,7 +146,7 @@ def test_earlier_steps_are_judged_where_none_is_logged_now(tmp_path: Path) -> No
     rows = [
         {"step": n, "loss": 1.0, "seconds": n, "step_time_shares": {"eval": 0.5, "forward": 0.5}} for n in range(1, 40)
     ]
-    document = watch(session.MonitoredRun(run_folder(tmp_path, *rows), None), duration=0.2).as_json()
+    document = watch(monitor.MonitoredRun(run_folder(tmp_path, *rows), None), duration=0.2).as_json()
     assert document["verdict"] == "evaluation"
     assert "no step was logged while it was watched; 39 steps were logged before" in document["notes"]
 
@@ -154,11 +157,11 @@ def test_a_gpu_that_is_lost_and_one_that_vanishes(tmp_path: Path) -> None:
     )
     paths = run_folder(tmp_path)
 
-    def show(seen: session.MonitorSession) -> None:
+    def show(seen: monitor.MonitorSession) -> None:
         if len(seen.samples) == 2:
             paths.complete.touch()
 
-    seen = watch(session.MonitoredRun(paths, None), duration=30.0, ask=lambda: next(looks, []), show=show)
+    seen = watch(monitor.MonitoredRun(paths, None), duration=30.0, ask=lambda: next(looks, []), show=show)
     notes = seen.as_json()["notes"]
     assert [note for note in notes if note.startswith("GPU")] == [
         "GPU 0: GPU is lost",
@@ -170,7 +173,7 @@ def test_a_gpu_that_is_lost_and_one_that_vanishes(tmp_path: Path) -> None:
 def test_of_several_gpus_the_busiest_is_looked_at(tmp_path: Path) -> None:
     samples = [MonitorSample(1.0, (gpu_sample(0, 1.0), gpu_sample(1, 90.0)))]
     assert [main_gpu(samples), main_gpu(samples, 0), main_gpu(samples, 7), main_gpu([])] == [1, 0, 1, None]
-    document = session.MonitorSession(session.MonitoredRun(run_folder(tmp_path), None), samples=samples).as_json()
+    document = monitor.MonitorSession(monitor.MonitoredRun(run_folder(tmp_path), None), samples=samples).as_json()
     assert document["gpu"]["index"] == 1
     assert document["gpu"]["utilization"] == {"mean": 90.0, "min": 90.0, "max": 90.0}
 
@@ -179,11 +182,11 @@ def test_ctrl_c_keeps_what_was_seen(tmp_path: Path) -> None:
     # a shell starts background processes with Ctrl-C ignored
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def interrupt(seen: session.MonitorSession) -> None:
+    def interrupt(seen: monitor.MonitorSession) -> None:
         if len(seen.samples) == 2:
             signal.raise_signal(signal.SIGINT)
 
-    seen = watch(session.MonitoredRun(run_folder(tmp_path), None), duration=30.0, show=interrupt)
+    seen = watch(monitor.MonitoredRun(run_folder(tmp_path), None), duration=30.0, show=interrupt)
     signal.signal(signal.SIGINT, before)
     assert (seen.interrupted, len(seen.samples)) == (True, 2)
     assert seen.as_json()["samples"] == 2
@@ -192,13 +195,13 @@ def test_ctrl_c_keeps_what_was_seen(tmp_path: Path) -> None:
 def test_missed_looks_are_left_out(tmp_path: Path) -> None:
     paths = run_folder(tmp_path)
 
-    def show(seen: session.MonitorSession) -> None:
+    def show(seen: monitor.MonitorSession) -> None:
         if len(seen.samples) == 2:
             time.sleep(0.73)
         elif len(seen.samples) == 6:
             paths.complete.touch()
 
-    seen = watch(session.MonitoredRun(paths, None), duration=60.0, show=show)
+    seen = watch(monitor.MonitoredRun(paths, None), duration=60.0, show=show)
     times = [sample.seconds for sample in seen.samples]
     assert min(b - a for a, b in pairwise(times)) >= 0.05 - 1e-3
     assert times[2] - times[1] > 0.73
@@ -266,18 +269,18 @@ def test_finding_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with pytest.raises(EnvironmentProblem, match="no training runs"):
-        session.find_run(None)
+        monitor.find_run(None)
     with pytest.raises(InputError, match="no such folder"):
-        session.find_run(tmp_path / "none")
+        monitor.find_run(tmp_path / "none")
     folder = tmp_path / "run"
     folder.mkdir()
     run_folder(folder)
-    assert (session.find_run(folder).pid, session.find_run(folder).is_over) == (None, True)
+    assert (monitor.find_run(folder).pid, monitor.find_run(folder).is_over) == (None, True)
     with run_lock(folder):
-        found = [session.find_run(None), session.find_run(folder)]
+        found = [monitor.find_run(None), monitor.find_run(folder)]
         (entry,) = (cache_folder() / "running").iterdir()
         entry.unlink()
-        unknown = session.find_run(folder)
+        unknown = monitor.find_run(folder)
     assert all(target.pid is not None and target.paths.output == folder.resolve() for target in found)
     assert (unknown.pid, unknown.is_over) == (None, False)
 
@@ -287,20 +290,116 @@ def test_the_mean_speed_that_is_told_is_tokens_over_time(tmp_path: Path) -> None
         {"step": n, "loss": 1.0, "seconds": at, "tokens_per_s": speed}
         for n, at, speed in ((1, 10.0, 150.0), (2, 40.0, 50.0))
     ]
-    seen = watch(session.MonitoredRun(run_folder(tmp_path), None), duration=0.2)
+    seen = watch(monitor.MonitoredRun(run_folder(tmp_path), None), duration=0.2)
     seen.lines = rows
     assert seen.as_json()["tokens_per_s"] == {"mean": 75.0, "min": 50.0, "max": 150.0}
-    assert view.rows(seen)[1][:5] == ["tokens/s", "50", "75", "50", "150"]
+    assert monitor.rows(seen)[1][:5] == ["tokens/s", "50", "75", "50", "150"]
 
 
 def test_what_a_terminal_shows(tmp_path: Path) -> None:
     paths = run_folder(tmp_path, {"step": 3, "loss": 1.5, "tokens_per_s": 900.0, "seconds": 3.0})
-    seen = watch(session.MonitoredRun(paths, None), duration=0.2, gpus=[gpu_sample()])
-    assert view.progress_line(seen).endswith(" s  step 3  loss 1.500  900 tokens/s")
-    assert view.figures_line(seen).startswith("GPU 50 %  GPU memory 1,000 MB  GPU temperature 60 °C")
-    table = view.rows(seen)
+    seen = watch(monitor.MonitoredRun(paths, None), duration=0.2, gpus=[gpu_sample()])
+    assert monitor.progress_line(seen).endswith(" s  step 3  loss 1.500  900 tokens/s")
+    assert monitor.figures_line(seen).startswith("GPU 50 %  GPU memory 1,000 MB  GPU temperature 60 °C")
+    table = monitor.rows(seen)
     assert ["GPU", "50 %", "50 %", "50 %", "50 %", "██"] in table
     assert {len(row) for row in table} == {6}
-    told = view.summary(seen.as_json())
+    told = monitor.summary(seen.as_json())
     assert "verdict: not enough data" in told
     assert "GPU power" in told
+
+
+@pytest.mark.parametrize(
+    ("seen", "evaluating"),
+    [
+        pytest.param(100, 100 / 300, id="while it is watched"),
+        pytest.param(300, 50 / 230, id="before it is watched: the last 20 lines"),
+    ],
+)
+def test_evaluations_count_in_full(seen: int, evaluating: float) -> None:
+    """Steps of 1 s, a line every 10, and 50 s of evaluation every 100 steps, which the line after it covers."""
+    lines: list[dict[str, Any]] = []
+    for step in range(10, 301, 10):
+        seconds = step + 50 * ((step - 1) // 100)
+        share = 50 / 60 if step in (110, 210) else 0.0
+        shares = {"eval": share, "forward": 1 - share}
+        lines.append({"step": step, "loss": 1.0, "seconds": seconds, "step_time_shares": shares})
+        if step % 100 == 0:
+            lines.append({"step": step, "eval_loss": 1.0, "seconds": seconds + 50})
+    earlier = [line for line in lines if line["step"] <= seen]
+    found = collect_evidence([], earlier, lines[len(earlier) :], {})
+    assert found.shares["eval"] == pytest.approx(evaluating)
+    assert found.run_shares["eval"] == pytest.approx(100 / 400)
+
+
+def test_the_mean_speed_is_tokens_over_time() -> None:
+    """10 steps of 1 s and 148 tokens, then one that holds an evaluation: 1,628 tokens in 60 s."""
+    rows = [(second, 148.0, 0.2) for second in range(1, 11)] + [(60, 148 / 50, 0.2 / 50)]
+    lines = [
+        {"loss": 1.0, "seconds": at, "tokens_per_s": speed, "mfu": mfu, "step_time_shares": {"forward": 1.0}}
+        for at, speed, mfu in rows
+    ]
+    for earlier, tokens, seconds in ((0, 1628, 60), (4, 1036, 56)):
+        found = collect_evidence([], lines[:earlier], lines[earlier:], {})
+        assert spread(found.tokens_per_s, found.held_s) == pytest.approx(
+            {"mean": tokens / seconds, "min": 148 / 50, "max": 148.0}
+        )
+        assert found.mfu == pytest.approx(0.2 * tokens / 148 / seconds)
+
+
+@pytest.mark.parametrize(
+    ("cores", "others"),
+    [
+        pytest.param(os.cpu_count(), 0.5, id="all cores are the run's"),
+        pytest.param(4_096, None, id="nobody counts who uses the cores that are the run's"),
+    ],
+)
+def test_what_other_programs_take(cores: int, others: float | None) -> None:
+    own = 30 * (os.cpu_count() or 1)
+    samples = [
+        MonitorSample(1.0, (), True, own, 1.0, busy, stolen_percent=stolen) for busy, stolen in ((70, 8), (90, 2))
+    ]
+    found = collect_evidence(samples, [], [], {"machine": {"cores": cores}, "torch_threads": 3})
+    assert found.others == (None if others is None else pytest.approx(others))
+    assert (found.stolen_percent, found.threads) == (5.0, 3)
+
+
+def resumed_at(time: Any) -> dict[str, Any]:
+    return {"resumes": [{"time": "2026-01-01T00:00:00+00:00"}, {"time": time}]}
+
+
+@pytest.mark.parametrize(
+    ("run", "evaluating"),
+    [
+        pytest.param({}, 0.5 * 3 / 4, id="never"),
+        pytest.param(resumed_at("2026-01-02T03:04:05+00:00"), 0.0, id="after the third line"),
+        pytest.param(resumed_at("2026-01-02T03:04:07+00:00"), None, id="no step since then"),
+        pytest.param(resumed_at("yesterday"), 0.5 * 3 / 4, id="nothing tells when"),
+        pytest.param(resumed_at(None), 0.5 * 3 / 4, id="torn"),
+    ],
+)
+def test_the_runs_shares_begin_where_it_went_on(run: dict[str, Any], evaluating: float | None) -> None:
+    """Seconds go on after a resume, as those of a run that never stopped."""
+    ends = datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC).timestamp()
+    lines = [
+        {
+            "seconds": 10.0 * step,
+            "time": ends - 10 * (4 - step),
+            "step_time_shares": {"eval": 0.5, "forward": 0.5} if step < 4 else {"forward": 1.0},
+        }
+        for step in range(1, 5)
+    ]
+    assert collect_evidence([], [], lines, run).run_shares.get("eval") == evaluating
+
+
+@pytest.mark.parametrize(
+    ("values", "drawn"),
+    [
+        pytest.param([], "", id="nothing"),
+        pytest.param([0.0, 0.0], "▁▁", id="zeros"),
+        pytest.param([0.0, 50.0, 100.0], "▁▅█", id="from zero"),
+        pytest.param([1.0] * 30, "█" * 20, id="the newest"),
+    ],
+)
+def test_sparkline(values: list[float], drawn: str) -> None:
+    assert sparkline(values) == drawn

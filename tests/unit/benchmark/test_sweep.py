@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Variant
-from expert_cli.benchmark.experiment.sweep import combinations, parse_sweep, sweep
-from expert_cli.benchmark.experiment.tables import as_text
+from expert_cli.benchmark.measured_run import StepCounts, Variant
+from expert_cli.benchmark.sweep import combinations, parse_sweep, sweep
+from expert_cli.benchmark.tables import as_text
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, ManifestError, TrainingFailed
 from expert_cli.utils.reporter import NullReporter

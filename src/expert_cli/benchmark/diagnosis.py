@@ -1,4 +1,4 @@
-"""Numbers -> verdict and remedy; pure.
+"""Numbers -> what holds a run back, and what to change; pure.
 
 Each rule says which share of the time its cause costs. The largest share wins if it is at least NOTABLE, and 1 / (1 - share)
 bounds what its removal can bring; no factor is printed that does not come from such a share. Memory that spills is asked first,
@@ -14,11 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from expert_cli.benchmark.monitor import remedies
-from expert_cli.benchmark.monitor.evidence import Evidence
-from expert_cli.benchmark.monitor.gauges import mean
-from expert_cli.benchmark.monitor.remedies import NOTABLE, Advice
+from expert_cli.benchmark.evidence import Evidence
+from expert_cli.benchmark.gauges import mean
 
+NOTABLE = 0.10
+"""Below a tenth of the time no single cause is worth a change: it could bring 1.11x at most."""
+FEWER = 4
+"""How many times rarer saving or evaluating is proposed: it takes three quarters of the cost away."""
+RARER = 1 - 1 / FEWER
+ROOM = 0.5
+"""The share of the GPU's memory that must be free before anything that takes more of it is proposed."""
 MOST_ADVICE = 2
 SPILLED_MB = 64.0
 """Windows keeps some tens of MB of every process in shared memory; more than this is the model's."""
@@ -34,6 +39,29 @@ FULL = 0.9
 CROWDED = 0.25
 LOW_POWER = 0.4
 LOW_MFU = 0.2
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One thing to change.
+
+    `changes`: pairs of a manifest key, or an option of `train`, and its new value; empty for what lies outside of both.
+    `at_most`: the factor that the whole run can gain, derived from the measured shares; None where these numbers do not say.
+    """
+
+    changes: tuple[tuple[str, str], ...]
+    why: str
+    at_most: float | None
+
+    def __str__(self) -> str:
+        """The advice as one line to act on."""
+        told = " ".join(f"{key} {value}" if key[:2] == "--" else f"--set {key}={value}" for key, value in self.changes)
+        gain = "gain not known from these numbers" if self.at_most is None else f"at most {self.at_most:.2f}x"
+        return f"{told}  {gain}: {self.why}" if told else f"{self.why}  {gain}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return `changes`, `why`, `at_most`, and the line as `text`."""
+        return {"changes": dict(self.changes), "why": self.why, "at_most": self.at_most, "text": str(self)}
 
 
 @dataclass(frozen=True)
@@ -77,11 +105,11 @@ def trend(tokens_per_s: tuple[float, ...], held_s: tuple[float, ...] = ()) -> fl
 def _memory(e: Evidence) -> Diagnosis | None:
     if e.spilled_mb is not None and e.spilled_mb >= SPILLED_MB:
         told = f"{e.spilled_mb:,.0f} MB of GPU memory lie in the host's memory and cross the bus at every use"
-        advice = remedies.less_memory(e, f"{e.spilled_mb:,.0f} MB less are needed")
+        advice = _less_memory(e, f"{e.spilled_mb:,.0f} MB less are needed")
         return Diagnosis("memory spilling to the host", (told,), tuple(advice))
     if e.swap_in_mb_per_s is not None and e.swap_in_mb_per_s >= SWAPPING_MB_PER_S:
         told = f"the system reads swapped memory back at {e.swap_in_mb_per_s:.1f} MB/s: memory is short"
-        return Diagnosis("disk", (told,), tuple(remedies.less_memory(e, "memory that fits is not swapped")))
+        return Diagnosis("disk", (told,), tuple(_less_memory(e, "memory that fits is not swapped")))
     return None
 
 
@@ -105,7 +133,7 @@ def _data(e: Evidence) -> Iterator[Diagnosis]:
     if slow_disk:
         rate = "" if e.disk_read_mb_per_s is None else f", reading {e.disk_read_mb_per_s:,.1f} MB/s"
         evidence.append(f"the disk is busy {e.disk_busy:.0%} of the time{rate}")
-    advice = remedies.sooner_data(e, share, slow_disk=slow_disk, copying=copying > waiting)
+    advice = _sooner_data(e, share, slow_disk=slow_disk, copying=copying > waiting)
     yield Diagnosis("disk" if slow_disk else "waiting for data", tuple(evidence), tuple(advice), share)
 
 
@@ -113,15 +141,12 @@ def _disk_is_busy(e: Evidence) -> bool:
     return e.disk_busy is not None and e.disk_busy >= BUSY_DISK
 
 
-_RARE = (
-    ("checkpointing", "checkpoint", "checkpoints", remedies.fewer_saves),
-    ("evaluation", "eval", "evaluation", remedies.fewer_evaluations),
-)
-"""Verdict, phase of a step, words, remedy of what happens now and then: the whole run says what it costs."""
-
-
 def _rare(e: Evidence) -> Iterator[Diagnosis]:
-    for name, phase, words, remedy in _RARE:
+    """What happens now and then: the whole run says what it costs."""
+    for name, phase, words, remedy in (
+        ("checkpointing", "checkpoint", "checkpoints", _fewer_saves),
+        ("evaluation", "eval", "evaluation", _fewer_evaluations),
+    ):
         share = (e.run_shares or e.shares).get(phase, 0.0)
         yield Diagnosis(name, (f"{share:.0%} of the run's time goes into {words}",), tuple(remedy(e, share)), share)
 
@@ -152,7 +177,8 @@ def _held_down(e: Evidence, share: float | None, *told: str) -> Diagnosis:
     words = ", ".join(f"{name} in {share:.0%} of the samples" for name, share in _throttles(e, LIMITS).items())
     heat = f", {e.gpu.temperature_c:.0f} °C" if e.gpu and e.gpu.temperature_c is not None else ""
     evidence = (f"the driver holds the clock down: {words}{heat}", *told)
-    return Diagnosis("thermal or power limit", evidence, tuple(remedies.cooler(share)), share or 0.0)
+    why = "better cooling, or a higher power limit: nvidia-smi -q -d POWER,TEMPERATURE says which"
+    return Diagnosis("thermal or power limit", evidence, (Advice((), why, _gain(share)),), share or 0.0)
 
 
 def _launches(e: Evidence) -> Iterator[Diagnosis]:
@@ -169,7 +195,7 @@ def _launches(e: Evidence) -> Iterator[Diagnosis]:
     evidence.append(
         f"{compute:.0%} of the time is forward, backward and optimizer, {other:.0%} the program around them"
     )
-    yield Diagnosis("launch-bound", tuple(evidence), tuple(remedies.fuller_steps(e, share)), share)
+    yield Diagnosis("launch-bound", tuple(evidence), tuple(_fuller_steps(e, share)), share)
 
 
 def _neighbors(e: Evidence) -> Iterator[Diagnosis]:
@@ -189,7 +215,7 @@ def _neighbors(e: Evidence) -> Iterator[Diagnosis]:
         told.append(
             f"{stolen * e.cores:.1f} of what they keep busy is stolen: the host of this virtual machine gives it to others"
         )
-    advice = remedies.quieter_machine(share, stolen / others)
+    advice = _quieter_machine(share, stolen / others)
     yield Diagnosis("other programs use this machine", tuple(told), tuple(advice), share)
 
 
@@ -211,13 +237,13 @@ def _small_kernels(e: Evidence) -> Diagnosis | None:
     if power >= LOW_POWER or (e.mfu is not None and e.mfu >= LOW_MFU):
         return None
     told = f"kernels run all the time, yet draw {power:.0%} of the card's {gpu.power_limit_w:,.0f} W: they are small"
-    return Diagnosis("launch-bound", (told,), tuple(remedies.fuller_steps(e, None)))
+    return Diagnosis("launch-bound", (told,), tuple(_fuller_steps(e, None)))
 
 
 def _busy(e: Evidence) -> Diagnosis:
     compute = _share(e, "forward", "backward", "captured", "optimizer")
     evidence = (f"{compute:.0%} of the time is forward, backward and optimizer; no wait costs {NOTABLE:.0%}", *_use(e))
-    advice = tuple(remedies.cheaper_work(e))
+    advice = tuple(_cheaper_work(e))
     known = e.idle is not None or e.cpu_use is not None
     return Diagnosis("healthy" if known and not advice else "compute-bound", evidence, advice)
 
@@ -232,10 +258,10 @@ def _without_shares(e: Evidence) -> Diagnosis:
     gpu_works = e.idle is not None and e.idle < NOTABLE
     cores_work = not e.on_gpu and e.cpu_use is not None and e.cpu_use >= FEW_CORES
     if gpu_works or cores_work:
-        busy = Diagnosis("compute-bound", evidence, tuple(remedies.cheaper_work(e)))
+        busy = Diagnosis("compute-bound", evidence, tuple(_cheaper_work(e)))
         return _hot(e) or _small_kernels(e) or busy
     if e.idle is not None and _disk_is_busy(e):
-        advice = remedies.sooner_data(e, e.idle, slow_disk=True, copying=False)
+        advice = _sooner_data(e, e.idle, slow_disk=True, copying=False)
         return Diagnosis("disk", (*evidence, f"the disk is busy {e.disk_busy:.0%} of the time"), tuple(advice))
     return Diagnosis("not enough data", evidence)
 
@@ -249,3 +275,110 @@ def _use(e: Evidence) -> list[str]:
     if e.mfu is not None:
         told.append(f"model FLOPs utilization is {e.mfu:.1%}")
     return told
+
+
+# What to change for each cause; gains are bounds from the measured shares ------------------------------------------------
+
+
+def _sooner_data(e: Evidence, share: float, *, slow_disk: bool, copying: bool) -> Iterator[Advice]:
+    workers, cores = e.settings.get("num_workers"), e.cores or 0
+    if slow_disk:
+        yield Advice((("--stage", "DIR"),), "DIR on a faster disk", _gain(share))
+    if copying and e.settings.get("pin_memory") is False:
+        yield _set("dataloader_pin_memory", "true", "copies overlap with work", share)
+    if workers is not None and not copying and workers < cores - 1:
+        wanted = min(2 * workers or 2, cores - 1)
+        why = f"{wanted} instead of {workers} workers prepare batches ahead"
+        yield _set("dataloader_num_workers", wanted, why, share)
+    if e.settings.get("packing") == "off":
+        yield from _packing(e)
+
+
+def _fewer_saves(e: Evidence, share: float) -> Iterator[Advice]:
+    steps = e.settings.get("save_steps")
+    if e.settings.get("save_strategy") == "steps" and steps:
+        yield _set("save_steps", steps * FEWER, f"every {steps} steps now", share * RARER)
+    else:
+        yield _set("save_strategy", "no", "the adapter is saved at the end", share)
+
+
+def _fewer_evaluations(e: Evidence, share: float) -> Iterator[Advice]:
+    """Without any evaluation of rows, it is answers that are run."""
+    strategy, steps = e.settings.get("eval_strategy"), e.settings.get("eval_steps")
+    if strategy == "no":
+        yield Advice((), "four times the steps in evaluation.every_steps", _gain(share * RARER))
+        yield Advice((), "half of the cases in evaluation.sample", _gain(share / 2))
+        return
+    if strategy == "steps" and steps:
+        yield _set("eval_steps", steps * FEWER, f"every {steps} steps now", share * RARER)
+    yield Advice((("--validation", "PATH"),), "half of the rows take half of the time", _gain(share / 2))
+
+
+def _less_memory(e: Evidence, why: str) -> Iterator[Advice]:
+    batch_size = e.settings.get("batch_size") or 1
+    if batch_size > 1:
+        yield _batch(e, batch_size // 2, why, None)
+    if e.settings.get("checkpointing") == "off":
+        yield _set("gradient_checkpointing", "true", f"{why}; a forward pass more a step", None)
+
+
+def _fuller_steps(e: Evidence, share: float | None) -> Iterator[Advice]:
+    """More work in each launch. share None: these numbers give no bound."""
+    batch_size, accumulation = (e.settings.get(name) for name in ("batch_size", "gradient_accumulation_steps"))
+    if e.settings.get("attention") == "eager":
+        yield _set("use_sdpa", "true", "one kernel in place of many", share)
+    if batch_size and _has_room(e) and (accumulation or 1) > 1:
+        yield _batch(e, batch_size * 2, "fewer, larger launches", share)
+    if e.settings.get("torch_compile") is False and e.on_gpu:
+        yield _set("torch_compile", "true", "fused kernels, fewer launches", share)
+
+
+def _cheaper_work(e: Evidence) -> list[Advice]:
+    """Work of a busy device that the result does not need, the largest bound first, unknown ones last."""
+    advice = [*_packing(e)] if e.settings.get("packing") in ("off", None) else []
+    forward = e.shares.get("forward", 0.0)
+    if e.settings.get("checkpointing") not in ("off", None) and forward and _has_room(e):
+        why = "the backward pass repeats the forward one, and half of the memory is free"
+        advice.append(_set("gradient_checkpointing", "false", why, forward))
+    if e.settings.get("attention") == "eager":
+        advice.append(_set("use_sdpa", "true", "eager attention keeps every score in memory", None))
+    return sorted(advice, key=lambda one: -(one.at_most or 0.0))
+
+
+def _quieter_machine(share: float, stolen: float) -> Iterator[Advice]:
+    """Cores that the run has for itself. stolen: the share of what others take that another virtual machine has."""
+    programs = "end or move the other programs (top lists them), or start those with nice -n 19"
+    machines = "a host with fewer virtual machines, or cores that are this one's alone: nothing here gives them back"
+    for of, why in sorted([(1 - stolen, programs), (stolen, machines)], reverse=True):
+        if of >= NOTABLE:
+            yield Advice((), why, 1 + (1 / (1 - share) - 1) * of)
+
+
+def _packing(e: Evidence) -> Iterator[Advice]:
+    padding = e.padding_share or 0.0
+    if padding >= NOTABLE:
+        yield _set("packing", "true", f"{padding:.0%} of the positions are padding", padding)
+
+
+def _batch(e: Evidence, batch: int, why: str, share: float | None) -> Advice:
+    """Another batch size, and the accumulation that keeps the effective batch, where there is a whole one."""
+    now, accumulation = e.settings.get("batch_size") or 1, e.settings.get("gradient_accumulation_steps") or 1
+    kept, rest = divmod(now * accumulation, batch)
+    more = () if rest else (("training.config.gradient_accumulation_steps", str(kept)),)
+    return _set("batch_size", batch, f"{why}; batch_size is {now} now", share, *more)
+
+
+def _set(key: str, value: object, why: str, share: float | None, *more: tuple[str, str]) -> Advice:
+    return Advice(((f"training.config.{key}", str(value)), *more), why, _gain(share))
+
+
+def _gain(share: float | None) -> float | None:
+    """Return the factor by which a run can get faster when this share of its time goes away; None: not known."""
+    return None if share is None or not 0 <= share < 1 else 1 / (1 - share)
+
+
+def _has_room(e: Evidence) -> bool:
+    """Whether so much of the GPU's memory is free that something which takes more of it may be proposed."""
+    if e.gpu is None or not e.gpu.memory_total_mb:
+        return False
+    return (e.gpu.memory_used_mb or 0.0) / e.gpu.memory_total_mb <= 1 - ROOM

@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, get_type_hints
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu, mean, values_of
-from expert_cli.benchmark.monitor.sampler import MonitorSample
-from expert_cli.manifest.keys.compute import DeviceName
+from expert_cli.benchmark.gauges import gpu_of, main_gpu, mean, values_of
+from expert_cli.benchmark.sampler import MonitorSample
 from expert_cli.runs.metrics import items, mean_shares, number, numbers, padding_share, part, rates, timed
 
 Line = Mapping[str, Any]
@@ -41,25 +38,6 @@ class GpuFacts:
 
 
 @dataclass(frozen=True)
-class RunSettings:
-    """What the run was told to do, by the manifest's names; None = not known."""
-
-    device: DeviceName | None = None
-    dataloader_num_workers: int | None = None
-    dataloader_pin_memory: bool | None = None
-    packing: str | None = None
-    batch_size: int | None = None
-    gradient_accumulation_steps: int | None = None
-    checkpointing: str | None = None
-    attention: str | None = None
-    torch_compile: bool | None = None
-    save_strategy: str | None = None
-    save_steps: int | None = None
-    eval_strategy: str | None = None
-    eval_steps: int | None = None
-
-
-@dataclass(frozen=True)
 class Evidence:
     """What was measured; None or empty = not known.
 
@@ -68,6 +46,7 @@ class Evidence:
     oldest first; held_s: how long each of them held, none = all alike. `process_cpu_percent`: 100 = one core, data workers
     included; `machine_cpu_percent`, of all programs, and `stolen_percent`, which a virtual machine's host gave to others: 100 =
     every core. threads: those that the run computes with. `disk_busy`: share of the time in which the busiest disk worked.
+    settings: of the run's blocks loader, optim, compute and watch, as run.json has them.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -86,12 +65,13 @@ class Evidence:
     swap_in_mb_per_s: float | None = None
     disk_busy: float | None = None
     disk_read_mb_per_s: float | None = None
-    settings: RunSettings = field(default_factory=RunSettings)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def on_gpu(self) -> bool:
         """Whether the steps run on a GPU, as far as is known."""
-        return self.gpu is not None if self.settings.device is None else self.settings.device != "cpu"
+        device = self.settings.get("device")
+        return self.gpu is not None if device is None else bool(device != "cpu")
 
     @property
     def idle(self) -> float | None:
@@ -114,30 +94,15 @@ class Evidence:
         return max(0.0, self.machine_cpu_percent / 100 - self.cpu_use)
 
 
-def settings_of(run: Mapping[str, Any]) -> RunSettings:
-    """Return the settings that a run.json records; those of another form or version are not known."""
-    recorded = {key: value for name in _BLOCKS for key, value in part(run, "config", name).items()}
-    found = {}
-    for name, kind in get_type_hints(RunSettings).items():
-        with suppress(ValidationError):
-            found[name] = TypeAdapter(kind).validate_python(recorded.get(name.removeprefix("dataloader_")), strict=True)
-    return RunSettings(**found)
-
-
 def run_shares(lines: Sequence[Line], run: Mapping[str, Any]) -> dict[str, float]:
     """Return the step-time shares since the run's loop last began: run.json says when a run went on."""
-    steps, began = timed(lines), _went_on(run)
+    resumes, began = items(run, "resumes"), 0.0
+    if resumes:
+        with suppress(ValueError):  # a time of another form
+            began = datetime.fromisoformat(str(part(resumes[-1]).get("time"))).timestamp()
+    steps = timed(lines)
     start = next((n for n, line in enumerate(steps) if (number(line, "time") or 0.0) >= began), len(steps))
     return mean_shares(steps[start:], steps[start - 1] if start else None)
-
-
-def _went_on(run: Mapping[str, Any]) -> float:
-    """Return when a run went on for the last time, in seconds since 1970; 0 where it never did, or nothing tells."""
-    resumes = items(run, "resumes")
-    try:
-        return datetime.fromisoformat(str(part(resumes[-1]).get("time"))).timestamp() if resumes else 0.0
-    except ValueError:
-        return 0.0
 
 
 def collect_evidence(
@@ -169,7 +134,7 @@ def collect_evidence(
         process_cpu_percent=mean(values_of(samples, "cpu_percent")),
         threads=_whole(run, "torch_threads"),
         cores=cores,
-        settings=settings_of(run),
+        settings={key: value for name in _BLOCKS for key, value in part(run, "config", name).items()},
         **means,
     )
 

@@ -11,10 +11,18 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from expert_cli.benchmark.experiment.facts import machine_facts
-from expert_cli.benchmark.experiment.measurement import RunMeasurement, figures_json, notes_on
-from expert_cli.benchmark.experiment.paired_runs import decided
-from expert_cli.benchmark.experiment.subprocess_run import Measure, Run, StepCounts, Variant, run_in_turn, run_once
+from expert_cli.benchmark.experiment import conditions, decided
+from expert_cli.benchmark.measured_run import (
+    Measure,
+    Run,
+    RunMeasurement,
+    StepCounts,
+    Variant,
+    figures_json,
+    notes_on,
+    run_in_turn,
+    run_once,
+)
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
 from expert_cli.hardware.machine import Machine
@@ -94,10 +102,7 @@ class Swept:
         return {
             "kind": "sweep",
             "manifest": str(self.manifest),
-            "machine": machine_facts(self.machine),
-            "versions": dict(self.machine.versions),
-            "steps": self.step_counts.steps,
-            "warmup": self.step_counts.warmup,
+            **conditions(self.machine, self.step_counts),
             "effective_batch": self.effective_batch,
             "trials": [trial.as_json() for trial in self.trials],
             "fastest": best and {"set": best.flags, "manifest": {"training": {"config": best.settings}}},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import mul
 from typing import Any
 
-from expert_cli.benchmark.monitor.sampler import MonitorSample
+from expert_cli.benchmark.sampler import MonitorSample
 from expert_cli.hardware.nvml import GpuSample
 
 _BARS = "▁▂▃▄▅▆▇█"

@@ -7,28 +7,29 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.monitor.diagnosis import diagnose, trend
-from expert_cli.benchmark.monitor.evidence import Evidence, GpuFacts, RunSettings
+from expert_cli.benchmark.diagnosis import diagnose, trend
+from expert_cli.benchmark.evidence import Evidence, GpuFacts
 from tests.measurements import SCHEMA
 
 C = "training.config."
 VERDICTS = SCHEMA["oneOf"][0]["properties"]["verdict"]["enum"]
-CUDA = RunSettings(
-    device="cuda",
-    dataloader_num_workers=0,
-    dataloader_pin_memory=True,
-    packing="best_fit",
-    batch_size=8,
-    gradient_accumulation_steps=4,
-    checkpointing="off",
-    attention="sdpa",
-    torch_compile=True,
-    save_strategy="steps",
-    save_steps=100,
-    eval_strategy="steps",
-    eval_steps=50,
-)
-CPU = replace(CUDA, device="cpu", torch_compile=False)
+Settings = dict[str, Any]
+CUDA: Settings = {
+    "device": "cuda",
+    "num_workers": 0,
+    "pin_memory": True,
+    "packing": "best_fit",
+    "batch_size": 8,
+    "gradient_accumulation_steps": 4,
+    "checkpointing": "off",
+    "attention": "sdpa",
+    "torch_compile": True,
+    "save_strategy": "steps",
+    "save_steps": 100,
+    "eval_strategy": "steps",
+    "eval_steps": 50,
+}
+CPU: Settings = {**CUDA, "device": "cpu", "torch_compile": False}
 BUSY = GpuFacts(97, 600, 700, 1900, 1980, 66, 60_000, 140_000)
 
 
@@ -44,11 +45,11 @@ def shares(data: float = 0.0, other: float = 0.0, **more: float) -> dict[str, fl
     }
 
 
-def on_gpu(gpu: GpuFacts = BUSY, settings: RunSettings = CUDA, **facts: Any) -> Evidence:
+def on_gpu(gpu: GpuFacts = BUSY, settings: Settings = CUDA, **facts: Any) -> Evidence:
     return Evidence(**{"gpu": gpu, "settings": settings, "cores": 16, "shares": shares(), **facts})
 
 
-def on_cpu(settings: RunSettings = CPU, **facts: Any) -> Evidence:
+def on_cpu(settings: Settings = CPU, **facts: Any) -> Evidence:
     return Evidence(**{"settings": settings, "cores": 4, "shares": shares(), "process_cpu_percent": 380, **facts})
 
 
@@ -70,7 +71,7 @@ CASES: dict[str, tuple[Evidence, str, float | None]] = {
     "waiting just notable": (on_cpu(shares=shares(0.10)), "waiting for data", 1 / 0.9),
     "waiting just not notable": (on_cpu(shares=shares(0.0999)), "healthy", 0),
     "copying from pageable memory": (
-        on_gpu(idling(70), replace(CUDA, dataloader_pin_memory=False), shares=shares(0.05, host_to_device=0.2)),
+        on_gpu(idling(70), {**CUDA, "pin_memory": False}, shares=shares(0.05, host_to_device=0.2)),
         "waiting for data",
         4 / 3,
     ),
@@ -143,14 +144,14 @@ CASES: dict[str, tuple[Evidence, str, float | None]] = {
         "other programs use this machine",
         2.5,
     ),
-    "padding": (on_gpu(settings=replace(CUDA, packing="off"), padding_share=0.5), "compute-bound", 2.0),
+    "padding": (on_gpu(settings={**CUDA, "packing": "off"}, padding_share=0.5), "compute-bound", 2.0),
     "padding just not notable": (
-        on_gpu(settings=replace(CUDA, packing="off"), padding_share=0.0999),
+        on_gpu(settings={**CUDA, "packing": "off"}, padding_share=0.0999),
         "healthy",
         0,
     ),
-    "recomputing with memory free": (on_gpu(settings=replace(CUDA, checkpointing="all")), "compute-bound", 1 / 0.7),
-    "eager attention": (on_gpu(settings=replace(CUDA, attention="eager")), "compute-bound", None),
+    "recomputing with memory free": (on_gpu(settings={**CUDA, "checkpointing": "all"}), "compute-bound", 1 / 0.7),
+    "eager attention": (on_gpu(settings={**CUDA, "attention": "eager"}), "compute-bound", None),
     "all well": (on_gpu(mfu=0.45), "healthy", 0),
     "steps alone are known": (Evidence(shares=shares()), "compute-bound", 0),
 }
@@ -177,7 +178,7 @@ def test_verdicts(evidence: Evidence, name: str, bound: float | None) -> None:
 
 CHANGES: dict[str, tuple[Evidence, list[dict[str, str]]]] = {
     "two workers first": (on_gpu(idling(30), shares=shares(0.6)), [{f"{C}dataloader_num_workers": "2"}]),
-    "no more workers than cores": (on_cpu(replace(CPU, dataloader_num_workers=3), shares=shares(0.6)), []),
+    "no more workers than cores": (on_cpu({**CPU, "num_workers": 3}, shares=shares(0.6)), []),
     "faster disk": (
         on_gpu(idling(50), shares=shares(0.5), disk_busy=0.9),
         [{"--stage": "DIR"}, {f"{C}dataloader_num_workers": "2"}],
@@ -187,7 +188,7 @@ CHANGES: dict[str, tuple[Evidence, list[dict[str, str]]]] = {
         [{f"{C}batch_size": "4", f"{C}gradient_accumulation_steps": "8"}, {f"{C}gradient_checkpointing": "true"}],
     ),
     "a batch of one can only recompute": (
-        on_gpu(settings=replace(CUDA, batch_size=1), spilled_mb=900.0),
+        on_gpu(settings={**CUDA, "batch_size": 1}, spilled_mb=900.0),
         [{f"{C}gradient_checkpointing": "true"}],
     ),
     "rarer or smaller evaluations": (
@@ -195,22 +196,22 @@ CHANGES: dict[str, tuple[Evidence, list[dict[str, str]]]] = {
         [{f"{C}eval_steps": "200"}, {"--validation": "PATH"}],
     ),
     "answers that are run less often, where nothing else evaluates": (
-        on_cpu(replace(CPU, eval_strategy="no"), shares=shares(eval=0.5)),
+        on_cpu({**CPU, "eval_strategy": "no"}, shares=shares(eval=0.5)),
         [{}, {}],
     ),
     "a larger batch, then compiling": (
-        on_gpu(idling(40), replace(CUDA, torch_compile=False)),
+        on_gpu(idling(40), {**CUDA, "torch_compile": False}),
         [{f"{C}batch_size": "16", f"{C}gradient_accumulation_steps": "2"}, {f"{C}torch_compile": "true"}],
     ),
     "the first two of three": (
-        on_gpu(idling(99, power_w=200), replace(CUDA, attention="eager", torch_compile=False)),
+        on_gpu(idling(99, power_w=200), {**CUDA, "attention": "eager", "torch_compile": False}),
         [
             {f"{C}use_sdpa": "true"},
             {f"{C}batch_size": "16", f"{C}gradient_accumulation_steps": "2"},
         ],
     ),
     "a GPU that it does not use leaves no room": (
-        on_cpu(replace(CPU, attention="eager"), gpu=BUSY, process_cpu_percent=120),
+        on_cpu({**CPU, "attention": "eager"}, gpu=BUSY, process_cpu_percent=120),
         [{f"{C}use_sdpa": "true"}],
     ),
 }
@@ -227,7 +228,7 @@ def test_advice_reads_as_something_to_type() -> None:
 
 
 def test_answers_that_are_run_have_keys_of_their_own() -> None:
-    rarer, fewer = diagnose(on_cpu(replace(CPU, eval_strategy="no"), shares=shares(eval=0.5))).advice
+    rarer, fewer = diagnose(on_cpu({**CPU, "eval_strategy": "no"}, shares=shares(eval=0.5))).advice
     assert str(rarer) == "four times the steps in evaluation.every_steps  at most 1.60x"
     assert str(fewer) == "half of the cases in evaluation.sample  at most 1.33x"
 

@@ -1,35 +1,34 @@
-"""A against B as an experiment: short runs in fresh processes, A B B A ..., and what they say with their uncertainty.
-
-Both variants of a pair have the same seed: the same rows, the same order, the same first adapter. A run's speed is that of its
-optimizer steps after the warm-up, in real tokens, so that loading, tokenizing ahead and the first steps count for neither
-variant; what a variant does in its loop counts in full.
-"""
+"""A manifest against another manifest, or the stock Trainer, in pairs of fresh processes: how fast, and the same losses?"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
-from typing import Any
+from statistics import fmean, median, stdev
+from typing import Any, Literal
 
-from expert_cli.benchmark.experiment.facts import data_facts, machine_facts
-from expert_cli.benchmark.experiment.measurement import RunMeasurement, figures_json, notes_on, setting_differences
-from expert_cli.benchmark.experiment.parity import Parity, parity
-from expert_cli.benchmark.experiment.subprocess_run import (
+from expert_cli.benchmark.measured_run import (
     PRESETS,
+    Curve,
     Measure,
     Run,
+    RunMeasurement,
     StepCounts,
     Variant,
+    figures_json,
+    notes_on,
     run_in_turn,
     run_once,
+    setting_differences,
 )
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides, require_data
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError, ThresholdNotMet
-from expert_cli.hardware.machine import Machine
+from expert_cli.hardware.machine import Machine, cpu_name
+from expert_cli.runs.metrics import items, part
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Estimate, paired_ratio
 
@@ -37,6 +36,65 @@ METHOD = (
     "fresh processes, A B B A ...; speed of the steps after the warm-up, real tokens only; ratio: mean of the pairs' log "
     "ratios, 95 % interval by Student's t; loss: means over the same trained tokens, the second half of those all reached"
 )
+TOLERANCE = 0.02
+"""Losses that differ by less than this share count as equal whatever the noise: precision and order of summing differ."""
+STANDARD_ERRORS = 2.0
+
+
+@dataclass(frozen=True)
+class Parity:
+    """Whether A loses the same as B at equal trained tokens.
+
+    a, b: mean losses of the runs between `tokens`, None where one is not finite. difference: a - b; the losses are equal if
+    it is not larger than tolerance + noise. All are in the loss's own unit.
+    """
+
+    verdict: Literal["equal", "higher", "lower", "not finite"]
+    a: float | None
+    b: float | None
+    difference: float
+    noise: float
+    tolerance: float
+    tokens: tuple[int, int]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the losses are the same: one that is too low is no better sign than one that is too high."""
+        return self.verdict == "equal"
+
+    def __str__(self) -> str:
+        """The words that follow "the loss is"."""
+        if self.a is None or self.b is None:
+            return "not finite"
+        allowed = self.noise + self.tolerance
+        return f"{self.verdict}: {self.a:.4f} against {self.b:.4f}, {abs(self.difference):.4f} apart, {allowed:.4f} allowed"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the values, with what they come to."""
+        return {"holds": self.holds, **asdict(self), "band": self.noise + self.tolerance, "tokens": list(self.tokens)}
+
+
+def parity(a: Sequence[Curve], b: Sequence[Curve]) -> Parity:
+    """Compare the losses of pairs of runs that began with the same adapter and saw the same rows in the same order.
+
+    Steps need not hold the same number of tokens, so losses are compared over the same trained tokens, the second half of
+    those that every run reached: in the first half nobody has learned much. The noise is two standard errors of the mean of
+    the smallest spread from repeat to repeat: of A, of B, or of the pairs' differences. The smallest, because a side that
+    is broken is often wild as well, and must not be excused by its own spread.
+    """
+    stop = min(sum(curve.tokens) for curve in (*a, *b))
+    window = (stop // 2, stop)
+    losses = [[curve.mean_loss(*window) for curve in side] for side in (a, b)]
+    if not all(math.isfinite(loss) for side in losses for loss in side):
+        finite = [fmean(side) if all(map(math.isfinite, side)) else None for side in losses]
+        return Parity("not finite", finite[0], finite[1], 0.0, 0.0, 0.0, window)
+    differences = [x - y for x, y in zip(*losses, strict=True)]
+    spread = min(map(stdev, (*losses, differences))) if len(differences) > 1 else 0.0
+    mean_a, mean_b, difference = map(fmean, (*losses, differences))
+    noise, tolerance = STANDARD_ERRORS * spread / math.sqrt(len(differences)), TOLERANCE * mean_b
+    if abs(difference) <= noise + tolerance:
+        return Parity("equal", mean_a, mean_b, difference, noise, tolerance, window)
+    return Parity("higher" if difference > 0 else "lower", mean_a, mean_b, difference, noise, tolerance, window)
 
 
 @dataclass
@@ -84,7 +142,7 @@ class Experiment:
         if ratio is None or same is None:
             return "no pair of runs was finished"
         if not same.holds:
-            return f"broken: at equal trained tokens the loss is {words_of(same)}"
+            return f"broken: at equal trained tokens the loss is {same}"
         return f"the ratio {ratio.mean:.2f} is below {gate:g}" if ratio.mean < gate else ""
 
     @property
@@ -97,10 +155,7 @@ class Experiment:
         (a, b), same, ratio = self.runs, self.parity, self.ratio
         return {
             "kind": "experiment",
-            "machine": machine_facts(self.machine),
-            "versions": dict(self.machine.versions),
-            "steps": self.step_counts.steps,
-            "warmup": self.step_counts.warmup,
+            **conditions(self.machine, self.step_counts),
             "repeats": self.repeats,
             "method": METHOD,
             "a": side_json(self.a, a, same.a if same else None) if a else None,
@@ -155,12 +210,24 @@ def run_experiment(asked: Experiment, report: Reporter, run: Run = run_once) -> 
 
     def take(number: int, measure: Measure) -> None:
         asked.runs[number].append(found := measure())
-        words = f"{sides[number].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s"
-        report.info(f"{'ab'[number]}  {words}")
+        report.info(f"{'ab'[number]}  {sides[number].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s")
 
     repeats, counts = asked.repeats, asked.step_counts
     asked.interrupted = run_in_turn(sides, asked.seed, repeats, asked.overrides, counts, report, take, run)
     return asked
+
+
+def conditions(machine: Machine, step_counts: StepCounts) -> dict[str, Any]:
+    """Return what a result was measured with: the machine without its name, versions, steps."""
+    facts = {
+        "system": machine.system,
+        "cpu": cpu_name(),
+        "cores": machine.cores,
+        "memory_gb": round(machine.memory_bytes / 2**30),
+        "gpus": [gpu.name for gpu in machine.gpus],
+        "cpu_bf16": machine.cpu_bf16,
+    }
+    return {"machine": facts, "versions": dict(machine.versions), **asdict(step_counts)}
 
 
 def side_json(variant: Variant, runs: Sequence[RunMeasurement], loss: float | None) -> dict[str, Any]:
@@ -179,9 +246,24 @@ def side_json(variant: Variant, runs: Sequence[RunMeasurement], loss: float | No
     }
 
 
-def words_of(same: Parity) -> str:
-    """Return a parity as words that follow "the loss is"."""
-    if same.a is None or same.b is None:
-        return "not finite"
-    shown = f"{same.a:.4f} against {same.b:.4f}"
-    return f"{same.verdict}: {shown}, {abs(same.difference):.4f} apart, {same.noise + same.tolerance:.4f} allowed"
+def data_facts(config: Mapping[str, Any], sha256: str) -> dict[str, Any]:
+    """Return which rows a run trains on: the hash of its sources' content, and which part of them.
+
+    train: what they are called, for people: files by their path below the project, wherever that lies.
+    """
+    sources = [part(source) for source in items(config, "data", "train")]
+    return {
+        "train": [_source_name(source, str(config.get("root", ""))) for source in sources],
+        "sha256": sha256,
+        "parts": [[source.get("split", ""), source.get("weight", 1.0)] for source in sources],
+        "held_out": part(config, "data").get("validation_share", 0.0),
+        "filters": part(config, "data", "filters"),
+    }
+
+
+def _source_name(source: Mapping[str, Any], root: str) -> str:
+    path = str(source.get("path", ""))
+    if root and source.get("kind") != "hub" and Path(path).is_relative_to(root):
+        path = Path(path).relative_to(root).as_posix()
+    words = "::".join(filter(None, (path, str(source.get("split", "")), str(source.get("config", "")))))
+    return words if source.get("weight", 1.0) == 1.0 else f"{words} x {source['weight']:g}"

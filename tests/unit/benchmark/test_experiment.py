@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.experiment.facts import data_facts, machine_facts
-from expert_cli.benchmark.experiment.paired_runs import Experiment, make_job, run_experiment
-from expert_cli.benchmark.experiment.subprocess_run import StepCounts, StepSamples, Variant
-from expert_cli.benchmark.experiment.tables import as_text
+from expert_cli.benchmark.experiment import Experiment, conditions, data_facts, make_job, parity, run_experiment
+from expert_cli.benchmark.measured_run import Curve, StepCounts, StepSamples, Variant, measure_run
+from expert_cli.benchmark.sampler import MonitorSample
+from expert_cli.benchmark.tables import as_text
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import InputError, Interrupted
+from expert_cli.hardware import nvml
+from expert_cli.runs.metrics import MetricsTail
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests
+from tests.fake_nvml import FakeNvml, told
 from tests.measurements import MACHINE, measured, runner, speeds, valid
 
 A, B = Variant("a.json", Path("a.json")), Variant("b", Path("a.json"), "unoptimized")
@@ -179,5 +185,78 @@ def test_rows_are_named_alike_wherever_the_project_lies(source: dict[str, Any], 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").is_file(), reason="another system")
 def test_the_cpu_is_named() -> None:
     told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    name = machine_facts(MACHINE)["cpu"]
+    name = conditions(MACHINE, StepCounts(1, 0))["machine"]["cpu"]
     assert (name and f": {name}\n" in told) or "model name" not in told
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "loss"),
+    [(0, 40, 2.5), (10, 40, 3.0), (0, 10, 1.0), (5, 15, 2.0), (30, 40, 3.0), (25, 35, 3.0)],
+)
+def test_the_loss_between_two_counts_of_tokens(start: int, stop: int, loss: float) -> None:
+    assert Curve((10, 30), (1.0, 3.0)).mean_loss(start, stop) == pytest.approx(loss)
+
+
+def curve(loss: float) -> Curve:
+    return Curve((100, 100), (9.0, loss))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict"),
+    [
+        pytest.param([2.0], [2.0], "equal", id="the same"),
+        pytest.param([2.039], [2.0], "equal", id="within the tolerance"),
+        pytest.param([2.041], [2.0], "higher", id="above it"),
+        pytest.param([1.95], [2.0], "lower", id="below it: no better sign"),
+        pytest.param([2.0, 2.2], [2.02, 2.22], "equal", id="every pair a little off"),
+        pytest.param([2.1, 2.3], [2.0, 2.2], "higher", id="the same in every pair, whatever the seed does"),
+        pytest.param([2.2, 2.0, 2.2, 2.0], [2.0, 2.2, 2.0, 2.2], "equal", id="noise that cancels out"),
+        pytest.param([2.4, 2.0, 2.0], [2.0, 2.2, 2.1], "equal", id="within the noise of the calmest"),
+        pytest.param([4.0, 2.1], [2.0, 2.01], "higher", id="a wild side is not excused by its own spread"),
+        pytest.param([math.nan], [2.0], "not finite", id="A is lost"),
+        pytest.param([2.0], [math.inf], "not finite", id="B is lost"),
+    ],
+)  # fmt: skip
+def test_verdicts(a: list[float], b: list[float], verdict: str) -> None:
+    found = parity([curve(loss) for loss in a], [curve(loss) for loss in b])
+    assert found.verdict == verdict
+    assert found.holds == (verdict == "equal")
+    assert found.as_json()["tokens"] == [100, 200]
+
+
+def test_losses_are_compared_at_equal_tokens() -> None:
+    # A takes twice the tokens a step, and both learn the same from each: the loss falls by 1 in 100 tokens.
+    small = Curve((50,) * 8, tuple(4 - n / 2 for n in range(8)))
+    large = Curve((100,) * 6, tuple(3.75 - n for n in range(6)))
+    found = parity([large], [small])
+    assert found.tokens == (200, 400)
+    assert (found.a, found.b) == (pytest.approx(1.25), pytest.approx(1.25))
+    assert found.difference == pytest.approx(0.0)
+
+
+def test_the_band() -> None:
+    found = parity([curve(2.1), curve(2.0)], [curve(2.0), curve(2.3)])
+    calmest = stdev([2.1, 2.0])
+    assert found.noise == pytest.approx(2 * calmest / math.sqrt(2))
+    assert found.tolerance == pytest.approx(0.02 * 2.15)
+    assert found.as_json()["band"] == pytest.approx(found.noise + found.tolerance)
+    assert found.difference == pytest.approx(-0.1)
+
+
+LINE = (
+    '{"step": %d, "seconds": %d, "loss": 1.0, "tokens_real": %d, "tokens_trained": %d, "tokens_padded": 0,'
+    ' "tokens_per_s": 10.0, "memory_mb": 1.0, "step_time_shares": {"forward": 1.0}}\n'
+)
+
+
+@pytest.mark.parametrize(("index", "utilization"), [(0, 20.0), (1, 95.0), (None, 95.0)], ids=["0", "1", "not known"])
+def test_the_gpu_is_the_one_that_the_run_had_and_not_the_busiest(
+    tmp_path: Path, index: int | None, utilization: float
+) -> None:
+    paths = RunPaths(tmp_path)
+    paths.metrics.write_text("".join(LINE % (n, n, 10 * n, 5 * n) for n in (1, 2, 3)), encoding="utf-8")
+    (one,) = told(FakeNvml(), nvml.sample)
+    cards = (replace(one, utilization=20.0), replace(one, index=1, utilization=95.0))
+    samples = [MonitorSample(1.0, cards)]
+    found = measure_run(paths, MetricsTail(paths.metrics).read(), 42, 1, samples, index)
+    assert (found.seconds, found.tokens_per_s, found.utilization["gpu"]) == (2, 10.0, utilization)
