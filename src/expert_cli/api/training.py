@@ -164,7 +164,7 @@ def estimate_run(
     max_steps: int | None = None,
     seed: int | None = None,
     settings: Collection[str] = (),
-    locked: bool = False,
+    locked: FilePath | None = None,
     trust_store: bool = False,
     probe: bool = False,
     price: str = "",
@@ -173,7 +173,7 @@ def estimate_run(
 ) -> RunEstimate:
     """Say what `train` with the same arguments will need and cost: steps, tokens, memory, time. Builds the token store.
 
-    locked: build no token store, raise IntegrityError where there is none. probe: measure a few real steps, in a process of
+    locked: given, no token store is built; IntegrityError where there is none. probe: measure a few real steps, in a process of
     their own. price: what an hour of this machine costs, like "2.50/h". Raises what `train` raises before its first step;
     with `probe` also what its steps raise.
     """
@@ -188,5 +188,5 @@ def estimate_run(
     from expert_cli.estimate import run_estimate
 
     return run_estimate.estimate_run(
-        plan, facts, overrides, reporter, price=hourly, probing=probe, locked=locked, trusting=trust_store
+        plan, facts, overrides, reporter, price=hourly, probing=probe, locked=locked is not None, trusting=trust_store
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from expert_cli import api
-from expert_cli.commands.options import BaseModel, ManifestPath, Offline
+from expert_cli.commands.options import BaseModel, ManifestPath, Offline, arguments
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ThresholdNotMet
 from expert_cli.utils.text import plural, shortened
@@ -53,16 +53,7 @@ def audit(
 
         expert-cli audit -m my-expert/manifest.json --limit 1000 --json
     """
-    found = api.audit(
-        manifest,
-        dataset=dataset,
-        cases=cases or (),
-        verifier=verifier,
-        base_model=base_model,
-        limit=limit,
-        offline=offline,
-        reporter=console,
-    )
+    found = api.audit(**arguments(api.audit, locals()))
     if console.as_json:
         console.document(found.as_json())
         raise typer.Exit(ThresholdNotMet.exit_code if found.errors else 0)

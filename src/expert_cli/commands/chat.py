@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from expert_cli import api
-from expert_cli.commands.options import AdapterFolder, MaxNewTokens, Offline, TrainedBase, TrainedManifest
+from expert_cli.commands.options import AdapterFolder, MaxNewTokens, Offline, TrainedBase, TrainedManifest, arguments
 from expert_cli.console.terminal import Console
 
 if TYPE_CHECKING:
@@ -71,16 +71,7 @@ def chat(
     if console.as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
     samples = samples or int(sample)
-    talk = api.load_expert(
-        adapter,
-        manifest=manifest,
-        base_model=base_model,
-        sample=bool(samples),
-        max_new_tokens=max_new_tokens,
-        database=database,
-        offline=offline,
-        reporter=console,
-    )
+    talk = api.load_expert(**arguments(api.load_expert, {**locals(), "run": adapter, "sample": bool(samples)}))
     if not prompt:
         _converse(talk, console, input_, compare=compare, samples=samples)
     elif console.as_json:

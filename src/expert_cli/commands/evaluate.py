@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,6 +17,7 @@ from expert_cli.commands.options import (
     TrainedBase,
     TrainedManifest,
     WithoutWalls,
+    arguments,
 )
 from expert_cli.commands.tables import show_evaluated
 from expert_cli.console.terminal import Console
@@ -79,9 +80,13 @@ def evaluate(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Only N rows, spread over the categories; kept only by --output.")
     ] = None,
-    case_timeout: Annotated[
+    case_timeout_s: Annotated[
         float,
-        typer.Option(min=0.01, help="Seconds that one answer may run; reading a program has as long, at least 2."),
+        typer.Option(
+            "--case-timeout",
+            min=0.01,
+            help="Seconds that one answer may run; reading a program has as long, at least 2.",
+        ),
     ] = 2.0,
     threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Exit 5 if the accuracy is below this.")] = None,
     against: Annotated[Path | None, typer.Option(help="An earlier evaluation, compared case by case.")] = None,
@@ -137,34 +142,13 @@ def evaluate(
 
         expert-cli evaluate --answers runs/sql/evaluation.json --cases stricter.jsonl
     """
+    asked = locals()
     if (answers is None) == (adapter is None and endpoint is None):
         raise typer.BadParameter("give --adapter DIR, --endpoint URL or --answers FILE")
     if answers is not None and (baseline or shots or sample or samples or baseline_endpoint or base_quantization):
         raise typer.BadParameter("--baseline, --shots and --samples go with --adapter: --answers are written already")
-    common: dict[str, Any] = {"cases": cases, "limit": limit, "case_timeout_s": case_timeout, "threshold": threshold}
-    common |= {"against": against, "max_drop": max_drop, "output": output, "write_pairs": write_pairs}
-    common |= {"allow_commands": allow_commands, "without_walls": without_walls, "reporter": console}
-    if answers is not None:
-        found = api.grade_answers(answers, **common)
-    else:
-        found = api.evaluate(
-            adapter,
-            **common,
-            manifest=manifest,
-            baseline=baseline,
-            shots=shots,
-            base_model=base_model,
-            base_quantization=base_quantization,
-            endpoint=endpoint,
-            model=model,
-            baseline_endpoint=baseline_endpoint,
-            baseline_model=baseline_model,
-            sample=sample,
-            samples=samples,
-            batch_size=batch_size,
-            max_new_tokens=max_new_tokens,
-            offline=offline,
-        )
+    function = api.evaluate if answers is None else api.grade_answers
+    found = function(**arguments(function, asked))
     if console.as_json:
         console.document(found.as_json())
         raise typer.Exit(ThresholdNotMet.exit_code if found.missed else 0)

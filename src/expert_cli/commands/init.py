@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expert_cli.commands.init_rows import init_from_rows, making
 from expert_cli.commands.options import Offline
 from expert_cli.console.terminal import Console
-from expert_cli.errors import InputError
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.manifest.starter import StarterKind
 from expert_cli.utils.text import plural, shortened
+
+if TYPE_CHECKING:
+    from expert_cli.pipeline.rows_manifest import RowsManifest
 
 
 def init(
@@ -77,7 +82,7 @@ def init(
         raise InputError(f"{'--base-model' if base_model else '--column'} goes with --from ROWS")
     home = _home(name, folder)
     if rows is not None:
-        init_from_rows(console, home, rows, base_model, column or (), offline=offline)
+        _of_rows(console, home, rows, base_model, column or (), offline=offline)
     elif from_config:
         _of_config(console, from_config, home)
     else:
@@ -107,7 +112,7 @@ def _of_config(console: Console, file: Path, home: Path) -> None:
     from expert_cli.utils.files import write_text
 
     imported, path = import_config(file, home), home / "manifest.json"
-    with making(home):
+    with _making(home):
         write_text(path, manifest_text(imported))
         for beside, text in imported.files.items():
             write_text(home / beside, text)
@@ -132,7 +137,7 @@ def _starter(console: Console, name: str, home: Path, kind: StarterKind) -> None
     from expert_cli.manifest.starter import SMOLLM2, write_starter
     from expert_cli.utils.paths import slug
 
-    with making(home):
+    with _making(home):
         paths = write_starter(home, name, kind)
     if console.as_json:
         console.document({"kind": kind, **{what: str(path) for what, path in paths.items()}})
@@ -141,3 +146,89 @@ def _starter(console: Console, name: str, home: Path, kind: StarterKind) -> None
     console.text(f"{manifest} made. Put your rows into {paths['rows']}, your cases into {paths['cases']}, then:")
     console.text(f"  expert-cli validate {manifest}\n  expert-cli train --manifest {manifest} --base-model smollm2")
     console.text(f"  expert-cli evaluate --adapter {run}\n  expert-cli chat --adapter {run}")
+
+
+@contextmanager
+def _making(home: Path) -> Iterator[None]:
+    """Turn what keeps a folder from being made into an error of the environment."""
+    try:
+        yield
+    except OSError as error:
+        why = getattr(error, "strerror", error)
+        raise EnvironmentProblem(f"{home} cannot be made: {why}", "give another folder with --folder") from error
+
+
+def _of_rows(
+    console: Console, home: Path, source: str, base_model: str | None, columns: Sequence[str], *, offline: bool
+) -> None:
+    """Make the folder `home` with a manifest for rows, and say what was seen of them; without it where that fails."""
+    from expert_cli.hardware.machine import inspect
+    from expert_cli.utils.process_setup import prepare_process
+
+    named = _columns(columns)
+    machine = inspect()
+    prepare_process()
+    from expert_cli.pipeline.rows_manifest import write_manifest_of_rows
+
+    with _making(home):
+        home.mkdir(parents=True)
+    try:
+        found = write_manifest_of_rows(
+            home, source, machine, console, base_model=base_model, columns=named, offline=offline
+        )
+    except BaseException:
+        shutil.rmtree(home, ignore_errors=True)
+        raise
+    if console.as_json:
+        console.document(found.as_json())
+    else:
+        _show(console, found)
+
+
+def _columns(written: Sequence[str]) -> dict[str, str]:
+    """Return columns by role from "ROLE=NAME". Raises InputError for another form."""
+    from expert_cli.manifest.keys.dataset import FieldMapping
+
+    named: dict[str, str] = {}
+    for each in written:
+        role, equals, name = each.partition("=")
+        if not equals or not name or role not in FieldMapping.model_fields:
+            raise InputError(
+                f'--column "{shortened(each)}" is not of the form ROLE=NAME',
+                f"the roles: {', '.join(FieldMapping.model_fields)}",
+            )
+        named[role] = name
+    return named
+
+
+def _show(console: Console, found: RowsManifest) -> None:
+    report, lengths, size, config = found.report, found.lengths, found.size, found.config
+    left_out = ", ".join(f"{count:,} {reason}" for reason, count in {**report.dropped, **report.filtered}.items())
+    counted = f"by the tokenizer of {found.written['base_models'][0]['name']}"
+    if lengths.by == "estimate":
+        counted = f"estimated from the text: {counted.removeprefix('by ')} is not on this machine"
+    half, most, longest = map(lengths.tokens.percentile, (50, 99, 100))
+    cut = f"{plural(size.truncated_rows, 'document')} shortened by {size.truncated_tokens:,} tokens in all"
+    split = "none: too few rows to hold any back"
+    if path := found.dataset.get("validation_path"):
+        split = f"{path} evaluates after each pass"
+    elif share := found.dataset.get("validation_split"):
+        split = (
+            f"about {found.good * share:,.0f} rows are held back ({share:.2g} of them), and evaluated after each pass"
+        )
+    each = len(lengths.tokens) * config["epochs"] / found.steps
+    kept = ", the best one by the held-back rows is kept" if config.get("load_best_model_at_end") else ""
+    told = {
+        "rows": f"{found.good:,} of {report.read:,} can be trained" + (f"; left out: {left_out}" if left_out else ""),
+        "form": f"{found.kind}: {report.mapping}",
+        "not read": ", ".join(report.unread()),
+        "length": f"{half:,} tokens at half of the documents, {most:,} at 99 %, {longest:,} at most, {counted}",
+        "row": f"max_seq_length {size.max_seq_length:,}: {plural(size.sequences, 'pack')} a pass, {size.fill:.0%} full; "
+        + (cut if size.truncated_rows else "nothing is cut"),
+        "split": split,
+        "training": f"epochs {config['epochs']:g}: about {found.steps:,} steps of {each:.0f} documents{kept}",
+    }
+    console.text("\n".join(f"{what:9} {words}" for what, words in told.items() if words))
+    train = f"  expert-cli train --manifest {found.manifest}"
+    console.text(f"{found.manifest} made; the reason of each default: expert-cli validate {found.manifest}")
+    console.text(f"{train} --plan    # time and memory, before anything is trained\n{train}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from inspect import signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,3 +51,12 @@ WithoutWalls = Annotated[
     ),
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Forbid every network call (also HF_HUB_OFFLINE=1).")]
+
+
+def arguments(function: Callable[..., Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a function of the API is to be called with: the options of its parameters' names that were given.
+
+    asked: a command's options by name, with its console, which the function is to report to.
+    """
+    given = {**asked, "reporter": asked["console"]}
+    return {name: given[name] for name in signature(function).parameters if given.get(name) is not None}

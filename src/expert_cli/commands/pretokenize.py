@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from expert_cli import api
-from expert_cli.commands.options import BaseModel, Offline
+from expert_cli.commands.options import BaseModel, Offline, arguments
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError, InputError
 
 if TYPE_CHECKING:
-    from expert_cli.pipeline.pretokenize import StoreReport
+    from expert_cli.pipeline.pretokenize import StoreExplanation, StoreReport
     from expert_cli.pipeline.shown_documents import ShownDocuments
 
 
@@ -41,8 +41,8 @@ def pretokenize(
     explain: Annotated[
         bool, typer.Option("--explain", help="Say hit, missing, stale or damaged, and what changed; build nothing.")
     ] = False,
-    show: Annotated[
-        int, typer.Option(min=0, help="Show this many documents, and which tokens of them are trained.")
+    documents: Annotated[
+        int, typer.Option("--show", min=0, help="Show this many documents, and which tokens of them are trained.")
     ] = 0,
     threads: Annotated[int, typer.Option(min=0, help="Threads that tokenize; 0: one a core.")] = 0,
     stage: Annotated[Path | None, typer.Option(help="Copy the data to this folder (a faster disk) first.")] = None,
@@ -73,34 +73,23 @@ def pretokenize(
 
         expert-cli pretokenize -m experts/expert-sql/manifest.json --output s3://bucket/stores
     """
+    asked = locals()
     manifests = sorted(experts.glob("*/manifest.json")) if every else manifest or []
-    if every and not manifests:
-        raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
     if not manifests:
-        raise typer.BadParameter("give --manifest PATH, or --all")
+        hint = "name the folder that holds the experts" if every else ""
+        raise InputError(f"--all: no */manifest.json in {experts}" if every else "give --manifest PATH, or --all", hint)
     rows: list[dict[str, object]] = []
     failed: list[tuple[Path, ExpertError]] = []
-    where: dict[str, Any] = {
-        "output": output,
-        "own_folder": every or len(manifests) > 1,
-        "dataset": dataset,
-        "base_model": base_model,
-        "offline": offline,
-        "reporter": console,
-    }
-    how: dict[str, Any] = {"stage": stage, "force": force, "verify": verify, "prune": prune, "ray": ray}
-    how |= {"documents": show, "threads": threads}
+    asked["own_folder"] = every or len(manifests) > 1
     for path in manifests:
+        asked["manifest"] = path
         try:
             if explain:
-                explanation = api.explain_store(path, **where, stage=stage)
+                explanation = api.explain_store(**arguments(api.explain_store, asked))
                 rows.append(explanation.as_json())
-                if not console.as_json:
-                    found, changes = explanation.state, explanation.state.changes
-                    words = f"{explanation.expert}: {found.state}: {found.reason}"
-                    console.text("\n".join([words, *(f"  {change}" for change in changes)]))
+                _show_explanation(console, explanation)
             else:
-                report = api.pretokenize(path, **where, **how)
+                report = api.pretokenize(**arguments(api.pretokenize, asked))
                 rows.append(report.as_json())
                 _show_report(console, report)
         except ExpertError as error:
@@ -110,33 +99,27 @@ def pretokenize(
                 console.trace()
             failed.append((path, error))
             console.info(f"failed    {path}")
-    _document(console, rows, failed)
-    _end(console, failed, len(manifests))
-
-
-def _document(
-    console: Console,
-    rows: list[dict[str, object]],
-    failed: list[tuple[Path, ExpertError]],
-) -> None:
-    if not console.as_json:
-        return
-    document: dict[str, object] = {"stores": rows}
+    if console.as_json:
+        told = [{"manifest": str(path), **error.as_json()} for path, error in failed]
+        console.document({"stores": rows, **({"failed": told} if failed else {})})
     if failed:
-        document["failed"] = [{"manifest": str(path), **error.as_json()} for path, error in failed]
-    console.document(document)
+        _end(console, failed, len(manifests))
 
 
-def _end(console: Console, failed: list[tuple[Path, ExpertError]], count: int) -> None:
+def _end(console: Console, failed: Sequence[tuple[Path, ExpertError]], count: int) -> None:
     """Say which of several experts failed and why, and leave with the first one's exit code."""
-    if not failed:
-        return
     if not console.as_json:
         console.warning(f"{len(failed)} of {count} experts failed")
         for path, error in failed:
             where = "" if error.message.startswith(str(path)) else f"{path}: "
             console.fail(f"{where}{error.message}", error.hint, error.exit_code)
     raise typer.Exit(failed[0][1].exit_code)
+
+
+def _show_explanation(console: Console, found: StoreExplanation) -> None:
+    if not console.as_json:
+        head = f"{found.expert}: {found.state.state}: {found.state.reason}"
+        console.text("\n  ".join([head, *found.state.changes]))
 
 
 def _show_report(console: Console, report: StoreReport) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -16,6 +16,7 @@ from expert_cli.commands.options import (
     ManifestPath,
     Offline,
     WithoutWalls,
+    arguments,
 )
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ThresholdNotMet
@@ -50,14 +51,18 @@ def train(
     epochs: Annotated[float | None, typer.Option(min=0, help="Passes over the data.")] = None,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many optimizer steps.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.")] = None,
-    set_: Annotated[
+    settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="training.config.KEY=VALUE", help="Change one setting; repeatable."),
     ] = None,
     resume: Annotated[
-        str | None,
-        typer.Option(metavar="auto|PATH", help="Go on: with the newest good checkpoint (auto) or the one in PATH."),
-    ] = None,
+        str,
+        typer.Option(
+            metavar="auto|PATH",
+            help="Go on: with the newest good checkpoint (auto) or the one in PATH.",
+            show_default=False,
+        ),
+    ] = "",
     allow_drift: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="With --resume: what may differ from before; repeatable.")
     ] = None,
@@ -103,39 +108,14 @@ def train(
 
         expert-cli train -m experts/expert-sql/manifest.json --plan --price 2.50/h
     """
-    if (probe or price) and not plan_only:
-        raise typer.BadParameter(f"{'--probe' if probe else '--price'} goes with --plan")
-    require_consistent(resume or "", allow_drift or (), overwrite=overwrite)
-    settings: dict[str, Any] = {
-        "output": output,
-        "init_adapter": init_adapter,
-        "dataset": dataset,
-        "validation": validation,
-        "base_model": base_model,
-        "device": device,
-        "epochs": epochs,
-        "max_steps": max_steps,
-        "seed": seed,
-        "settings": set_ or (),
-        "trust_store": trust_store,
-        "offline": offline,
-        "reporter": console,
-    }
+    asked = locals()
     if plan_only:
-        _show(console, api.estimate_run(manifest, **settings, locked=locked is not None, probe=probe, price=price))
+        require_consistent(resume, allow_drift or (), overwrite=overwrite)
+        _show(console, api.estimate_run(**arguments(api.estimate_run, asked)))
         return
-    result = api.train(
-        manifest,
-        **settings,
-        overwrite=overwrite,
-        resume=resume or "",
-        allow_drift=allow_drift or (),
-        max_forget=max_forget,
-        locked=locked,
-        stage=stage,
-        allow_commands=allow_commands,
-        without_walls=without_walls,
-    )
+    if probe or price:
+        raise typer.BadParameter(f"{'--probe' if probe else '--price'} goes with --plan")
+    result = api.train(**arguments(api.train, asked))
     if os.environ.get("RANK", "0") != "0":
         return
     console.result(result.document, result.summary)
