@@ -96,8 +96,8 @@ def rows_of(name: str, file: Path) -> tuple[NDArray[np.int64], list[dict[str, st
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware.machine import inspect
-    from expert_cli.pipeline.inputs import resolve_inputs
     from expert_cli.pipeline.pretokenize import store_for
+    from expert_cli.pipeline.training_data import resolve_inputs
     from expert_cli.utils.reporter import NullReporter
 
     manifest = EXPERTS / f"expert-{'sql' if name == 'spider' else name}" / "manifest.json"

@@ -29,8 +29,8 @@ import torch
 
 from benchmarks.lib.own_step import free_memory, own_step, prepare, stock_step, write_manifest
 from benchmarks.lib.step_meter import StepMeter
-from expert_cli.config.defaults.training import adapter
 from expert_cli.config.settings import Settings
+from expert_cli.config.training_defaults import adapter
 from expert_cli.doctor.probes import try_attention, try_bitsandbytes
 from expert_cli.hardware import machine
 from expert_cli.manifest.training_config import TrainingConfig

@@ -31,7 +31,7 @@ from expert_cli.evaluation.grade import CASE_TIMEOUT_S, grade
 from expert_cli.evaluation.result import beside
 from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop, decoding_for
-from expert_cli.manifest.types import GrammarType
+from expert_cli.manifest.key import GrammarType
 from expert_cli.utils.files import sha256_of, write_json
 from expert_cli.utils.process_setup import prepare_process
 from expert_cli.utils.reporter import NullReporter

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from peft import PeftModel
 
-from expert_cli.manifest.types import AdapterType, Quantization
+from expert_cli.manifest.key import AdapterType, Quantization
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels.dora import patch_dora
 from expert_cli.model.kernels.fused_lora import fuse

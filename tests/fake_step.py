@@ -14,10 +14,10 @@ quiet_imports()
 
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from expert_cli.config.defaults.compute import compute
-from expert_cli.config.defaults.training import adapter
+from expert_cli.config.compute_defaults import compute
 from expert_cli.config.run_config import ModelConfig
 from expert_cli.config.settings import Settings
+from expert_cli.config.training_defaults import adapter
 from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.manifest.training_config import TrainingConfig

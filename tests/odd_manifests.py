@@ -14,9 +14,8 @@ from random import Random
 from typing import Any
 
 from expert_cli.commands.schema import manifest_schema
-from expert_cli.config.plan import Plan, make_plan
+from expert_cli.config.plan import Plan, make_plan, validate
 from expert_cli.config.resolve import Overrides
-from expert_cli.config.validate import validate
 from expert_cli.errors import ExpertError
 from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters, Task

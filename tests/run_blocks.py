@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from expert_cli.config.defaults.compute import compute
-from expert_cli.config.defaults.log_save_eval import log_save_eval
-from expert_cli.config.defaults.training import adapter, optim
+from expert_cli.config.compute_defaults import compute
 from expert_cli.config.settings import Settings
+from expert_cli.config.training_defaults import adapter, log_save_eval, optim
 from expert_cli.manifest.schema import EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
 from tests.machines import CPU

@@ -12,9 +12,8 @@ from typing import Any
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import ExpertError
-from expert_cli.pipeline.inputs import resolve_inputs
-from expert_cli.pipeline.pretokenize import store_for
-from expert_cli.pipeline.shown_documents import ShownDocument, shown_documents
+from expert_cli.pipeline.pretokenize import ShownDocument, shown_documents, store_for
+from expert_cli.pipeline.training_data import resolve_inputs
 from tests import manifests
 from tests.odd_manifests import MACHINE
 from tests.words import Words

@@ -9,18 +9,17 @@ from string import Template
 from typing import Any
 
 from expert_cli.commands.schema import manifest_schema
-from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, format_name
+from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES, format_name
 from expert_cli.data.columns import USUAL_NAMES
 from expert_cli.data.templates.make_template import STYLES, style_text
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.manifest.json_text import MAX_BYTES, MAX_DEPTH
-from expert_cli.manifest.key import declared
+from expert_cli.manifest.key import LARGEST, LARGEST_NUMBER, declared
 from expert_cli.manifest.keys.dataset import Dataset
 from expert_cli.manifest.keys.optim import SCHEDULERS
+from expert_cli.manifest.messages import BY_HAND, OTHER_TOOLS
 from expert_cli.manifest.schema import Base, Manifest
-from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS
 from expert_cli.manifest.training_config import TrainingConfig
-from expert_cli.manifest.types import LARGEST, LARGEST_NUMBER
 from tests.row_forms import FORMS
 
 SMALLEST = """\

@@ -11,7 +11,7 @@ from datasets import load_from_disk
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
-from expert_cli.pipeline.shown_documents import token_texts
+from expert_cli.pipeline.pretokenize import token_texts
 from tests import tiny
 from tests.cli.test_pretokenize import pretokenize, project
 

@@ -84,7 +84,7 @@ def test_evaluate_and_ask_return_what_the_commands_print(expert: Path) -> None:
     found = expert_cli.evaluate(expert, max_new_tokens=4, baseline=True, offline=True)
     printed = document("evaluate", "--adapter", expert, "--max-new-tokens", "4", "--baseline")
     assert exact(found.as_json()) == exact(printed)
-    assert found.evaluation.share.correct == 6
+    assert found.evaluation.share["correct"] == 6
     asked = expert_cli.load_expert(expert, max_new_tokens=4)
     prompts = ["Which number is 3?", "Which number is 5?"]
     said = [document("chat", "--adapter", expert, "--prompt", prompt, "--max-new-tokens", "4") for prompt in prompts]
@@ -107,5 +107,5 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
             values |= {"MANIFEST": folder / "manifest.json", "BASE_MODEL": str(model), "OUTPUT": tmp_path / "run"}
             values |= {"MAX_STEPS": 2, "CASES": 3}
     assert values["result"].document["steps"] == 2
-    assert values["evaluated"].evaluation.share.cases == 3
+    assert values["evaluated"].evaluation.share["cases"] == 3
     assert isinstance(values["answer"], str)

@@ -20,9 +20,9 @@ from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.hardware.machine import inspect
-from expert_cli.pipeline.inputs import resolve_inputs
+from expert_cli.pipeline.options import QUIET_SETTINGS
 from expert_cli.pipeline.pretokenize import store_for
-from expert_cli.pipeline.train_subprocess import QUIET_SETTINGS
+from expert_cli.pipeline.training_data import resolve_inputs
 from expert_cli.utils.reporter import NullReporter
 from tests.measurements import valid
 from tests.small_trainer import IMPOSSIBLE

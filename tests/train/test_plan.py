@@ -10,8 +10,7 @@ import pytest
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.estimate.prices import parse_price
-from expert_cli.estimate.run_estimate import estimate_run
+from expert_cli.estimate.run_estimate import estimate_run, parse_price
 from expert_cli.hardware import machine
 from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import project, train, valid

@@ -19,8 +19,8 @@ from expert_cli.data.store.documents import Documents
 from expert_cli.errors import InputError
 from expert_cli.hardware import machine
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
-from expert_cli.pipeline.inputs import resolve_inputs
 from expert_cli.pipeline.pretokenize import store_for
+from expert_cli.pipeline.training_data import resolve_inputs
 from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import project, train, valid
 

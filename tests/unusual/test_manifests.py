@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from expert_cli.config.validate import Validation, validate
+from expert_cli.config.plan import Validation, validate
 from tests import manifests
 from tests.odd_manifests import MACHINE
 

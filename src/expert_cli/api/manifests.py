@@ -10,7 +10,7 @@ from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.paths import FilePath
 
 if TYPE_CHECKING:
-    from expert_cli.config.validate import Validation
+    from expert_cli.config.plan import Validation
 
 
 @disk_errors()
@@ -24,10 +24,10 @@ def validate(manifest: FilePath, *, base_model: str | None = None) -> Validation
     Returns:
         `errors` (empty for a manifest that can be used), `warnings`; `plan.effects` has a row a key.
     """
-    from expert_cli.config import validate as check
+    from expert_cli.config import plan
     from expert_cli.hardware import machine
 
-    return _with_columns(check.validate(Path(manifest), machine.inspect(), base_model))
+    return _with_columns(plan.validate(Path(manifest), machine.inspect(), base_model))
 
 
 def _with_columns(found: Validation) -> Validation:

@@ -14,8 +14,8 @@ from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
     from expert_cli.config.run_config import RunConfig
-    from expert_cli.pipeline.inputs import DataInputs
     from expert_cli.pipeline.pretokenize import StoreExplanation, StoreReport
+    from expert_cli.pipeline.training_data import DataInputs
 
 
 @disk_errors()
@@ -68,8 +68,7 @@ def pretokenize(
     inputs = _inputs(run, stage, reporter)
     from expert_cli.data.select import local_flat_map
     from expert_cli.data.store.on_ray import ray_flat_map
-    from expert_cli.pipeline.pretokenize import describe, store_for
-    from expert_cli.pipeline.shown_documents import shown_documents
+    from expert_cli.pipeline.pretokenize import describe, shown_documents, store_for
 
     put = output is not None  # where a store is written, a manifest does not decide
     with ray_flat_map(ray, reporter) if ray else nullcontext(local_flat_map) as flat_map:
@@ -106,8 +105,8 @@ def explain_store(
 
 def _inputs(run: RunConfig, stage: FilePath | None, reporter: Reporter) -> DataInputs:
     """Return what the store is made of, copied to a faster disk where that is asked for."""
-    from expert_cli.pipeline.inputs import resolve_inputs
     from expert_cli.pipeline.pretokenize import staged_inputs
+    from expert_cli.pipeline.training_data import resolve_inputs
 
     inputs = resolve_inputs(run, reporter)
     return inputs if stage is None else staged_inputs(inputs, run, Path(stage), reporter)

@@ -179,7 +179,7 @@ def estimate_run(
     """
     overrides = _overrides(locals())
     from expert_cli.config.plan import plan_run
-    from expert_cli.estimate.prices import parse_price
+    from expert_cli.estimate.run_estimate import parse_price
     from expert_cli.hardware import machine
 
     hourly = parse_price(price) if price else None

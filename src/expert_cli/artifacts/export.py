@@ -30,7 +30,7 @@ from expert_cli.data.store.documents import drawn_prompts
 from expert_cli.errors import IntegrityError
 from expert_cli.inference.expert import Expert, expert_config, load_base_of, locate_base, open_expert, trained_renderer
 from expert_cli.inference.expert_config import ExpertConfig, decoding_for
-from expert_cli.manifest.types import Dtype, Quantization
+from expert_cli.manifest.key import Dtype, Quantization
 from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.runs.metrics import read_json

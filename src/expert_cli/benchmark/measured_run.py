@@ -24,7 +24,7 @@ from expert_cli.config.run_identity import SETTINGS
 from expert_cli.console.terminal import Console
 from expert_cli.errors import CTRL_C, TERMINATED, ExpertError, Interrupted
 from expert_cli.hardware import nvml
-from expert_cli.pipeline.train_subprocess import (
+from expert_cli.pipeline.options import (
     QUIET_SETTINGS,
     Lines,
     child_environment,

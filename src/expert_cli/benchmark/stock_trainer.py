@@ -46,12 +46,12 @@ from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.hardware import machine
 from expert_cli.hardware.devices import DEVICES, Device
 from expert_cli.inference.expert import load_base_of
-from expert_cli.manifest.types import Dtype
+from expert_cli.manifest.key import Dtype
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
-from expert_cli.pipeline.inputs import DataInputs, training_inputs
 from expert_cli.pipeline.pretokenize import describe, store_for
 from expert_cli.pipeline.token_rows import choose_token_rows
+from expert_cli.pipeline.training_data import DataInputs, training_inputs
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.arguments import training_arguments
 from expert_cli.utils.files import write_json

@@ -91,7 +91,7 @@ def init(
 
 def _home(name: str, folder: Path | None) -> Path:
     """Return where the expert's folder will be. Raises InputError for a name or a place that cannot be."""
-    from expert_cli.manifest.types import LONGEST_NAME
+    from expert_cli.manifest.key import LONGEST_NAME
 
     if not re.fullmatch(r"\w([\w.-]*\w)?", name) or len(name) > LONGEST_NAME:
         hint = f"use at most {LONGEST_NAME} letters, digits, - and _; --folder says where"

@@ -14,8 +14,7 @@ from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError, InputError
 
 if TYPE_CHECKING:
-    from expert_cli.pipeline.pretokenize import StoreExplanation, StoreReport
-    from expert_cli.pipeline.shown_documents import ShownDocuments
+    from expert_cli.pipeline.pretokenize import ShownDocuments, StoreExplanation, StoreReport
 
 
 def pretokenize(

@@ -12,7 +12,7 @@ from expert_cli.commands.options import BaseModel
 from expert_cli.console.terminal import Console
 
 if TYPE_CHECKING:
-    from expert_cli.config.validate import Validation
+    from expert_cli.config.plan import Validation
 
 
 def validate(

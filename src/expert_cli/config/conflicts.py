@@ -8,23 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from expert_cli.config.chat_template import read_chat_template
-from expert_cli.config.defaults.decoding import schema_fault, unknown_grammar
-from expert_cli.config.defaults.fsdp import sharding_conflicts
-from expert_cli.config.defaults.rft import METHOD as RFT
-from expert_cli.config.merged import Merged, adapter_block
-from expert_cli.config.places import place_of
+from expert_cli.config.compute_defaults import sharding_conflicts
 from expert_cli.config.run_config import OF_TURNS
-from expert_cli.config.settings import Settings
+from expert_cli.config.settings import Merged, Settings, adapter_block, place_of, read_chat_template
+from expert_cli.config.training_defaults import METHOD as RFT
+from expert_cli.config.training_defaults import schema_fault, unknown_grammar
 from expert_cli.errors import InputError, ManifestIssue
 from expert_cli.manifest.json_text import Path_
+from expert_cli.manifest.key import GrammarType
 from expert_cli.manifest.keys.dataset import Dataset, Filters
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, eval_loss_of, is_eval_loss
 from expert_cli.manifest.keys.optim import BY_EVALUATIONS, SCHEDULE_BOUNDS, SCHEDULERS
 from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.schema import ROPE_NUMBERS, Base, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
-from expert_cli.manifest.types import GrammarType
 from expert_cli.utils.object_storage import is_url
 from expert_cli.utils.paths import is_inside, project_root, slug, store_folder
 

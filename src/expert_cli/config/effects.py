@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from expert_cli.config.merged import OF_ADAPTERS, Merged
-from expert_cli.config.settings import Outcomes, Unwritten
+from expert_cli.config.settings import OF_ADAPTERS, Merged, Outcomes, Unwritten
 from expert_cli.manifest.json_text import JSON_SCHEMA, JsonText, Path_, dotted
 from expert_cli.manifest.key import CARD, Outcome, Status, adjusted, declared, informational, not_used
 from expert_cli.manifest.keys.dataset import Filters

@@ -9,20 +9,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from expert_cli.config.compute_defaults import compute
 from expert_cli.config.conflicts import LONGEST_FOLDER, conflicts
-from expert_cli.config.data_sources import resolve_sources
-from expert_cli.config.defaults.compute import compute
-from expert_cli.config.defaults.decoding import decoding
-from expert_cli.config.defaults.log_save_eval import log_save_eval, sample_answers
-from expert_cli.config.defaults.rft import rft
-from expert_cli.config.defaults.training import adapter, loader, model, optim
+from expert_cli.config.data_sources import missing, resolve_sources
 from expert_cli.config.effects import Decided
-from expert_cli.config.merged import Merged, adapter_block
 from expert_cli.config.run_config import DataConfig, RunConfig
-from expert_cli.config.settings import Settings
-from expert_cli.config.source_names import missing
+from expert_cli.config.settings import (
+    Merged,
+    Settings,
+    adapter_block,
+)
+from expert_cli.config.training_defaults import (
+    adapter,
+    decoding,
+    loader,
+    log_save_eval,
+    model,
+    optim,
+    rft,
+    sample_answers,
+)
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
@@ -34,6 +42,9 @@ from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, Decoding, Evalu
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.object_storage import is_url
 from expert_cli.utils.paths import local_run, project_root, slug, store_folder
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(frozen=True)

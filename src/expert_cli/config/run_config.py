@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from expert_cli.manifest.key import Quantization
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.manifest.keys.loader import LoaderConfig
@@ -16,7 +17,6 @@ from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
-from expert_cli.manifest.types import Quantization
 
 SourceKind = Literal["file", "folder", "files", "hub", "url"]
 Deduplicate = Literal["off", "row", "answer"]

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from expert_cli.config.init_adapter import init_sha256
+from expert_cli.config.adapter_origin import init_sha256
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig

@@ -1,21 +1,31 @@
-"""The keys of a manifest on their way into a run: who takes a value says what it does."""
+"""A block of a manifest with what its keys come to, the training block with that of its base model, and files that it names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel
 
+from expert_cli.errors import InputError, ManifestIssue
 from expert_cli.manifest.json_text import Path_
-from expert_cli.manifest.key import Outcome, adjusted, applied, declared, not_used
+from expert_cli.manifest.key import AdapterType, Outcome, adjusted, applied, declared, not_used
+from expert_cli.manifest.reader import LoadedManifest
+from expert_cli.manifest.schema import Adapter, Base
+from expert_cli.manifest.training_config import TrainingConfig
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+
 Block = TypeVar("Block", bound=BaseModel)
+
+
 Part = TypeVar("Part", bound="DataclassInstance")
+
+
 Outcomes = Mapping[Path_, Outcome]
 """What became of keys, by their path in a block; a path speaks for all below it."""
 
@@ -90,3 +100,74 @@ class Settings(Generic[Block]):
         return kind(
             **decided, **{field.name: self.use(field.name) for field in fields(kind) if field.name not in decided}
         )
+
+
+OF_ADAPTERS = {"type": "adapter_type", "r": "rank"}
+"""Keys of adapter entries that have another name in `training.config`."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The merged values and where each came from.
+
+    base: the base model, at `index` of the manifest; None for one that it does not list. dropped: keys of `training.config`
+    whose value an option of the command line set aside, and that option.
+    """
+
+    loaded: LoadedManifest
+    base: Base
+    index: int | None
+    values: TrainingConfig
+    origins: Mapping[str, str]
+    dropped: Mapping[str, str]
+
+    @property
+    def entry(self) -> Path_:
+        """The path of the base model's entry, in either schema."""
+        return ("base_model",) if self.loaded.manifest.base_model is not None else ("base_models", self.index or 0)
+
+    def fault(self, key: str, message: str, hint: str = "", *, origin: str = "") -> ManifestIssue:
+        """Return a fault where the value of a key was written, as it is called there. origin: in another layer than its own."""
+        origin, manifest = origin or self.origins.get(key, ""), self.loaded.manifest
+        block: Path_ = (*self.entry, "config") if origin.startswith("base model") else ("training", "config")
+        written = manifest.training.config.model_fields_set
+        names = {old for old, new in TrainingConfig.old_names.items() if new == key and old in written - {key}}
+        if origin == "adapters[0]":
+            block = (*(() if manifest.base_model and manifest.adapters else self.entry), "adapters", 0)
+            names = {old for old, new in OF_ADAPTERS.items() if new == key}
+        return self.loaded.text.fault((*block, next(iter(names), key)), message, hint)
+
+
+def adapter_block(adapter: Adapter) -> dict[str, Any]:
+    """Return an adapter entry under the names of `training.config`, which repeats it and decides."""
+    kind = adapter.type if adapter.type in get_args(AdapterType) else None
+    named = {"adapter_type": kind, "rank": adapter.r or adapter.rank}
+    named |= {name: getattr(adapter, name) for name in ("alpha", "dropout", "target_modules")}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+LARGEST = 1 << 18
+"""Bytes; published templates have up to 20,000."""
+
+
+def read_chat_template(path: Path) -> str:
+    """Return the jinja text of a file. Raises InputError: it is not there, empty, too large, or no text."""
+    hint = "name a file of a chat template in jinja, relative to the manifest"
+    try:
+        if path.stat().st_size > LARGEST:
+            raise InputError(f"{path} has {path.stat().st_size:,} bytes, {LARGEST:,} is the most", hint)
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', error)}", hint) from error
+    if not text.strip():
+        raise InputError(f"{path} is empty", hint)
+    return text
+
+
+def place_of(written: str, folders: Sequence[Path]) -> Path:
+    """Return a path, absolute: in the first of `folders` that has it, in the first of all where none does.
+
+    Backslashes part folders on every system.
+    """
+    places = [(folder / written.replace("\\", "/")).absolute() for folder in folders]
+    return next((place for place in places if place.exists()), places[0])

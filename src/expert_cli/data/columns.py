@@ -13,7 +13,7 @@ from typing import Literal
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.errors import InputError
-from expert_cli.manifest.spelling import typo_of
+from expert_cli.manifest.messages import typo_of
 
 USUAL_NAMES = {
     "instruction": ("instruction", "prompt", "question", "text"),

@@ -21,7 +21,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from expert_cli._compat import strict_xz
-from expert_cli.config.data_files import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
+from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
 from expert_cli.data.sources import DataFile
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.files import KeyTwice, unique_keys

@@ -20,8 +20,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from expert_cli.config.data_sources import parse_split
 from expert_cli.config.run_config import DataConfig
-from expert_cli.config.splits import parse_split
 from expert_cli.data.columns import Columns, choose_columns, find_column, listed
 from expert_cli.data.overlap import asked_hash
 from expert_cli.data.reading import RawRow, rows_of

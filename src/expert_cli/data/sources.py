@@ -22,10 +22,16 @@ from typing import IO, NoReturn, TypeAlias
 import yaml
 
 from expert_cli._compat import default_patterns, hub_bar
-from expert_cli.config.data_files import DATA_SUFFIXES, PLAIN_TEXT, format_name
+from expert_cli.config.data_sources import (
+    DATA_SUFFIXES,
+    PLAIN_TEXT,
+    format_name,
+    missing,
+    parse_split,
+    refuse_parts_of_a_file,
+    split_of,
+)
 from expert_cli.config.run_config import DataConfig, SourceSpec
-from expert_cli.config.source_names import missing, refuse_parts_of_a_file
-from expert_cli.config.splits import parse_split, split_of
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.disk_errors import disk_problem
 from expert_cli.utils.files import parse_json, stamp

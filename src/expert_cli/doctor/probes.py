@@ -20,7 +20,7 @@ from expert_cli.hardware.devices import CUDA, DEVICES, Device
 from expert_cli.model.kernels.attention_backends import BACKENDS, AttentionBackend
 
 if TYPE_CHECKING:
-    from expert_cli.manifest.types import Dtype
+    from expert_cli.manifest.key import Dtype
 
 ROUNDING = 0.2
 """NF4 changes a product by 10 % of its norm."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -10,10 +11,9 @@ from typing import Any
 import psutil
 
 from expert_cli.config.effects import Effect
-from expert_cli.config.plan import Plan
+from expert_cli.config.plan import FOR_EVERY_BASE, Plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.config.validate import FOR_EVERY_BASE
 from expert_cli.data.packing.batches import fixed_shape, orders_of
 from expert_cli.data.packing.step_schedule import few_steps
 from expert_cli.errors import InputError
@@ -21,15 +21,16 @@ from expert_cli.estimate.memory import (
     CONTEXT_BYTES,
     MB,
     TRAINER_BYTES,
+    Shape,
     StepSettings,
+    Workload,
     components,
+    meta_adapter,
+    shape_of,
     step_settings,
+    work_of,
 )
-from expert_cli.estimate.model_shape import Shape, meta_adapter, shape_of
-from expert_cli.estimate.prices import Price
-from expert_cli.estimate.probe import ProbeResult, probe
-from expert_cli.estimate.throughput import Figure, by_formula, earlier_runs
-from expert_cli.estimate.workload import Workload, work_of
+from expert_cli.estimate.throughput import Figure, ProbeResult, by_formula, earlier_runs, probe
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.flops import flops
@@ -38,10 +39,9 @@ from expert_cli.model.kernels.select import Kernel, KernelPlan, free_bytes
 from expert_cli.model.loading.meta import meta_base
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 from expert_cli.model.untrained_rows import stored_weights
-from expert_cli.pipeline.inputs import training_inputs
 from expert_cli.pipeline.pretokenize import store_for
 from expert_cli.pipeline.token_rows import choose_token_rows
-from expert_cli.pipeline.training_data import laid_out
+from expert_cli.pipeline.training_data import laid_out, training_inputs
 from expert_cli.utils.reporter import Reporter
 
 MEMORY_ERROR_PCT = {"cpu": 30, "gpu": 25}
@@ -189,3 +189,27 @@ def _peak(memory: Mapping[str, int], measured: ProbeResult | None, setting: Step
         return Figure(measured.resident_bytes, PROBE_ERROR_PCT, "probe: the largest resident set of real steps")
     allocated = int(measured.allocated_mb * MB) + CONTEXT_BYTES
     return Figure(allocated, PROBE_ERROR_PCT, "probe: what PyTorch held in real steps, and an assumed CUDA context")
+
+
+_CURRENCY = r"([$€£]|[A-Z]{3})?"
+_WRITTEN = re.compile(rf"\s*{_CURRENCY}\s*(\d+(?:\.\d+)?)\s*{_CURRENCY}\s*(?i:/\s*h(?:our)?)?\s*")
+
+
+@dataclass(frozen=True)
+class Price:
+    """A price an hour; `currency` as the user wrote it, a sign or a code, "" for none."""
+
+    per_hour: float
+    currency: str
+
+    def cost(self, seconds: float) -> float:
+        """Return what so many seconds cost."""
+        return self.per_hour * seconds / 3600
+
+
+def parse_price(text: str) -> Price:
+    """Return the price that --price names: "2.50/h", "2.50", "$2.50/h", "2.50 EUR/h". Raises InputError."""
+    match = _WRITTEN.fullmatch(text)
+    if match is None:
+        raise InputError(f"--price {text}: is not a price an hour", "write it like --price 2.50/h")
+    return Price(float(match[2]), match[1] or match[3] or "")

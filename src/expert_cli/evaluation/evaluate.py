@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from expert_cli.config.adapter_origin import WEIGHTS
-from expert_cli.config.defaults.decoding import JSON_GRAMMARS
 from expert_cli.config.plan import Plan, TrainedAdapter
+from expert_cli.config.training_defaults import JSON_GRAMMARS
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.answer import (
     NO_SHOTS,

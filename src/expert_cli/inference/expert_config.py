@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field, TypeAdapter, ValidationError
 
-from expert_cli.config.defaults.decoding import JSON_GRAMMARS, known_grammar
 from expert_cli.config.plan import TrainedAdapter
+from expert_cli.config.training_defaults import JSON_GRAMMARS, known_grammar
 from expert_cli.errors import InputError
+from expert_cli.manifest.key import GrammarType, NotNegative, NotNegativeNumber, Positive
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.schema import Decoding, Manifest
-from expert_cli.manifest.types import GrammarType, NotNegative, NotNegativeNumber, Positive
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line, plural, shortened
 

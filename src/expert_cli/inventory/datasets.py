@@ -16,8 +16,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Literal
 
-from expert_cli.config.data_files import PLAIN_TEXT, format_name
-from expert_cli.config.data_sources import resolve_sources, test_sources
+from expert_cli.config.data_sources import PLAIN_TEXT, format_name, resolve_sources, test_sources
 from expert_cli.config.run_config import SourceKind
 from expert_cli.config.settings import Settings
 from expert_cli.data.store.inspect import BUILDING, STORE_NAME, read_stats, recorded_key

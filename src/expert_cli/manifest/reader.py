@@ -13,13 +13,12 @@ from pydantic_core import ErrorDetails
 
 from expert_cli.errors import InputError, ManifestError, ManifestIssue
 from expert_cli.manifest.json_text import JsonText, Path_, dotted, parse_json_text, read_json_text
+from expert_cli.manifest.key import Strict
 from expert_cli.manifest.keys.dataset import Dataset
 from expert_cli.manifest.keys.rft import Rft
-from expert_cli.manifest.messages import member_types, message_of, unfit
+from expert_cli.manifest.messages import BY_HAND, OTHER_TOOLS, member_types, message_of, nearest, typo_of, unfit
 from expert_cli.manifest.schema import Base, EvaluationBlock, Manifest
-from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS, nearest, typo_of
 from expert_cli.manifest.training_config import TrainingConfig
-from expert_cli.manifest.types import Strict
 from expert_cli.utils.text import shortened
 
 

@@ -11,14 +11,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.key import CARD, RUNTIME, Key, always, applied, informational, key, unused
-from expert_cli.manifest.keys.adapter import REWARDS
-from expert_cli.manifest.keys.dataset import Dataset
-from expert_cli.manifest.keys.rft import Rft
-from expert_cli.manifest.training_config import TrainingConfig
-from expert_cli.manifest.types import (
+from expert_cli.manifest.key import (
+    CARD,
     NO_CONTROL,
+    RUNTIME,
     Bytes,
+    Key,
     Loose,
     Modules,
     Name,
@@ -30,7 +28,16 @@ from expert_cli.manifest.types import (
     Share,
     Strict,
     Text,
+    always,
+    applied,
+    informational,
+    key,
+    unused,
 )
+from expert_cli.manifest.keys.adapter import REWARDS
+from expert_cli.manifest.keys.dataset import Dataset
+from expert_cli.manifest.keys.rft import Rft
+from expert_cli.manifest.training_config import TrainingConfig
 
 LONGEST_MODEL_NAME = 4096
 """Letters of a base model's name, which may be a path."""

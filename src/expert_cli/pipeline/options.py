@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.resolve import Overrides
+from expert_cli.errors import (
+    CTRL_C,
+    TERMINATED,
+    EnvironmentProblem,
+    ExpertError,
+    InputError,
+    IntegrityError,
+    TrainingFailed,
+)
+from expert_cli.runs.metrics import MetricsTail
+from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.signals import Terminated
 from expert_cli.runs.status import nothing
+from expert_cli.utils.subprocesses import end_family, how_it_ended, last_words
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
     from expert_cli.config.run_config import RunConfig
     from expert_cli.evaluation.grade import Permissions
+
 
 _LEFT_OUT = ("resume", "overwrite", "command", "callbacks", "stored_at", "written")
 _OPTIONS = {"settings": "set", "drift": "allow-drift", "init_adapter": "from"}
@@ -84,3 +103,85 @@ def train_words(manifest: Path, overrides: Overrides, options: RunOptions = RunO
 def command_line(manifest: Path, overrides: Overrides, options: RunOptions) -> str:
     """Return what starts such a run from a shell; `--resume auto` goes behind it."""
     return shlex.join(["expert-cli", *train_words(manifest, overrides, options)])
+
+
+Lines = list[dict[str, Any]]
+_QUIET_CONFIG = (
+    "method=sft",
+    *("logging_steps=1", "report_to=none", "save_strategy=no", "save_every=null", "eval_strategy=no"),
+    *("load_best_model_at_end=false", "early_stopping_patience=null"),
+)
+_QUIET_EVALUATION = ("every_steps=null", "sample_answers=0", "neutral_texts=0")
+QUIET_SETTINGS = (
+    *(f"training.config.{setting}" for setting in _QUIET_CONFIG),
+    *(f"evaluation.{setting}" for setting in _QUIET_EVALUATION),
+)
+"""Every step is logged, and nothing but steps is timed: one training, without rounds after it."""
+_ERRORS = {error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, IntegrityError)}
+
+
+def with_settings(asked: Overrides, *settings: str) -> Overrides:
+    """Return the overrides with more settings, each in place of an earlier one of the same key."""
+    by_key = {setting.partition("=")[0]: setting for setting in (*asked.settings, *settings)}
+    return replace(asked, settings=tuple(by_key.values()))
+
+
+def train_command(manifest: Path, asked: Overrides) -> list[str]:
+    """Return what stands behind `python` to train a manifest with these overrides."""
+    return ["-m", "expert_cli", *train_words(manifest, asked), "--json", "--quiet"]
+
+
+def run_train_subprocess(
+    name: str, words: Sequence[str], output: Path, look: Callable[[int, Lines], None], every_s: float
+) -> Lines:
+    """Run `python WORDS`, which trains into the run directory `output`; return the metrics of its optimizer steps.
+
+    look: gets the process's id and the lines that metrics.jsonl gained, every `every_s` seconds. What the process prints
+    lies beside `output`. Raises the error that ended the process, `name` before its message; whatever else is raised here
+    ends the process and all that it started.
+    """
+    logs = output.with_name(f"{output.name}.out"), output.with_name(f"{output.name}.err")
+    tail = MetricsTail(RunPaths(output).metrics)
+    steps: Lines = []
+    with logs[0].open("wb") as out, logs[1].open("wb") as err:
+        child: subprocess.Popen[Any] = subprocess.Popen(
+            [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=child_environment()
+        )
+        try:
+            while child.returncode is None:
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(timeout=every_s)
+                lines = tail.read()
+                steps += [line for line in lines if "loss" in line]
+                look(child.pid, lines)
+        finally:
+            end_family(child)
+    if child.returncode:
+        raise child_error(name, child.returncode, *logs)
+    return steps
+
+
+def child_environment() -> dict[str, str]:
+    """Return the environment of such a run: this very package, and one GPU, or the stock Trainer would take them all."""
+    package = str(Path(__file__).parents[2])
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", "")))),
+        "PYTHONIOENCODING": "utf-8",
+        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0],
+    }
+
+
+def child_error(name: str, code: int, out: Path, err: Path) -> BaseException:
+    """Return the error that ended a process, as one of ours. out, err: what it printed."""
+    if code in (CTRL_C, TERMINATED):
+        return Terminated() if code == TERMINATED else KeyboardInterrupt()
+    try:
+        told = json.loads(out.read_text(encoding="utf-8").splitlines()[-1])["error"]
+        message, hint = str(told["message"]), str(told["hint"])
+    except (ValueError, KeyError, TypeError, IndexError):
+        message, hint = f"{how_it_ended(code)}: {last_words(err)}", ""
+    if code == -9:
+        message, hint = "killed by the system, most likely for want of memory", "a smaller batch_size or max_seq_length"
+        code = TrainingFailed.exit_code
+    return _ERRORS.get(code, ExpertError)(f"{name}: {message}", hint)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from expert_cli.config.run_config import RunConfig
+from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.right_size import LengthRow, length_table, recommend
+from expert_cli.data.rows import BadRow, text_of
 from expert_cli.data.sources import Located, LocatedData, require_apart
 from expert_cli.data.staging import stage, staged_path
 from expert_cli.data.store import remote
@@ -24,15 +29,21 @@ from expert_cli.data.store.build import (
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.inspect import StoreState
 from expert_cli.data.store.key import StoreKey
-from expert_cli.errors import EnvironmentProblem
-from expert_cli.pipeline.inputs import DataInputs
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.pipeline.options import RunOptions
-from expert_cli.pipeline.overlap import own_cases, tell_overlap
-from expert_cli.pipeline.shown_documents import ShownDocuments
+from expert_cli.pipeline.training_data import DataInputs
 from expert_cli.utils.filesystem import files_below
+from expert_cli.utils.json_lines import json_objects
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.paths import is_inside
+from expert_cli.utils.redaction import HUB_TOKEN
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import Token
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from expert_cli.pipeline.training_data import DataInputs
 
 
 def store_for(
@@ -205,3 +216,124 @@ def describe(run: RunConfig, store: TokenStore, documents: Documents | None = No
     recommended = recommend(lengths, documents.measured(), present)
     packing = LengthRow(present, len(packs), packs.fill(), *(packs.left_out or (0, 0)))
     return StoreReport(run.expert, store, packing, tuple(length_table(lengths, present, recommended)), recommended)
+
+
+_REMEDIES = {
+    "validation": "take them out of the rows that train, or split other rows off, and the evaluation loss tells what was "
+    "learned, not what was remembered",
+    "cases": "expert-cli audit names all that are the same",
+}
+_NAMES = {"validation": "validation rows", "cases": "cases"}
+
+
+def own_cases(run: RunConfig, report: Reporter) -> list[Question]:
+    """Return what the expert's own cases ask; of a file at fault, which an evaluation will refuse, nothing."""
+    if not run.own_cases.is_file():
+        return []
+    asked: list[Question] = []
+    where = ""
+    try:
+        for where, _, case in json_objects(run.own_cases):
+            asked.append(Question(text_of(case, "prompt"), text_of(case, "input") if "input" in case else "", where))
+    except (InputError, BadRow) as error:
+        told = error.message if isinstance(error, InputError) else f"{where}: {error}"
+        report.warning(f"cases are not looked for in the training rows: {told}")
+        return []
+    return asked
+
+
+def tell_overlap(stats: Mapping[str, Any], cases: Sequence[Question], report: Reporter) -> None:
+    """Warn of what a store's statistics say of it. cases: those that there are now; of others the store tells nothing."""
+    found, digest = stats["train"].get("overlap", {}), HeldOut(cases[:MOST_HELD_OUT]).digest
+    if len(cases) and found.get("cases", {}).get("digest") != digest:
+        report.info("cases     the store was built before them: expert-cli audit looks for them in the training rows")
+    for of, told in found.items():
+        if told["same"] and (of != "cases" or told["digest"] == digest):
+            report.warning(f"{_in_words(of, told)}; {_REMEDIES[of]}")
+
+
+def _in_words(of: str, told: Mapping[str, Any]) -> str:
+    """Return how many, and the first ones."""
+    beyond = f" (the first {MOST_HELD_OUT:,} were looked for)" if told["rows"] > MOST_HELD_OUT else ""
+    examples = "; ".join(f'{one["held_out"]} as {one["train"]}: "{one["text"]}"' for one in told["examples"])
+    return f"{told['same']:,} of {told['rows']:,} {_NAMES[of]}{beyond} stand in the training rows, too: {examples}"
+
+
+_INCOMPLETE = "\ufffd"
+
+
+@dataclass(frozen=True)
+class ShownDocument:
+    """One document of a store. All lists have an entry a token: its id, its text, whether it carries loss, or is kept."""
+
+    ids: list[int]
+    tokens: list[str]
+    trained: list[bool]
+    kept: list[bool]
+
+    def runs(self) -> Iterator[tuple[str, list[Token]]]:
+        """Yield the tokens in runs of one state: "trained", "not trained" or "left out"."""
+        states = [
+            "left out" if not k else "trained" if t else "not trained"
+            for t, k in zip(self.trained, self.kept, strict=True)
+        ]
+        tokens = map(Token, self.ids, self.tokens)
+        for state, run in groupby(zip(states, tokens, strict=True), lambda pair: pair[0]):
+            yield state, [token for _, token in run]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return an entry under "documents" of a store of `pretokenize --json`."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class ShownDocuments:
+    """The first documents of a store, and what they were made with. total: how many the store has."""
+
+    manifest: Path
+    base_model: str
+    template: str
+    total: int
+    documents: tuple[ShownDocument, ...]
+
+
+def shown_documents(run: RunConfig, store: TokenStore, inputs: DataInputs, count: int) -> ShownDocuments:
+    """Return the first `count` training documents."""
+    documents = store.training()
+    packs = PackedDataset(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
+    shown = []
+    for number in range(min(count, len(documents))):
+        ids, trained = documents.document(number)
+        kept, trained = np.zeros(len(ids), bool), trained.copy()
+        for places, carries_loss in packs.pieces_of(number):
+            kept[places], trained[places] = True, carries_loss
+        texts = _without_secrets(token_texts(inputs.tokenizer.backend, ids.tolist()))
+        shown.append(ShownDocument(ids.tolist(), texts, (trained & kept).tolist(), kept.tolist()))
+    return ShownDocuments(run.manifest, inputs.source.name, inputs.template.name, len(documents), tuple(shown))
+
+
+def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """Return the text of each token, which together are the document's; of a character in several tokens the last has it.
+
+    A token is decoded with those before it, since a first one may lose its blank.
+    """
+    texts: list[str] = []
+    begin = read = 0
+    for stop in range(1, len(ids) + 1):
+        before, now = (tokenizer.decode(list(ids[begin:end]), skip_special_tokens=False) for end in (read, stop))
+        if now.endswith(_INCOMPLETE) and stop < len(ids) and stop - read < len("\U0001f600".encode()):
+            texts.append("")
+            continue
+        texts.append(now[len(before) :])
+        begin, read = read, stop
+    return texts
+
+
+def _without_secrets(texts: list[str]) -> list[str]:
+    """Return the texts with *** in place of what is a secret in all of them together."""
+    ends = np.cumsum([0, *map(len, texts)])
+    shown = [*texts]
+    for start, stop in (found.span() for found in HUB_TOKEN.finditer("".join(texts))):
+        first, last = np.searchsorted(ends, [start, stop - 1], "right") - 1
+        shown[first : last + 1] = ["***", *[""] * int(last - first)]
+    return shown

@@ -44,12 +44,10 @@ from expert_cli.inference.expert_config import NEW_TOKENS, Grammar, decoding_of
 from expert_cli.inference.vote import same_as
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
-from expert_cli.pipeline.beginning import begin_run
-from expert_cli.pipeline.ending import finish
-from expert_cli.pipeline.inputs import DataInputs, resolve_inputs
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.result import RunResult
-from expert_cli.pipeline.run_json import identity_of, write_run_json
+from expert_cli.pipeline.run_directory import begin_run, finish, identity_of, write_run_json
+from expert_cli.pipeline.training_data import DataInputs, resolve_inputs
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.metrics import read_json
 from expert_cli.runs.paths import RunPaths

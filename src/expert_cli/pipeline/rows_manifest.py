@@ -15,11 +15,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from expert_cli.config.plan import Plan, make_plan
+from expert_cli.config.data_sources import missing, parse_source
+from expert_cli.config.plan import Plan, make_plan, named_weights, needless_int4
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import SourceSpec
-from expert_cli.config.source_names import missing, parse_source
-from expert_cli.config.validate import named_weights, needless_int4
 from expert_cli.data.packing.right_size import LengthRow, length_table, recommend
 from expert_cli.data.select import RowReport, RowSelection, select_rows
 from expert_cli.data.sources import locate_data
@@ -27,8 +26,8 @@ from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.starter import SMOLLM2
-from expert_cli.pipeline.inputs import resolve_inputs
 from expert_cli.pipeline.pretokenize import store_for
+from expert_cli.pipeline.training_data import resolve_inputs
 from expert_cli.utils.files import write_text
 from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.reporter import NullReporter, Reporter

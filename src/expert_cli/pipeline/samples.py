@@ -10,9 +10,9 @@ from expert_cli.config.plan import Plan
 from expert_cli.data.select import first_good_rows
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.inference.expert_config import decoding_of, generation_config
-from expert_cli.pipeline.inputs import DataInputs
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.result import SampleAnswer
+from expert_cli.pipeline.training_data import DataInputs
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import plural
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from expert_cli.config.adapter_origin import CONFIG
-from expert_cli.config.init_adapter import init_origin
+from expert_cli.config.adapter_origin import CONFIG, init_origin
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError
 from expert_cli.inference.expert import PromptRenderer

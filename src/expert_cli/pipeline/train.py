@@ -44,18 +44,15 @@ from expert_cli.model.kernels.select import (
     with_graphs,
 )
 from expert_cli.model.loading.quantize import autocast_of
-from expert_cli.pipeline.beginning import begin_run
-from expert_cli.pipeline.ending import finish, recorded
 from expert_cli.pipeline.forgetting import choose_texts, measure, measuring, missed
-from expert_cli.pipeline.inputs import DataInputs, training_inputs
 from expert_cli.pipeline.options import RunOptions, require_folders_apart
 from expert_cli.pipeline.pretokenize import describe, staged_store, store_for
 from expert_cli.pipeline.remote_run import remote_run
 from expert_cli.pipeline.result import RunResult, document, finished
-from expert_cli.pipeline.run_json import identity_of, write_run_json
+from expert_cli.pipeline.run_directory import begin_run, finish, identity_of, recorded, write_run_json
 from expert_cli.pipeline.samples import ask, choose, samples
 from expert_cli.pipeline.token_rows import choose_token_rows
-from expert_cli.pipeline.training_data import laid_out, training_data
+from expert_cli.pipeline.training_data import DataInputs, laid_out, training_data, training_inputs
 from expert_cli.runs.lock import run_lock
 from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.metrics import part, read_json

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from expert_cli.config.data_sources import parse_source
 from expert_cli.config.run_config import SourceSpec
-from expert_cli.config.source_names import parse_source
 from expert_cli.errors import InputError
 from expert_cli.utils.filesystem import matching
 

@@ -14,7 +14,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.pipeline.train_subprocess import QUIET_SETTINGS
+from expert_cli.pipeline.options import QUIET_SETTINGS
 from tests import manifests
 from tests.machines import CPU
 from tests.machines import RTX_4090 as GPU

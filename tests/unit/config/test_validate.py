@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from expert_cli.config.validate import FOR_EVERY_BASE, validate
+from expert_cli.config.plan import FOR_EVERY_BASE, validate
 from expert_cli.hardware.machine import Machine
 from tests import manifests
 from tests.machines import CPU

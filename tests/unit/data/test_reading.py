@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from expert_cli.config.data_files import DATA_SUFFIXES
+from expert_cli.config.data_sources import DATA_SUFFIXES
 from expert_cli.data.reading import RawRow, rows_of
 from expert_cli.data.sources import RemoteFile
 from expert_cli.errors import EnvironmentProblem, InputError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from expert_cli.config.data_sources import parse_source
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters
-from expert_cli.config.source_names import parse_source
 from expert_cli.data.sources import Located, content_of, locate_data
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.files import sha256_of

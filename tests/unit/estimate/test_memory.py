@@ -11,12 +11,22 @@ import torch
 from peft.tuners.lora.layer import ParamWrapper
 
 from expert_cli.config.resolve import resolve
-from expert_cli.estimate.memory import StepSettings, activation_bytes, components, head_bytes
-from expert_cli.estimate.model_shape import linear_weights, meta_adapter, meta_base, meta_model, shape_of, stored_bytes
+from expert_cli.estimate.memory import (
+    StepSettings,
+    activation_bytes,
+    components,
+    head_bytes,
+    linear_weights,
+    meta_adapter,
+    meta_base,
+    meta_model,
+    shape_of,
+    stored_bytes,
+)
 from expert_cli.estimate.run_estimate import needless_int4
+from expert_cli.manifest.key import Dtype, Quantization
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.manifest.types import Dtype, Quantization
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.flat_parameters import optimizer_bytes

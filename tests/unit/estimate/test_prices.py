@@ -6,7 +6,7 @@ import pytest
 
 from expert_cli.commands.tables import _money
 from expert_cli.errors import InputError
-from expert_cli.estimate.prices import Price, parse_price
+from expert_cli.estimate.run_estimate import Price, parse_price
 
 
 @pytest.mark.parametrize(

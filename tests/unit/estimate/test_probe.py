@@ -8,9 +8,9 @@ import pytest
 
 from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
-from expert_cli.estimate.probe import probe, probe_overrides, speed
+from expert_cli.estimate.throughput import probe, probe_overrides, speed
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.pipeline.train_subprocess import child_error
+from expert_cli.pipeline.options import child_error
 from tests import manifests
 from tests.machines import CPU
 

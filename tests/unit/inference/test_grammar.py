@@ -15,7 +15,7 @@ from expert_cli.inference.expert_config import GenerationConfig, Grammar
 from expert_cli.inference.generate import Request, generate, is_looping
 from expert_cli.inference.grammar import GrammarLogitsProcessor, Held, grammar_for, not_held
 from expert_cli.inference.sql_grammar import compiler, tables_of
-from expert_cli.manifest.types import GrammarType
+from expert_cli.manifest.key import GrammarType
 from tests import tiny
 
 EXPERTS = Path(__file__).parents[3] / "experts"

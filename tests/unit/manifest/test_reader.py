@@ -12,9 +12,9 @@ import pytest
 
 from expert_cli.errors import InputError, ManifestError, ManifestIssue
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping
+from expert_cli.manifest.messages import OTHER_TOOLS, nearest
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.schema import Base, Manifest
-from expert_cli.manifest.spelling import OTHER_TOOLS, nearest
 from expert_cli.manifest.training_config import TrainingConfig
 from tests import manifests
 

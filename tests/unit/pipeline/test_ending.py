@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from expert_cli.errors import InputError, RunLocked
-from expert_cli.pipeline.ending import recorded
+from expert_cli.pipeline.run_directory import recorded
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.status import RunStatus
 

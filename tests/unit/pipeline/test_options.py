@@ -35,7 +35,7 @@ def test_every_setting_is_an_option_with_its_value() -> None:
     assert (program, name) == ("expert-cli", "train")
     asked = command("train").make_context("train", words).params
     said = {"manifest": Path("m.json"), **vars(overrides), **vars(options)}
-    said |= {"set_": list(said.pop("settings")), "allow_drift": list(said.pop("drift"))}
+    said |= {"settings": list(said.pop("settings")), "allow_drift": list(said.pop("drift"))}
     for name in ("resume", "overwrite", "command", "callbacks", "stored_at", "written"):
         said.pop(name)
     assert {name: asked[name] for name in said} == said

@@ -10,7 +10,7 @@ import pytest
 
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
-from expert_cli.pipeline.train_subprocess import (
+from expert_cli.pipeline.options import (
     Lines,
     child_environment,
     child_error,

@@ -102,9 +102,10 @@ class JsonCase(Case):
 
 
 def _differences(value: Any, expected: Any, place: str = "", *, subset: bool) -> Iterator[tuple[str, bool]]:
-    """Yield what of a value is not as expected, with its place, and whether that is its shape: keys, lengths, sorts.
+    """Yield what of a value is not as expected, with its place, and whether that is its shape.
 
-    subset: objects may have further members.
+    Its shape are the keys of an object, or the length of a list and the shapes of its elements; what lies in an object is none
+    of it. subset: objects may have further members.
     """
     holds = isinstance(value, dict | list) or isinstance(expected, dict | list)
     if isinstance(expected, dict) and isinstance(value, dict):
@@ -112,7 +113,8 @@ def _differences(value: Any, expected: Any, place: str = "", *, subset: bool) ->
             yield from ((f"{place}/{key} is not expected", True) for key in value if key not in expected)
         for key, item in expected.items():
             if key in value:
-                yield from _differences(value[key], item, f"{place}/{key}", subset=subset)
+                inside = _differences(value[key], item, f"{place}/{key}", subset=subset)
+                yield from ((told, False) for told, _ in inside)
             else:
                 yield f"{place}/{key} is missing", True
     elif isinstance(expected, list) and isinstance(value, list):

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.key import key, unused
-from expert_cli.manifest.types import AdapterType, Modules, PositiveNumber, Share, Strict, Text
+from expert_cli.manifest.key import AdapterType, Modules, PositiveNumber, Share, Strict, Text, key, unused
 
 REWARDS = 'rewards train with TRL\'s GRPOTrainer: docs/RECIPES.md, "Rewards in TRL"'
 """What is said of reinforcement learning, where a manifest asks for it."""

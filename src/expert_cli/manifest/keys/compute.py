@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from expert_cli.manifest.key import adjusted, always, key
-from expert_cli.manifest.types import Dtype, NotNegative, Strict, Text
+from expert_cli.manifest.key import Dtype, NotNegative, Strict, Text, adjusted, always, key
 
 DeviceName = Literal["cpu", "cuda"]
 DeviceChoice = Literal["auto", "cpu", "cuda", "rocm"]

@@ -7,9 +7,21 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.key import CARD, Key, always, informational, key, not_used, unused
+from expert_cli.manifest.key import (
+    CARD,
+    Key,
+    Loose,
+    NotNegative,
+    Positive,
+    Strict,
+    Text,
+    always,
+    informational,
+    key,
+    not_used,
+    unused,
+)
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptKeys
-from expert_cli.manifest.types import Loose, NotNegative, Positive, Strict, Text
 
 FORMAT = informational("the format is read from the file itself")
 UNTOUCHED = not_used("test rows stay untouched: evaluation during training uses the validation rows")

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.key import key, unused
-from expert_cli.manifest.types import Positive, Strict
+from expert_cli.manifest.key import Positive, Strict, key, unused
 
 Packing = Literal["random", "best_fit", "concat", "off"]
 Overflow = Literal["truncate", "drop", "split", "error"]

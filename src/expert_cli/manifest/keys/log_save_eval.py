@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.key import key
-from expert_cli.manifest.types import TIME, Positive, Strategy, Strict
+from expert_cli.manifest.key import TIME, Positive, Strategy, Strict, key
 
 EVAL_LOSS = "eval_loss"
 EXECUTION_ACCURACY = "execution_accuracy"

@@ -7,8 +7,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.key import key
-from expert_cli.manifest.types import LARGEST, NotNegative, NotNegativeNumber, Positive, PositiveNumber, Share, Strict
+from expert_cli.manifest.key import (
+    LARGEST,
+    NotNegative,
+    NotNegativeNumber,
+    Positive,
+    PositiveNumber,
+    Share,
+    Strict,
+    key,
+)
 
 Epochs = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
 SCHEDULERS: dict[str, frozenset[str]] = {

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from expert_cli.manifest.key import Key, key
-from expert_cli.manifest.types import Positive, Strict, Text
+from expert_cli.manifest.key import Key, Positive, Strict, Text, key
 
 Gold = Literal["failed", "always", "never"]
 Start = Literal["base", "last"]

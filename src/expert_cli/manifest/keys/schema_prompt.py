@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.key import key
-from expert_cli.manifest.types import NotNegative, Positive, Strict, Text
+from expert_cli.manifest.key import NotNegative, Positive, Strict, Text, key
 
 SchemaStyle = Literal["compact", "joins", "create_table"]
 Most = Annotated[Positive | Literal["all"], Field(union_mode="left_to_right")]

@@ -15,8 +15,8 @@ from typing import Any
 from expert_cli._compat import takes_attention, takes_flash_attention
 from expert_cli.config.run_config import Layout
 from expert_cli.hardware.machine import Machine, flash_attention_lacks
+from expert_cli.manifest.key import Dtype
 from expert_cli.manifest.keys.compute import Attention, DeviceName
-from expert_cli.manifest.types import Dtype
 
 WIDEST = 256
 """Numbers of a head up to which FlashAttention has kernels."""

@@ -14,8 +14,8 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.nn.attention import varlen
 
 from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.key import Dtype
 from expert_cli.manifest.keys.compute import Attention
-from expert_cli.manifest.types import Dtype
 from expert_cli.model import isolation
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import BACKENDS, AttentionBackend, attention_backend, choose_attention

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from expert_cli.manifest.types import AdapterType
+from expert_cli.manifest.key import AdapterType
 from expert_cli.model.kernels.dequantize import dequantize_linears
 from tests import tiny
 from tests.adapted import adapted, distance, loaded, ours, step

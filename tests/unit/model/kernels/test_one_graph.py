@@ -10,7 +10,7 @@ from peft import PeftModel
 
 from expert_cli._compat import forget_graphs, graphs_made
 from expert_cli.data.packing.batches import Batch, Collator, FixedShape
-from expert_cli.manifest.types import AdapterType
+from expert_cli.manifest.key import AdapterType
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.dora import refresh_norms

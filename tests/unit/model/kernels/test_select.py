@@ -16,7 +16,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from expert_cli.config.run_config import ModelConfig
 from expert_cli.errors import InputError
-from expert_cli.estimate.model_shape import meta_model
+from expert_cli.estimate.memory import meta_model
 from expert_cli.manifest.keys.compute import Attention, ComputeConfig, Mode
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels import select

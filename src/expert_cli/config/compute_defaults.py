@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from expert_cli.config.defaults.training import Config
+from expert_cli.config.settings import Settings
+from expert_cli.config.training_defaults import METHOD as RFT
+from expert_cli.config.training_defaults import Config
 from expert_cli.hardware.machine import Machine, flash_attention_lacks, has_package
+from expert_cli.manifest.key import AdapterType, Dtype, Quantization
 from expert_cli.manifest.keys.compute import WITHOUT_GRAPHS, Attention, Checkpointing, ComputeConfig, DeviceName, Mode
-from expert_cli.manifest.types import AdapterType, Dtype, Quantization
+from expert_cli.manifest.schema import Base, EvaluationBlock
+from expert_cli.manifest.training_config import TrainingConfig
 
 
 def compute(
@@ -162,3 +167,23 @@ def _fused(config: Config, decided: ComputeConfig, adapter: AdapterType) -> None
         config.leave("Liger's kernels need a GPU", "fused_kernels")
     elif not parts:
         config.leave("liger-kernel is not installed", "fused_kernels")
+
+
+FSDP_OFF = "leave fsdp out: every process then holds the base model"
+
+
+def sharding_conflicts(
+    config: Settings[TrainingConfig], base: Settings[Base], evaluation: EvaluationBlock
+) -> Iterator[tuple[str, str, str]]:
+    """Yield what cannot be where no process holds the base model whole: (key, what does not go together, remedy)."""
+    if not config["fsdp"]:
+        return
+    if base["quantization"] == "int8":
+        message = "does not go with quantization int8: bitsandbytes keeps these weights where FSDP2 does not find them"
+        yield "fsdp", message, f'for {base["name"]} write "quantization": "int4" or "bf16"'
+    if config["method"] == RFT:
+        message = f"does not go with method {RFT}, whose answers one process draws from the whole model"
+        yield "fsdp", message, FSDP_OFF
+    if evaluation.every_steps:
+        message = "does not go with evaluation.every_steps: the first process has no whole model to answer with"
+        yield "fsdp", message, "choose the best step by metric_for_best_model: eval_loss"

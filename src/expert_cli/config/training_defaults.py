@@ -1,0 +1,363 @@
+"""What the keys of training, logging, saving, evaluating, rounds and decoding mean where they are not written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn, cast, get_args
+
+from expert_cli.config.run_config import ModelConfig
+from expert_cli.config.settings import Settings, place_of, read_chat_template
+from expert_cli.manifest.key import GrammarType, Strategy, declared, informational
+from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.manifest.keys.compute import DeviceName
+from expert_cli.manifest.keys.loader import OVERFLOWS, LoaderConfig, Overflow, Packing
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, seconds_of
+from expert_cli.manifest.keys.optim import OptimConfig
+from expert_cli.manifest.keys.rft import Rft, RftConfig
+from expert_cli.manifest.schema import Base, Decoding, EvaluationBlock
+from expert_cli.manifest.training_config import TrainingConfig
+
+Config = Settings[TrainingConfig]
+
+
+def model(base: Settings[Base], config: Config, folders: Sequence[Path] = (Path(),)) -> ModelConfig:
+    """Return the base model to load. folders: where a relative `chat_template_path` is looked for, in this order."""
+    written = config.use("chat_template_path")
+    base.use("alias")
+    template = base.use("prompt_template") or ""
+    if written and not template:
+        base.leave("chat_template_path writes rows and prompts", "prompt_template")
+    return base.block(
+        ModelConfig,
+        sha256=_sha256(base),
+        template=template,
+        system_prompt=config.use("system_prompt"),
+        rope_scaling=_rope(base),
+        chat_template=read_chat_template(place_of(written, folders)) if written else "",
+        chat_template_kwargs=tuple(sorted((config.use("chat_template_kwargs") or {}).items())),
+    )
+
+
+def _sha256(base: Settings[Base]) -> str:
+    written = (base.written.sha256 or "").strip().lower().removeprefix("sha256:")
+    if len(written) == 64 and not set(written) - set("0123456789abcdef"):
+        return str(base.use("sha256"))
+    base.leave("no SHA-256 hash: nothing to verify against", "sha256")
+    return base.written.sha256 or ""
+
+
+def _rope(base: Settings[Base]) -> tuple[tuple[str, float | str], ...]:
+    scaling, kind = base.use("rope_scaling"), base.written.rope_type
+    if not isinstance(scaling, dict) or not kind:
+        base.outcomes[("rope_scaling",)] = informational("not a form that transformers knows; the model keeps its own")
+        return ()
+    rest = {key: value for key, value in scaling.items() if key not in ("type", "rope_type")}
+    return (("rope_type", kind), *sorted(rest.items()))
+
+
+def adapter(config: Config, folders: Sequence[Path] = (Path(),)) -> AdapterConfig:
+    """Return the adapter that is trained. folders: where a relative `init_adapter` is looked for, in this order."""
+    config.use("method")
+    kind, modules = config.use("adapter_type"), config.use("target_modules")
+    rank = config.use("rank")
+    rows = config.use("trainable_token_indices")
+    return config.block(
+        AdapterConfig,
+        type=kind,
+        rank=rank,
+        alpha=config.put("alpha", config.written.alpha or 2.0 * rank),
+        target_modules=(modules,) if isinstance(modules, str) else tuple(modules),
+        init_adapter=_init_adapter(config, folders),
+        trainable_token_indices=rows if isinstance(rows, str) else tuple(rows),
+    )
+
+
+def _init_adapter(config: Config, folders: Sequence[Path]) -> Path | None:
+    written = config["init_adapter"]
+    if written is None:
+        return cast(None, config.use("init_adapter"))
+    return cast(Path, config.put("init_adapter", place_of(written, folders)))
+
+
+def optim(config: Config) -> OptimConfig:
+    """Return how the optimizer steps."""
+    epochs, max_steps = _length(config)
+    warmup = _warmup(config)
+    return config.block(
+        OptimConfig,
+        epochs=epochs,
+        max_steps=max_steps,
+        scheduler=_scheduler(config, warmup),
+        scheduler_kwargs=tuple(sorted((config.use("lr_scheduler_kwargs") or {}).items())),
+        warmup=warmup,
+    )
+
+
+def _length(config: Config) -> tuple[float, int]:
+    """Return (epochs, max_steps): one of them decides, -1 steps: the epochs do."""
+    if config.written.max_steps is None:
+        config.leave("not written", "max_steps")
+        return config.use("epochs"), -1
+    steps = config.use("max_steps")
+    config.leave(f"max_steps {steps} decides", "epochs")
+    return config["epochs"], steps
+
+
+def _warmup(config: Config) -> float:
+    """Return the warm-up, in steps where it is 1 or more, else as a share of all steps."""
+    steps, share = config.use("warmup_steps"), config.use("warmup_ratio")
+    if steps:
+        config.leave(f"warmup_steps {steps} wins", "warmup_ratio")
+    elif share:
+        config.put("warmup_steps", 0, f"{share:g} of all steps", "0 means not set; warmup_ratio decides")
+    return float(steps or share)
+
+
+def _scheduler(config: Config, warmup: float) -> str:
+    name = str(config.use("lr_scheduler"))
+    if name != "constant" or not warmup:
+        return name
+    reason = "a warm-up is asked for, which transformers' constant drops"
+    return str(config.put("lr_scheduler", "constant_with_warmup", "constant_with_warmup", reason))
+
+
+def loader(config: Config, device: DeviceName) -> LoaderConfig:
+    """Return how rows are laid out and batches prepared."""
+    packing = _packing(config)
+    workers, prefetch = config.use("dataloader_num_workers"), config.use("dataloader_prefetch_factor")
+    if not workers:
+        config.leave("there are 0 workers", "dataloader_prefetch_factor")
+    pins, groups = config.use("dataloader_pin_memory"), config.use("group_by_length")
+    is_gpu = device != "cpu"
+    if not is_gpu:
+        config.leave("no GPU: there is nothing to copy to", "dataloader_pin_memory")
+    if packing != "off":
+        config.leave("packed rows all have about the same length", "group_by_length")
+    return config.block(
+        LoaderConfig,
+        num_workers=workers,
+        pin_memory=pins and is_gpu,
+        prefetch_factor=prefetch if workers else None,
+        packing=packing,
+        overflow=_overflow(config, packing),
+        group_by_length=groups and packing == "off",
+    )
+
+
+def _packing(config: Config) -> Packing:
+    written = config["packing"]
+    return cast(Packing, config.put("packing", {True: "random", False: "off"}.get(written, written)))
+
+
+def _overflow(config: Config, packing: Packing) -> Overflow:
+    overflow: Overflow = config.use("overflow")
+    if packing == "concat":
+        config.use("max_seq_length")
+        config.leave("concat cuts every document where a row ends", "overflow")
+    else:
+        length = config["max_seq_length"]
+        config.put("max_seq_length", length, f"a row holds {length} tokens; {OVERFLOWS[overflow]}")
+    return overflow
+
+
+LEAST_KEPT = 2
+"""The newest checkpoint may be damaged when the machine fails."""
+
+
+def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogSaveEvalConfig:
+    """Return when a run logs, evaluates and saves."""
+    written = config.written
+    by_running = written.metric_for_best_model == EXECUTION_ACCURACY
+    # answers that are run need no checkpoint at fixed steps: each better one is saved
+    wants_best = bool(written.load_best_model_at_end) and not by_running
+    execution_eval_steps, execution_eval_sample = _execution_eval(evaluation)
+    asks_eval = bool(written.eval_steps or wants_best or (written.early_stopping_patience and not by_running))
+    default: Strategy = "epoch" if wants_best and written.save_strategy == "epoch" else "steps"
+    eval_strategy: Strategy = config.put("eval_strategy", written.eval_strategy or (default if asks_eval else "no"))
+    save_strategy, save_every_s = _saving(config, "steps" if by_running else eval_strategy, wants_best=wants_best)
+    save_steps, eval_steps = _steps(config, save_strategy, eval_strategy)
+    if written.load_best_model_at_end and save_strategy == "steps":
+        save_steps = _multiple(config, save_steps, execution_eval_steps if by_running else eval_steps)
+    report_to = written.report_to or ()
+    targets = () if report_to == "none" else (report_to,) if isinstance(report_to, str) else tuple(report_to)
+    return config.block(
+        LogSaveEvalConfig,
+        save_strategy=save_strategy,
+        save_steps=save_steps,
+        save_every_s=save_every_s,
+        save_total_limit=_limit(config, writes=save_strategy != "no" or save_every_s > 0),
+        eval_strategy=eval_strategy,
+        eval_steps=eval_steps,
+        **_best(config, by_running=by_running),
+        execution_eval_steps=execution_eval_steps,
+        execution_eval_sample=execution_eval_sample,
+        report_to=config.put("report_to", targets),
+    )
+
+
+def _execution_eval(evaluation: Settings[EvaluationBlock]) -> tuple[int, int]:
+    """Return (steps between two evaluations that run answers, cases that are answered); (0, 0) where none are."""
+    if evaluation.written.every_steps:
+        return evaluation.use("every_steps"), evaluation.use("sample")
+    evaluation.leave("no answers are run during training: evaluation.every_steps", "every_steps", "sample")
+    return 0, 0
+
+
+def _saving(config: Config, evaluates: Strategy, *, wants_best: bool) -> tuple[Strategy, float]:
+    """Return (strategy, seconds between two checkpoints; 0: none by time).
+
+    evaluates: when what chooses the best step is measured. There checkpoints are written too, as transformers'
+    `load_best_model_at_end` asks for, but where they are written by time alone.
+    """
+    written = config.written
+    asked: Strategy = written.save_strategy or (evaluates if wants_best else "steps" if written.save_steps else "no")
+    strategy = evaluates if written.load_best_model_at_end and asked != "no" else asked
+    better = ", and one after each better evaluation" if written.load_best_model_at_end else ""
+    reason = "load_best_model_at_end: checkpoints are written where the run is evaluated" if strategy != asked else ""
+    config.put("save_strategy", strategy, better and f'checkpoints: "{strategy}"{better}', reason)
+    if (written.save_strategy or asked != "no") and not written.save_every:
+        config.leave(f'not written, and the strategy is "{strategy}"', "save_every")
+        return strategy, 0.0
+    return strategy, seconds_of(config.use("save_every"))
+
+
+def _steps(config: Config, save: Strategy, evaluate: Strategy) -> tuple[int, int]:
+    """Return the steps between two checkpoints and between two evaluations; a key that is not written takes the other's."""
+    written, default = config.written, declared(TrainingConfig, "save_steps").default
+    save_steps = config.put("save_steps", written.save_steps or written.eval_steps or default)
+    eval_steps = config.put("eval_steps", written.eval_steps or config["save_steps"])
+    if save != "steps":
+        config.leave(f'the strategy is "{save}"', "save_steps")
+    if evaluate != "steps":
+        config.leave(f'the strategy is "{evaluate}"', "eval_steps")
+    if save == "steps" and evaluate != "steps" and not written.save_steps:
+        config.put("eval_steps", save_steps, f"a checkpoint every {save_steps} steps: save_steps is not written")
+    if evaluate == "steps" and save != "steps" and not written.eval_steps:
+        config.put("save_steps", eval_steps, f"an evaluation every {eval_steps} steps: eval_steps is not written")
+    return save_steps if save == "steps" else default, eval_steps if evaluate == "steps" else default
+
+
+def _multiple(config: Config, save_steps: int, evaluated: int) -> int:
+    """Return the steps between two checkpoints, each of them evaluated, as transformers' `load_best_model_at_end` asks for."""
+    steps = math.ceil(save_steps / evaluated) * evaluated
+    if steps != save_steps:
+        effect, reason = f"a checkpoint every {steps} steps", f"load_best_model_at_end: a multiple of {evaluated} steps"
+        config.put("save_steps", steps, effect, f"{reason}, after which the run is evaluated")
+    return steps
+
+
+def sample_answers(config: Config, evaluation: Settings[EvaluationBlock]) -> int:
+    """Return how many prompts are answered before and after training."""
+    if config["fsdp"]:
+        evaluation.leave("fsdp: the first process has no whole model to answer with", "sample_answers")
+        return 0
+    return int(evaluation.use("sample_answers"))
+
+
+def _limit(config: Config, *, writes: bool) -> int | None:
+    limit: int | None = config.use("save_total_limit")
+    if not writes and not config.written.load_best_model_at_end:
+        config.leave("no checkpoints are written", "save_total_limit")
+        return None
+    if limit is not None and limit < LEAST_KEPT:
+        reason = "the newest checkpoint may be damaged when the machine fails"
+        return int(config.put("save_total_limit", LEAST_KEPT, f"{LEAST_KEPT}", reason))
+    return limit
+
+
+def _best(config: Config, *, by_running: bool) -> dict[str, Any]:
+    """Return what the best step is chosen by, and what hangs on it."""
+    loads, patience = config.use("load_best_model_at_end"), config.written.early_stopping_patience or 0
+    asks, greater = bool(loads or patience), config.written.greater_is_better
+    chosen = config.written.metric_for_best_model if asks else None
+    metric = config.put("metric_for_best_model", EVAL_LOSS if chosen in (None, "loss") else chosen)
+    greater = config.put("greater_is_better", asks and (by_running if greater is None else greater))
+    if not asks:
+        config.leave("nothing asks for the best model", "metric_for_best_model", "greater_is_better")
+    what = f"training stops after {patience} evaluations that run answers in a row that are no better"
+    config.put("early_stopping_patience", patience, what if by_running else "")
+    return {
+        "load_best_model_at_end": loads,
+        "metric_for_best_model": metric,
+        "greater_is_better": greater,
+        "early_stopping_patience": patience,
+    }
+
+
+METHOD = "rft"
+
+
+def rft(keys: Settings[Rft], method: str, folders: Sequence[Path]) -> RftConfig | None:
+    """Return how a run learns from answers that were run; None where its method is another one.
+
+    folders: where prompts and cases are looked for, as `place_of` does.
+    """
+    if method != METHOD:
+        keys.leave(f"method is {method}", *Rft.model_fields)
+        return None
+    held_back = keys.use("held_back")
+    is_share = isinstance(held_back, float)
+    return keys.block(
+        RftConfig,
+        prompts=place_of(keys.use("prompts"), folders),
+        start=keys.use("from"),
+        held_back=held_back if is_share else 0.0,
+        held_back_cases=None if is_share else place_of(held_back, folders),
+    )
+
+
+JSON_GRAMMARS = ("json", "json-schema")
+
+
+def decoding(written: Decoding) -> Settings[Decoding]:
+    """Return the block, with what became of each of its keys noted."""
+    keys = Settings(written)
+    if not keys.use("use_grammar"):
+        keys.leave("use_grammar is not true", "grammar_type", "json_schema")
+    elif reason := unknown_grammar(written):
+        keys.leave(reason, "use_grammar", "grammar_type", "json_schema")
+    else:
+        keys.use("grammar_type")
+        if written.grammar_type in JSON_GRAMMARS:
+            keys.use("json_schema")
+        else:
+            keys.leave(f"grammar_type {written.grammar_type} takes none", "json_schema")
+    return keys
+
+
+def known_grammar(written: Decoding) -> GrammarType | None:
+    """Return what answers are held to; None for free text."""
+    known: tuple[GrammarType, ...] = get_args(GrammarType)
+    return next((name for name in known if written.use_grammar and name == written.grammar_type), None)
+
+
+def unknown_grammar(written: Decoding) -> str:
+    """Return why nothing holds answers where `use_grammar` is true; "" where something does."""
+    if not written.use_grammar or known_grammar(written):
+        return ""
+    if written.grammar_type is None:
+        return "grammar_type is not written"
+    return f"nothing here holds answers to {written.grammar_type}"
+
+
+def schema_fault(schema: Mapping[str, Any]) -> str:
+    """Return why an object is no JSON Schema, "" where it is one, or where the package that knows is not installed.
+
+    Nothing is fetched for it.
+    """
+    if find_spec("jsonschema_rs") is None:
+        return ""
+    import jsonschema_rs
+
+    try:
+        jsonschema_rs.validator_for(dict(schema), retriever=_retrieve)
+    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        return f"is no JSON Schema: {str(error).splitlines()[0]}"
+    return ""
+
+
+def _retrieve(address: str) -> NoReturn:
+    raise ValueError(f"{address} is not fetched: put its schema under $defs")
