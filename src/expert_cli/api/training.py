@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from expert_cli.config.resolve import Overrides
     from expert_cli.estimate.run_estimate import RunEstimate
-    from expert_cli.pipeline.result import RunResult
+    from expert_cli.pipeline.run_result import RunResult
 
 
 def require_consistent(resume: str, allow_drift: Collection[str], *, overwrite: bool) -> None:

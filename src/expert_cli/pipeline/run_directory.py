@@ -17,9 +17,9 @@ from expert_cli.config.run_identity import identity
 from expert_cli.data.sources import content_of
 from expert_cli.errors import CTRL_C, TERMINATED, ExpertError, Interrupted, ThresholdNotMet
 from expert_cli.hardware.machine import Machine
-from expert_cli.pipeline.forgetting import missed
+from expert_cli.pipeline.before_after import missed
 from expert_cli.pipeline.options import RunOptions
-from expert_cli.pipeline.result import RunResult
+from expert_cli.pipeline.run_result import RunResult
 from expert_cli.pipeline.training_data import DataInputs
 from expert_cli.runs.lock import contents
 from expert_cli.runs.log import RunLog

@@ -44,13 +44,12 @@ from expert_cli.model.kernels.select import (
     with_graphs,
 )
 from expert_cli.model.loading.quantize import autocast_of
-from expert_cli.pipeline.forgetting import choose_texts, measure, measuring, missed
+from expert_cli.pipeline.before_after import ask, choose, choose_texts, measure, measuring, missed, samples
 from expert_cli.pipeline.options import RunOptions, require_folders_apart
 from expert_cli.pipeline.pretokenize import describe, staged_store, store_for
 from expert_cli.pipeline.remote_run import remote_run
-from expert_cli.pipeline.result import RunResult, document, finished
 from expert_cli.pipeline.run_directory import begin_run, finish, identity_of, recorded, write_run_json
-from expert_cli.pipeline.samples import ask, choose, samples
+from expert_cli.pipeline.run_result import RunResult, document, finished
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import DataInputs, laid_out, training_data, training_inputs
 from expert_cli.runs.lock import run_lock
@@ -103,7 +102,7 @@ def train_here(
             return replace(done, missed=missed(done.document, options.max_forget))
     stages: Callable[..., RunResult] = _train
     if plan.run.rft is not None:
-        from expert_cli.pipeline.rft import train_in_rounds
+        from expert_cli.pipeline.rounds import train_in_rounds
 
         stages = partial(train_in_rounds, train_one=train_here)
     if not job.is_main_process:

@@ -20,7 +20,7 @@ from expert_cli.evaluation.grade import NOTHING
 from expert_cli.evaluation.verifiers.case import FORGED
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
-from expert_cli.pipeline.rft import RowForm, of_round, parted, read_prompts, require_apart, select
+from expert_cli.pipeline.rounds import RowForm, of_round, parted, read_prompts, require_apart, select
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.machines import CPU

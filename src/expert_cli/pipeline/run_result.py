@@ -25,9 +25,9 @@ from expert_cli.utils.text import duration, shortened
 if TYPE_CHECKING:
     from expert_cli.runs.signals import StopRequest
 
+
 LONGEST_ANSWER = 220
 """Characters of a text that the summary of a run shows."""
-"""The reason of a run that was made before reasons were kept."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,9 @@ class SampleAnswer:
 
     def lines(self) -> list[str]:
         """Return a line for each text, long ones cut."""
-        shown = {
-            "prompt": self.prompt,
-            "expected": self.expected,
-            "before": _marked(self.before, self.right_before),
-            "after": _marked(self.after, self.right_after),
-        }
+        marks = {None: "", True: "right: ", False: "wrong: "}
+        before, after = marks[self.right_before] + self.before, marks[self.right_after] + self.after
+        shown = {"prompt": self.prompt, "expected": self.expected, "before": before, "after": after}
         return [f"{name:9} {shortened(' '.join(text.split()), LONGEST_ANSWER)}" for name, text in shown.items()]
 
 
@@ -70,11 +67,11 @@ class RunResult:
         done = self.document
         loss, shares = done["loss"], done["step_time_shares"]
         span = mean_span(done["steps"])
+        means = f"means of the first and last {span}" if span > 1 else "first and last"
+        speed = f"{duration(done['seconds'])}, {done['tokens_per_s']:,.0f} real tokens/s"
         lines = [
-            f"loss {loss['first_mean']:.3f} -> {loss['last_mean']:.3f} "
-            f"({f'means of the first and last {span}' if span > 1 else 'first and last'} of {done['steps']} steps), "
-            f"{duration(done['seconds'])}, {done['tokens_per_s']:,.0f} real tokens/s, peak memory "
-            f"{done['peak_memory_mb'] / 1024:.1f} GB",
+            f"loss {loss['first_mean']:.3f} -> {loss['last_mean']:.3f} ({means} of {done['steps']} steps), {speed}, "
+            f"peak memory {done['peak_memory_mb'] / 1024:.1f} GB"
         ]
         if shares:
             told = [f"{name.replace('_', ' ')} {share:.1%}" for name, share in shares.items() if share >= 0.0005]
@@ -207,28 +204,22 @@ def _tell_other_data(run: RunConfig, recorded: Mapping[str, Any], report: Report
     except (ExpertError, OSError) as error:
         report.warning(f"whether the data is what this run was trained on is not known: {error}")
         return
-    other = [f"{name} (not there)" for name in recorded if name not in now]
-    other += [f"{name} (new)" for name in now if name not in recorded]
-    other += [f"{name} (changed)" for name, sha256 in now.items() if recorded.get(name, sha256) != sha256]
+    other = [
+        f"{name} ({'new' if name not in recorded else 'changed' if name in now else 'not there'})"
+        for name in {**recorded, **now}
+        if recorded.get(name) != now.get(name)
+    ]
     if other and recorded:
-        report.warning(f"not the data that this run was trained on: {_some(other)}; --overwrite trains anew")
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        more = f" and {len(other) - 5} more" if len(other) > 5 else ""
+        told = f"not the data that this run was trained on: {', '.join(other[:5])}{more}"
+        report.warning(f"{told}; --overwrite trains anew")
 
 
 def _sample_lines(samples: Sequence[SampleAnswer]) -> list[str]:
-    run = [sample for sample in samples if sample.right_before is not None and sample.right_after is not None]
     lines = [line for sample in samples for line in sample.lines()]
-    if not run:
-        return lines
-    before, after = (sum(bool(getattr(sample, f"right_{when}")) for sample in run) for when in ("before", "after"))
-    return [
-        *lines,
-        f"answers   to {len(run)} held-out cases, drawn by the seed and run: {before} right before training, {after} after",
-    ]
-
-
-def _marked(text: str, is_right: bool | None) -> str:
-    return text if is_right is None else f"{'right' if is_right else 'wrong'}: {text}"
+    run = [sample for sample in samples if sample.right_before is not None and sample.right_after is not None]
+    if run:
+        before, after = sum(bool(one.right_before) for one in run), sum(bool(one.right_after) for one in run)
+        told = f"{len(run)} held-out cases, drawn by the seed and run: {before} right before training, {after} after"
+        lines.append(f"answers   to {told}")
+    return lines
