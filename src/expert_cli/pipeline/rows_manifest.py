@@ -18,7 +18,6 @@ import numpy as np
 from expert_cli.config.data_sources import missing, parse_source
 from expert_cli.config.plan import Plan, make_plan, named_weights, needless_int4
 from expert_cli.config.resolve import Overrides
-from expert_cli.config.run_config import SourceSpec
 from expert_cli.data.packing.right_size import LengthRow, length_table, recommend
 from expert_cli.data.select import RowReport, RowSelection, select_rows
 from expert_cli.data.sources import locate_data
@@ -141,14 +140,16 @@ def write_manifest_of_rows(
     """
     path = home / "manifest.json"
     base: dict[str, Any] = {"name": base_model or (SMOLLM2 if machine.device == "cpu" else LARGE_BASE)}
-    spec = _spec(source)
+    spec = parse_source(source, (Path.cwd(),))
+    if spec.tried:
+        raise InputError(missing(spec), "give a file or folder of rows, its URL, or the id of a hub data set")
     dataset: dict[str, Any] = {"path": _named(spec.path, source) if spec.is_local else source}
     if columns:
         dataset["field_mapping"] = dict(columns)
     written: dict[str, Any] = {"name": home.name, "base_models": [base], "training": {"dataset": dataset, "config": {}}}
 
     def planned() -> Plan:
-        write_text(path, manifest_text(written))
+        write_text(path, json.dumps(written, indent=2, ensure_ascii=False) + "\n")
         return make_plan(path, machine, Overrides(offline=offline))
 
     plan = planned()
@@ -161,46 +162,19 @@ def write_manifest_of_rows(
     lengths = _lengths(planned(), selection, report)
     written["training"]["config"], size, steps = settings_for(lengths, base["name"], evaluates=bool(held_back))
     if spec.is_local:  # in the end as the manifest finds it, wherever the project is moved to
-        place = _from_home(Path(spec.path), home)
+        here, place = home.absolute(), spec.path
+        if here.parent in Path(place).parents:
+            place = Path(os.path.relpath(place, here)).as_posix()
         dataset |= {key: _named(place, dataset[key]) for key in ("path", "validation_path") if key in dataset}
     planned()
     kind = selection.train[0].columns.form
     return RowsManifest(path, written, dataset["path"], kind, selection.train_report, lengths, size, steps)
 
 
-def manifest_text(written: Mapping[str, Any]) -> str:
-    """Return the JSON text of a manifest, a line for each key of `training.config` and for every other block."""
-    training = written["training"]
-    lines = [f'  "name": {_json(written["name"])}', f'  "base_models": {_json(written["base_models"])}']
-    blocks = [f'    "dataset": {_json(training["dataset"])}']
-    if training["config"]:
-        keys = ",\n".join(f"      {_json(key)}: {_json(value)}" for key, value in training["config"].items())
-        blocks.append(f'    "config": {{\n{keys}\n    }}')
-    lines.append('  "training": {\n' + ",\n".join(blocks) + "\n  }")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _spec(source: str) -> SourceSpec:
-    spec = parse_source(source, (Path.cwd(),))
-    if spec.tried:
-        raise InputError(missing(spec), "give a file or folder of rows, its URL, or the id of a hub data set")
-    return spec
-
-
 def _named(place: str, source: str) -> str:
     """Return a source with another place in it; its split and slice stay."""
     _, colons, rest = source.partition("::")
     return f"{place}{colons}{rest}"
-
-
-def _from_home(place: Path, home: Path) -> str:
-    """Return a place as a manifest in `home` names it: relative to it where both are of one project."""
-    here = home.absolute()
-    return Path(os.path.relpath(place, here)).as_posix() if here.parent in place.parents else str(place)
 
 
 def _selected(plan: Plan) -> RowSelection:

@@ -9,7 +9,7 @@ import pytest
 
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.manifest.starter import SMOLLM2
-from expert_cli.pipeline.rows_manifest import Lengths, manifest_text, settings_for
+from expert_cli.pipeline.rows_manifest import Lengths, settings_for
 from expert_cli.utils.length_histogram import LengthHistogram
 
 CASES: dict[str, tuple[int, int, dict[str, Any], int]] = {
@@ -49,12 +49,3 @@ def test_a_small_model_learns_faster_and_what_is_held_back_judges() -> None:
     assert {"learning_rate", "eval_strategy", "load_best_model_at_end"}.isdisjoint(large)
     once = settings_for(lengths_of(50_000, 100), "org/some-3B", evaluates=True)[0]
     assert "load_best_model_at_end" not in once, "one pass has no best one"
-
-
-def test_the_text_of_a_manifest_is_short() -> None:
-    dataset = {"path": "rows.jsonl"}
-    written = {"name": "é", "base_models": [{"name": "org/a"}], "training": {"dataset": dataset, "config": {}}}
-    assert manifest_text(written) == (
-        '{\n  "name": "é",\n  "base_models": [{"name": "org/a"}],\n'
-        '  "training": {\n    "dataset": {"path": "rows.jsonl"}\n  }\n}\n'
-    )
