@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.evaluation.cases import read_case
-from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Grade
 
 
 def graded(verifier: str, answer: str, file: Path | None, timeout_s: float, row: dict[str, Any]) -> Grade:

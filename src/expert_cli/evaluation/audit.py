@@ -30,7 +30,7 @@ from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase, asked_by_cases, read_case, read_cases
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.grade import NOTHING, given_by, grade
-from expert_cli.evaluation.verdict import detail_line
+from expert_cli.evaluation.verifiers.case import detail_line
 from expert_cli.evaluation.verifiers.registry import verifier as registered
 from expert_cli.inference.sql_grammar import compile_fault
 from expert_cli.utils.paths import cache_folder

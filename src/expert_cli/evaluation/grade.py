@@ -20,8 +20,7 @@ from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import MAX_CHARACTERS, CaseAnswer, EvalCase
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.result import Evaluation, GradedAnswer
-from expert_cli.evaluation.verdict import Grade, Kind
-from expert_cli.evaluation.verifiers.case import EMPTY, Case
+from expert_cli.evaluation.verifiers.case import EMPTY, Case, Grade, Kind
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES, Stopped, is_network_shut, standing_walls
 from expert_cli.inference.vote import Given, by_votes, text_given

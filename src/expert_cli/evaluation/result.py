@@ -17,8 +17,7 @@ from typing import Any
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import CaseAnswer
 from expert_cli.evaluation.extract import RULE
-from expert_cli.evaluation.verdict import Grade, Kind
-from expert_cli.evaluation.verifiers.case import Labeled
+from expert_cli.evaluation.verifiers.case import Grade, Kind, Labeled
 from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, items, part, read_json
 from expert_cli.utils.reporter import Reporter

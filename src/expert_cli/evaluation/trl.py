@@ -17,8 +17,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import CaseAnswer, case_in, digest_of
 from expert_cli.evaluation.grade import Permissions, grade
 from expert_cli.evaluation.result import Evaluation, GradedAnswer
-from expert_cli.evaluation.verdict import Grade, Progress
-from expert_cli.evaluation.verifiers.case import FORGED, plain
+from expert_cli.evaluation.verifiers.case import FORGED, Grade, Progress, plain
 from expert_cli.evaluation.verifiers.registry import verifier
 from expert_cli.utils.files import parse_json, require_new_file
 from expert_cli.utils.json_lines import write_json_lines

@@ -18,8 +18,7 @@ import pytest
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import CaseAnswer, read_answers
 from expert_cli.evaluation.grade import grade, in_order
-from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.case import Case, Example
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.subprocesses import LineProcess
 

@@ -14,7 +14,7 @@ import pytest
 from expert_cli import binary_reward, dense_reward
 from expert_cli.errors import InputError
 from expert_cli.evaluation.trl import text_of
-from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.evaluation.verifiers.json_schema import JsonCase
 
 SQL = {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT name, city FROM customers"}

@@ -16,8 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Grade, Kind
-from expert_cli.evaluation.verifiers.case import Case, Example
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Kind
 from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, read_all, readable
 from expert_cli.utils.subprocesses import LineProcess, how_it_ended
 

@@ -15,8 +15,7 @@ from typing import Any, Literal, NoReturn
 from pydantic import Field
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.case import Case, Example
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, Worker, readable, require_packages
 from expert_cli.utils.files import KeyTwice, unique_keys
 

@@ -1,6 +1,6 @@
 """Judges SQL and Cypher: an answer's rows must be those of the expected queries, on one content or several.
 
-This is the side that reads cases and files; `sandbox/query_judge.py` runs and compares, in a process that can be ended.
+This is the side that reads cases and files; `sandbox/sqlite.py` and its like runs and compares, in a process that can be ended.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.case import EMPTY, Case, Example
+from expert_cli.evaluation.verifiers.case import EMPTY, Case, Example, Grade
 from expert_cli.evaluation.verifiers.query_text import Dialect, split
 from expert_cli.evaluation.verifiers.sandbox.isolation import PREPARE_S, Stopped, Worker
 from expert_cli.evaluation.verifiers.sandbox.postgres_server import server
@@ -25,7 +24,9 @@ COMPILE_S = 2.0
 MAX_FILE_BYTES = 512 << 20
 _JUDGES: dict[Dialect, Worker] = {
     "sqlite": Worker(f"{__package__}.sandbox.sqlite:judge", "apsw", "sqlglot"),
-    "postgresql": Worker(f"{__package__}.sandbox.postgres:judge", "apsw", "sqlglot", arguments=lambda: [server()]),
+    "postgresql": Worker(
+        f"{__package__}.sandbox.postgres:PostgresJudge", "apsw", "sqlglot", arguments=lambda: [server()]
+    ),
     "cypher": Worker(f"{__package__}.sandbox.graphqlite:judge", "apsw", "graphqlite", "sqlglot"),
 }
 

@@ -22,8 +22,7 @@ from typing import NamedTuple, TypeVar
 from pydantic import Field
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.case import Case, Example
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.evaluation.verifiers.sandbox.isolation import START_S, Stopped, readable
 from expert_cli.utils.subprocesses import LineProcess

@@ -14,8 +14,7 @@ from typing import ClassVar
 from pydantic import Field, FiniteFloat
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Grade, Progress
-from expert_cli.evaluation.verifiers.case import Case, Example, Labeled, plain
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Labeled, Progress, plain
 from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, readable, require_packages
 
 LOOK_S = 0.1

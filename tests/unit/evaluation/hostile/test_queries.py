@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import expert_cli
-from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Grade
 from tests import graders
 from tests.unit.evaluation.hostile import runner
 

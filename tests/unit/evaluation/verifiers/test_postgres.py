@@ -15,7 +15,7 @@ import pytest
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.answer import held_for
 from expert_cli.evaluation.cases import read_case
-from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.evaluation.verifiers.sandbox import postgres_server
 from expert_cli.inference.expert_config import Grammar
 from tests import graders
@@ -152,7 +152,7 @@ def test_a_server_ends_with_a_run_that_is_killed() -> None:
     ) as run:
         assert run.stdout is not None
         socket = Path(run.stdout.readline().strip())
-        started = [one for child in psutil.Process(run.pid).children() for one in child.children(recursive=True)]
+        started = psutil.Process(run.pid).children(recursive=True)
         assert any(one.name() == "postgres" for one in started)
         run.kill()
     assert psutil.wait_procs(started, 30)[1] == []

@@ -15,7 +15,7 @@ import pytest
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_answers, read_case
-from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Grade
 from tests import graders
 from tests.unit.evaluation.hostile.test_queries import SHOP
 

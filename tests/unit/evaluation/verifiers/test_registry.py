@@ -151,8 +151,7 @@ def test_the_help_of_evaluate_names_every_verifier() -> None:
 
 
 RHYMES = """
-from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.case import Case
+from expert_cli.evaluation.verifiers.case import Case, Grade
 
 class RhymeCase(Case):
     fences = frozenset({"rhyme"})
@@ -173,7 +172,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         metadata.mkdir()
         (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", encoding="utf-8")
         lines = "".join(f"{name} = {value}\n" for name, value in points.items())
-        (metadata / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{lines}", encoding="utf-8")
+        (metadata / "entry_points.txt").write_text(f"[expert_cli.verifiers]\n{lines}", encoding="utf-8")
         registry._of_packages.cache_clear()
 
     yield install
@@ -212,8 +211,8 @@ def test_a_package_brings_a_verifier(tmp_path: Path, installed: Callable[..., No
 def test_a_name_is_taken_once(tmp_path: Path, installed: Callable[..., None]) -> None:
     installed("rhymes_c", rhyme="rhymes_c:RhymeCase", exact="rhymes_c:RhymeCase")
     installed("rhymes_d", rhyme="rhymes_d:RhymeCase")
-    with pytest.raises(EnvironmentProblem, match="the verifier exact of rhymes_c replaces one of expert-cli's"):
+    with pytest.raises(EnvironmentProblem, match="the verifier exact of rhymes_c has a name that is taken"):
         judged_by(tmp_path, "exact")
-    with pytest.raises(EnvironmentProblem, match="the verifier rhyme of rhymes_c and rhymes_d is in each of them"):
+    with pytest.raises(EnvironmentProblem, match="the verifier rhyme of rhymes_c and rhymes_d has a name"):
         judged_by(tmp_path, "rhyme")
     assert asked(tmp_path, "sql").case.verifier == "sql"

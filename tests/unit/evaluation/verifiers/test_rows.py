@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.evaluation.verifiers.query import QueryCase
 from expert_cli.evaluation.verifiers.query_text import Dialect
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
@@ -223,8 +223,8 @@ def test_without_floats_the_same_is_an_equal_multiset(one: list[tuple[Any, ...]]
     [
         pytest.param([(2,)], [Result([(1,)]), Result([(2,)])], "correct", "", id="one of two"),
         pytest.param([], [Result([(1,)])], "empty", "no rows, 1 row expected", id="empty"),
-        pytest.param([(1,)], [Result([])], "wrong", "1 row, 0 rows expected", id="too many"),
-        pytest.param([(1, 2)], [Result([(1,)])], "wrong", "2 column(s), 1 expected", id="columns"),
+        pytest.param([(1,)], [Result([])], "wrong", "1 row, 0 expected", id="too many"),
+        pytest.param([(1, 2)], [Result([(1,)])], "wrong", "2 columns, 1 expected", id="columns"),
         pytest.param([(2,)], [Result([(1,)])], "wrong", "row 1 is (2), (1) expected", id="one value"),
         pytest.param([(1,), (3,)], [Result([(1,), (2,)])], "wrong", "row 2, (3), is not expected", id="one row"),
         pytest.param(
@@ -240,14 +240,14 @@ def test_the_difference_is_said(rows: Any, accepted: list[Result], kind: str, de
     assert bool(verdict.detail) is bool(detail)
 
 
-@pytest.mark.parametrize(
-    ("noise", "detail"), [(0.0, "rows that are expected once come several times"), (1e-9, "other rows")]
-)
-def test_what_differs_in_many_rows_is_not_looked_for_for_ever(noise: float, detail: str) -> None:
+@pytest.mark.parametrize("noise", [0.0, 1e-10])
+def test_what_differs_in_many_rows_is_not_looked_for_for_ever(noise: float) -> None:
     """By every pair of rows it was 400 million comparisons."""
     expected = [(float(number),) for number in range(1, 20_001)]
     rows = [(number * (1 + noise),) for (number,) in [*expected[:-1], expected[0]]]
-    assert judge_rows("strict", rows, [Result(expected)]) == Grade("wrong", detail)
+    assert judge_rows("strict", rows, [Result(expected)]) == Grade(
+        "wrong", "rows that are expected once come several times"
+    )
 
 
 TABLE = """

@@ -9,8 +9,8 @@ import pytest
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_case
-from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers import typescript
+from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.evaluation.verifiers.typescript import TypescriptCase
 from tests.graders import typescript as check
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.verdict import Grade, Kind
+from expert_cli.evaluation.verifiers.case import Grade, Kind
 from expert_cli.hardware.machine import has_package
 from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
