@@ -161,7 +161,7 @@ def evaluate_served(
     system = [{"role": "system", "content": first}] if first else []
     said, questions = _writer(file, as_text=server.takes_text), []
     for case in cases:
-        turn = f"{case.asked.prompt}{separator}{case.asked.input}" if case.asked.input else case.asked.prompt
+        turn = case.asked.turn(separator)
         held = held_for(turn, case.case, settings.grammar)
         prompt = said([*system, {"role": "user", "content": turn}])
         questions.append((case, prompt, held.served if held else {}))

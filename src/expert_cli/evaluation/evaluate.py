@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from expert_cli.config.adapter_origin import WEIGHTS
-from expert_cli.config.defaults.decoding import JSON_GRAMMARS
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.answer import (
@@ -124,7 +123,9 @@ def evaluate_adapter(
     written, evaluation = asked("answering", settings, renderer)
     compared = dict[str, dict[str, Any]]()
     if settings.grammar:
-        _tell_of_what_is_not_held(cases, written, report)
+        if written.free:
+            told = f"{written.free} of {len(cases)} questions name no schema that can be read"
+            report.warning(f"{told}: nothing holds their answers")
         if written.free < len(cases) and shots is not None:
             free = replace(settings, grammar=None)
             others, judged = asked(base_title(WITHOUT_GRAMMAR, {}), free, renderer)
@@ -155,21 +156,6 @@ def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator
         "template": template,
         "input_separator": separator,
     }
-
-
-def _tell_of_what_is_not_held(cases: Sequence[EvalCase], written: Generations, report: Reporter) -> None:
-    from expert_cli.inference.grammar import not_held
-
-    of = f"of {len(cases)}"
-    if written.free:
-        report.warning(f"{written.free} {of} questions name no schema that can be read: nothing holds their answers")
-    if written.settings.grammar and written.settings.grammar.type in JSON_GRAMMARS:
-        schemas = [
-            (row.where, schema) for row in cases if (schema := getattr(row.case, "json_schema", None)) is not None
-        ]
-        faults = [f"{where}: {fault}" for where, schema in schemas if (fault := not_held(schema))]
-        if faults:
-            report.warning(f"answers to {len(faults)} {of} cases are held to any JSON: {faults[0]}")
 
 
 def grade_kept(

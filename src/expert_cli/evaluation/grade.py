@@ -17,7 +17,7 @@ from typing import TypeVar
 import psutil
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.cases import MAX_CHARACTERS, CaseAnswer, EvalCase
+from expert_cli.evaluation.cases import MAX_CHARACTERS, CaseAnswer, EvalCase, at
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.result import Evaluation, GradedAnswer
 from expert_cli.evaluation.verifiers.case import EMPTY, Case, Grade, Kind
@@ -41,17 +41,13 @@ _NO_ROWS = "SELECT 1 WHERE 1 = 0"
 
 @dataclass(frozen=True)
 class Permissions:
-    """What a user allows: commands that cases name, which see all that he sees; answers that are programs, where nothing of the
-    system keeps them from the network.
-    """
+    """What a user allows: commands that cases name; answers that are programs, where nothing keeps them from the network."""
 
     commands: bool = False
     without_walls: bool = False
 
     def require(self, cases: Sequence[EvalCase], report: Reporter) -> None:
-        """Raise InputError for the first case that names a command, EnvironmentProblem for the first whose answer is a program,
-        where that is not allowed; tell which walls stand around programs.
-        """
+        """Tell which walls stand around programs. Raises InputError, EnvironmentProblem for a case that is not allowed."""
         first = {row.case.starts: row for row in reversed(cases)}
         command, answer = first.get("command"), first.get("answer")
         if command and not self.commands:
@@ -61,11 +57,10 @@ class Permissions:
             return
         if not is_network_shut():
             if not self.without_walls:
-                raise EnvironmentProblem(
-                    f"{answer.where}: answers to {answer.case.verifier} cases are programs, and nothing here keeps them from "
-                    "the network: neither seccomp nor network namespaces are to be had",
-                    "judge them on Linux (expert-cli doctor says which walls stand); if you trust the model: --without-walls",
-                )
+                told = f"{answer.where}: answers to {answer.case.verifier} cases are programs, and nothing here keeps them "
+                told += "from the network: neither seccomp nor network namespaces are to be had"
+                hint = "judge them on Linux (see expert-cli doctor); if you trust the model: --without-walls"
+                raise EnvironmentProblem(told, hint)
             report.warning("answers run as programs that nothing keeps from the network")
         report.info(f"walls     {', '.join(standing_walls()) or 'none'} around answers that are programs")
 
@@ -76,10 +71,9 @@ NOTHING = Permissions()
 def in_order(
     work: Callable[[T], R], items: Sequence[T], threads: int, show: Callable[[float], None] = lambda _: None
 ) -> list[R]:
-    """Return what `work` returns of every item, in the order of the items.
+    """Return what `work` returns of every item, in their order. show: is told how many are done.
 
-    show: is told how many are done. Raises what the first item in order raised that raised anything. Where this is
-    interrupted, what the threads wait for ends, and they with it.
+    Raises what the first item in order raised. Where this is interrupted, what the threads wait for ends, and they with it.
     """
     stop, done = threading.Event(), list[R]()
     with ThreadPoolExecutor(threads, initializer=cancel_with, initargs=(stop,)) as pool:
@@ -99,17 +93,21 @@ def in_order(
 def grade(
     rows: Sequence[CaseAnswer], report: Reporter, case_timeout_s: float, threads: int | None = None
 ) -> Evaluation:
-    """Judge every answer, with its samples; a bar is shown where that takes longer than two seconds.
+    """Judge every answer, with its samples. threads: default, one a core, where the memory suffices.
 
-    threads: default, one a core, where the memory suffices that an answer may take; verdicts and their order are the same
-    for any number. Raises InputError with file and line where a case itself is at fault (the first one in order),
-    EnvironmentProblem where an engine is missing.
+    Raises InputError with file and line of the first case that is at fault, EnvironmentProblem where an engine is missing.
     """
     fitting = min(usable_cores(), psutil.virtual_memory().available // MEMORY_BYTES)
     threads = max(1, min(threads or fitting, len(rows)))
     work = partial(_graded, timeout_s=case_timeout_s)
     with late_progress(report, "judging", len(rows), "answers") as show:
-        _prepare(rows, case_timeout_s, threads)
+        asked: dict[type[Case], list[tuple[Case, str]]] = {}
+        for each in (each for row in rows for each in row.samples or (row,)):
+            if (answer := each.extracted) is not None:
+                asked.setdefault(type(each.case), []).append((each.case, answer))
+        for kind, answers in asked.items():
+            parts = [answers[first : first + TOGETHER] for first in range(0, len(answers), TOGETHER)]
+            in_order(partial(kind.prepare, timeout_s=case_timeout_s), parts, threads)
         found = in_order(work, rows, threads, show)
         late = [n for n, one in enumerate(found) if "timeout" in {each.verdict.kind for each in one.samples or (one,)}]
         if threads > 1 and late:  # they shared the cores: each has its time again, alone
@@ -117,17 +115,6 @@ def grade(
             for n, one in zip(late, again, strict=True):
                 found[n] = one
     return Evaluation(tuple(found))
-
-
-def _prepare(rows: Sequence[CaseAnswer], timeout_s: float, threads: int) -> None:
-    """Let each verifier do for many answers what it can do for many at once."""
-    asked: dict[type[Case], list[tuple[Case, str]]] = {}
-    for one in (each for row in rows for each in row.samples or (row,)):
-        if one.extracted is not None:
-            asked.setdefault(type(one.case), []).append((one.case, one.extracted))
-    for kind, answers in asked.items():
-        parts = [answers[first : first + TOGETHER] for first in range(0, len(answers), TOGETHER)]
-        in_order(partial(kind.prepare, timeout_s=timeout_s), parts, threads)
 
 
 def _graded(row: CaseAnswer, timeout_s: float) -> GradedAnswer:
@@ -145,17 +132,12 @@ def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
     answer = row.extracted
     if answer is None:
         return Grade("too_large", f"a text of {len(row.answer):,} characters, at most {MAX_CHARACTERS:,} are read")
-    try:
+    with at(row.where):
         return row.case.grade(answer, row.file, timeout_s)
-    except InputError as error:
-        raise InputError(f"{row.where}: {error.message}", error.hint) from error
 
 
 def _majority(case: Case, file: Path | None, samples: Sequence[GradedAnswer], timeout_s: float) -> int | None:
-    """Return the place of the first sample that gives what most of them give; None where none gives anything.
-
-    What wins of results that as many give, `by_votes` says. Whether one is right is not read.
-    """
+    """Return the place of the first sample that gives what most of them give; None where none gives anything."""
     known: dict[str | None, Given] = {None: Given(2, None)}
     given = []
     for one in samples:

@@ -69,14 +69,6 @@ def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] 
     return Held(growing, fault, {"structured_outputs": {"grammar": whole}})
 
 
-def not_held(json_schema: Mapping[str, Any]) -> str:
-    """Return what of a JSON Schema answers are not held to, "" for nothing."""
-    from llguidance import LLMatcher
-
-    fault: str = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(dict(json_schema)))
-    return fault.strip().splitlines()[0] if fault else ""
-
-
 def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> str:
     from llguidance import LLMatcher
 

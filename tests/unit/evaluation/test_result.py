@@ -118,11 +118,7 @@ def test_the_counts_and_the_macro_f1() -> None:
 
 
 def test_each_set_of_labels_has_its_own() -> None:
-    rows = [
-        labeled("a", "a", ("a", "b")),
-        labeled("x", None, ("x", "y")),
-        labeled("b", "a", ("b", "a")),
-    ]
+    rows = [labeled("a", "a", ("a", "b")), labeled("x", None, ("x", "y")), labeled("b", "a", ("b", "a"))]
     first, second = classifications(rows)
     assert (first["labels"], first["confusion"]) == (["a", "b"], [[1, 0, 0], [1, 0, 0]])
     assert (second["confusion"], second["macro_f1"]) == ([[0, 0, 1], [0, 0, 0]], 0.0)

@@ -82,8 +82,7 @@ def test_how_far_an_answer_came(root: Path, case: dict[str, Any], answer: str, r
 
 
 @pytest.mark.parametrize(
-    ("answer", "progress"),
-    [("const twice = (n: number): string => 2 * n;", "parses"), ("const twice = (", "nothing")],
+    ("answer", "progress"), [("const twice = (n: number): string => 2 * n;", "parses"), ("const twice = (", "nothing")]
 )
 def test_a_program_that_parses_is_told_from_one_that_does_not(answer: str, progress: str) -> None:
     from expert_cli.evaluation.verifiers.typescript import TypescriptCase

@@ -63,13 +63,11 @@ class JsonCase(Case):
             return False
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Compare values, by the rule.
+        """Compare values, by the rule; one that breaks the schema is invalid, as a program that breaks its types is.
 
         exact: the same value; the order of an object's members is free, 1 equals 1.0, true is not 1. What is held
         against a whole number must be it to the last digit, against a fraction it must be the same double.
-        subset: an object may have further members, at every depth; a list must have the same length, and its elements are
-        held to the expected ones in order, because a list with one element more is another list.
-        A value that breaks the schema is invalid, as a program that breaks its types is.
+        subset: an object may have further members, at every depth; a list must have the same length and order.
         """
         try:
             value, fault = _parse(answer), self._misfit(answer, timeout_s)
@@ -101,7 +99,7 @@ class JsonCase(Case):
 
 
 def _differences(value: Any, expected: Any, place: str = "", *, subset: bool) -> Iterator[tuple[str, bool]]:
-    """Yield what of a value is not as expected, with its place, and whether that is its shape: keys, lengths, sorts.
+    """Yield what of a value is not as expected, with its place, and whether that is its shape: its keys, lengths of lists.
 
     subset: objects may have further members.
     """
@@ -111,7 +109,8 @@ def _differences(value: Any, expected: Any, place: str = "", *, subset: bool) ->
             yield from ((f"{place}/{key} is not expected", True) for key in value if key not in expected)
         for key, item in expected.items():
             if key in value:
-                yield from _differences(value[key], item, f"{place}/{key}", subset=subset)
+                inside = _differences(value[key], item, f"{place}/{key}", subset=subset)
+                yield from ((told, False) for told, _ in inside)
             else:
                 yield f"{place}/{key} is missing", True
     elif isinstance(expected, list) and isinstance(value, list):

@@ -225,24 +225,31 @@ def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
 def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
     """Return what is the same for two results that a rule takes for equal. accepted: tells whether an order was asked for.
 
-    Where a rule's equality is none between two answers, the nearest that is: floats count by `DIGITS` digits; where an order
-    was asked for rows count as they came, tied or not; by "spider" columns count in the order of their values.
+    Where a rule's equality is none between two answers, the nearest that is: floats count by `DIGITS` digits, but by
+    "spider" exactly, and its columns in the order of their values; where an order was asked for rows count as they came.
     """
-    lists, by_spider = all(result.ordered_lists for result in accepted), rule == "spider"
-    if by_spider:
+    lists, exact = all(result.ordered_lists for result in accepted), rule == "spider"
+    if exact:
         rows = [tuple(int(cell) if isinstance(cell, bool) else cell for cell in row) for row in rows]
-        cells = [[_row_key((cell,), lists) for cell in column] for column in zip(*rows, strict=True)]
+        cells = [[_row_key((cell,), lists, exact) for cell in column] for column in zip(*rows, strict=True)]
         keys: list[Any] = list(zip(*sorted(cells, key=lambda column: (sorted(column), column)), strict=True))
     else:
-        keys = [_row_key(row, lists) for row in rows]
-    is_ordered = all(result.orders_within if by_spider else result.ordered for result in accepted)
+        keys = [_row_key(row, lists, exact) for row in rows]
+    is_ordered = all(result.orders_within if exact else result.ordered for result in accepted)
     return tuple(keys if is_ordered else sorted(keys))
 
 
-def _row_key(row: Row, ordered_lists: bool) -> str:
-    """Return a text of a row: 1, 1.0 and what is a rounding beside them are one."""
-    [(shape, numbers)] = map(_rounded, _flattened([row], ordered_lists))
-    return repr((shape, [int(one) if isinstance(one, float) and one.is_integer() else one for one in numbers]))
+def _row_key(row: Row, ordered_lists: bool, exact: bool) -> str:
+    """Return a text of a row: 1, 1.0 and, where floats are not `exact`, what is a rounding beside them are one."""
+
+    def plain(number: Number) -> Number:
+        whole = number if isinstance(number, int) or math.isinf(number) else round(number)
+        if number == whole or (not exact and abs(number - whole) <= abs(number) * 10.0**-DIGITS):
+            return whole
+        return number if exact else float(f"{number:.{DIGITS}g}")
+
+    [(shape, numbers)] = _flattened([row], ordered_lists)
+    return repr((shape, [*map(plain, numbers)]))
 
 
 _CUTS = frozenset(("LIMIT", "OFFSET", "FETCH", "SKIP", "FOR"))

@@ -150,11 +150,7 @@ def test_references_inside_the_schema_work() -> None:
 
 @pytest.mark.parametrize(
     ("expected", "schema", "rule"),
-    [
-        (1, {"type": "nonsense"}, "exact"),
-        (1, {"pattern": "("}, "exact"),
-        (1, None, "same"),
-    ],
+    [(1, {"type": "nonsense"}, "exact"), (1, {"pattern": "("}, "exact"), (1, None, "same")],
 )
 def test_a_faulty_case_is_an_input_error(expected: Any, schema: dict[str, Any] | None, rule: Any) -> None:
     with pytest.raises(InputError):

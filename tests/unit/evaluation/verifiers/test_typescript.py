@@ -63,10 +63,7 @@ JUDGED: dict[str, tuple[str, str]] = {
     "throws": ("const f = (n: number): number => { throw new Error('no'); };", "wrong"),
     "type error": ("const f = (n: number): string => 2 * n;", "invalid"),
     "type error in the tests": ("const f = (n: string): number => 4;", "invalid"),
-    "variance": (
-        f"type A<in out T> = {{ a: T }};\nexport type B = A<1>;\n{GOOD}",
-        "correct",
-    ),
+    "variance": (f"type A<in out T> = {{ a: T }};\nexport type B = A<1>;\n{GOOD}", "correct"),
     "unknown name": ("const f = (n: number) => double(n);", "invalid"),
     "other name": ("const g = (n: number) => 2 * n;", "invalid"),
     "unknown package": (f"import _ from 'lodash';\n_.a();\n{GOOD}", "refused"),
