@@ -124,7 +124,12 @@ class Measured:
     def _asked(self, cases: Sequence[EvalCase], settings: GenerationConfig) -> Row:
         written = write_answers(self.expert.model, self.expert.renderer, cases, settings, NullReporter(), "")
         answers = [[(one.answer, one.stop) for one in row.samples or [row]] for row in written.answers]
-        return {"answers": answers, "tokens": written.tokens, "seconds": written.seconds, "free_text": written.free}
+        return {
+            "answers": answers,
+            "tokens": written.told["tokens"],
+            "seconds": written.told["seconds"],
+            "free_text": (written.grammar or {}).get("free", 0),
+        }
 
 
 def _restored(case: EvalCase, answers: Sequence[tuple[str, Stop]]) -> CaseAnswer:

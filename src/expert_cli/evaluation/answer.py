@@ -6,11 +6,12 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.data.rows import Example
@@ -27,35 +28,28 @@ if TYPE_CHECKING:
     from expert_cli.inference.grammar import Held
 
 
-@dataclass(frozen=True)
-class Generations:
-    """The answer to each case, with its samples if there are any, and what all of them cost.
+class Generations(NamedTuple):
+    """The answer to each case, with its samples if there are any, and how they came about, as the document says it.
 
-    cut_off: how many reached `max_new_tokens`. looping: how many said one thing over and over. free: how many cases name no
-    schema that their grammar could be made of: their answers are held to nothing. computed: the device, and how many CPU
-    threads, or which server. Sums are rounded in another order by others, so that two tokens that are almost as likely can
-    change places, also greedily.
+    told: under "generation". grammar: what held them: type, held, free, which name no schema to hold them to; None for nothing.
     """
 
-    settings: GenerationConfig
     answers: tuple[CaseAnswer, ...]
-    tokens: int
-    seconds: float
-    cut_off: int
-    looping: int
-    free: int
-    computed: Mapping[str, Any]
+    told: Mapping[str, Any]
+    grammar: Mapping[str, Any] | None
 
-    @property
-    def grammar(self) -> dict[str, Any] | None:
-        """What held the answers, as the document says it: type, held, free; None for nothing."""
-        kind = self.settings.grammar
-        return {"type": kind.type, "held": len(self.answers) - self.free, "free": self.free} if kind else None
+    @classmethod
+    def of(
+        cls, settings: GenerationConfig, answers: Iterable[CaseAnswer], free: int, *, seconds: float, **told: Any
+    ) -> Generations:
+        """Return answers that took so long. told: figures, and what they were computed by: device and threads, or a server.
 
-    def as_json(self) -> dict[str, Any]:
-        """Return how answers were written, and the figures."""
-        told = {"tokens": self.tokens, "seconds": self.seconds, "tokens_per_s": self.tokens / max(1e-9, self.seconds)}
-        return {**self.settings.as_json(), **told, "cut_off": self.cut_off, "looping": self.looping, **self.computed}
+        On another device sums are rounded otherwise, so that two tokens that are almost as likely can change places.
+        """
+        told |= {"seconds": seconds, "tokens_per_s": told["tokens"] / max(1e-9, seconds)}
+        all_, kind = tuple(answers), settings.grammar
+        grammar = {"type": kind.type, "held": len(all_) - free, "free": free} if kind else None
+        return cls(all_, settings.as_json() | told, grammar)
 
 
 class KeptAnswers:
@@ -95,9 +89,8 @@ class Shots:
         """
         below, prompt, is_right = plain(asked.asked.input), plain(asked.prompt), asked.case.is_expected
 
-        def is_own(
-            row: Example,
-        ) -> bool:  # it asks the same, or gives the right answer to the same input in other words
+        def is_own(row: Example) -> bool:
+            # it asks the same, or gives the right answer to the same input in other words
             is_same = plain(row.prompt) == prompt or (bool(below) and is_right(row.answer))
             return is_same and plain(row.input) == below
 
@@ -135,10 +128,7 @@ def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
 
 
 def held_for(turn: str, case: Case | None, grammar: Grammar | None) -> Held | None:
-    """Return what holds the answer to a turn's text, by the case's own JSON Schema where it has one; None for free text.
-
-    What PostgreSQL does not compile on the case's database is asked again, as SQL is that SQLite does not compile.
-    """
+    """Return what holds the answer to a turn's text, by the case's own JSON Schema where it has one; None for free text."""
     if grammar is None:
         return None
     from expert_cli.inference.grammar import grammar_for  # the light side does without torch
@@ -164,11 +154,9 @@ def write_answers(
     shots: Shots = NO_SHOTS,
     kept: KeptAnswers | None = None,
 ) -> Generations:
-    """Let the model answer every case, in the words and with the control tokens of the renderer. shots: what comes before.
+    """Let the model answer every case, in the words and with the control tokens of the renderer.
 
-    kept: has the answers of an earlier start, and keeps those that are made.
-
-    Of several samples the first is the case's answer.
+    shots: what comes before. kept: has the answers of an earlier start, and keeps those that are made.
     """
     import torch
 
@@ -202,21 +190,16 @@ def write_answers(
                 kept.add(title, {case: [(one.ids, one.stop) for one in some] for case, some in of_cases.items()})
 
         generate(model, requests, settings, renderer, on_step, on_batch)
-    written = [known[case.digest] for case in cases]
-    every = [one for of_case in written for one in of_case]
-    return Generations(
-        settings,
-        tuple(
-            answered(case, [(renderer.decode(one.ids), one.stop) for one in of_case], settings)
-            for case, of_case in zip(cases, written, strict=True)
-        ),
-        sum(len(one.ids) for one in every),
-        time.monotonic() - started,
-        sum(one.stop == "length" for one in every),
-        sum(one.stop == "looping" for one in every),
-        held.count(None) if settings.grammar else 0,
+    every = [one for case in cases for one in known[case.digest]]
+    stops, computed = (
+        Counter(one.stop for one in every),
         {"device": model.device.type, "threads": torch.get_num_threads()},
     )
+    told = {"tokens": sum(len(one.ids) for one in every), "cut_off": stops["length"], "looping": stops["looping"]}
+    written = {case: [(renderer.decode(one.ids), one.stop) for one in some] for case, some in known.items()}
+    answers = (answered(case, written[case.digest], settings) for case in cases)
+    free = held.count(None) if settings.grammar else 0
+    return Generations.of(settings, answers, free, seconds=time.monotonic() - started, **told, **computed)
 
 
 def seed_of(settings: GenerationConfig, case: EvalCase) -> int:

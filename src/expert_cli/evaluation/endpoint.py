@@ -92,12 +92,12 @@ class Server:
         left = [one for one in asked if one[0].digest not in known]
         with self.report.progress(f"{self.named['model']} answers", len(left), "cases") as bar:
             in_order(work, left, settings.batch_size, bar.update)
-        written = [answered(case, [said[:2] for said in known[case.digest]], settings) for case, *_ in asked]
         every = [said for case, *_ in asked for said in known[case.digest]]
-        tokens, cut_off = sum(said[2] for said in every), sum(said[1] == "length" for said in every)
+        told = {"tokens": sum(said[2] for said in every), "cut_off": sum(said[1] == "length" for said in every)}
+        answers = (answered(case, [said[:2] for said in known[case.digest]], settings) for case, *_ in asked)
         free = sum(any(said[3] for said in known[case.digest]) for case, *_ in asked) if settings.grammar else 0
         seconds = time.monotonic() - started
-        return Generations(settings, tuple(written), tokens, seconds, cut_off, 0, free, self.named)
+        return Generations.of(settings, answers, free, seconds=seconds, looping=0, **told, **self.named)
 
     def _said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> tuple[str, str, int, bool]:
         """Return a text, why it ends, how many tokens it has, and whether nothing held it."""
@@ -168,7 +168,7 @@ def evaluate_served(
     written = server.answers(questions, replace(settings, num_beams=1), keep)
     facts = facts_of(trained, trained.origin.base_sha256, asked.template, separator) if trained and asked else None
     evaluation = grade(written.answers, server.report, case_timeout_s)
-    return Evaluated(evaluation, {}, facts, written.as_json(), grammar=written.grammar)
+    return Evaluated(evaluation, {}, facts, written.told, grammar=written.grammar)
 
 
 def _writer(file: Path | None, *, as_text: bool) -> Callable[[Any], dict[str, Any]]:

@@ -123,13 +123,14 @@ def evaluate_adapter(
     written, evaluation = asked("answering", settings, renderer)
     compared = dict[str, dict[str, Any]]()
     if settings.grammar:
-        if written.free:
-            told = f"{written.free} of {len(cases)} questions name no schema that can be read"
+        unheld = written.grammar["free"] if written.grammar else 0
+        if unheld:
+            told = f"{unheld} of {len(cases)} questions name no schema that can be read"
             report.warning(f"{told}: nothing holds their answers")
-        if written.free < len(cases) and shots is not None:
+        if unheld < len(cases) and shots is not None:
             free = replace(settings, grammar=None)
             others, judged = asked(base_title(WITHOUT_GRAMMAR, {}), free, renderer)
-            compared[WITHOUT_GRAMMAR] = beside(judged, evaluation, {"generation": others.as_json()})
+            compared[WITHOUT_GRAMMAR] = beside(judged, evaluation, {"generation": others.told})
     for name, before in bases.items():
         alone = base_renderer(run, trained.origin, renderer.tokenizer)
         longest = max(settings.max_new_tokens, NEW_TOKENS_OF_BASE, 2 * longest_right_answer(alone, cases))
@@ -137,9 +138,9 @@ def evaluate_adapter(
         with expert.model.disable_adapter():
             others, judged = asked(base_title("", {"shots": before.count}), free, alone, before)
         how = {"shots": before.count, "examples": [row.where for row in before.before(cases[0])]}
-        how |= {"template": alone.template.name, "generation": others.as_json()}
+        how |= {"template": alone.template.name, "generation": others.told}
         compared[name] = beside(judged, evaluation, how)
-    return Evaluated(evaluation, compared, facts, written.as_json(), grammar=written.grammar)
+    return Evaluated(evaluation, compared, facts, written.told, grammar=written.grammar)
 
 
 def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator: str) -> dict[str, Any]:

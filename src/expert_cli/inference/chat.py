@@ -27,8 +27,7 @@ Runs = Callable[[], Callable[[str], Given] | None]
 class Chat:
     """A conversation with an expert; its base model may be asked the same beside it.
 
-    Answers are held to the expert's grammar, by the schema that stands in the user's turns; where none can be read there they
-    are free text, which is told once.
+    Answers are held to the expert's grammar, by the schema of the user's turns; where none is read there they are free text.
     """
 
     def __init__(
@@ -60,10 +59,7 @@ class Chat:
         self._said = [*asked, {"role": "assistant", "content": answer}]
 
     def ask(self, prompt: str, input_: str = "") -> str:
-        """Return the expert's whole answer to one prompt; nothing that was said is seen, and this is not remembered.
-
-        input_: what stands below the prompt in training rows, a schema for instance.
-        """
+        """Return the expert's whole answer to one prompt; nothing that was said is seen, and this is not remembered."""
         return "".join(self._pieces([self._turn(prompt, input_)], self._expert.renderer, self._settings))
 
     def vote(self, prompt: str, input_: str = "", *, samples: int) -> Vote:
@@ -80,10 +76,7 @@ class Chat:
         return found
 
     def base(self, prompt: str, input_: str = "") -> Iterator[str]:
-        """Yield the base model's answer to the same, asked in its own chat template, in pieces; to be asked first.
-
-        What the expert said before is kept.
-        """
+        """Yield the base model's answer to the same, asked in its own chat template, in pieces; to be asked first."""
         renderer = self._base()
         turn = renderer.format_user_turn(prompt, self.shown(prompt, input_))
         asked = [*self._said, {"role": "user", "content": turn}]
@@ -101,13 +94,11 @@ class Chat:
         self, messages: Sequence[dict[str, str]], renderer: PromptRenderer, settings: GenerationConfig
     ) -> Request:
         """Return what is asked, and what holds the answer."""
-        held = None
-        if settings.grammar is not None:
-            question = "\n\n".join(message["content"] for message in messages if message["role"] == "user")
-            held = grammar_for(settings.grammar, question)
-            if held is None and not self._told:
-                self._told = True
-                self._report.warning("no schema can be read from what was asked: nothing holds the answers to it")
+        question = "\n\n".join(message["content"] for message in messages if message["role"] == "user")
+        held = grammar_for(settings.grammar, question) if settings.grammar else None
+        if settings.grammar and held is None and not self._told:
+            self._told = True
+            self._report.warning("no schema can be read from what was asked: nothing holds the answers to it")
         return Request(renderer.encode_messages(messages), held, settings.seed)
 
     def _pieces(

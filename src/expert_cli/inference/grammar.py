@@ -42,10 +42,9 @@ class Held:
 
 
 def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] | None = None) -> Held | None:
-    """Return what holds the answer to a question; None where the question shows no schema: free text.
+    """Return what holds the answer to a question, the text of the user's turn; None where it shows no schema: free text.
 
-    question: the text of the user's turn, in which a database's or a graph's schema stands. json_schema: the question's own;
-    else the grammar's, else any JSON. Raises EnvironmentProblem: llguidance is missing.
+    json_schema: the question's own; else the grammar's, else any JSON. Raises EnvironmentProblem: llguidance is missing.
     """
     if find_spec("llguidance") is None:
         raise EnvironmentProblem("answers are held to a grammar by llguidance", 'pip install "expert-cli[evaluate]"')
@@ -122,9 +121,7 @@ def _tokens_of(tokenizer: PreTrainedTokenizerFast, ends: tuple[int, ...]) -> LLT
 class _State:
     """One answer, where it stands in its grammar; before: the same without its last token."""
 
-    def __init__(
-        self, held: Held, tokens: LLTokenizer, ids: tuple[int, ...] = (), before: _State | None = None
-    ) -> None:
+    def __init__(self, held: Held, tokens: LLTokenizer, ids: tuple[int, ...], before: _State | None) -> None:
         from llguidance import LLMatcher
 
         self._held, self._tokens, self._ids = held, tokens, ids

@@ -31,8 +31,7 @@ class Given(NamedTuple):
 def by_votes(given: Sequence[Given]) -> list[list[int]]:
     """Return the places of answers that give the same, most votes first, and of as many those that came first.
 
-    A result without rows comes behind all that have some: who asks a database mostly asks for what is there. What gives
-    nothing comes last.
+    A result without rows comes behind all that have some, what gives nothing last.
     """
     alike: dict[Given, list[int]] = {}
     for place, one in enumerate(given):
