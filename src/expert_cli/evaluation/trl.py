@@ -15,8 +15,7 @@ from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import CaseAnswer, case_in, digest_of
-from expert_cli.evaluation.grade import Permissions, grade
-from expert_cli.evaluation.result import Evaluation, GradedAnswer
+from expert_cli.evaluation.grade import Evaluation, GradedAnswer, Permissions, grade
 from expert_cli.evaluation.verifiers.case import FORGED, Grade, Progress, plain
 from expert_cli.evaluation.verifiers.registry import verifier
 from expert_cli.utils.files import parse_json, require_new_file

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from expert_cli.inference.expert_config import GenerationConfig, Grammar
-from expert_cli.inference.generate import Request, generate, is_looping
+from expert_cli.inference.generate import Request, generate
 from expert_cli.inference.grammar import GrammarLogitsProcessor, Held, grammar_for
 from expert_cli.inference.sql_grammar import compiler, tables_of
 from expert_cli.manifest.types import GrammarType
@@ -244,9 +244,3 @@ def test_sqlite_tells_why_a_query_cannot_be_and_runs_none(tmp_path: Path) -> Non
     assert fault(f"ATTACH '{tmp_path}/x.db' AS x") == "not authorized"
     assert fault("SELECT 1; SELECT 2") != ""
     assert not [*tmp_path.iterdir()]
-
-
-def test_a_looping_answer_of_a_grammar_ends(model: Any) -> None:
-    again = json.dumps({"grammars": [{"lark_grammar": "start: /(abcdefgh)*/"}]})
-    (one,) = generate(model, [Request([5, 6], Held(lambda _: again))], GenerationConfig(200, 8), ENDS)[0]
-    assert one.stop == "end" or is_looping(one.ids)

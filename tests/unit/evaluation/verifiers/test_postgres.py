@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.answer import held_for
 from expert_cli.evaluation.cases import read_case
+from expert_cli.evaluation.evaluate import held_for
 from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.evaluation.verifiers.sandbox import postgres_server
 from expert_cli.inference.expert_config import Grammar

@@ -17,12 +17,10 @@ import expert_cli
 from expert_cli.commands.evaluate import evaluate
 from expert_cli.data.rows import Example
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.answer import NO_SHOTS, Shots
 from expert_cli.evaluation.cases import EvalCase, read_cases
-from expert_cli.evaluation.evaluate import grade_kept
+from expert_cli.evaluation.evaluate import NO_SHOTS, Shots, grade_kept
 from expert_cli.evaluation.extract import extract
-from expert_cli.evaluation.grade import Permissions, grade, verdict_on
-from expert_cli.evaluation.result import Evaluated, compare_with
+from expert_cli.evaluation.grade import Evaluated, Permissions, compare_with, grade, verdict_on
 from expert_cli.evaluation.verifiers import registry
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.utils.reporter import NullReporter
@@ -104,12 +102,6 @@ def test_the_error_names_all(name: Any, fault: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"cases.jsonl:1: verifier: {fault}") as raised:
         read_cases(tmp_path / "cases.jsonl")
     assert raised.value.hint == f"verifiers: {', '.join(registry.known_verifiers())}"
-
-
-@each
-def test_a_key_too_many_is_named(verifier: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cases\.jsonl:1: expcted: Extra inputs"):
-        asked(tmp_path, verifier, expcted=1)
 
 
 @each
