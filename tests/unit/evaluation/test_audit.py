@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from expert_cli import api
 from expert_cli.errors import InputError
 from expert_cli.evaluation.audit import Audit, AuditRow, compiler_for, near_duplicates, prompt_in_answer
 from tests import manifests, tiny
+from tests.graders import database
 from tests.train.projects import write_rows
 
 TABLE = "CREATE TABLE shops (id, name)"
@@ -86,8 +85,7 @@ def test_queries_without_tables_are_only_parsed_and_those_of_a_named_database_co
     found, lines = audited(tmp_path, rows_of(*answers), [], verifier="sql")
     assert (lines["does_not_run"], found.parsed) == ([2], 1)
     assert dict(found.not_run) == {"only parsed: neither a database nor CREATE TABLE in the row": 2}
-    with closing(sqlite3.connect(tmp_path / "city.sqlite")) as database:
-        database.execute(TABLE)
+    database(tmp_path / "city.sqlite", TABLE)
 
     def named(manifest: Any) -> None:
         manifest["training"]["dataset"]["schema_prompt"] = {"databases": "{db}.sqlite"}

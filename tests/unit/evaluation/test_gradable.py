@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.grade import Permissions
 from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.utils.reporter import NullReporter
+from tests.graders import database
 from tests.reporters import Heard
 
 COMMAND = {"verifier": "command", "command": "judge.py"}
@@ -84,9 +83,7 @@ def test_either_wall_around_the_network_is_enough(tmp_path: Path, monkeypatch: p
 
 
 def cases(folder: Path, *rows: dict[str, Any]) -> list[EvalCase]:
-    with closing(sqlite3.connect(folder / "shop.sqlite")) as connection:
-        connection.execute("CREATE TABLE t AS SELECT 1 AS a")
-        connection.commit()
+    database(folder / "shop.sqlite", "CREATE TABLE t AS SELECT 1 AS a")
     path = folder / "cases.jsonl"
     path.write_text("".join(json.dumps({"prompt": "?", **row}) + "\n" for row in rows), encoding="utf-8")
     return read_cases(path)

@@ -133,13 +133,6 @@ def test_samples_that_were_kept_give_pairs(tmp_path: Path) -> None:
     assert document["pairs"] == told
     (row,) = map(json.loads, (tmp_path / "pairs.jsonl").read_text(encoding="utf-8").splitlines())
     assert row["prompt"][0]["content"] == "Ask 0 | y"
-    kept_answers = json.loads((tmp_path / "kept.json").read_text(encoding="utf-8"))
-    kept_answers["answers"][0]["schema_prompt"] = "t(a)"
-    for one in kept_answers["answers"][0]["samples"]:
-        one["schema_prompt"] = "t(a)"
-    (tmp_path / "kept.json").write_text(json.dumps(kept_answers), encoding="utf-8")
-    api.grade_answers(tmp_path / "kept.json", write_pairs=tmp_path / "shown.jsonl")
-    assert json.loads((tmp_path / "shown.jsonl").read_text(encoding="utf-8"))["prompt"][0]["content"] == "Ask 0 | t(a)"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.trl import text_of
 from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.evaluation.verifiers.json_schema import JsonCase
+from tests.graders import database
 
 SQL = {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT name, city FROM customers"}
 OBJECT = {"type": "object", "required": ["a"]}
@@ -24,11 +24,8 @@ PYTHON = {"verifier": "python", "function": "twice", "calls": [[[2], 4]]}
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    with sqlite3.connect(tmp_path / "shop.sqlite") as database:
-        database.execute("CREATE TABLE customers (name TEXT, city TEXT)")
-        database.execute("INSERT INTO customers VALUES ('Ada', 'London')")
-    database.close()
-    return tmp_path
+    rows = "INSERT INTO customers VALUES ('Ada', 'London')"
+    return database(tmp_path / "shop.sqlite", f"CREATE TABLE customers (name TEXT, city TEXT); {rows}").parent
 
 
 def columns(case: dict[str, Any], count: int = 1) -> dict[str, Any]:

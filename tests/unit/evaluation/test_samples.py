@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from expert_cli.evaluation.grade import Evaluated, GradedAnswer, compare_with, g
 from expert_cli.inference.vote import Given, Vote
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.statistics import wilson
+from tests.graders import database
 from tests.reporters import Heard
 
 ROOT = Path(__file__).parents[3]
@@ -37,8 +36,7 @@ def asked(folder: Path, drawn: Sequence[str], **case: Any) -> CaseAnswer:
     path = folder / "cases.jsonl"
     row = {"verifier": "sql", "database": "shop.sqlite"} | case
     if row["verifier"] == "sql":
-        with closing(sqlite3.connect(folder / "shop.sqlite")) as connection:
-            connection.executescript(f"DROP TABLE IF EXISTS items; {SHOP}")
+        database(folder / "shop.sqlite", f"DROP TABLE IF EXISTS items; {SHOP}")
     else:
         del row["database"]
     path.write_text(json.dumps({"prompt": "What?", "id": "one"} | row), encoding="utf-8")
@@ -198,10 +196,10 @@ def test_other_answers_than_then_are_counted(tmp_path: Path) -> None:
 
 def given_of(folder: Path) -> Callable[[str], Given]:
     """Return what runs queries about a database of two items."""
-    with closing(sqlite3.connect(folder / "items.sqlite")) as connection:
-        connection.executescript(
-            "CREATE TABLE IF NOT EXISTS items (id, name); DELETE FROM items; INSERT INTO items VALUES (1, 'a'), (2, 'b')"
-        )
+    script = (
+        "CREATE TABLE IF NOT EXISTS items (id, name); DELETE FROM items; INSERT INTO items VALUES (1, 'a'), (2, 'b')"
+    )
+    database(folder / "items.sqlite", script)
     found = rows_given(folder / "items.sqlite", NullReporter())
     assert found is not None
     return found

@@ -20,7 +20,6 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import Field
 
-from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.evaluation.verifiers.sandbox.isolation import START_S, Stopped, readable
@@ -51,11 +50,7 @@ READ = "lint --json --config deno.json"
 CHECK = "check --config deno.json --no-remote --no-npm --no-lock"
 RUN = "run --no-config --import-map deno.json --no-remote --no-npm --no-lock --no-prompt --cached-only "
 RUN += f"--v8-flags=--max-old-space-size=256,--disallow-code-generation-from-strings {RUNNER.name}"
-_ASYNC = re.compile(r"async\s+function[\s*]+([\w$]+)|\b(?:const|let|var)\s+([\w$]+)[^=;\n]*=\s*async\b")
 _WORD = re.compile(r"""(["'`/])((?:\\.|(?!\1)[^\\])*)\1|([\w$]+|[^\w\s])""", re.S)
-_BEGINS = r"^[ \t]*(?:if\s*\([^\n]*?\)\s*)?[{;]?[ \t]*(?:void\s+|!\s*)?"
-_FOLLOWS = r"^[ \t]*(?!await\b|return\b|const\b|let\b|var\b)[\w$.]+\([^\n]*\)\s*\.\s*then\s*\("
-
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -122,15 +117,6 @@ class TypescriptCase(Case):
     )
     prefix: str = Field(default="", description="Code that the answer continues.")
 
-    def require_sound(self) -> None:
-        """Raise InputError for tests that do not wait for what they start: a promise that never comes would pass."""
-        line = unawaited(self.tests or "")
-        if line is not None:
-            raise InputError(
-                f"tests: line {line}: what it starts is not awaited, so it would pass without coming to its end",
-                "write await before it: await (async () => { ... })();",
-            )
-
     def for_dummy(self, *, first: bool) -> TypescriptCase | None:
         """Return the first case, which tells for all, without its prefix: what that leaves open would be a fault of its own."""
         return self.model_copy(update={"prefix": ""}) if first else None
@@ -173,18 +159,6 @@ class TypescriptCase(Case):
         readable(answer)
         whole = self.program(answer).modules[0]
         return tuple(_WORD.findall(_read([whole], timeout_s)[whole].text.removesuffix(END))) or None
-
-
-def unawaited(tests: str) -> int | None:
-    """Return the first line that starts something and does not wait for its end, None where there is none.
-
-    Those are a call of an async function of the tests, and what follows a promise by `then`: an answer's promise that never
-    comes would pass.
-    """
-    named = "|".join(re.escape(one or other) for one, other in _ASYNC.findall(tests)) or "(?!)"
-    starts = rf"{_BEGINS}(?:\(*async\s+function\s*\*?\s*\(|\(async\s*\(|(?:{named})\s*\()"
-    found = re.search(f"{starts}|{_FOLLOWS}", tests, re.M)
-    return None if found is None else tests.count("\n", 0, found.end()) + 1
 
 
 def _check(programs: Sequence[Program], timeout_s: float) -> None:

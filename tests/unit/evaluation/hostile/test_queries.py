@@ -7,7 +7,6 @@ is PORT of this machine.
 from __future__ import annotations
 
 import socket
-import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -47,10 +46,7 @@ def judge(name: str, folder: Path) -> tuple[Callable[[str, float], Grade], Path]
         script = folder / "people.cypher"
         script.write_text(PEOPLE, encoding="utf-8")
         return lambda answer, limit: graders.cypher(answer, script, YOUNG, timeout_s=limit), script
-    database = folder / "shop.sqlite"
-    connection = sqlite3.connect(database)
-    connection.executescript(SHOP)
-    connection.close()
+    database = graders.database(folder / "shop.sqlite", SHOP)
     return lambda answer, limit: graders.sql(answer, database, IN_PARIS, timeout_s=limit), database
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -36,8 +34,7 @@ INSERT INTO trips (staff_id, cost, tags) VALUES (1, 1.5, '["a"]'), (1, 2, NULL),
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("postgres")
     (folder / "staff.sql").write_text(SCRIPT, encoding="utf-8")
-    with closing(sqlite3.connect(folder / "shop.sqlite")) as connection:
-        connection.executescript(SHOP)
+    graders.database(folder / "shop.sqlite", SHOP)
     return {path.stem: path for path in folder.iterdir()}
 
 
@@ -117,8 +114,7 @@ def test_a_source_that_postgresql_cannot_hold_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.sql").write_text("CREATE TABLE t (a int); INSERT INTO t VALUES ('x');", encoding="utf-8")
     with pytest.raises(InputError, match=r"bad\.sql: PostgreSQL cannot hold it: invalid input syntax for type integer"):
         graded(tmp_path / "bad.sql", "SELECT 1", "SELECT 1")
-    with closing(sqlite3.connect(tmp_path / "odd.sqlite")) as connection:
-        connection.executescript("CREATE TABLE t (a DATE); INSERT INTO t VALUES ('never');")
+    graders.database(tmp_path / "odd.sqlite", "CREATE TABLE t (a DATE); INSERT INTO t VALUES ('never');")
     with pytest.raises(InputError, match=r"odd\.sqlite: PostgreSQL cannot hold it: .*never"):
         graded(tmp_path / "odd.sqlite", "SELECT 1", "SELECT 1")
     (tmp_path / "bad.sql").write_text("CREATE TABLE t (a int)", encoding="utf-8")

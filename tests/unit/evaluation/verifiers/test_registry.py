@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from expert_cli.evaluation.grade import Evaluated, Permissions, compare_with, gr
 from expert_cli.evaluation.verifiers import registry
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.utils.reporter import NullReporter
+from tests.graders import database
 
 ROOT = Path(__file__).parents[4]
 each = pytest.mark.parametrize("verifier", VERIFIERS)
@@ -32,8 +31,8 @@ each = pytest.mark.parametrize("verifier", VERIFIERS)
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path) -> None:
     """What the examples name: a shop with three customers, people of whom one knows Ada, a program."""
-    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as connection:
-        connection.executescript("CREATE TABLE customers (id INTEGER); INSERT INTO customers VALUES (1), (5), (7);")
+    customers = "CREATE TABLE customers (id INTEGER); INSERT INTO customers VALUES (1), (5), (7);"
+    database(tmp_path / "shop.sqlite", customers)
     people = "CREATE (:Person {name: 'Bob'})-[:KNOWS]->(:Person {name: 'Ada'});"
     shutil.copy(ROOT / "examples" / "command" / "judge.py", tmp_path)
     (tmp_path / "people.cypher").write_text(people, encoding="utf-8")
