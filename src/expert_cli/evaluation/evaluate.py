@@ -53,10 +53,7 @@ DUMMY = "x"
 
 
 class Generations(NamedTuple):
-    """The answer to each case, with its samples if there are any, and how they came about, as the document says it.
-
-    told: under "generation". grammar: what held them: type, held, free, which name no schema to hold them to; None for nothing.
-    """
+    """The answer to each case; told: under "generation"; grammar: what held them (type, held, free), None for nothing."""
 
     answers: tuple[CaseAnswer, ...]
     told: Mapping[str, Any]
@@ -66,10 +63,7 @@ class Generations(NamedTuple):
     def of(
         cls, settings: GenerationConfig, answers: Iterable[CaseAnswer], free: int, *, seconds: float, **told: Any
     ) -> Generations:
-        """Return answers that took so long. told: figures, and what they were computed by: device and threads, or a server.
-
-        On another device sums are rounded otherwise, so that two tokens that are almost as likely can change places.
-        """
+        """Return answers. told: figures, and what computed them, which decides on rounding: device and threads, or a server."""
         told |= {"seconds": seconds, "tokens_per_s": told["tokens"] / max(1e-9, seconds)}
         all_, kind = tuple(answers), settings.grammar
         grammar = {"type": kind.type, "held": len(all_) - free, "free": free} if kind else None
@@ -107,10 +101,7 @@ class Shots:
     rows: tuple[Example, ...] = ()
 
     def before(self, asked: EvalCase) -> list[Example]:
-        """Return the examples for a case: the same for all, but for one that is the case's own row.
-
-        Raises InputError where there are too few.
-        """
+        """Return the examples for a case: never the case's own row. Raises InputError where there are too few."""
         below, prompt, is_right = plain(asked.asked.input), plain(asked.prompt), asked.case.is_expected
 
         def is_own(row: Example) -> bool:
@@ -129,10 +120,7 @@ NO_SHOTS = Shots()
 
 
 def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
-    """Return `count` of the rows that an adapter was trained on, and others to stand in for a case's own row.
-
-    Raises InputError where the rows are gone, or are whole texts, which nothing parts into question and answer.
-    """
+    """Return `count` training rows, and others in place of a case's own. Raises InputError: they are gone, or whole texts."""
     from expert_cli.data.select import select_rows
     from expert_cli.data.sources import locate_data
 
@@ -178,10 +166,7 @@ def write_answers(
     shots: Shots = NO_SHOTS,
     kept: KeptAnswers | None = None,
 ) -> Generations:
-    """Let the model answer every case, in the words and with the control tokens of the renderer.
-
-    shots: what comes before. kept: has the answers of an earlier start, and keeps those that are made.
-    """
+    """Let the model answer every case. shots: what comes before; kept: has answers of an earlier start, and keeps these."""
     import torch
 
     from expert_cli.inference.generate import Completion, Request, generate

@@ -104,11 +104,7 @@ COMPUTED = dict.fromkeys(("device", "threads", "batch_size"), "generation") | di
 
 @dataclass(frozen=True)
 class GradedAnswer:
-    """One answer and what came of it.
-
-    samples: those of `row`, judged, this one first. majority: the place of the one that answers what most of them do; None
-    where none answers.
-    """
+    """One answer; samples: those of `row`, judged, this one first; majority: the place of one that most agree with, if any."""
 
     row: CaseAnswer
     verdict: Grade
@@ -202,10 +198,7 @@ class Evaluation:
 
     @property
     def sampled(self) -> dict[str, Any]:
-        """pass@k for every k up to the number of answers to a case, and the share of cases whose majority is right.
-
-        By what votes were counted: what answers give, or, of programs, their texts. {} where a case has no samples.
-        """
+        """pass@k for every k, the share of right majorities, and what votes went by; {} where a case has no samples."""
         if not all(one.samples for one in self.answers):
             return {}
         passed = [[each.verdict.passed for each in one.samples] for one in self.answers]

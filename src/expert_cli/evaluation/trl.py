@@ -73,10 +73,7 @@ def text_of(completion: Any) -> str:
 
 
 def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Return the keys of a case: what other columns hold, TRL's own state among it, is none of the judge's business.
-
-    So are what is no key of the verifier, and the null with which a data set fills up a row that has no such key.
-    """
+    """Return the keys of a case: neither other columns count nor the null with which a data set fills up a row."""
     is_column = {name: isinstance(values, list | tuple) and number < len(values) for name, values in columns.items()}
     row = {name: values[number] for name, values in columns.items() if is_column[name]}
     if WHOLE_CASE in columns:

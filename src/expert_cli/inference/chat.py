@@ -25,10 +25,7 @@ Runs = Callable[[], Callable[[str], Given] | None]
 
 
 class Chat:
-    """A conversation with an expert; its base model may be asked the same beside it.
-
-    Answers are held to the expert's grammar, by the schema of the user's turns; where none is read there they are free text.
-    """
+    """A conversation with an expert, held to its grammar; its base model may be asked the same beside it."""
 
     def __init__(
         self,
@@ -40,10 +37,7 @@ class Chat:
         shows: Callable[[str, str], str],
         runs: Runs,
     ) -> None:
-        """Take a loaded expert, how it answers, how answers are drawn, and what gives who asks the base model alone.
-
-        shows: gives what stands below a prompt: of a database, or of the CREATE TABLE texts of its input; else that input.
-        """
+        """Take an expert, how it answers and draws; base: asks the base model; shows: gives what stands below a prompt."""
         self._expert, self._settings, self._drawn, self._report, self.shown = expert, settings, drawn, report, shows
         self._base, self._runs = cache(base), cache(runs)
         self._told = False
@@ -129,10 +123,7 @@ def open_chat(
     database: Path | None = None,
     runs: Runs = lambda: None,
 ) -> Chat:
-    """Load an expert to talk to. database: the SQLite file that its questions are about; runs: as `Chat` has it.
-
-    Raises InputError for a database that cannot be read, or that the expert was never shown in training.
-    """
+    """Load an expert to talk to. database: that its questions are about. Raises InputError where that cannot be shown."""
     shown = trained.plan.run.data.schema_prompt
     if shown is None and database is not None:
         hint = "give the tables as the input; or train with training.dataset.schema_prompt"

@@ -41,10 +41,7 @@ EXAMPLE = ("How many boats are there?", "CREATE TABLE boats (id INT)")
 
 
 class PromptRenderer:
-    """Writes prompts down as ids, and answers as text.
-
-    end_ids: what closes a trained answer. stop_token_ids: what an answer stops at, the tokenizer's own end token, too.
-    """
+    """Writes prompts as ids, and answers as text. end_ids: close a trained answer; stop_token_ids: what an answer stops at."""
 
     def __init__(self, tokenizer: TokenizerInfo, template: Template, stop_ids: Sequence[int] = ()) -> None:
         """Take the tokenizer and the template of training. stop_ids: what an answer stops at; (): what they tell."""
@@ -126,10 +123,7 @@ def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
 
 
 def require_embedding(folder: Path, ids: Mapping[str, tuple[int, int]], pad_id: int) -> None:
-    """Raise InputError if documents, or what fills up their batches, hold ids that the base model in `folder` has no row for.
-
-    ids: of each split, the smallest and the largest.
-    """
+    """Raise InputError for ids (of a split: smallest, largest) or a pad token that the base model has no row for."""
     weight: Any = meta_base(folder).get_input_embeddings().weight
     rows = weight.shape[0]
     for of, (low, high) in {**ids, "pad": (pad_id, pad_id)}.items():
@@ -156,10 +150,7 @@ def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str)
 
 
 def trained_renderer(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> PromptRenderer:
-    """Return what asks an expert as in training, its system prompt included, whatever the manifest now says.
-
-    Raises InputError if the manifest now names another prompt template, and for files of the adapter that cannot be read.
-    """
+    """Return what asks an expert as in training. Raises InputError for another prompt template, or files that are damaged."""
     kept = read_expert_config(origin.expert_config).decoding.end_ids if origin.expert_config else ()
     run = replace(run, model=origin.prompting(run.model))
     written = [prompt_template(run, tokenizer, name) for name in (run.data.mapping.input or "input", "context")]
@@ -193,10 +184,7 @@ def expert_config(
 
 
 def base_renderer(run: RunConfig, origin: AdapterOrigin, tokenizer: TokenizerInfo) -> PromptRenderer:
-    """Return what asks the base model alone: its own chat template (alpaca where it has none), with training's system prompt.
-
-    Raises InputError for a template that cannot be used.
-    """
+    """Return what asks the base model alone: its own chat template, with training's system prompt. Raises InputError."""
     asked = origin.prompting(run.model)
     given = () if asked.chat_template else asked.chat_template_kwargs
     own = replace(run, model=replace(asked, template="", chat_template="", chat_template_kwargs=given))

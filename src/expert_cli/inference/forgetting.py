@@ -32,10 +32,7 @@ LOGITS_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class Forgetting:
-    """The mean loss on some texts, in nats a token, by the base model and by the expert; how much it rose, text by text.
-
-    tokens: all whose loss was taken. ci95: of the difference, by Student's t; None of one text. sha256: of the texts.
-    """
+    """Mean losses on texts, in nats a token, and how much they rose, with its ci95 by Student's t; None of one text."""
 
     texts: int
     tokens: int
@@ -51,10 +48,7 @@ class Forgetting:
 
 
 def neutral_texts(count: int) -> tuple[str, ...]:
-    """Return the beginnings of so many paragraphs, evenly from all there are, the same each time; all, where there are fewer.
-
-    Raises EnvironmentProblem where this Python came without its reference.
-    """
+    """Return so many beginnings of paragraphs, evenly from all there are. Raises EnvironmentProblem: no reference is there."""
     try:
         from pydoc_data.topics import topics
     except ImportError as error:
@@ -68,10 +62,7 @@ def neutral_texts(count: int) -> tuple[str, ...]:
 
 
 def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> Forgetting | None:
-    """Read the texts without the adapter and with it; `model` is left as it was, in training or not. texts: at least one.
-
-    Before means the base model, whatever the adapter was when this training began. None: a loss is not finite.
-    """
+    """Read at least one text without and with the adapter; `model` is left as it was. None: a loss is not finite."""
     rows = [tokenizer.backend.encode(text).ids for text in texts]
     config = model.config.get_text_config()
     length = min(TOKENS, getattr(config, "max_position_embeddings", TOKENS), *map(len, rows))

@@ -42,10 +42,7 @@ class Held:
 
 
 def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] | None = None) -> Held | None:
-    """Return what holds the answer to a question, the text of the user's turn; None where it shows no schema: free text.
-
-    json_schema: the question's own; else the grammar's, else any JSON. Raises EnvironmentProblem: llguidance is missing.
-    """
+    """Return what holds the answer to a user's turn; None: it shows no schema. Raises EnvironmentProblem without llguidance."""
     if find_spec("llguidance") is None:
         raise EnvironmentProblem("answers are held to a grammar by llguidance", 'pip install "expert-cli[evaluate]"')
     if grammar.type in ("json", "json-schema"):

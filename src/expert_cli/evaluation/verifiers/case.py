@@ -38,10 +38,7 @@ _PROGRESS: Mapping[Kind, Progress] = {
 
 @dataclass(frozen=True)
 class Grade:
-    """The judgment of one answer; `detail` is one line without control characters, for people.
-
-    reached: how far it came, where a verifier knows more than the verdict says.
-    """
+    """The judgment of one answer; reached: how far it came, where a verifier knows more than the verdict says."""
 
     kind: Kind
     detail: str = ""

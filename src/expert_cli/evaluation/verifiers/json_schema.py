@@ -99,10 +99,7 @@ class JsonCase(Case):
 
 
 def _differences(value: Any, expected: Any, place: str = "", *, subset: bool) -> Iterator[tuple[str, bool]]:
-    """Yield what of a value is not as expected, with its place, and whether that is its shape: its keys, lengths of lists.
-
-    subset: objects may have further members.
-    """
+    """Yield what is not as expected, with its place, and whether it is shape: keys, lengths. subset: objects may hold more."""
     holds = isinstance(value, dict | list) or isinstance(expected, dict | list)
     if isinstance(expected, dict) and isinstance(value, dict):
         if not subset:
@@ -181,10 +178,7 @@ _WORKER = Worker(f"{__name__}:judge", "jsonschema_rs", broken="too_large")
 
 
 def judge() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Return what answers, in the worker's process, whether a value fits, or with "where" the place that does not.
-
-    The search for that place can take exponential time and memory (alternatives that refer to themselves).
-    """
+    """Return what answers whether a value fits, or where it does not: a search that can take exponential time and memory."""
     import jsonschema_rs  # noqa: F401  while files may be opened
 
     def held(question: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -32,11 +32,7 @@ def known_verifiers() -> list[str]:
 
 
 def verifier(name: str) -> type[Case] | None:
-    """Return what judges cases of a name; None for a name that nobody brings.
-
-    Raises EnvironmentProblem for the verifier of a package that cannot be loaded, is no subclass of Case, or has a name that
-    is taken, by this package or by another one.
-    """
+    """Return what judges cases of a name; None: nobody brings it. Raises EnvironmentProblem for one that cannot be used."""
     points = [*_of_packages().select(name=name)]
     if not points:
         return VERIFIERS.get(name)

@@ -136,13 +136,7 @@ class TypescriptCase(Case):
         return Program(self.prefix, answer, self.tests or "")
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Judge the module `prefix` + `answer` by the module `tests`, which may use every name at the top of the first.
-
-        Without tests it must compile and run to its end. To check its types has `timeout_s`, or `TYPE_CHECK_S` where that is
-        longer, and what runs then `timeout_s`; that the processes start counts for none.
-
-        Raises EnvironmentProblem (deno is missing).
-        """
+        """Judge `prefix` + `answer` by `tests`, else by whether it compiles and ends; starting counts for none of the time."""
         program = self.program(answer)
         try:
             readable(answer)

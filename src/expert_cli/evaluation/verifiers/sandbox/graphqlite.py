@@ -100,10 +100,7 @@ def _connected() -> Any:
 
 
 def _refuse(statement: str) -> None:
-    """Refuse by words what writes, or reads files or the network: LOAD CSV, and the APOC library.
-
-    graphqlite passes over some writes in silence, and its LOAD CSV opens files.
-    """
+    """Refuse by words what writes, which graphqlite may pass over in silence, or reads files: LOAD CSV and APOC."""
     code = ["", *code_words(statement, "cypher"), ""]
     for before, word, after in zip(code, code[1:], code[2:], strict=False):
         is_name = before in _BEFORE_NAMES or after == ":"

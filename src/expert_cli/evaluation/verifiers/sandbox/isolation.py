@@ -153,10 +153,7 @@ def start(command: Sequence[str], folder: str, max_bytes: int, **how: Any) -> Li
 def program(
     words: Sequence[str], readable: Sequence[str], limit_s: float, files: Mapping[str, str] | None = None, **how: Any
 ) -> Iterator[tuple[LineProcess, Path]]:
-    """Start a program of a stranger behind walls in a folder with `files`, and end it. Raises `Stopped`.
-
-    readable: what it may open, "." is its folder. how: what `start` takes.
-    """
+    """Run a program behind walls in a folder with `files`. readable: what it may open, "." is its folder. Raises `Stopped`."""
     with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as made:
         folder = Path(made).resolve()
         for name, text in (files or {}).items():
@@ -208,10 +205,7 @@ class Worker:
     def __init__(
         self, entry: str, *packages: str, broken: Kind = "invalid", arguments: Callable[[], Sequence[Any]] = list
     ) -> None:
-        """Start nothing yet. entry: "module:function" of this package; what it returns answers each question.
-
-        broken: the verdict on an answer with which a process ends. arguments: of the function, for every process anew.
-        """
+        """Start nothing yet. entry: "module:function" makes what answers; broken: the verdict where a process ends."""
         self._entry, self._packages, self._broken, self._arguments = entry, packages, broken, arguments
         self._processes = JsonLinesWorker(self._start)
 

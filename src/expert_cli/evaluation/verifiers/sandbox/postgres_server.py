@@ -50,10 +50,7 @@ REVOKE EXECUTE ON FUNCTION pg_terminate_backend(int, bigint), pg_cancel_backend(
 
 @functools.cache
 def server() -> dict[str, str]:
-    """Start the server of this process, and return its socket and the password of each role.
-
-    Raises EnvironmentProblem where it is not installed, or does not start.
-    """
+    """Start the server of this process; return its socket and each role's password. Raises EnvironmentProblem."""
     require_packages(_PACKAGE, "pg8000", extra="postgres")
     if os.name != "posix":
         raise EnvironmentProblem("PostgreSQL is started on Linux and macOS only", "judge these cases there")

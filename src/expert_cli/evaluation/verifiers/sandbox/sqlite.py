@@ -197,10 +197,7 @@ _LIMITS = {
 
 
 class ReadOnly:
-    """Runs one query at a time on `connection`; for good it refuses what does not only read.
-
-    `also`: authorizer codes allowed besides reading. Not for several threads at once: the memory limit is the process's.
-    """
+    """Runs one query at a time on `connection`; for good it refuses what does not only read. `also`: codes allowed besides."""
 
     def __init__(self, connection: Any, *, also: Sequence[int] = (), value_bytes: int = MAX_VALUE_BYTES) -> None:
         """Close the connection to everything but reading."""
