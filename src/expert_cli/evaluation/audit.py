@@ -57,6 +57,7 @@ CHECKS: dict[str, tuple[str, str, str]] = {
     "near_duplicate": ("warning", "rows", "nearly an earlier row, both in question with answer and in the input"),
 }
 """Of each check its severity (an error makes a row dead, or a case useless), what is counted, and what it means."""
+_CREATE = re.compile(r"\bCREATE\s+(?:\w+\s+)?(?:TABLE|VIEW)\b", re.IGNORECASE)
 # Words that only a prompt's next turn begins with; tokens stand in no program either.
 _NEXT_TURN = re.compile(
     r"<\|[A-Za-z_]+\|>|<(?:start|end)_of_turn>|<｜[^｜]{1,30}｜>"
@@ -253,11 +254,11 @@ def _compile_queries(audit: Audit, fences: frozenset[str], run: RunConfig) -> No
 
 @lru_cache(maxsize=64)
 def compiler_for(file: Path | None, text: str) -> Callable[[str], str] | None:
-    """Return what tells why SQLite does not compile a query on a database, or on the tables of a text; None: it shows none."""
+    """Return what tells why SQLite does not compile a query on a database, or the tables of a text; None: not all are read."""
     if file is not None:
         return partial(compile_fault, sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True))
     tables = tables_of(text)
-    return compiler(tables) if tables else None
+    return compiler(tables) if len(tables) >= max(1, len(_CREATE.findall(text))) else None
 
 
 def _run_cases(audit: Audit, _: Plan, report: Reporter) -> None:
