@@ -165,7 +165,7 @@ def _difference(rows: Sequence[Row], accepted: Sequence[Result]) -> str:
     """Say how the result differs from the first accepted one."""
     expected = accepted[0]
     if len(rows) != len(expected.rows):
-        return f"{plural(len(rows), 'row')}, {len(expected.rows):,} expected"
+        return f"{plural(len(rows), 'row')}, {plural(len(expected.rows), 'row')} expected"
     if len(rows[0]) != len(expected.rows[0]):
         return f"{plural(len(rows[0]), 'column')}, {len(expected.rows[0])} expected"
     if any(one.ordered and same(rows, replace(one, ordered=False)) for one in accepted):

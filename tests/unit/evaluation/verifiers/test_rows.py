@@ -187,7 +187,7 @@ def test_without_floats_the_same_is_an_equal_multiset(one: list[tuple[Any, ...]]
     [
         pytest.param([(2,)], [Result([(1,)]), Result([(2,)])], "correct", "", id="one of two"),
         pytest.param([], [Result([(1,)])], "empty", "no rows, 1 row expected", id="empty"),
-        pytest.param([(1,)], [Result([])], "wrong", "1 row, 0 expected", id="too many"),
+        pytest.param([(1,)], [Result([])], "wrong", "1 row, 0 rows expected", id="too many"),
         pytest.param([(1, 2)], [Result([(1,)])], "wrong", "2 columns, 1 expected", id="columns"),
         pytest.param([(2,)], [Result([(1,)])], "wrong", "row 1 is (2), (1) expected", id="one value"),
         pytest.param([(1,), (3,)], [Result([(1,), (2,)])], "wrong", "row 2, (3), is not expected", id="one row"),
