@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 import re
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -143,9 +142,10 @@ class Drawing:
     constants themselves, for rows that meet several conditions at once, or all but one.
     """
 
-    def __init__(self, tables: Mapping[str, Table], named: Mapping[str, Sequence[Any]], rng: random.Random) -> None:
-        """Draw. named: constants, by the column in lower case."""
-        self.tables, self.named, self.rng, self.rows = tables, named, rng, dict[str, list[Row]]()
+    def __init__(self, tables: Mapping[str, Table], named: Mapping[str, Sequence[Any]], seed: Sequence[str]) -> None:
+        """Draw. named: constants, by the column in lower case. seed: texts for which the content is always the same."""
+        self.rng = rng = random.Random("\0".join((*tables, *seed)))  # noqa: S311
+        self.tables, self.named, self.rows = tables, named, dict[str, list[Row]]()
         self.fresh, self.empty = rng.choice((0.15, 0.5, 0.9)), rng.choice((0, 0, 0.1, 0.25))
         self.scale, self.meets = rng.choice((8, 20, 40, 60)), rng.choice((0, 0, 0, 0.7))
         left = dict(tables)
@@ -201,34 +201,15 @@ class Drawing:
         return some + some[: 1 + len(some) // 4] * self.rng.choice((0, 2, 4))
 
 
-class Contents(ABC):
-    """Other contents of what an SQLite file holds."""
-
-    tables: dict[str, Table]
-
-    def _empty_out(self, connection: Any, tables: Iterable[str]) -> None:
-        for name in tables:
-            connection.execute(f"DELETE FROM {quoted(name)}")  # noqa: S608
-        connection.execute("VACUUM")
-        self._empty = bytes(connection.serialize("main"))
-
-    def content(self, queries: Sequence[str], number: int) -> bytes:
-        """Return the content that this number names, as an SQLite file: the same for the same queries."""
-        connection = opened(self._empty)
-        rng = random.Random("\0".join((*self.tables, *queries, str(number))))  # noqa: S311  to be the same again
-        self._write(connection, Drawing(self.tables, self._constants(queries), rng).rows)
-        return bytes(connection.serialize("main"))
-
-    @abstractmethod
-    def _constants(self, queries: Sequence[str]) -> Mapping[str, list[Any]]:
-        """Return the literals of queries by the name, in lower case, of the column that each is compared with."""
-
-    @abstractmethod
-    def _write(self, connection: Any, made: Mapping[str, Sequence[Row]]) -> None:
-        """Write the rows of each table into an empty content."""
+def emptied(connection: Any, tables: Iterable[str]) -> bytes:
+    """Return a database without the rows of tables, as an SQLite file."""
+    for name in tables:
+        connection.execute(f"DELETE FROM {quoted(name)}")  # noqa: S608
+    connection.execute("VACUUM")
+    return bytes(connection.serialize("main"))
 
 
-class SqliteContents(Contents):
+class SqliteContents:
     """Other contents of a database. content: of an SQLite file that opens in memory."""
 
     def __init__(self, content: bytes, dialect: str = "sqlite") -> None:
@@ -237,9 +218,10 @@ class SqliteContents(Contents):
         self.tables, self._dialect = read_tables(connection), dialect
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {quoted(name)}")
-        self._empty_out(connection, self.tables)
+        self._empty = emptied(connection, self.tables)
 
     def _constants(self, queries: Sequence[str]) -> Mapping[str, list[Any]]:
+        """Return the literals of queries by the name, in lower case, of the column that each is compared with."""
         found: dict[str, list[Any]] = defaultdict(list)
         for query in queries:
             with suppress(errors.SqlglotError, RecursionError):
@@ -252,8 +234,10 @@ class SqliteContents(Contents):
                         found[column.name.lower()] += known
         return found
 
-    def _write(self, connection: Any, made: Mapping[str, Sequence[Row]]) -> None:
-        dangling = []
+    def content(self, queries: Sequence[str], number: int) -> bytes:
+        """Return the content that this number names, as an SQLite file: the same for the same queries."""
+        connection, dangling = opened(self._empty), list[str]()
+        made = Drawing(self.tables, self._constants(queries), (*queries, str(number))).rows
         for name, table in self.tables.items():
             into = f"INTO {quoted(name)} ({', '.join(map(quoted, table.columns))})"
             values = ", ".join("?" * len(table.columns))
@@ -271,6 +255,7 @@ class SqliteContents(Contents):
         while left != (left := connection.total_changes()):  # a row that is gone may leave others without a parent
             for statement in dangling:
                 connection.execute(statement)
+        return bytes(connection.serialize("main"))
 
 
 def opened(content: bytes) -> Any:
@@ -331,7 +316,7 @@ def read_graph(connection: Any) -> tuple[dict[str, Table], dict[str, str]]:
     return tables, types
 
 
-class GraphContents(Contents):
+class GraphContents:
     """Other contents of a graph. content: of the SQLite database that graphqlite keeps it in."""
 
     def __init__(self, content: bytes) -> None:
@@ -346,7 +331,7 @@ class GraphContents(Contents):
         """What the graph has, by its sort."""
         properties = (f"{of}_props_{kind}" for of in ("node", "edge") for kind in _STORED.values())
         connection.execute("PRAGMA page_size = 512").fetchall()  # it is put in place of another often
-        self._empty_out(connection, ("nodes", "edges", "node_labels", *properties))
+        self._empty = emptied(connection, ("nodes", "edges", "node_labels", *properties))
 
     def _constants(self, queries: Sequence[str]) -> Mapping[str, list[Any]]:
         found: dict[str, list[Any]] = defaultdict(list)
@@ -355,7 +340,10 @@ class GraphContents(Contents):
                 found[name.lower()].append(numeric(number) if number else one or other)
         return found
 
-    def _write(self, connection: Any, made: Mapping[str, Sequence[Row]]) -> None:
+    def content(self, queries: Sequence[str], number: int) -> bytes:
+        """Return the content that this number names, as an SQLite file: the same for the same queries."""
+        connection = opened(self._empty)
+        made = Drawing(self.tables, self._constants(queries), (*queries, str(number))).rows
         keys = dict(connection.execute("SELECT key, id FROM property_keys").fetchall())
         place, edges = {name: number for number, name in enumerate(self.tables)}, 0
 
@@ -385,3 +373,4 @@ class GraphContents(Contents):
                             "INSERT INTO edges VALUES (?, ?, ?, ?)", (edges, start, end, self._types[name])
                         )
                         describe("edge", edges, table.columns[2:], row[2:])
+        return bytes(connection.serialize("main"))
