@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, permutations, product
 from typing import Any, Literal
 
 from expert_cli.evaluation.verifiers.case import Grade, detail_line
@@ -29,7 +30,7 @@ DIGITS = 9
 MAX_LOOKS = 200_000
 """So many pairs of rows are compared one by one; what needs more is taken for different."""
 MAX_ORDER_LOOKS = 1_000_000
-"""So many rows are looked at to find an order of columns; what needs more is taken for wrong."""
+"""So many rows are looked at to find an order of columns; where that takes more, columns of the same values stay in theirs."""
 
 Row = tuple[Any, ...]
 Number = int | float
@@ -198,28 +199,16 @@ def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
     given, wanted = ([tuple(map(plain, one)) for one in zip(*side, strict=True)] for side in (rows, expected.rows))
     if expected.orders_within:
         return Counter(given) == Counter(wanted)
-    held = {column: frozenset(Counter(column).items()) for column in (*given, *wanted)}
-    if Counter(held[column] for column in given) != Counter(held[column] for column in wanted):
+    alike: dict[Hashable, tuple[list[Row], list[Row]]] = {}  # columns of the same values, here and there
+    for side, columns in enumerate((given, wanted)):
+        for column in columns:
+            alike.setdefault(frozenset(Counter(column).items()), ([], []))[side].append(column)
+    if any(len(here) != len(there) for here, there in alike.values()):
         return False
-    wanted.sort(key=lambda column: -len(held[column]))
-    looks = iter(range(MAX_ORDER_LOOKS // len(rows)))
-
-    def fits(chosen: tuple[Row, ...], left: Counter[Row]) -> bool:
-        """Whether the columns that are left, behind those chosen, make the wanted rows in some order."""
-        if not left:
-            return True
-        next_wanted = wanted[: len(chosen) + 1]
-        goal = Counter(zip(*next_wanted, strict=True))
-        for column in left:
-            if held[column] == held[next_wanted[-1]]:
-                if next(looks, None) is None:
-                    return False
-                more = (*chosen, column)
-                if Counter(zip(*more, strict=True)) == goal and fits(more, left - Counter([column])):
-                    return True
-        return False
-
-    return fits((), Counter(given))
+    here, there = zip(*alike.values(), strict=True)
+    goal, are_few = Counter(zip(*chain(*there), strict=True)), math.prod(math.factorial(len(one)) for one in here)
+    orders = product(*map(permutations, here)) if are_few * len(rows) <= MAX_ORDER_LOOKS else [here]
+    return any(Counter(zip(*chain(*order), strict=True)) == goal for order in orders)
 
 
 def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
