@@ -148,26 +148,24 @@ _AS_NEO4J: dict[str, tuple[int, Callable[..., Any]]] = {
 """What SQL functions that graphqlite writes for Cypher's mean in Neo4j, with the number of their parameters."""
 
 
-class _Members(list[tuple[str, Any]]):
-    """An object as its members in order: two columns may have one name."""
+class _Object(dict[str, Any]):
+    """An object, and the values of all its members in order: two columns may have one name."""
+
+    def __init__(self, members: Sequence[tuple[str, Any]]) -> None:
+        super().__init__(members)
+        self.cells = [value for _, value in members]
 
 
 def _rows(document: Any) -> list[list[Any]]:
     try:
-        rows = json.loads(document, object_pairs_hook=_Members)
-        if not isinstance(rows, list) or isinstance(rows, _Members):
-            return []  # counts of a statement that returns no rows
-        return [[_plain(value) for _, value in row] if isinstance(row, _Members) else [_plain(row)] for row in rows]
+        rows = json.loads(document, object_pairs_hook=_Object)
     except RecursionError as error:
         raise Stopped("too_large", "a value of the result is nested too deep") from error
     except (TypeError, ValueError) as error:
         raise Stopped("invalid", f"the result cannot be read: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, _Members):
-        return {key: _plain(item) for key, item in value}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+    if not isinstance(rows, list):
+        return []  # counts of a statement that returns no rows
+    return [row.cells if isinstance(row, _Object) else [row] for row in rows]
 
 
 def _message(text: str) -> str:
