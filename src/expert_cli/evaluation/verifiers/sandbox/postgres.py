@@ -28,7 +28,6 @@ from expert_cli.evaluation.verifiers.sandbox.sqlite import Engine, QueryJudge
 
 FETCHED = 100
 """Rows that are read, or written, at once."""
-CONNECT_TRIES = 1000
 _COMMANDS = re.compile(
     "ABORT|ALTER|ANALYZE|BEGIN|CALL|CHECKPOINT|CLOSE|CLUSTER|COMMENT|COMMIT|COPY|CREATE|DEALLOCATE|DECLARE|DELETE|DISCARD|DO|"
     "DROP|END|EXECUTE|EXPLAIN|FETCH|GRANT|IMPORT|INSERT|LISTEN|LOAD|LOCK|MERGE|MOVE|NOTIFY|PREPARE|REASSIGN|REFRESH|REINDEX|"
@@ -99,14 +98,7 @@ class PostgresJudge(QueryJudge):
 
     def _connected(self, role: str) -> Any:
         login = {"password": self._server[role], "database": "postgres", "unix_sock": self._server["socket"]}
-        for left in range(CONNECT_TRIES, 0, -1):
-            try:
-                found = pg8000.native.Connection(role, **login)
-                break
-            except (pg8000.native.Error, OSError):  # its socket is there before it answers
-                if left == 1:
-                    raise
-                time.sleep(0.02)
+        found = pg8000.native.Connection(role, **login)
         for oid in found.pg_types:
             found.register_in_adapter(oid, _READ.get(oid, str))
         return found

@@ -30,7 +30,8 @@ _KEEP = """
 trap 'rm -rf "$PWD"' EXIT
 trap exit TERM
 ulimit -v 1048576 2> /dev/null  # KiB of each process of the server; macOS has no such limit
-{ "$@" > /dev/null 2> log; kill 0; } < /dev/null &
+{ "$@" > /dev/null; kill 0; } < /dev/null &
+exec 2> /dev/null
 cat > /dev/null
 kill -QUIT "$(head -n 1 data/postmaster.pid)"
 wait
@@ -71,16 +72,18 @@ def server() -> dict[str, str]:
     except subprocess.CalledProcessError as error:
         raise _not_started(error.stderr, home) from error
     command = ["sh", "-c", _KEEP, "sh", str(binaries / "postgres"), "-D", "data", "-k", str(home), *settings]
-    keeper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, **how)
-    assert keeper.stdin  # noqa: S101  a pipe, see above
-    atexit.register(keeper.wait, END_S)
-    atexit.register(keeper.stdin.close)  # before that
-    socket, deadline = home / ".s.PGSQL.5432", time.monotonic() + START_S
-    while not socket.exists():
-        if keeper.poll() is not None or time.monotonic() > deadline:
-            raise _not_started((home / "log").read_bytes() if home.exists() else b"", home)
-        time.sleep(0.02)
-    return {"socket": str(socket), **passwords}
+    with tempfile.TemporaryFile() as said:
+        keeper = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said, start_new_session=True, **how)
+        assert keeper.stdin  # noqa: S101  a pipe, see above
+        atexit.register(keeper.wait, END_S)
+        atexit.register(keeper.stdin.close)  # before that
+        state, deadline = home / "data" / "postmaster.pid", time.monotonic() + START_S
+        while not state.exists() or "ready" not in state.read_text(encoding="ascii"):
+            if keeper.poll() is not None or time.monotonic() > deadline:
+                said.seek(0)
+                raise _not_started(said.read(), home)
+            time.sleep(0.02)
+    return {"socket": str(home / ".s.PGSQL.5432"), **passwords}
 
 
 def _not_started(said: bytes, home: Path) -> EnvironmentProblem:
