@@ -24,11 +24,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from expert_cli.config.plan import trained_adapter
-from expert_cli.evaluation.answer import write_answers
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase
-from expert_cli.evaluation.evaluate import answer_settings, cases_of, check_gradable
-from expert_cli.evaluation.grade import CASE_TIMEOUT_S, grade
-from expert_cli.evaluation.result import beside
+from expert_cli.evaluation.evaluate import answer_settings, cases_of, check_gradable, write_answers
+from expert_cli.evaluation.grade import CASE_TIMEOUT_S, beside, grade
 from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop, decoding_for
 from expert_cli.manifest.key import GrammarType
@@ -124,7 +122,12 @@ class Measured:
     def _asked(self, cases: Sequence[EvalCase], settings: GenerationConfig) -> Row:
         written = write_answers(self.expert.model, self.expert.renderer, cases, settings, NullReporter(), "")
         answers = [[(one.answer, one.stop) for one in row.samples or [row]] for row in written.answers]
-        return {"answers": answers, "tokens": written.tokens, "seconds": written.seconds, "free_text": written.free}
+        return {
+            "answers": answers,
+            "tokens": written.told["tokens"],
+            "seconds": written.told["seconds"],
+            "free_text": (written.grammar or {}).get("free", 0),
+        }
 
 
 def _restored(case: EvalCase, answers: Sequence[tuple[str, Stop]]) -> CaseAnswer:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from expert_cli.evaluation.cases import read_case
-from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Grade
+
+
+def database(path: Path, script: str) -> Path:
+    """Make an SQLite file."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+    return path
 
 
 def graded(verifier: str, answer: str, file: Path | None, timeout_s: float, row: dict[str, Any]) -> Grade:

@@ -17,10 +17,8 @@ from expert_cli.data.select import select_rows
 from expert_cli.data.sources import locate_data
 from expert_cli.data.templates.make_template import OWN
 from expert_cli.errors import InputError
-from expert_cli.evaluation import answer
-from expert_cli.evaluation.answer import Shots, drawn_shots
 from expert_cli.evaluation.evaluate import NEW_TOKENS_OF_BASE as NEW_TOKENS
-from expert_cli.evaluation.evaluate import cases_of, evaluate_adapter
+from expert_cli.evaluation.evaluate import Shots, _prompt, cases_of, drawn_shots, evaluate_adapter, write_answers
 from expert_cli.inference.expert import base_renderer, open_expert
 from expert_cli.inference.expert_config import GenerationConfig
 from expert_cli.model.tokenizer import load_tokenizer
@@ -66,7 +64,7 @@ def test_the_base_model_is_asked_in_its_own_template(by: TrainedAdapter, documen
     cases = cases_of(by.plan, None)
     settings = GenerationConfig(NEW_TOKENS, 16)
     with expert.model.disable_adapter():
-        written = answer.write_answers(expert.model, renderer, cases, settings, NullReporter(), "")
+        written = write_answers(expert.model, renderer, cases, settings, NullReporter(), "")
     assert [one.answer for one in written.answers] == [row["answer"] for row in document["baseline"]["answers"]]
 
 
@@ -95,7 +93,7 @@ def test_examples_are_training_rows_as_turns(by: TrainedAdapter, document: dict[
     turns = [(row["instruction"], row["output"]) for row in rows]
     text = "".join(f"<|im_start|>user>{q}<|im_end|>\n<|im_start|>assistant>{a}<|im_end|>\n" for q, a in turns)
     question = f"<|im_start|>user>{asked[0].prompt}<|im_end|>\n<|im_start|>assistant>"
-    assert renderer.decode(answer._prompt(renderer, asked[0], shots)) == text + question
+    assert renderer.decode(_prompt(renderer, asked[0], shots)) == text + question
     other = replace(by, plan=replace(by.plan, run=replace(by.plan.run, seed=7)))
     assert drawn_shots(other, 2, NullReporter()).before(asked[0]) != shots.before(asked[0])
 

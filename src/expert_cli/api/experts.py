@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from expert_cli.evaluation.audit import Audit
-    from expert_cli.evaluation.result import Evaluated
+    from expert_cli.evaluation.grade import Evaluated
     from expert_cli.inference.chat import Chat
     from expert_cli.inference.vote import Given
 
@@ -301,7 +301,7 @@ def _finished(
     found: Evaluated, against: FilePath | None, max_drop: float | None, write_to: FilePath | None, report: Reporter
 ) -> Evaluated:
     """Pair the answers with those of an earlier evaluation, and write right and wrong ones, where that is asked for."""
-    from expert_cli.evaluation.result import compare_with
+    from expert_cli.evaluation.grade import compare_with
     from expert_cli.evaluation.trl import write_pairs
 
     if against is not None:
@@ -317,7 +317,7 @@ def _finished(
 
 def _compared_with_own(found: Evaluated, run: Path, report: Reporter) -> Evaluated:
     """Pair what a server answered with what the adapter itself did, where that was evaluated on these cases: no gate."""
-    from expert_cli.evaluation.result import compare_with
+    from expert_cli.evaluation.grade import compare_with
 
     try:
         return replace(found, drop=compare_with(run / "evaluation.json", found, 1.0, report))

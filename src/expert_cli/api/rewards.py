@@ -10,7 +10,7 @@ from expert_cli.errors import InputError
 from expert_cli.utils.paths import FilePath
 
 if TYPE_CHECKING:
-    from expert_cli.evaluation.verdict import Grade
+    from expert_cli.evaluation.verifiers.case import Grade
 
 TIMEOUT_S = 2.0
 """How long one answer may run where nothing else is said."""

@@ -34,11 +34,7 @@ def save_adapter(
     paths: RunPaths,
     separators: tuple[str, str],
 ) -> str:
-    """Write the adapter folder beside its place and rename it; return the hash of its weights.
-
-    separators: of the JSON that was trained. The adapter's tokenizer writes prompts as training did, whatever chat template the
-    base model has.
-    """
+    """Write the adapter folder beside its place and rename it; return its weights' hash. separators: of the trained JSON."""
     beside = paths.adapter.with_name(".adapter.tmp")
     remove(beside)  # of a run that was killed here
     model.save_pretrained(str(beside), safe_serialization=True)

@@ -121,10 +121,7 @@ def _rule(tokenizer: TokenizerInfo) -> str:
 
 
 def modelfile(gguf_name: str, template: Template, asked: ExpertConfig) -> str:
-    """Return the Modelfile; where no temperature is written, answers are greedy.
-
-    Raises InputError for a stop sequence that no quoting carries.
-    """
+    """Return the Modelfile, greedy without a temperature. Raises InputError for a stop sequence that no quoting carries."""
     place = "\ue000"
     text = template.prompt([{"role": "user", "content": place}]).removeprefix(template.bos_token)
     if text.count(place) != 1 or '"""' in text:

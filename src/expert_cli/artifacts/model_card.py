@@ -32,10 +32,7 @@ _SHOWN, _FOR_ROUTERS = ("description", "license", "tags"), ("routing", "constrai
 
 
 def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
-    """Return the card: metadata for the hub, what was trained on what, and what the manifest carries along.
-
-    done: None for an adapter whose training is not known. base: the base model's address.
-    """
+    """Return the card. done: None for an adapter whose training is not known; base: the address of the base model."""
     from huggingface_hub import ModelCardData
 
     manifest, run = plan.loaded.manifest, plan.run

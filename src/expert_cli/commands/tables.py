@@ -10,7 +10,7 @@ from expert_cli.runs.metrics import WITHOUT_GRAMMAR, base_title, grammar_in_word
 from expert_cli.utils.text import duration, shortened
 
 if TYPE_CHECKING:
-    from expert_cli.evaluation.result import Evaluated, Evaluation
+    from expert_cli.evaluation.grade import Evaluated, Evaluation
 
 MOST_COLUMNS = 8
 

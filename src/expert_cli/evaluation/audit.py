@@ -11,9 +11,9 @@ import sqlite3
 import time
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,9 +30,9 @@ from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase, asked_by_cases, read_case, read_cases
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.grade import NOTHING, given_by, grade
-from expert_cli.evaluation.verdict import detail_line
+from expert_cli.evaluation.verifiers.case import detail_line
 from expert_cli.evaluation.verifiers.registry import verifier as registered
-from expert_cli.inference.sql_grammar import compile_fault
+from expert_cli.inference.sql_grammar import compile_fault, compiler, tables_of
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import NullReporter, Reporter, late_progress
 from expert_cli.utils.text import normalize
@@ -57,7 +57,7 @@ CHECKS: dict[str, tuple[str, str, str]] = {
     "near_duplicate": ("warning", "rows", "nearly an earlier row, both in question with answer and in the input"),
 }
 """Of each check its severity (an error makes a row dead, or a case useless), what is counted, and what it means."""
-_CREATE = re.compile(r"\bCREATE\s+(?:TABLE|VIEW)\b", re.IGNORECASE)
+_CREATE = re.compile(r"\bCREATE\s+(?:\w+\s+)?(?:TABLE|VIEW)\b", re.IGNORECASE)
 # Words that only a prompt's next turn begins with; tokens stand in no program either.
 _NEXT_TURN = re.compile(
     r"<\|[A-Za-z_]+\|>|<(?:start|end)_of_turn>|<｜[^｜]{1,30}｜>"
@@ -237,44 +237,28 @@ def _case_for_rows(audit: Audit) -> EvalCase | None:
 
 
 def _compile_queries(audit: Audit, fences: frozenset[str], run: RunConfig) -> None:
-    """Compile the queries of rows on the tables that each row names or holds: nothing is run."""
-    databases = run.data.schema_prompt
+    """Compile the queries of rows on the tables that each row names or shows: nothing is run."""
+    databases, no_tables = run.data.schema_prompt, compiler({})
     for row in audit.rows:
         file = databases.file_named(row.database) if databases and row.database else Path()
-        texts = (text[start.start() :] for text in (row.input, row.question) if (start := _CREATE.search(text)))
-        connection, lacks = open_tables(file if file.is_file() else None, next(texts, ""))
+        found = compiler_for(file if file.is_file() else None, row.input) or compiler_for(None, row.question)
         query = extract(row.answer, fences)
-        fault = compile_fault(connection, query)
+        fault = (found or no_tables)(query)
         is_syntax = any(words in fault for words in ("syntax error", "incomplete", "unrecognized", "one statement"))
-        if fault and (is_syntax or not lacks):
+        if fault and (found or is_syntax):
             audit.add("does_not_run", row.where, fault, query)
-        elif lacks:
-            audit.not_run[f"only parsed: {lacks}"] += 1
-        audit.parsed += not lacks or bool(fault and is_syntax)
+        elif not found:
+            audit.not_run["only parsed: neither a database nor CREATE TABLE in the row"] += 1
+        audit.parsed += bool(found or (fault and is_syntax))
 
 
 @lru_cache(maxsize=64)
-def open_tables(file: Path | None, schema: str) -> tuple[sqlite3.Connection, str]:
-    """Return a database to compile queries on, a file or an empty one with the tables of a text, and what it lacks, or "".
-
-    The text is a stranger's: of its statements only CREATE TABLE and CREATE VIEW are executed, and none that selects.
-    """
+def compiler_for(file: Path | None, text: str) -> Callable[[str], str] | None:
+    """Return what tells why SQLite does not compile a query on a database, or the tables of a text; None: not all are read."""
     if file is not None:
-        return sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True), ""
-    connection, lacks, statement = sqlite3.connect(":memory:"), "", ""
-    refused = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_PRAGMA)
-    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action in refused else sqlite3.SQLITE_OK)
-    for part in schema.split(";"):
-        statement += f"{part};"
-        if not sqlite3.complete_statement(statement):
-            continue
-        try:
-            if _CREATE.match(statement.strip()):
-                connection.execute(statement)
-        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-            lacks = f"SQLite refuses a CREATE statement of the row: {error}"
-        statement = ""
-    return connection, lacks if schema else "neither a database nor CREATE TABLE in the row"
+        return partial(compile_fault, sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True))
+    tables = tables_of(text)
+    return compiler(tables) if len(tables) >= max(1, len(_CREATE.findall(text))) else None
 
 
 def _run_cases(audit: Audit, _: Plan, report: Reporter) -> None:

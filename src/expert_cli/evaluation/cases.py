@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -36,6 +37,10 @@ class Question(NamedTuple):
     def digest(self) -> str:
         """A hash of what is asked."""
         return digest_of(self._asdict())
+
+    def turn(self, separator: str) -> str:
+        """Return the text of a user's turn. separator: stands between prompt and input."""
+        return f"{self.prompt}{separator}{self.input}" if self.input else self.prompt
 
 
 @dataclass(frozen=True)
@@ -117,20 +122,23 @@ def asked_by_cases(cases: Sequence[EvalCase]) -> list[overlap.Question]:
 
 
 def shown_databases(cases: Sequence[EvalCase], settings: SchemaPromptConfig | None) -> list[EvalCase]:
-    """Return cases with what each is shown of its database, or of the CREATE TABLE texts of its input; None: nothing.
+    """Return cases with what each is shown of its database, or of the CREATE TABLE texts of its input. Raises InputError."""
 
-    Raises InputError: a case has neither.
-    """
-    if settings is None:
-        return list(cases)
-    found = []
-    for case in cases:
+    def shown(case: EvalCase) -> EvalCase:
         database = case.file if case.case.file_key == "database" else None
-        try:
-            found.append(replace(case, shown=schema_prompt(settings, case.prompt, case.input, database)))
-        except InputError as error:
-            raise InputError(f"{case.where}: {error.message}", error.hint) from error
-    return found
+        with at(case.where):
+            return replace(case, shown=schema_prompt(settings, case.prompt, case.input, database)) if settings else case
+
+    return [shown(case) for case in cases]
+
+
+@contextmanager
+def at(where: str) -> Iterator[None]:
+    """Say of what is at fault inside where it stands."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error.message}", error.hint) from error
 
 
 def _rows(path: Path, needed: Literal["answer", "prompt"]) -> list[tuple[EvalCase, str]]:
@@ -168,10 +176,9 @@ def read_case(where: str, row: Mapping[str, Any]) -> Case:
         fault = f"there is no {name!r}" if name else "is missing"
         raise InputError(f"{where}: verifier: {fault}", f"verifiers: {', '.join(known_verifiers())}")
     try:
-        case = kind.model_validate(row)
-        case.require_sound()
-    except InputError as error:
-        raise InputError(f"{where}: {error.message}", error.hint) from error
+        with at(where):
+            case = kind.model_validate(row)
+            case.require_sound()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -180,10 +187,7 @@ def read_case(where: str, row: Mapping[str, Any]) -> Case:
 
 
 def case_in(folder: Path, where: str, row: Mapping[str, Any]) -> tuple[Case, Path | None]:
-    """Return the case that a row's keys make, and the first of the files that it names, found in `folder`, which is absolute.
-
-    where: what errors call it. Raises InputError, also where a file is missing.
-    """
+    """Return the case that a row's keys make, and the first of the files that it names, found in an absolute folder."""
     case = read_case(where, row)
     files = [(folder / name).resolve() for name in case.file_names]
     for name, file in zip(case.file_names, files, strict=True):

@@ -21,11 +21,9 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.answer import Generations, KeptAnswers, answered, held_for, seed_of
+from expert_cli.evaluation import evaluate
 from expert_cli.evaluation.cases import EvalCase, digest_of
-from expert_cli.evaluation.evaluate import NEW_TOKENS_OF_BASE, check_gradable, facts_of
-from expert_cli.evaluation.grade import NOTHING, Permissions, grade, in_order
-from expert_cli.evaluation.result import Evaluated, beside
+from expert_cli.evaluation.grade import NOTHING, Evaluated, Permissions, beside, grade, in_order
 from expert_cli.inference.expert_config import GenerationConfig, read_expert_config
 from expert_cli.runs.metrics import ENDPOINT
 from expert_cli.utils.offline import forbidden_by
@@ -71,18 +69,18 @@ class Server:
         self._opener = build_opener(_Unredirected, *([ProxyHandler({})] if is_here else []))
         self._names = dict[str, str]()  # what is refused: its other name, "" for none
 
-    def answers(self, asked: Sequence[Asked], settings: GenerationConfig, keep: Path | None) -> Generations:
+    def answers(self, asked: Sequence[Asked], settings: GenerationConfig, keep: Path | None) -> evaluate.Generations:
         """Let the server answer, `settings.batch_size` cases at once; keep: as `evaluate_adapter` has it."""
         stops, drawn = [*settings.stops[:MOST_STOPS]] or None, {k: v for k, v in settings.sampling().items() if v}
         how = {"model": self.named["model"], "max_tokens": settings.max_new_tokens, "stop": stops, "temperature": 0.0}
         how |= {name: value for name, value in drawn.items() if name != "do_sample"}
         same = [self.named, how, settings.samples, settings.seed, [(case.digest, *said) for case, *said in asked]]
-        kept = KeptAnswers(keep, {"asked": digest_of({"": same})}) if keep else None
+        kept = evaluate.KeptAnswers(keep, {"asked": digest_of({"": same})}) if keep else None
         known, started = kept.of("served") if kept else {}, time.monotonic()
 
         def work(one: Asked) -> None:
             case, prompt, held = one
-            seeds = [(seed_of(settings, case) + k) % (1 << 31) for k in range(settings.samples or 1)]
+            seeds = [(evaluate.seed_of(settings, case) + k) % (1 << 31) for k in range(settings.samples or 1)]
             made = {case.digest: [self._said({**how, **prompt, "seed": seed}, held) for seed in seeds]}
             with self._lock:
                 known.update(made)
@@ -92,12 +90,12 @@ class Server:
         left = [one for one in asked if one[0].digest not in known]
         with self.report.progress(f"{self.named['model']} answers", len(left), "cases") as bar:
             in_order(work, left, settings.batch_size, bar.update)
-        written = [answered(case, [said[:2] for said in known[case.digest]], settings) for case, *_ in asked]
         every = [said for case, *_ in asked for said in known[case.digest]]
-        tokens, cut_off = sum(said[2] for said in every), sum(said[1] == "length" for said in every)
+        told = {"tokens": sum(said[2] for said in every), "cut_off": sum(said[1] == "length" for said in every)}
+        answers = (evaluate.answered(case, [said[:2] for said in known[case.digest]], settings) for case, *_ in asked)
         free = sum(any(said[3] for said in known[case.digest]) for case, *_ in asked) if settings.grammar else 0
         seconds = time.monotonic() - started
-        return Generations(settings, tuple(written), tokens, seconds, cut_off, 0, free, self.named)
+        return evaluate.Generations.of(settings, answers, free, seconds=seconds, looping=0, **told, **self.named)
 
     def _said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> tuple[str, str, int, bool]:
         """Return a text, why it ends, how many tokens it has, and whether nothing held it."""
@@ -153,7 +151,7 @@ def evaluate_served(
     keep: Path | None = None,
 ) -> Evaluated:
     """Let a server answer, asked as the adapter's expert.json says, else as the manifest does. keep: as `evaluate_adapter`."""
-    check_gradable(cases, server.report, case_timeout_s, allowed=allowed)
+    evaluate.check_gradable(cases, server.report, case_timeout_s, allowed=allowed)
     file = trained.origin.expert_config if trained else None
     asked = read_expert_config(file) if file else None
     separator = asked.input_separator if asked else "\n\n"
@@ -161,14 +159,16 @@ def evaluate_served(
     system = [{"role": "system", "content": first}] if first else []
     said, questions = _writer(file, as_text=server.takes_text), []
     for case in cases:
-        turn = f"{case.asked.prompt}{separator}{case.asked.input}" if case.asked.input else case.asked.prompt
-        held = held_for(turn, case.case, settings.grammar)
+        turn = case.asked.turn(separator)
+        held = evaluate.held_for(turn, case.case, settings.grammar)
         prompt = said([*system, {"role": "user", "content": turn}])
         questions.append((case, prompt, held.served if held else {}))
     written = server.answers(questions, replace(settings, num_beams=1), keep)
-    facts = facts_of(trained, trained.origin.base_sha256, asked.template, separator) if trained and asked else None
+    facts = (
+        evaluate.facts_of(trained, trained.origin.base_sha256, asked.template, separator) if trained and asked else None
+    )
     evaluation = grade(written.answers, server.report, case_timeout_s)
-    return Evaluated(evaluation, {}, facts, written.as_json(), grammar=written.grammar)
+    return Evaluated(evaluation, {}, facts, written.told, grammar=written.grammar)
 
 
 def _writer(file: Path | None, *, as_text: bool) -> Callable[[Any], dict[str, Any]]:
@@ -190,7 +190,7 @@ def answers_beside(
     server: Server, plan: Plan, cases: Sequence[EvalCase], settings: GenerationConfig, **how: Any
 ) -> Evaluated:
     """Let another model answer, by its server: not drawn, held to nothing. how: as `evaluate_served` takes it."""
-    longest = max(settings.max_new_tokens, NEW_TOKENS_OF_BASE)
+    longest = max(settings.max_new_tokens, evaluate.NEW_TOKENS_OF_BASE)
     free = replace(settings, stops=(), grammar=None, samples=0, temperature=0.0, max_new_tokens=longest)
     return evaluate_served(server, None, plan, cases, free, **how)
 

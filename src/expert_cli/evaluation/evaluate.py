@@ -7,43 +7,44 @@ longer than the expert's: a chat model explains itself.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.config.training_defaults import JSON_GRAMMARS
+from expert_cli.data.rows import Example
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.answer import (
-    NO_SHOTS,
-    Generations,
-    KeptAnswers,
-    Shots,
-    drawn_shots,
-    longest_right_answer,
-    write_answers,
-)
-from expert_cli.evaluation.cases import (
-    CaseAnswer,
-    EvalCase,
-    read_answers,
-    read_cases,
-    shown_databases,
-    stratified_sample,
-)
-from expert_cli.evaluation.grade import CASE_TIMEOUT_S, NOTHING, Permissions, grade
-from expert_cli.evaluation.result import Evaluated, Evaluation, beside
+from expert_cli.evaluation import cases as case_files
+from expert_cli.evaluation.cases import CaseAnswer, EvalCase, read_cases, stratified_sample
+from expert_cli.evaluation.grade import CASE_TIMEOUT_S, NOTHING, Evaluated, Evaluation, Permissions, beside, grade
+from expert_cli.evaluation.verifiers.case import Case, plain
+from expert_cli.evaluation.verifiers.query import QueryCase
 from expert_cli.hardware.devices import DEVICES
-from expert_cli.inference.expert_config import DecodingConfig, GenerationConfig, Stop, decoding_of, generation_config
+from expert_cli.inference.expert_config import (
+    DecodingConfig,
+    GenerationConfig,
+    Grammar,
+    Stop,
+    decoding_of,
+    generation_config,
+)
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, base_title, items, number, part, read_json
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
     from expert_cli.inference.expert import PromptRenderer
+    from expert_cli.inference.generate import Completion
+    from expert_cli.inference.grammar import Held
 
 BATCH = {"cpu": 32, "gpu": 64}
 NEW_TOKENS_OF_BASE = 512
@@ -52,19 +53,213 @@ DUMMY = "x"
 """An answer that is right nowhere."""
 
 
+class Generations(NamedTuple):
+    """The answer to each case; told: under "generation"; grammar: what held them (type, held, free), None for nothing."""
+
+    answers: tuple[CaseAnswer, ...]
+    told: Mapping[str, Any]
+    grammar: Mapping[str, Any] | None
+
+    @classmethod
+    def of(
+        cls, settings: GenerationConfig, answers: Iterable[CaseAnswer], free: int, *, seconds: float, **told: Any
+    ) -> Generations:
+        """Return answers. told: figures, and what computed them, which decides on rounding: device and threads, or a server."""
+        told |= {"seconds": seconds, "tokens_per_s": told["tokens"] / max(1e-9, seconds)}
+        all_, kind = tuple(answers), settings.grammar
+        grammar = {"type": kind.type, "held": len(all_) - free, "free": free} if kind else None
+        return cls(all_, settings.as_json() | told, grammar)
+
+
+class KeptAnswers:
+    """A file of JSON lines: what is asked, then an answer a line. Of another evaluation, or not whole, it begins anew."""
+
+    def __init__(self, file: Path, asked: Mapping[str, Any]) -> None:
+        """Read what an earlier start left. asked: what two equal evaluations have in common."""
+        head = json.dumps(asked, sort_keys=True) + "\n"
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else []
+        whole = [line for line in lines if line.endswith("\n")]  # the last line may not have been written whole
+        self._file, self._unwritten = file, whole if whole[:1] == [head] else [head]
+        self._known = [json.loads(line) for line in self._unwritten[1:]]
+
+    def of(self, title: str) -> dict[str, list[Any]]:
+        """Return the answers of a pass over the cases, by the cases' digests, each as a list."""
+        return {case: answers for of, case, answers in self._known if of == title}
+
+    def add(self, title: str, made: Mapping[str, Sequence[Any]]) -> None:
+        """Keep the answers of a batch, all of them or none."""
+        lines = [json.dumps([title, case, answers]) + "\n" for case, answers in made.items()]
+        with self._file.open("w" if self._unwritten else "a", encoding="utf-8", newline="\n") as file:
+            file.writelines([*self._unwritten, *lines])
+        self._unwritten = []
+
+
+@dataclass(frozen=True)
+class Shots:
+    """Training rows in an order that the seed draws, the first `count` of which stand before a question."""
+
+    count: int = 0
+    rows: tuple[Example, ...] = ()
+
+    def before(self, asked: EvalCase) -> list[Example]:
+        """Return the examples for a case: never the case's own row. Raises InputError where there are too few."""
+        below, prompt, is_right = plain(asked.asked.input), plain(asked.prompt), asked.case.is_expected
+
+        def is_own(row: Example) -> bool:
+            # it asks the same, or gives the right answer to the same input in other words
+            is_same = plain(row.prompt) == prompt or (bool(below) and is_right(row.answer))
+            return is_same and plain(row.input) == below
+
+        found = list(islice((row for row in self.rows if not is_own(row)), self.count))
+        if len(found) < self.count:
+            told = f"--shots {self.count}: {len(found)} training rows are not the row of case {asked.id!r}"
+            raise InputError(told, "ask for fewer")
+        return found
+
+
+NO_SHOTS = Shots()
+
+
+def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
+    """Return `count` training rows, and others in place of a case's own. Raises InputError: they are gone, or whole texts."""
+    from expert_cli.data.select import select_rows
+    from expert_cli.data.sources import locate_data
+
+    data, rows_of = replace(trained.plan.run.data.as_asked, validation=()), trained.origin.rows
+    if rows_of is not None:  # --dataset, --validation and --seed may have said other than the manifest
+        sources, share, seed = rows_of
+        data = replace(data, train=sources, validation_share=share, seed=seed)
+    try:
+        rows = list(select_rows(data, locate_data(data, report), report).rows())
+    except (InputError, EnvironmentProblem) as error:
+        told = f"--shots: the rows of training cannot be read: {error.message}"
+        raise InputError(told, "put them there, or leave --shots out") from error
+    if any(row.is_whole_text for row in rows):
+        raise InputError("--shots: rows of whole texts hold no questions with answers", "leave --shots out")
+    order = random.Random(trained.plan.run.seed).sample(range(len(rows)), len(rows))  # noqa: S311
+    return Shots(count, tuple(filter(None, (rows[number].example() for number in order))))
+
+
+def held_for(turn: str, case: Case | None, grammar: Grammar | None) -> Held | None:
+    """Return what holds the answer to a turn's text, by the case's own JSON Schema where it has one; None for free text."""
+    if grammar is None:
+        return None
+    from expert_cli.inference.grammar import grammar_for  # the light side does without torch
+
+    held = grammar_for(grammar, turn, getattr(case, "json_schema", None))
+    if held and isinstance(case, QueryCase) and case.language == "postgresql":
+        return replace(held, fault=case.compile_fault)
+    return held
+
+
+def longest_right_answer(renderer: PromptRenderer, cases: Sequence[EvalCase]) -> int:
+    """Return how many tokens the longest right answer to a case has; of programs, which have tests alone, 0."""
+    return max((renderer.tokens(case.case.expected_text) for case in cases), default=0)
+
+
+def write_answers(
+    model: Any,
+    renderer: PromptRenderer,
+    cases: Sequence[EvalCase],
+    settings: GenerationConfig,
+    report: Reporter,
+    title: str,
+    shots: Shots = NO_SHOTS,
+    kept: KeptAnswers | None = None,
+) -> Generations:
+    """Let the model answer every case. shots: what comes before; kept: has answers of an earlier start, and keeps these."""
+    import torch
+
+    from expert_cli.inference.generate import Completion, Request, generate
+
+    turns = [renderer.format_user_turn(*case.asked) for case in cases]
+    held = [held_for(turn, case.case, settings.grammar) for turn, case in zip(turns, cases, strict=True)]
+    before = kept.of(title) if kept else {}
+    known = {case: [Completion(tuple(ids), stop) for ids, stop in some] for case, some in before.items()}
+    left = [n for n, case in enumerate(cases) if case.digest not in known]
+    count = settings.samples or 1
+    requests = [Request(_prompt(renderer, cases[n], shots), held[n], seed_of(settings, cases[n]), count) for n in left]
+    if known:
+        report.info(f"{len(cases) - len(left)} of {len(cases)} cases were answered before this was stopped")
+    longest = max((len(one.prompt) for one in requests), default=0) + settings.max_new_tokens
+    room = getattr(model.config, "max_position_embeddings", None)
+    if room and longest > room:
+        report.warning(
+            f"the longest prompt and answer may take {longest:,} tokens, the base model was made for {room:,}"
+        )
+    started = time.monotonic()
+    with report.progress(title, len(left) * count, "answers") as bar:
+
+        def on_step(done: int, tokens: int) -> None:
+            bar.update(done, f"{tokens / max(1e-9, time.monotonic() - started):,.0f} tokens/s")
+
+        def on_batch(made: Mapping[int, list[Completion]]) -> None:
+            of_cases = {cases[left[n]].digest: some for n, some in made.items()}
+            known.update(of_cases)
+            if kept:
+                kept.add(title, {case: [(one.ids, one.stop) for one in some] for case, some in of_cases.items()})
+
+        generate(model, requests, settings, renderer, on_step, on_batch)
+    every = [one for case in cases for one in known[case.digest]]
+    stops, computed = (
+        Counter(one.stop for one in every),
+        {"device": model.device.type, "threads": torch.get_num_threads()},
+    )
+    told = {"tokens": sum(len(one.ids) for one in every), "cut_off": stops["length"], "looping": stops["looping"]}
+    written = {case: [(renderer.decode(one.ids), one.stop) for one in some] for case, some in known.items()}
+    answers = (answered(case, written[case.digest], settings) for case in cases)
+    free = held.count(None) if settings.grammar else 0
+    return Generations.of(settings, answers, free, seconds=time.monotonic() - started, **told, **computed)
+
+
+def seed_of(settings: GenerationConfig, case: EvalCase) -> int:
+    """Return what a case gives to the seed of its batch."""
+    return int.from_bytes(hashlib.sha256(f"{settings.seed} {case.digest}".encode()).digest()[:7], "big")
+
+
+def answered(case: EvalCase, written: Sequence[tuple[str, Stop]], settings: GenerationConfig) -> CaseAnswer:
+    """Return a case with the texts that were written for it, up to the first stop sequence, and why each ends."""
+    answers = []
+    for text, stop in written:
+        cut = settings.until_stop(text)
+        answers.append(case.answered(cut, *((stop, "") if cut == text else ("sequence", text))))
+    return replace(answers[0], samples=tuple(answers)) if settings.samples else answers[0]
+
+
+def _tell_of_what_is_not_held(cases: Sequence[EvalCase], grammar: Grammar, unheld: int, report: Reporter) -> None:
+    from expert_cli.inference.grammar import not_held
+
+    if unheld:
+        told = f"{unheld} of {len(cases)} questions name no schema that can be read"
+        report.warning(f"{told}: nothing holds their answers")
+    schemas = [(one.where, getattr(one.case, "json_schema", None)) for one in cases]
+    of_json = schemas if grammar.type in JSON_GRAMMARS else ()
+    faults = [f"{where}: {fault}" for where, schema in of_json if schema and (fault := not_held(schema))]
+    if faults:
+        report.warning(f"answers to {len(faults)} of {len(cases)} cases are held to any JSON: {faults[0]}")
+
+
+def _prompt(renderer: PromptRenderer, case: EvalCase, shots: Shots) -> list[int]:
+    turns = []
+    for example in shots.before(case):
+        turns.append({"role": "user", "content": renderer.format_user_turn(example.prompt, example.input)})
+        turns.append({"role": "assistant", "content": example.answer})
+    return renderer.encode_messages([*turns, {"role": "user", "content": renderer.format_user_turn(*case.asked)}])
+
+
 def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[EvalCase]:
     """Return the cases in a file, default the expert's own, or `limit` of them. Raises InputError where there are none."""
     path = cases or plan.own_cases
     if not path.is_file():
         raise InputError(f"{path}: no such file", "give the cases: --cases FILE (evaluate --help shows one)")
-    return shown_databases(stratified_sample(read_cases(path), limit), plan.run.data.schema_prompt)
+    return case_files.shown_databases(stratified_sample(read_cases(path), limit), plan.run.data.schema_prompt)
 
 
 def drawn_cases(plan: Plan, count: int) -> list[EvalCase]:
     """Return `count` of the expert's own cases, drawn by the run's seed; none where it has none. Raises InputError."""
     cases = read_cases(plan.own_cases) if plan.own_cases.is_file() else []
     drawn = random.Random(plan.run.seed).sample(cases, min(count, len(cases)))  # noqa: S311
-    return shown_databases(drawn, plan.run.data.schema_prompt)
+    return case_files.shown_databases(drawn, plan.run.data.schema_prompt)
 
 
 def answer_settings(
@@ -124,11 +319,12 @@ def evaluate_adapter(
     written, evaluation = asked("answering", settings, renderer)
     compared = dict[str, dict[str, Any]]()
     if settings.grammar:
-        _tell_of_what_is_not_held(cases, written, report)
-        if written.free < len(cases) and shots is not None:
+        unheld = written.grammar["free"] if written.grammar else 0
+        _tell_of_what_is_not_held(cases, settings.grammar, unheld, report)
+        if unheld < len(cases) and shots is not None:
             free = replace(settings, grammar=None)
             others, judged = asked(base_title(WITHOUT_GRAMMAR, {}), free, renderer)
-            compared[WITHOUT_GRAMMAR] = beside(judged, evaluation, {"generation": others.as_json()})
+            compared[WITHOUT_GRAMMAR] = beside(judged, evaluation, {"generation": others.told})
     for name, before in bases.items():
         alone = base_renderer(run, trained.origin, renderer.tokenizer)
         longest = max(settings.max_new_tokens, NEW_TOKENS_OF_BASE, 2 * longest_right_answer(alone, cases))
@@ -136,9 +332,9 @@ def evaluate_adapter(
         with expert.model.disable_adapter():
             others, judged = asked(base_title("", {"shots": before.count}), free, alone, before)
         how = {"shots": before.count, "examples": [row.where for row in before.before(cases[0])]}
-        how |= {"template": alone.template.name, "generation": others.as_json()}
+        how |= {"template": alone.template.name, "generation": others.told}
         compared[name] = beside(judged, evaluation, how)
-    return Evaluated(evaluation, compared, facts, written.as_json(), grammar=written.grammar)
+    return Evaluated(evaluation, compared, facts, written.told, grammar=written.grammar)
 
 
 def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator: str) -> dict[str, Any]:
@@ -155,21 +351,6 @@ def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator
         "template": template,
         "input_separator": separator,
     }
-
-
-def _tell_of_what_is_not_held(cases: Sequence[EvalCase], written: Generations, report: Reporter) -> None:
-    from expert_cli.inference.grammar import not_held
-
-    of = f"of {len(cases)}"
-    if written.free:
-        report.warning(f"{written.free} {of} questions name no schema that can be read: nothing holds their answers")
-    if written.settings.grammar and written.settings.grammar.type in JSON_GRAMMARS:
-        schemas = [
-            (row.where, schema) for row in cases if (schema := getattr(row.case, "json_schema", None)) is not None
-        ]
-        faults = [f"{where}: {fault}" for where, schema in schemas if (fault := not_held(schema))]
-        if faults:
-            report.warning(f"answers to {len(faults)} {of} cases are held to any JSON: {faults[0]}")
 
 
 def grade_kept(
@@ -190,7 +371,7 @@ def grade_kept(
         if cases is not None:
             told = "--cases go with --adapter, or with --answers of a file that evaluate --output wrote"
             raise InputError(f"{told}: rows of answers are cases")
-        rows = stratified_sample(read_answers(answers), limit)
+        rows = stratified_sample(case_files.read_answers(answers), limit)
         allowed.require(rows, report)
         return Evaluated(grade(rows, report, case_timeout_s), cases_file=answers, limit=limit)
     file = cases or Path(str(document.get("cases_file") or ""))

@@ -15,10 +15,8 @@ from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import CaseAnswer, case_in, digest_of
-from expert_cli.evaluation.grade import Permissions, grade
-from expert_cli.evaluation.result import Evaluation, GradedAnswer
-from expert_cli.evaluation.verdict import Grade, Progress
-from expert_cli.evaluation.verifiers.case import FORGED, plain
+from expert_cli.evaluation.grade import Evaluation, GradedAnswer, Permissions, grade
+from expert_cli.evaluation.verifiers.case import FORGED, Grade, Progress, plain
 from expert_cli.evaluation.verifiers.registry import verifier
 from expert_cli.utils.files import parse_json, require_new_file
 from expert_cli.utils.json_lines import write_json_lines
@@ -41,11 +39,10 @@ def grades(
     timeout_s: float,
     allowed: Permissions,
 ) -> list[Grade]:
-    """Judge what was written, several at once, equal answers to equal cases once.
+    """Judge what was written, several at once, equal answers to equal cases once. What is no text is judged as an empty one.
 
     columns: those of the data set, an entry a completion; of them the keys of the case count, or `WHOLE_CASE` alone. folder:
-    paths in cases are relative to it. What is no text is judged as an empty one. Raises InputError where a case is at fault,
-    EnvironmentProblem where what judges is missing or would not be safe.
+    paths in cases are relative to it. Raises InputError (a case is at fault), EnvironmentProblem (nothing judges safely).
     """
     rows = []
     for number, completion in enumerate(completions):
@@ -76,10 +73,7 @@ def text_of(completion: Any) -> str:
 
 
 def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Return the keys of a case: what other columns hold, TRL's own state among it, is none of the judge's business.
-
-    So are what is no key of the verifier, and the null with which a data set fills up a row that has no such key.
-    """
+    """Return the keys of a case: neither other columns count nor the null with which a data set fills up a row."""
     is_column = {name: isinstance(values, list | tuple) and number < len(values) for name, values in columns.items()}
     row = {name: values[number] for name, values in columns.items() if is_column[name]}
     if WHOLE_CASE in columns:
@@ -100,10 +94,9 @@ def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[
 
 
 def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> dict[str, Any]:
-    """Write the pairs of an evaluation with samples, case by case in its order; the same answers give the same file.
+    """Write the pairs of an evaluation with samples, in the order of its cases, and return the value under "pairs".
 
-    input_separator: stands between a row's prompt and its input in the user's turn; None where nothing tells. Return the value
-    under "pairs": of how many prompts there are some, and how many gave none: all answers right, or none. Raises InputError
+    input_separator: stands between a row's prompt and its input in the user's turn; None where nothing tells. Raises InputError
     where there are no samples, or prompts cannot be written down, and where the file is there.
     """
     require_new_file(OPTION, path)
@@ -112,23 +105,18 @@ def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> d
     of_cases = [list(_pairs(one.samples)) for one in found.answers]
     rows = []
     for one, pairs in zip(found.answers, of_cases, strict=True):
-        asked = one.row.asked
-        if pairs and asked.input and input_separator is None:
+        if pairs and one.row.asked.input and input_separator is None:
             told = f"{one.row.where}: the evaluation does not say how a prompt and its input were joined"
             raise InputError(told, f"evaluate the adapter again: --adapter DIR --samples K {OPTION} FILE")
-        turn = f"{asked.prompt}{input_separator}{asked.input}" if asked.input else asked.prompt
-        for chosen, rejected in pairs:
-            turns = {"prompt": _turn("user", turn), "chosen": _turn("assistant", chosen)}
-            rows.append({"id": one.row.id, **turns, "rejected": _turn("assistant", rejected)})
+        for said in pairs:
+            turns = [("user", one.row.asked.turn(input_separator or "")), *(("assistant", text) for text in said)]
+            of_pair = [[{"role": role, "content": text}] for role, text in turns]
+            rows.append({"id": one.row.id, **dict(zip(("prompt", "chosen", "rejected"), of_pair, strict=True))})
     write_json_lines(path, rows)
     prompts = sum(map(bool, of_cases))
     all_right = sum(all(one.verdict.passed for one in answer.samples) for answer in found.answers)
     figures = {"file": str(path), "pairs": len(rows), "prompts": prompts, "all_right": all_right}
     return {**figures, "none_right": len(of_cases) - prompts - all_right}
-
-
-def _turn(role: str, text: str) -> list[dict[str, str]]:
-    return [{"role": role, "content": text}]
 
 
 def _pairs(samples: Sequence[GradedAnswer]) -> Iterator[tuple[str, str]]:

@@ -25,11 +25,7 @@ Runs = Callable[[], Callable[[str], Given] | None]
 
 
 class Chat:
-    """A conversation with an expert; its base model may be asked the same beside it.
-
-    Answers are held to the expert's grammar, by the schema that stands in the user's turns; where none can be read there they
-    are free text, which is told once.
-    """
+    """A conversation with an expert, held to its grammar; its base model may be asked the same beside it."""
 
     def __init__(
         self,
@@ -41,10 +37,7 @@ class Chat:
         shows: Callable[[str, str], str],
         runs: Runs,
     ) -> None:
-        """Take a loaded expert, how it answers, how answers are drawn, and what gives who asks the base model alone.
-
-        shows: gives what stands below a prompt: of a database, or of the CREATE TABLE texts of its input; else that input.
-        """
+        """Take an expert, how it answers and draws; base: asks the base model; shows: gives what stands below a prompt."""
         self._expert, self._settings, self._drawn, self._report, self.shown = expert, settings, drawn, report, shows
         self._base, self._runs = cache(base), cache(runs)
         self._told = False
@@ -60,10 +53,7 @@ class Chat:
         self._said = [*asked, {"role": "assistant", "content": answer}]
 
     def ask(self, prompt: str, input_: str = "") -> str:
-        """Return the expert's whole answer to one prompt; nothing that was said is seen, and this is not remembered.
-
-        input_: what stands below the prompt in training rows, a schema for instance.
-        """
+        """Return the expert's whole answer to one prompt; nothing that was said is seen, and this is not remembered."""
         return "".join(self._pieces([self._turn(prompt, input_)], self._expert.renderer, self._settings))
 
     def vote(self, prompt: str, input_: str = "", *, samples: int) -> Vote:
@@ -80,10 +70,7 @@ class Chat:
         return found
 
     def base(self, prompt: str, input_: str = "") -> Iterator[str]:
-        """Yield the base model's answer to the same, asked in its own chat template, in pieces; to be asked first.
-
-        What the expert said before is kept.
-        """
+        """Yield the base model's answer to the same, asked in its own chat template, in pieces; to be asked first."""
         renderer = self._base()
         turn = renderer.format_user_turn(prompt, self.shown(prompt, input_))
         asked = [*self._said, {"role": "user", "content": turn}]
@@ -101,13 +88,11 @@ class Chat:
         self, messages: Sequence[dict[str, str]], renderer: PromptRenderer, settings: GenerationConfig
     ) -> Request:
         """Return what is asked, and what holds the answer."""
-        held = None
-        if settings.grammar is not None:
-            question = "\n\n".join(message["content"] for message in messages if message["role"] == "user")
-            held = grammar_for(settings.grammar, question)
-            if held is None and not self._told:
-                self._told = True
-                self._report.warning("no schema can be read from what was asked: nothing holds the answers to it")
+        question = "\n\n".join(message["content"] for message in messages if message["role"] == "user")
+        held = grammar_for(settings.grammar, question) if settings.grammar else None
+        if settings.grammar and held is None and not self._told:
+            self._told = True
+            self._report.warning("no schema can be read from what was asked: nothing holds the answers to it")
         return Request(renderer.encode_messages(messages), held, settings.seed)
 
     def _pieces(
@@ -138,10 +123,7 @@ def open_chat(
     database: Path | None = None,
     runs: Runs = lambda: None,
 ) -> Chat:
-    """Load an expert to talk to. database: the SQLite file that its questions are about; runs: as `Chat` has it.
-
-    Raises InputError for a database that cannot be read, or that the expert was never shown in training.
-    """
+    """Load an expert to talk to. database: that its questions are about. Raises InputError where that cannot be shown."""
     shown = trained.plan.run.data.schema_prompt
     if shown is None and database is not None:
         hint = "give the tables as the input; or train with training.dataset.schema_prompt"

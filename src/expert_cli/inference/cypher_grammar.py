@@ -40,10 +40,7 @@ _FIELDS = "day days hour hours minute minutes month months second seconds week y
 
 @dataclass
 class Graph:
-    """What a prompt shows of a graph: properties of labels and of relationship types.
-
-    relationships: (label, type, label), in their direction.
-    """
+    """What a prompt shows of a graph: properties by label and type; relationships: (label, type, label), in their direction."""
 
     labels: dict[str, list[str]] = field(default_factory=dict)
     types: dict[str, list[str]] = field(default_factory=dict)

@@ -41,10 +41,7 @@ EXAMPLE = ("How many boats are there?", "CREATE TABLE boats (id INT)")
 
 
 class PromptRenderer:
-    """Writes prompts down as ids, and answers as text.
-
-    end_ids: what closes a trained answer. stop_token_ids: what an answer stops at, the tokenizer's own end token, too.
-    """
+    """Writes prompts as ids, and answers as text. end_ids: close a trained answer; stop_token_ids: what an answer stops at."""
 
     def __init__(self, tokenizer: TokenizerInfo, template: Template, stop_ids: Sequence[int] = ()) -> None:
         """Take the tokenizer and the template of training. stop_ids: what an answer stops at; (): what they tell."""
@@ -95,21 +92,12 @@ class PromptRenderer:
 
 def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
     """Return the base model of a run, fetched if need be. Raises InputError, EnvironmentProblem, IntegrityError."""
-    return fetch_model(
-        run.model.name,
-        search=(run.manifest.parent, run.root, Path.cwd()),
-        sha256=run.model.sha256,
-        cache=cache_folder(),
-        offline=run.data.offline,
-        report=report,
-    )
+    places: Any = {"search": (run.manifest.parent, run.root, Path.cwd()), "cache": cache_folder()}
+    return fetch_model(run.model.name, sha256=run.model.sha256, offline=run.data.offline, report=report, **places)
 
 
 def load_base_of(run: RunConfig, folder: Path, *, on_host: bool = False) -> PreTrainedModel:
-    """Load a run's base model from its folder, frozen, as the run holds it. Raises what `load_base` raises.
-
-    on_host: into the memory of the host, whatever the run's device.
-    """
+    """Load a run's base model from its folder, frozen, as the run holds it; on_host: on the CPU. Raises as `load_base`."""
     return load_base(
         folder,
         quantization=run.model.quantization,
@@ -121,37 +109,28 @@ def load_base_of(run: RunConfig, folder: Path, *, on_host: bool = False) -> PreT
 
 
 def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
-    """Raise InputError if a document of `longest` tokens has more positions than the base model in `folder` knows.
-
-    Packs may be longer: every document in one counts from 0.
-    """
+    """Raise InputError if a document of `longest` tokens, of those in a pack each counts from 0, has unknown positions."""
     known = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("max_position_embeddings")
     scaling = dict(run.model.rope_scaling)
     if isinstance(known, int) and "factor" in scaling:
         known = int(float(scaling["factor"]) * float(scaling.get("original_max_position_embeddings", known)))
     if isinstance(known, int) and longest > known:
-        raise InputError(
+        told = (
             f"a document of {longest} tokens fits max_seq_length {run.data.max_seq_length}, but the base model knows "
-            f"{known} positions (max_position_embeddings)",
-            f"Set training.config.max_seq_length to {known}, or rope_scaling of this base model.",
         )
+        hint = f"Set training.config.max_seq_length to {known}, or rope_scaling of this base model."
+        raise InputError(f"{told}{known} positions (max_position_embeddings)", hint)
 
 
 def require_embedding(folder: Path, ids: Mapping[str, tuple[int, int]], pad_id: int) -> None:
-    """Raise InputError if documents, or what fills up their batches, hold ids that the base model in `folder` has no row for.
-
-    ids: of each split, the smallest and the largest.
-    """
+    """Raise InputError for ids (of a split: smallest, largest) or a pad token that the base model has no row for."""
     weight: Any = meta_base(folder).get_input_embeddings().weight
     rows = weight.shape[0]
-    faults = [
-        f"{of} rows hold token ids from {low} to {high}" for of, (low, high) in ids.items() if low < 0 or high >= rows
-    ]
-    if not 0 <= pad_id < rows:
-        faults.append(f"the pad token has id {pad_id}")
-    if faults:
-        hint = "save the model with a resized embedding, or take the tokenizer that belongs to it"
-        raise InputError(f"{faults[0]}, but the base model's embedding has {rows} rows", hint)
+    for of, (low, high) in {**ids, "pad": (pad_id, pad_id)}.items():
+        if low < 0 or high >= rows:
+            told = f"the pad token has id {pad_id}" if of == "pad" else f"{of} rows hold token ids from {low} to {high}"
+            hint = "save the model with a resized embedding, or take the tokenizer that belongs to it"
+            raise InputError(f"{told}, but the base model's embedding has {rows} rows", hint)
 
 
 def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str) -> Template:
@@ -171,10 +150,7 @@ def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str)
 
 
 def trained_renderer(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> PromptRenderer:
-    """Return what asks an expert as in training, its system prompt included, whatever the manifest now says.
-
-    Raises InputError if the manifest now names another prompt template, and for files of the adapter that cannot be read.
-    """
+    """Return what asks an expert as in training. Raises InputError for another prompt template, or files that are damaged."""
     kept = read_expert_config(origin.expert_config).decoding.end_ids if origin.expert_config else ()
     run = replace(run, model=origin.prompting(run.model))
     written = [prompt_template(run, tokenizer, name) for name in (run.data.mapping.input or "input", "context")]
@@ -208,11 +184,7 @@ def expert_config(
 
 
 def base_renderer(run: RunConfig, origin: AdapterOrigin, tokenizer: TokenizerInfo) -> PromptRenderer:
-    """Return what asks the base model alone: its own chat template (alpaca where it has none), whatever training used.
-
-    A system prompt of the training is said to the base model too, and its template is given the same. Raises InputError for a
-    template that cannot be used.
-    """
+    """Return what asks the base model alone: its own chat template, with training's system prompt. Raises InputError."""
     asked = origin.prompting(run.model)
     given = () if asked.chat_template else asked.chat_template_kwargs
     own = replace(run, model=replace(asked, template="", chat_template="", chat_template_kwargs=given))
@@ -240,8 +212,7 @@ def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter, *, wide
     for name in PROMPTING:
         written, used = _quoted(getattr(run.model, name)), _quoted(getattr(asked, name))
         if used != written:
-            told = f"{name} is {written} in the manifest; {used}, with which the adapter was trained, is used"
-            report.warning(told)
+            report.warning(f"{name} is {written} in the manifest; {used}, with which the adapter was trained, is used")
     unsealed = "" if origin.sealed else " (no COMPLETE says that its files are as they were written)"
     report.info(f"loading {source.name} with {origin.adapter}{unsealed}")
     return Expert(load_adapted(run, source, origin.adapter, widened=widened), source, renderer)

@@ -44,10 +44,7 @@ TEMPERATURE, LEAST_TEMPERATURE = 0.8, 0.3
 
 @dataclass(frozen=True)
 class Grammar:
-    """What answers are held to. json_schema: of `json` and `json-schema`, where a question brings none of its own.
-
-    separators: what JSON has between entries and behind a key.
-    """
+    """What answers are held to. json_schema: where a question brings none; separators: between entries and behind keys."""
 
     type: GrammarType
     json_schema: Mapping[str, Any] | None = None
@@ -82,10 +79,7 @@ class DecodingConfig:
 
 @dataclass(frozen=True)
 class GenerationConfig:
-    """How answers are generated. temperature 0: greedily, whatever else is set; stops: texts that end one.
-
-    grammar: what answers are held to where the question, or its case, tells enough; None: free text.
-    """
+    """How answers are generated. temperature 0: greedily; stops: texts that end one; grammar: what answers are held to."""
 
     max_new_tokens: int
     batch_size: int
@@ -198,11 +192,7 @@ class ExpertConfig:
 
 
 def decoding_of(manifest: Manifest, separators: tuple[str, str] = SEPARATORS) -> DecodingConfig:
-    """Return how a manifest says that answers are decoded; a grammar that nothing here knows counts as none, and at temperature
-    0 nothing is drawn.
-
-    separators: those of the JSON that is trained.
-    """
+    """Return how a manifest says that answers are decoded: an unknown grammar is none, at temperature 0 nothing is drawn."""
     written = manifest.training.decoding or Decoding()
     kind, schema = known_grammar(written), written.json_schema
     grammar = Grammar(kind, schema if kind in JSON_GRAMMARS else None, separators) if kind else None
@@ -223,10 +213,7 @@ def json_separators(answers: Iterable[str]) -> tuple[str, str]:
 
 
 def read_expert_config(file: Path) -> ExpertConfig:
-    """Read an expert.json, with the generation_config.json beside it where there is one: that of an earlier version said all.
-
-    Raises InputError where one cannot be read, or is none.
-    """
+    """Read an expert.json, with the generation_config.json beside it where there is one. Raises InputError."""
     found: ExpertConfig = _read(ExpertConfig, file)
     beside = file.with_name(GENERATION_CONFIG)
     if not beside.is_file():
@@ -247,10 +234,7 @@ def _read(kind: Any, file: Path) -> Any:
 
 
 def decoding_for(trained: TrainedAdapter, report: Reporter) -> DecodingConfig:
-    """Return how an adapter's answers are decoded, and tell where its manifest and its files differ.
-
-    Raises InputError for files that cannot be read.
-    """
+    """Return how an adapter's answers are decoded; tell where manifest and files differ. Raises InputError for bad files."""
     manifest, file = trained.plan.run.manifest, trained.origin.expert_config
     if file is None:
         return decoding_of(trained.plan.loaded.manifest)

@@ -1,10 +1,8 @@
 """What a model forgot in training: its loss on texts that no expert is about, without its adapter and with it.
 
-The texts are paragraphs of Python's own reference, which `pydoc_data` brings to every machine and which nothing is trained on
-by default. None of them is kept: a hash tells figures of one Python's texts from those of another's.
-
-Of each text its first tokens are read, of all as many: batches need no padding, and every text counts alike. They are few,
-since another text tells more than the next tokens of the same one: what is measured is a mean over texts.
+The texts are paragraphs of Python's own reference, which `pydoc_data` brings to every machine; a hash tells figures of one
+Python's texts from those of another's. Of each its first tokens are read, of all as many: every text counts alike. They are
+few, since another text tells more than the next tokens of the same one.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from statistics import fmean
 from typing import Any
 
@@ -26,20 +23,16 @@ from expert_cli.inference.generate import generating
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.utils.statistics import mean_of
 
-TOKENS = 32
-"""Of one text that are read, the first."""
-CHARACTERS = 250
-"""Of a paragraph that are taken, which are more than TOKENS tokens in the vocabularies there are; shorter ones are left out."""
+TOKENS, CHARACTERS = 32, 250
+"""Of one text that are read, the first: so many characters are more tokens in the vocabularies there are; shorter ones are left
+out."""
 LOGITS_BYTES = 128 << 20
 """fp32 logits of a batch."""
 
 
 @dataclass(frozen=True)
 class Forgetting:
-    """The mean loss on some texts, in nats a token, by the base model and by the expert; how much it rose, text by text.
-
-    tokens: all whose loss was taken. ci95: of the difference, by Student's t; None of one text. sha256: of the texts.
-    """
+    """Mean losses on texts, in nats a token, and how much they rose, with its ci95 by Student's t; None of one text."""
 
     texts: int
     tokens: int
@@ -55,17 +48,7 @@ class Forgetting:
 
 
 def neutral_texts(count: int) -> tuple[str, ...]:
-    """Return the beginnings of so many paragraphs, evenly from all there are, the same each time; all, where there are fewer.
-
-    Raises EnvironmentProblem where this Python came without its reference.
-    """
-    found = _paragraphs()
-    return tuple(found[n * len(found) // count] for n in range(count)) if count < len(found) else found
-
-
-@cache
-def _paragraphs() -> tuple[str, ...]:
-    """Return the beginnings of the paragraphs of prose, each once, in the order of their topics' names."""
+    """Return so many beginnings of paragraphs, evenly from all there are. Raises EnvironmentProblem: no reference is there."""
     try:
         from pydoc_data.topics import topics
     except ImportError as error:
@@ -74,14 +57,12 @@ def _paragraphs() -> tuple[str, ...]:
         raise EnvironmentProblem(told, hint) from error
     texts = (" ".join(part.split()) for name in sorted(topics) for part in topics[name].split("\n\n"))
     prose = (text for text in texts if len(text) >= CHARACTERS and text[0].isupper() and text.endswith("."))
-    return tuple(dict.fromkeys(text[:CHARACTERS] for text in prose))
+    found = tuple(dict.fromkeys(text[:CHARACTERS] for text in prose))
+    return tuple(found[n * len(found) // count] for n in range(count)) if count < len(found) else found
 
 
 def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> Forgetting | None:
-    """Read the texts without the adapter and with it; `model` is left as it was, in training or not. texts: at least one.
-
-    Before means the base model, whatever the adapter was when this training began. None: a loss is not finite.
-    """
+    """Read at least one text without and with the adapter; `model` is left as it was. None: a loss is not finite."""
     rows = [tokenizer.backend.encode(text).ids for text in texts]
     config = model.config.get_text_config()
     length = min(TOKENS, getattr(config, "max_position_embeddings", TOKENS), *map(len, rows))

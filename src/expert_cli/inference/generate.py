@@ -70,9 +70,8 @@ def generate(
     """Return what the model writes to each request, `count` answers each, the longest prompts first.
 
     Of a query that its tables refuse, the beams' first that they do not is taken. Drawn answers depend on the seeds of their
-    batch; the global random numbers are left as they are. on_step: told after every step how many answers are whole, and how
-    many tokens are written. on_batch: given the answers of each batch, by the numbers of their requests. Raises
-    EnvironmentProblem when the GPU's memory is too small for a batch.
+    batch. on_step: told how many answers are whole, and how many tokens are written. on_batch: given the answers of each batch,
+    by the numbers of their requests. Raises EnvironmentProblem when the GPU's memory is too small for a batch.
     """
     order = sorted(range(len(requests)), key=lambda n: -len(requests[n].prompt))
     rows = settings.num_beams * max((one.count for one in requests), default=1)
@@ -132,8 +131,9 @@ def _batch(
 ) -> list[list[Completion]]:
     """Return the answers to one batch. on_step: told after every step how many tokens are written."""
     device, width = model.device, max(len(one.prompt) for one in requests)
-    ids = torch.tensor([[ends.pad_id] * (width - len(one.prompt)) + [*one.prompt] for one in requests], device=device)
-    mask = torch.tensor([[0] * (width - len(one.prompt)) + [1] * len(one.prompt) for one in requests], device=device)
+    empty = [width - len(one.prompt) for one in requests]
+    ids = [[ends.pad_id] * left + [*one.prompt] for left, one in zip(empty, requests, strict=True)]
+    mask = [[0] * left + [1] * (width - left) for left in empty]
     beams, stop_ids = settings.num_beams, sorted(ends.stop_token_ids)
     # of beams all are returned: the likeliest may be a query that its tables refuse
     returned, on_gpu = beams if beams > 1 else requests[0].count, device.type == "cuda"
@@ -149,16 +149,14 @@ def _batch(
     )
     held = [one.held for one in requests]
     way: Way = "beams" if beams > 1 else "drawn" if settings.temperature else "greedy"
-    processors: list[LogitsProcessor] = (
-        [GrammarLogitsProcessor(ends.hf, stop_ids, held, width, way)] if any(held) else []
-    )
+    processors: list[Any] = [GrammarLogitsProcessor(ends.hf, stop_ids, held, width, way)] if any(held) else []
     processors += [_NoLoops(ends.stop_token_ids, width)] if beams > 1 else []
-    given = {"input_ids": ids, "attention_mask": mask, "generation_config": how, "logits_processor": processors}
+    given: dict[str, Any] = {"generation_config": how, "logits_processor": processors}
+    given |= {name: torch.tensor(rows, device=device) for name, rows in (("input_ids", ids), ("attention_mask", mask))}
     given |= {"streamer": streamer} if streamer else {}
-    seed = sum(one.seed for one in requests) % (1 << 63)
     try:
         with torch.random.fork_rng(devices=[device] if on_gpu else []):  # the global random numbers stay
-            torch.manual_seed(seed)
+            torch.manual_seed(sum(one.seed for one in requests) % (1 << 63))
             written = model.generate(**given, stopping_criteria=[_Ended(settings, ends, width, on_step)])
     except RuntimeError as error:
         if not is_out_of_memory(error):
@@ -168,14 +166,13 @@ def _batch(
         raise EnvironmentProblem(told, f"--batch-size {max(1, count // 2)} would fit") from error
     rows = [_completion(row, settings, ends) for row in written[:, width:].tolist()]
     of_each = [rows[n * returned : (n + 1) * returned] for n in range(len(requests))]
-    if beams == 1:
-        return of_each
-    # the first beam that its tables do not refuse, the likeliest where all are; places left empty are none
-    sound = [
-        [one for one in some if (one.ids or one is some[0]) and not _fault(request, one, ends)]
-        for request, some in zip(requests, of_each, strict=True)
-    ]
-    return [one[:1] or some[:1] for one, some in zip(sound, of_each, strict=True)]
+
+    def first(request: Request, some: list[Completion]) -> list[Completion]:
+        """Return the first beam that its tables do not refuse, the likeliest where all are; places left empty are none."""
+        sound = (one for one in some if (one.ids or one is some[0]) and not _fault(request, one, ends))
+        return [next(sound, some[0])]
+
+    return of_each if beams == 1 else [*map(first, requests, of_each)]
 
 
 def _completion(row: Sequence[int], settings: GenerationConfig, ends: Ends) -> Completion:

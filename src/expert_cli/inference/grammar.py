@@ -42,11 +42,7 @@ class Held:
 
 
 def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] | None = None) -> Held | None:
-    """Return what holds the answer to a question; None where the question shows no schema: free text.
-
-    question: the text of the user's turn, in which a database's or a graph's schema stands. json_schema: the question's own;
-    else the grammar's, else any JSON. Raises EnvironmentProblem: llguidance is missing.
-    """
+    """Return what holds the answer to a user's turn; None: it shows no schema. Raises EnvironmentProblem without llguidance."""
     if find_spec("llguidance") is None:
         raise EnvironmentProblem("answers are held to a grammar by llguidance", 'pip install "expert-cli[evaluate]"')
     if grammar.type in ("json", "json-schema"):
@@ -70,11 +66,11 @@ def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] 
 
 
 def not_held(json_schema: Mapping[str, Any]) -> str:
-    """Return what of a JSON Schema answers are not held to, "" for nothing."""
+    """Return what of a JSON Schema llguidance does not hold answers to, "" for nothing."""
     from llguidance import LLMatcher
 
     fault: str = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(dict(json_schema)))
-    return fault.strip().splitlines()[0] if fault else ""
+    return fault.strip().partition("\n")[0]
 
 
 def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> str:
@@ -130,9 +126,7 @@ def _tokens_of(tokenizer: PreTrainedTokenizerFast, ends: tuple[int, ...]) -> LLT
 class _State:
     """One answer, where it stands in its grammar; before: the same without its last token."""
 
-    def __init__(
-        self, held: Held, tokens: LLTokenizer, ids: tuple[int, ...] = (), before: _State | None = None
-    ) -> None:
+    def __init__(self, held: Held, tokens: LLTokenizer, ids: tuple[int, ...], before: _State | None) -> None:
         from llguidance import LLMatcher
 
         self._held, self._tokens, self._ids = held, tokens, ids

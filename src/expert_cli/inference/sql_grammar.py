@@ -64,10 +64,7 @@ _POSTGRESQL = (
 
 
 def tables_of(*texts: str) -> dict[str, list[str]]:
-    """Return the tables that texts describe, in CREATE TABLE statements and the lines of a schema prompt.
-
-    Of two tables of one name the first counts.
-    """
+    """Return the tables that texts describe, by CREATE TABLE or the lines of a schema prompt; of one name the first counts."""
     found: dict[str, list[str]] = {}
 
     def add(name: str, columns: Iterable[str]) -> None:

@@ -29,11 +29,7 @@ class Given(NamedTuple):
 
 
 def by_votes(given: Sequence[Given]) -> list[list[int]]:
-    """Return the places of answers that give the same, most votes first, and of as many those that came first.
-
-    A result without rows comes behind all that have some: who asks a database mostly asks for what is there. What gives
-    nothing comes last.
-    """
+    """Return the places of answers that give the same, most votes first; those without rows come behind, nothing last."""
     alike: dict[Given, list[int]] = {}
     for place, one in enumerate(given):
         alike.setdefault(one, []).append(place)

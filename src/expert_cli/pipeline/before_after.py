@@ -75,7 +75,7 @@ def ask(
     """Let the model answer as it is now, in one batch and not drawn, and run the answers."""
     if not questions:
         return []
-    from expert_cli.evaluation.answer import held_for
+    from expert_cli.evaluation.evaluate import held_for
     from expert_cli.inference.generate import Request, generate
 
     report.info(f"answering {plural(len(questions), 'prompt')}")

@@ -33,9 +33,8 @@ from expert_cli.data.overlap import HeldOut
 from expert_cli.data.select import select_rows
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, Interrupted
-from expert_cli.evaluation.answer import longest_right_answer
 from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases, shown_databases
-from expert_cli.evaluation.evaluate import answer_settings, check_gradable, evaluate_adapter
+from expert_cli.evaluation.evaluate import answer_settings, check_gradable, evaluate_adapter, longest_right_answer
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, Permissions, grade
 from expert_cli.evaluation.verifiers.case import FORGED
 from expert_cli.hardware.devices import DEVICES

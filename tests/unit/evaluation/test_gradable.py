@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +11,12 @@ import pytest
 from expert_cli import api
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation import grade as judging
-from expert_cli.evaluation import result as found
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.grade import Permissions
 from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.utils.reporter import NullReporter
+from tests.graders import database
 from tests.reporters import Heard
 
 COMMAND = {"verifier": "command", "command": "judge.py"}
@@ -53,23 +51,11 @@ def test_a_command_is_run_only_where_it_is_allowed(tmp_path: Path) -> None:
     assert api.grade_answers(answers, allow_commands=True, case_timeout_s=20).evaluation.passed == [True, True]
 
 
-def test_answers_that_were_kept_are_judged_by_a_command_only_where_it_is_allowed(tmp_path: Path) -> None:
-    cases, kept = rows(tmp_path, COMMAND, id="a", prompt="?"), tmp_path / "evaluation.json"
-    (case,) = read_cases(cases)
-    kept.write_text(
-        json.dumps({"answers": [{"id": "a", "prompt": case.question.digest, "answer": "x"}]}), encoding="utf-8"
-    )
-    with pytest.raises(InputError, match="judged by a program of its own"):
-        api.grade_answers(kept, cases=cases)
-    assert not (tmp_path / "ran").exists()
-    assert api.grade_answers(kept, cases=cases, allow_commands=True, case_timeout_s=20).evaluation.passed == [True]
-
-
 @pytest.mark.parametrize("case", [PYTHON, TYPESCRIPT])
 def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
 ) -> None:
-    for module in (isolation, judging, found):
+    for module in (isolation, judging):
         monkeypatch.setattr(module, "standing_walls", lambda: ("limits", "files"))
     answers = rows(tmp_path, PLAIN, case, answer="x")
     with pytest.raises(
@@ -97,9 +83,7 @@ def test_either_wall_around_the_network_is_enough(tmp_path: Path, monkeypatch: p
 
 
 def cases(folder: Path, *rows: dict[str, Any]) -> list[EvalCase]:
-    with closing(sqlite3.connect(folder / "shop.sqlite")) as connection:
-        connection.execute("CREATE TABLE t AS SELECT 1 AS a")
-        connection.commit()
+    database(folder / "shop.sqlite", "CREATE TABLE t AS SELECT 1 AS a")
     path = folder / "cases.jsonl"
     path.write_text("".join(json.dumps({"prompt": "?", **row}) + "\n" for row in rows), encoding="utf-8")
     return read_cases(path)
@@ -119,12 +103,6 @@ def test_sound_cases_are_told_of_nothing(tmp_path: Path) -> None:
 def test_a_faulty_expected_query_is_named_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cases\.jsonl:2: the expected query fails .*no such column: b"):
         check_gradable(cases(tmp_path, query("SELECT a FROM t"), query("SELECT b FROM t")), NullReporter())
-
-
-def test_a_missing_engine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "has_package", lambda package: package != "apsw")
-    with pytest.raises(EnvironmentProblem, match="the package apsw is missing"):
-        check_gradable(cases(tmp_path, query("SELECT a FROM t")), NullReporter())
 
 
 def test_a_missing_judge_of_programs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

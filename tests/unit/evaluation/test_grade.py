@@ -18,8 +18,7 @@ import pytest
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import CaseAnswer, read_answers
 from expert_cli.evaluation.grade import grade, in_order
-from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.case import Case, Example
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.subprocesses import LineProcess
 
@@ -86,13 +85,6 @@ def test_equal_samples_are_run_once_also_where_they_run_out_of_time() -> None:
     assert Busy.runs == {"late": 1}
 
 
-def test_a_row_whose_sample_was_late_beside_others_has_its_time_alone() -> None:
-    rows = [replace(row, samples=(row,)) for row in busy("b1", "b2", beside=True)]
-    found = grade(rows, NullReporter(), 2, threads=2).answers
-    assert [[one.verdict.kind for one in row.samples] for row in found] == [["correct"]] * 2
-    assert [row.majority for row in found] == [0, 0]
-
-
 @pytest.mark.parametrize("threads", [1, 3])
 def test_many_threads_find_what_one_finds(tmp_path: Path, threads: int) -> None:
     rows: list[dict[str, Any]] = [
@@ -114,15 +106,6 @@ def test_a_text_too_long_to_look_for_an_answer_in_is_not_read() -> None:
     assert [one.verdict.kind for one in found.answers] == ["too_large", "correct"]
     assert Busy.runs == {"z": 1}
     assert found.classifications == []
-
-
-@pytest.mark.parametrize("threads", [1, 2, 8])
-def test_results_stand_in_the_order_of_the_items(threads: int) -> None:
-    seen: list[float] = []
-    found = in_order(lambda n: 2 * n, list(range(50)), threads, seen.append)
-    assert found == [2 * n for n in range(50)]
-    assert seen[-1] == 50
-    assert in_order(lambda n: n, [], threads, seen.append) == []
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])

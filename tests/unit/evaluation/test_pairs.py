@@ -14,8 +14,7 @@ import pytest
 from expert_cli import api
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import CaseAnswer, read_cases
-from expert_cli.evaluation.grade import grade
-from expert_cli.evaluation.result import Evaluated, Evaluation
+from expert_cli.evaluation.grade import Evaluated, Evaluation, grade
 from expert_cli.evaluation.trl import write_pairs
 from expert_cli.inference.expert_config import Stop
 from expert_cli.utils.reporter import NullReporter
@@ -71,15 +70,6 @@ def test_a_pair_asks_with_what_the_model_was_shown(tmp_path: Path) -> None:
     assert row["prompt"] == [{"role": "user", "content": "Ask 0\nt(a)"}]
 
 
-def test_answers_that_are_trained_are_written_as_they_are(tmp_path: Path) -> None:
-    row = {"verifier": "exact", "expected": 'a.b_key="x"', "prompt": "Ask"}
-    (tmp_path / "cases.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
-    (case,) = read_cases(tmp_path / "cases.jsonl")
-    samples = tuple(case.answered(text, "end") for text in ('a.b_key="x"', "a.b_key=y"))
-    found = grade([replace(samples[0], samples=samples)], NullReporter(), 2)
-    assert texts(written(tmp_path, found)[1]) == [('a.b_key="x"', "a.b_key=y")]
-
-
 def test_prompts_without_a_pair_are_counted(tmp_path: Path) -> None:
     pairs, rows = written(tmp_path, evaluation(tmp_path, ["1", " 1"], ["2", "3"], ["2", "1"], ["3", "3"]))
     assert [row["id"] for row in rows] == ["c2"]
@@ -106,15 +96,6 @@ def test_what_could_only_be_parsed_is_not_rejected(tmp_path: Path) -> None:
     unknown = replace(second, verdict=replace(second.verdict, kind="parsed_only"))
     found = Evaluation((replace(found.answers[0], samples=(first, unknown)),))
     assert written(tmp_path, found)[1] == []
-
-
-def test_the_same_answers_give_the_same_bytes(tmp_path: Path) -> None:
-    drawn = ["2", "1", "3", "1.0"], ["1", "5"]
-    written(tmp_path, evaluation(tmp_path, *drawn))
-    first = (tmp_path / "pairs.jsonl").read_bytes()
-    (tmp_path / "pairs.jsonl").unlink()
-    written(tmp_path, evaluation(tmp_path, *drawn))
-    assert (tmp_path / "pairs.jsonl").read_bytes() == first
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -152,13 +133,6 @@ def test_samples_that_were_kept_give_pairs(tmp_path: Path) -> None:
     assert document["pairs"] == told
     (row,) = map(json.loads, (tmp_path / "pairs.jsonl").read_text(encoding="utf-8").splitlines())
     assert row["prompt"][0]["content"] == "Ask 0 | y"
-    kept_answers = json.loads((tmp_path / "kept.json").read_text(encoding="utf-8"))
-    kept_answers["answers"][0]["schema_prompt"] = "t(a)"
-    for one in kept_answers["answers"][0]["samples"]:
-        one["schema_prompt"] = "t(a)"
-    (tmp_path / "kept.json").write_text(json.dumps(kept_answers), encoding="utf-8")
-    api.grade_answers(tmp_path / "kept.json", write_pairs=tmp_path / "shown.jsonl")
-    assert json.loads((tmp_path / "shown.jsonl").read_text(encoding="utf-8"))["prompt"][0]["content"] == "Ask 0 | t(a)"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")

@@ -10,8 +10,7 @@ import pytest
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_answers
-from expert_cli.evaluation.grade import grade
-from expert_cli.evaluation.result import Evaluated, Evaluation, classifications, compare_with
+from expert_cli.evaluation.grade import Evaluated, Evaluation, classifications, compare_with, grade
 from expert_cli.evaluation.verifiers.case import Labeled
 from expert_cli.utils.reporter import NullReporter
 from tests.reporters import Heard
@@ -36,10 +35,6 @@ def test_the_figures(tmp_path: Path) -> None:
     assert found["failures"] == {"wrong": 4, "invalid": 1, "empty": 1}
     assert [row["kind"] for row in found["answers"]] == ["correct"] * 2 + ["wrong"] * 4 + ["invalid", "empty"]
     assert found["answers"][1]["answer"] == "```json\n1\n```"
-
-
-def test_three_examples_a_class(tmp_path: Path) -> None:
-    assert [one.row.id for one in judged(tmp_path, "1", "2", "3", "4", "5").examples("wrong")] == ["2", "3", "4"]
 
 
 def against(tmp_path: Path, old: list[str], new: list[str], **more: Any) -> dict[str, Any]:
@@ -118,11 +113,7 @@ def test_the_counts_and_the_macro_f1() -> None:
 
 
 def test_each_set_of_labels_has_its_own() -> None:
-    rows = [
-        labeled("a", "a", ("a", "b")),
-        labeled("x", None, ("x", "y")),
-        labeled("b", "a", ("b", "a")),
-    ]
+    rows = [labeled("a", "a", ("a", "b")), labeled("x", None, ("x", "y")), labeled("b", "a", ("b", "a"))]
     first, second = classifications(rows)
     assert (first["labels"], first["confusion"]) == (["a", "b"], [[1, 0, 0], [1, 0, 0]])
     assert (second["confusion"], second["macro_f1"]) == ([[0, 0, 1], [0, 0, 0]], 0.0)

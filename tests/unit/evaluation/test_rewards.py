@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +12,20 @@ import pytest
 from expert_cli import binary_reward, dense_reward
 from expert_cli.errors import InputError
 from expert_cli.evaluation.trl import text_of
-from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.evaluation.verifiers.json_schema import JsonCase
+from tests.graders import database
 
 SQL = {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT name, city FROM customers"}
 OBJECT = {"type": "object", "required": ["a"]}
 JSON = {"verifier": "json", "schema": OBJECT, "expected": {"a": 1, "b": [1, 2]}, "rule": "exact"}
 PYTHON = {"verifier": "python", "function": "twice", "calls": [[[2], 4]]}
-TYPESCRIPT = {"verifier": "typescript", "tests": "if (twice(2) !== 4) throw new Error();"}
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    with sqlite3.connect(tmp_path / "shop.sqlite") as database:
-        database.execute("CREATE TABLE customers (name TEXT, city TEXT)")
-        database.execute("INSERT INTO customers VALUES ('Ada', 'London')")
-    database.close()
-    return tmp_path
+    rows = "INSERT INTO customers VALUES ('Ada', 'London')"
+    return database(tmp_path / "shop.sqlite", f"CREATE TABLE customers (name TEXT, city TEXT); {rows}").parent
 
 
 def columns(case: dict[str, Any], count: int = 1) -> dict[str, Any]:
@@ -79,18 +74,6 @@ def test_how_far_an_answer_came(root: Path, case: dict[str, Any], answer: str, r
     told = columns(case)
     assert dense_reward(prompts=["?"], completions=[answer], root=root, without_walls=True, **told) == [reward]
     assert binary_reward(["?"], [answer], root=root, without_walls=True, **told) == [float(reward == 1.0)]
-
-
-@pytest.mark.parametrize(
-    ("answer", "progress"),
-    [("const twice = (n: number): string => 2 * n;", "parses"), ("const twice = (", "nothing")],
-)
-def test_a_program_that_parses_is_told_from_one_that_does_not(answer: str, progress: str) -> None:
-    from expert_cli.evaluation.verifiers.typescript import TypescriptCase
-
-    verdict = TypescriptCase.model_validate(TYPESCRIPT).grade(answer, None, 5)
-    if verdict.kind == "invalid":  # without the compiler types are not checked
-        assert verdict.progress == progress
 
 
 def said(content: Any, role: str = "assistant") -> dict[str, Any]:
@@ -174,13 +157,3 @@ def test_a_case_at_fault_is_an_input_error(root: Path, told: dict[str, Any], mes
 def test_as_many_prompts_as_completions() -> None:
     with pytest.raises(InputError, match="1 prompts, 2 completions"):
         binary_reward(["?"], ["a", "b"])
-
-
-def test_trl_takes_the_functions_with_their_names(root: Path) -> None:
-    trl = pytest.importorskip("trl.trainer.utils")
-    assert trl.get_callable_name(partial(dense_reward, root=root)) == "dense_reward"
-    assert not trl.is_async_callable(partial(binary_reward, root=root))
-
-
-def test_no_answers() -> None:
-    assert dense_reward([], []) == []

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,11 @@ import pytest
 
 from expert_cli.evaluation.cases import CaseAnswer, read_cases
 from expert_cli.evaluation.evaluate import grade_kept
-from expert_cli.evaluation.grade import grade, rows_given
-from expert_cli.evaluation.result import Evaluated, GradedAnswer, compare_with
+from expert_cli.evaluation.grade import Evaluated, GradedAnswer, compare_with, grade, rows_given
 from expert_cli.inference.vote import Given, Vote
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.statistics import wilson
+from tests.graders import database
 from tests.reporters import Heard
 
 ROOT = Path(__file__).parents[3]
@@ -29,6 +27,8 @@ INSERT INTO items VALUES (1, 'nut', 0.1, 3), (2, 'bolt', 0.2, 1), (3, 'cog', 0.3
 """
 NAMES = "SELECT name FROM items"
 ALL = ("SELECT id, stock FROM items", "SELECT stock, id FROM items")
+STOCK, COUNT, BY = "SELECT stock FROM items", "SELECT count(*) FROM items", f"{NAMES} ORDER BY"
+SPIDER = {"rule": "spider"}
 
 
 def asked(folder: Path, drawn: Sequence[str], **case: Any) -> CaseAnswer:
@@ -36,8 +36,7 @@ def asked(folder: Path, drawn: Sequence[str], **case: Any) -> CaseAnswer:
     path = folder / "cases.jsonl"
     row = {"verifier": "sql", "database": "shop.sqlite"} | case
     if row["verifier"] == "sql":
-        with closing(sqlite3.connect(folder / "shop.sqlite")) as connection:
-            connection.executescript(f"DROP TABLE IF EXISTS items; {SHOP}")
+        database(folder / "shop.sqlite", f"DROP TABLE IF EXISTS items; {SHOP}")
     else:
         del row["database"]
     path.write_text(json.dumps({"prompt": "What?", "id": "one"} | row), encoding="utf-8")
@@ -51,178 +50,69 @@ def voted(folder: Path, drawn: Sequence[str], **case: Any) -> GradedAnswer:
     return found
 
 
-QUERIES: list[Any] = [
-    pytest.param(
+FEW = "SELECT id, stock FROM items WHERE id = 1"
+QUERIES: dict[str, tuple[list[str], str, dict[str, Any], int | None]] = {
+    "the first of two results with as many votes": (
         [NAMES, "SELECT id FROM items", "SELECT I.name AS n FROM items AS I ORDER BY 1", "SELECT id + 0 FROM items"],
-        {"expected": "SELECT name FROM items"},
-        0,
-        id="two texts with the same rows against two of other rows: the first of them",
+        NAMES, {}, 0,
     ),
-    pytest.param(
-        ["SELECT id FROM items", NAMES, "SELECT name FROM items WHERE id > 0"], {"expected": NAMES}, 1, id="the most"
+    "the most": (["SELECT id FROM items", NAMES, "SELECT name FROM items WHERE id > 0"], NAMES, {}, 1),
+    "the most are wrong": ([NAMES, "SELECT id FROM items", "SELECT id + 0 FROM items"], NAMES, {}, 1),
+    "what gives no rows has no vote": (["SELECT x", "SELECT x", "DROP TABLE items", "", NAMES], NAMES, {}, 4),
+    "none votes": (["SELEC", "SELECT x"], NAMES, {}, None),
+    "rows before no rows": ([NAMES, "SELECT 1 WHERE 0", "SELECT name FROM items WHERE id = 9"], NAMES, {}, 0),
+    "rows before no rows, in order": (["SELECT 1 WHERE 0", "SELECT 2 WHERE 0", "SELECT 3"], "SELECT 1 ORDER BY 1", {}, 2),
+    "spider: rows before no rows": (["SELECT 1 WHERE 0", "SELECT 2 WHERE 0", "SELECT 3"], "SELECT 3", SPIDER, 2),
+    "no rows alone": (["SELECT nothing", "SELECT 2 WHERE 0", "SELECT 3 WHERE 0"], "SELECT 3", {}, 1),
+    "order counts where the case asks for one": ([f"{BY} {key}" for key in ("name", "id", "price")], f"{BY} id", {}, 1),
+    "strict: columns in order": ([FEW, *ALL], ALL[0], {}, 0),
+    "spider: in any": ([FEW, *ALL], ALL[0], SPIDER, 1),
+    "strict: a row twice is another": (["SELECT id FROM items", STOCK, "SELECT DISTINCT stock FROM items"], STOCK, {}, 0),
+    "noise in a float": (["SELECT 1", "SELECT 0.1 + 0.2", "SELECT 0.3"], "SELECT 0.3", {}, 1),
+    "noise beside a whole": (["SELECT 2", "SELECT 0.1 * 3 * 10", "SELECT 3"], "SELECT 3", {}, 1),
+    "1.0 is 1": (["SELECT 2", "SELECT 1", "SELECT 1.0"], "SELECT 1", {}, 1),
+    "spider: 1.0 is 1": (["SELECT 2", "SELECT 1", "SELECT 1.0"], "SELECT 1", SPIDER, 1),
+    "spider: floats are equal or not": (["SELECT 0.1 + 0.2", "SELECT 0.3", "SELECT 3e-1"], "SELECT 0.3", SPIDER, 1),
+    "large whole numbers count to the last digit": (
+        ["SELECT 123456789012", "SELECT 123456789013", "SELECT 123456789013.0"], "SELECT 1", {}, 1,
     ),
-    pytest.param(
-        [NAMES, "SELECT id FROM items", "SELECT id + 0 FROM items"], {"expected": NAMES}, 1, id="the most are wrong"
+    "the same on this content, not on others": (
+        ["SELECT 0", "SELECT max(stock) FROM items", COUNT, "SELECT total(1) FROM items"], COUNT, {"perturb": 4}, 2,
     ),
-    pytest.param(
-        ["SELECT nothing FROM items", "SELECT nothing FROM items", "DROP TABLE items", "", NAMES],
-        {"expected": NAMES},
-        4,
-        id="what gives no rows has no vote",
-    ),
-    pytest.param(["SELEC", "SELECT x"], {"expected": NAMES}, None, id="none votes"),
-    pytest.param(
-        [NAMES, "SELECT id FROM items WHERE 0", "SELECT name FROM items WHERE id = 9"],
-        {"expected": NAMES},
-        0,
-        id="rows before no rows, whatever the votes",
-    ),
-    pytest.param(
-        [f"{NAMES} ORDER BY name", f"{NAMES} ORDER BY id", f"{NAMES} ORDER BY price"],
-        {"expected": f"{NAMES} ORDER BY id"},
-        1,
-        id="order counts where the case asks for one",
-    ),
-    pytest.param(
-        ["SELECT id, stock FROM items WHERE id = 1", *ALL], {"expected": ALL[0]}, 0, id="strict: columns in order"
-    ),
-    pytest.param(
-        ["SELECT id, stock FROM items WHERE id = 1", *ALL],
-        {"expected": ALL[0], "rule": "spider"},
-        1,
-        id="spider: in any",
-    ),
-    pytest.param(
-        ["SELECT id FROM items", "SELECT stock FROM items", "SELECT DISTINCT stock FROM items"],
-        {"expected": "SELECT stock FROM items"},
-        0,
-        id="strict: a row twice is another result",
-    ),
-    pytest.param(
-        ["SELECT 1", "SELECT 0.1 + 0.2", "SELECT 0.3"],
-        {"expected": "SELECT 0.3"},
-        1,
-        id="noise in a float",
-    ),
-    pytest.param(
-        ["SELECT 2", "SELECT 0.1 * 3 * 10", "SELECT 3"], {"expected": "SELECT 3"}, 1, id="noise beside a whole"
-    ),
-    pytest.param(["SELECT 2", "SELECT 1", "SELECT 1.0"], {"expected": "SELECT 1"}, 1, id="1.0 is 1"),
-    pytest.param(
-        ["SELECT 2", "SELECT 1", "SELECT 1.0"], {"expected": "SELECT 1", "rule": "spider"}, 1, id="spider: 1.0 is 1"
-    ),
-    pytest.param(
-        ["SELECT 0.1 + 0.2", "SELECT 0.3", "SELECT 3e-1"],
-        {"expected": "SELECT 0.3", "rule": "spider"},
-        1,
-        id="spider: floats are equal or not",
-    ),
-    pytest.param(
-        ["SELECT 123456789012", "SELECT 123456789013", "SELECT 123456789013.0"],
-        {"expected": "SELECT 1"},
-        1,
-        id="large whole numbers count to the last digit",
-    ),
-    pytest.param(
-        # values of each column are the same: only the rows tell which column is which
-        [
-            "SELECT 1 AS a, 1 AS b",
-            "SELECT 1 AS a, 2 AS b UNION ALL SELECT 2, 3 UNION ALL SELECT 3, 1",
-            "SELECT 1 AS a, 3 AS b UNION ALL SELECT 2, 1 UNION ALL SELECT 3, 2",
-        ],
-        {"expected": "SELECT 1", "rule": "spider"},
-        1,
-        id="spider: columns of the same values",
-    ),
-    pytest.param(
-        ["SELECT id FROM items WHERE 0 ORDER BY 1", "SELECT 2 WHERE 0", "SELECT 3"],
-        {"expected": "SELECT id FROM items ORDER BY 1"},
-        2,
-        id="rows before no rows, in order",
-    ),
-    pytest.param(
-        ["SELECT 1 WHERE 0", "SELECT 2 WHERE 0", "SELECT 3"],
-        {"expected": "SELECT 3", "rule": "spider"},
-        2,
-        id="spider: rows before no rows",
-    ),
-    pytest.param(
-        ["SELECT nothing", "SELECT 2 WHERE 0", "SELECT 3 WHERE 0"], {"expected": "SELECT 3"}, 1, id="no rows alone"
-    ),
-    pytest.param(
-        ["SELECT 0", "SELECT max(stock) FROM items", "SELECT count(*) FROM items", "SELECT total(1) FROM items"],
-        {"expected": "SELECT count(*) FROM items", "perturb": 4},
-        2,
-        id="the same on this content, not on others",
-    ),
-    pytest.param(
-        ["SELECT 0", "SELECT max(stock) FROM items", "SELECT count(*) FROM items"],
-        {"expected": "SELECT count(*) FROM items"},
-        1,
-        id="without other contents they are one",
-    ),
-]
+    "without other contents they are one": (["SELECT 0", "SELECT max(stock) FROM items", COUNT], COUNT, {}, 1),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("drawn", "case", "majority"), QUERIES)
-def test_a_vote_goes_by_rows(tmp_path: Path, drawn: list[str], case: dict[str, Any], majority: int | None) -> None:
-    assert voted(tmp_path, drawn, **case).majority == majority
+@pytest.mark.parametrize(("drawn", "expected", "case", "majority"), QUERIES.values(), ids=QUERIES.keys())
+def test_a_vote_goes_by_rows(
+    tmp_path: Path, drawn: list[str], expected: str, case: dict[str, Any], majority: int | None
+) -> None:
+    assert voted(tmp_path, drawn, expected=expected, **case).majority == majority
 
 
-TEXTS: list[Any] = [
-    pytest.param(
-        {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"},
-        ["[1]", '{"a": 1, "b": [true]}', '{"b":[true],\n"a":1.0}', '{"b": [1], "a": 1}', "{"],
-        1,
-        id="json: equal values",
+JSON = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"}
+PYTHON = {"verifier": "python", "tests": "assert f() == 1"}
+LABELS = {"verifier": "choice", "labels": ["cat", "dog"], "expected": "cat"}
+TEXTS: dict[str, tuple[dict[str, Any], list[str], int]] = {
+    "json: equal values": (JSON, ["[1]", '{"a": 1, "b": [true]}', '{"b":[true],\n"a":1.0}', '{"b": [1], "a": 1}', "{"], 1),
+    "json: true is not 1": (JSON, ["[true]", "[1]", "[1.0]"], 1),
+    "json: what breaks the schema has no vote": (JSON | {"schema": {"type": "array"}, "expected": [1]}, ["{}", "{}", "[1]"], 2),
+    "choice: labels, and nothing else": (LABELS, ["cow", "cow", "dog", "Cat.", "cat"], 3),
+    "number": ({"verifier": "number", "expected": 2, "unit": "km"}, ["2 m", "2 m", "2", "2.0 km", "2.00"], 2),
+    "exact: as compared": ({"verifier": "exact", "expected": "a b", "ignore_case": True}, ["c", "A  B", "a\nb"], 1),
+    "text without spacing": ({"verifier": "contains_all", "expected": ["a"]}, ["b", "b c", " b\n c"], 1),
+    "python: programs without comments and spacing": (
+        PYTHON, ["def f(): return 1", "def f():\n    # two\n    return 2", "def f():  return 2", "def f(", "def f("], 1,
     ),
-    pytest.param(
-        {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"},
-        ["[true]", "[1]", "[1.0]"],
-        1,
-        id="json: true is not 1",
-    ),
-    pytest.param(
-        {"verifier": "json", "schema": {"type": "array"}, "expected": [1], "rule": "exact"},
-        ["{}", "{}", "[1]"],
-        2,
-        id="json: what breaks the schema has no vote",
-    ),
-    pytest.param(
-        {"verifier": "choice", "labels": ["cat", "dog"], "expected": "cat"},
-        ["cow", "cow", "dog", "Cat.", "cat"],
-        3,
-        id="choice: labels, and nothing else",
-    ),
-    pytest.param(
-        {"verifier": "number", "expected": 2, "unit": "km"}, ["2 m", "2 m", "2", "2.0 km", "2.00"], 2, id="number"
-    ),
-    pytest.param(
-        {"verifier": "exact", "expected": "a b", "ignore_case": True}, ["c", "A  B", "a\nb"], 1, id="exact: as compared"
-    ),
-    pytest.param({"verifier": "contains_all", "expected": ["a"]}, ["b", "b c", " b\n c"], 1, id="text without spacing"),
-    pytest.param(
-        {"verifier": "python", "tests": "assert f() == 1"},
-        ["def f(): return 1", "def f():\n    # two\n    return 2", "def f():  return 2", "def f(", "def f("],
-        1,
-        id="python: programs without comments and spacing",
-    ),
-    pytest.param(
-        {"verifier": "python", "tests": "assert f() == 1"},
-        ["def f(): return 2", "def g(): return 1", "def g():  return 1"],
-        1,
-        id="python: what tests find in a program is not read",
-    ),
-]
+    "python: what tests find is not read": (PYTHON, ["def f(): return 2", "def g(): return 1", "def g():  return 1"], 1),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("case", "drawn", "majority"), TEXTS)
+@pytest.mark.parametrize(("case", "drawn", "majority"), TEXTS.values(), ids=TEXTS.keys())
 def test_a_vote_goes_by_what_is_taken_out_of_other_answers(
     tmp_path: Path, case: dict[str, Any], drawn: list[str], majority: int
 ) -> None:
-    row = asked(tmp_path, drawn, **case)
-    (found,) = grade([row], NullReporter(), 10).answers
-    assert found.majority == majority
+    assert voted(tmp_path, drawn, **case).majority == majority
 
 
 @pytest.mark.parametrize(
@@ -306,10 +196,10 @@ def test_other_answers_than_then_are_counted(tmp_path: Path) -> None:
 
 def given_of(folder: Path) -> Callable[[str], Given]:
     """Return what runs queries about a database of two items."""
-    with closing(sqlite3.connect(folder / "items.sqlite")) as connection:
-        connection.executescript(
-            "CREATE TABLE IF NOT EXISTS items (id, name); DELETE FROM items; INSERT INTO items VALUES (1, 'a'), (2, 'b')"
-        )
+    script = (
+        "CREATE TABLE IF NOT EXISTS items (id, name); DELETE FROM items; INSERT INTO items VALUES (1, 'a'), (2, 'b')"
+    )
+    database(folder / "items.sqlite", script)
     found = rows_given(folder / "items.sqlite", NullReporter())
     assert found is not None
     return found
@@ -328,12 +218,6 @@ def test_answers_with_the_same_rows_are_one_and_what_cannot_be_run_is_none(tmp_p
     vote = Vote.of(answers, list(map(given_of(tmp_path), answers)))
     assert vote.counts == ((answers[3], 2), (answers[1], 2), (answers[5], 2), (answers[0], 1))
     assert given_of(tmp_path)("SELECT count(*) FROM items").rank == 0, "nothing was deleted"
-
-
-def test_rows_count_in_any_order_unless_both_say_one(tmp_path: Path) -> None:
-    given = given_of(tmp_path)
-    assert given("SELECT name FROM items") == given("SELECT name FROM items ORDER BY id DESC")
-    assert given("SELECT name FROM items") != given("SELECT id FROM items")
 
 
 def test_where_nothing_can_run_answers_that_is_told_and_texts_decide(tmp_path: Path) -> None:

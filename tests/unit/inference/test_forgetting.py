@@ -140,7 +140,6 @@ def test_texts_are_prose_spread_over_all_there_are() -> None:
 
 def test_a_python_without_its_reference_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
-    module._paragraphs.cache_clear()
     with pytest.raises(EnvironmentProblem, match="without pydoc_data") as caught:
         neutral_texts(2)
     assert "evaluation.neutral_texts" in caught.value.hint

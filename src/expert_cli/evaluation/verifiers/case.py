@@ -1,22 +1,78 @@
-"""What every verifier says of itself: a case class, which `registry.py` lists. Its fields are the keys of a case's row."""
+"""What every verifier says of itself: a case class, which `registry.py` lists, whose fields are the keys of a case's row. And
+what becomes of one answer: a `Grade`.
+"""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
-
-from expert_cli.evaluation.verdict import Grade
 
 UNCATEGORIZED = "uncategorised"
 EMPTY = ""
 """What an answer gives that runs and finds nothing."""
 FORGED = 'answers to Python cases with "tests" can be forged; with "function" and "calls" they cannot (docs/JUDGING.md)'
 """Told where verdicts train a model."""
+DETAIL_CHARACTERS = 200
+
+Kind = Literal["correct", "wrong", "empty", "invalid", "unknown_name", "timeout", "refused", "too_large", "parsed_only"]
+"""wrong: it ran, with another result. empty: it ran and returned nothing where something was expected, or there is no answer.
+invalid: it does not parse, or does not fit. unknown_name: it names a table or column that the database has not, or a label,
+type or property that the graph has nowhere. refused: it tried to write, or to reach outside. too_large: it or its result is
+over the limits. parsed_only: no more than parsing was possible on this machine.
+"""
+Progress = Literal["nothing", "parses", "runs", "columns", "result"]
+"""How far an answer came. parses: it is of its language. runs: it gave a result; JSON fits its schema. columns: a query's
+rows have as many columns as expected, a JSON value has the expected keys and lengths. result: it is right.
+"""
+_PROGRESS: Mapping[Kind, Progress] = {
+    "correct": "result", "wrong": "runs", "unknown_name": "parses", "parsed_only": "parses"
+}  # fmt: skip
+"""Where a verifier knows no more than the verdict. What had to be stopped is worth nothing, whatever it was."""
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The judgment of one answer; reached: how far it came, where a verifier knows more than the verdict says."""
+
+    kind: Kind
+    detail: str = ""
+    reached: Progress | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make any text fit for `detail`: it often quotes the answer."""
+        object.__setattr__(self, "detail", detail_line(self.detail))
+
+    @property
+    def progress(self) -> Progress:
+        """How far the answer came."""
+        return self.reached or _PROGRESS.get(self.kind, "nothing")
+
+    @property
+    def of_a_program(self) -> Grade:
+        """The same for a text that is known to parse: where it is invalid, that is not why."""
+        return replace(self, reached="parses") if self.kind == "invalid" else self
+
+    @property
+    def passed(self) -> bool:
+        """Whether the answer is right."""
+        return self.kind == "correct"
+
+
+def detail_line(text: str, limit: int = DETAIL_CHARACTERS) -> str:
+    """Return `text` on one line of at most `limit` characters, what cannot be printed left out."""
+    line = plain("".join(one for one in text[: 8 * limit] if one.isprintable() or one.isspace()))
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."
+
+
+def plain(text: str) -> str:
+    """Return a text with one blank in place of any."""
+    return " ".join(text.split())
 
 
 class Example(NamedTuple):
@@ -113,8 +169,3 @@ class Case(BaseModel, ABC):
         first: no case of this verifier came before. Where answers or cases start programs, one tells for all.
         """
         return self if first or not self.starts else None
-
-
-def plain(text: str) -> str:
-    """Return a text with one blank in place of any."""
-    return " ".join(text.split())

@@ -1,8 +1,8 @@
 """Judges answers by a program of the user's own, where nothing else knows what is right.
 
 It gets one line of JSON on stdin, {"case": the row's keys beside prompt and input, "answer"}, and prints {"correct", "detail"},
-or "kind" as well. It is the user's program: no walls stand around it, so that `evaluation/grade.py` runs it only where
-asked to. An answer reaches it as JSON text alone: never as an argument, a name of a file or a word of a shell.
+or "kind" as well. No walls stand around it: `evaluation/grade.py` runs it only where asked to. An answer reaches it as JSON
+text alone: never as an argument, a name of a file or a word of a shell.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Grade, Kind
-from expert_cli.evaluation.verifiers.case import Case, Example
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Kind
 from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, read_all, readable
 from expert_cli.utils.subprocesses import LineProcess, how_it_ended
 
@@ -50,13 +49,10 @@ class CommandCase(Case):
     expected: Any = Field(default=None, description="What the program needs to know of the right answer.")
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        """Ask the program, which has `timeout_s` from its start to its end.
-
-        Raises InputError where it cannot be started, fails, or prints something else than a reply: that is no fault of the
-        answer's.
-        """
+        """Ask the program, which has `timeout_s` from its start to its end. Raises InputError where it fails."""
         if file is None:
             raise InputError(f"command: {self.command} was not found", "paths are relative to the file of the row")
+        printed = b""
         try:
             readable(answer)
             printed = self._printed(file, json.dumps({"case": self.model_dump(), "answer": answer}), timeout_s)
@@ -74,11 +70,10 @@ class CommandCase(Case):
 
     def _printed(self, file: Path, line: str, timeout_s: float) -> bytes:
         command = [*([sys.executable] if file.suffix == ".py" else []), str(file), *self.arguments]
+        how: Any = {"cwd": file.parent, "own_session": True, "max_bytes": MAX_REPLY_BYTES + 1}
         with tempfile.TemporaryFile() as errors:
             try:
-                child = LineProcess(
-                    command, cwd=file.parent, stderr=errors, own_session=True, max_bytes=MAX_REPLY_BYTES + 1
-                )
+                child = LineProcess(command, stderr=errors, **how)
             except OSError as error:
                 raise self._fault(f"cannot be started: {error.strerror}") from error
             try:
@@ -96,7 +91,5 @@ class CommandCase(Case):
         return printed
 
     def _fault(self, what: str) -> InputError:
-        return InputError(
-            f"command: {self.command} {what}",
-            'it must print {"correct": true or false, "detail": "..."} and end with exit code 0',
-        )
+        hint = 'it must print {"correct": true or false, "detail": "..."} and end with exit code 0'
+        return InputError(f"command: {self.command} {what}", hint)

@@ -1,23 +1,21 @@
 """Other contents of a case's database or graph, on which a query that is right by luck is not. Runs in the worker's process.
 
 Rows are drawn anew: keys stay keys, references refer to rows that are there, and among the values are the constants of the
-expected queries and what differs from them by little.
-
-graphqlite keeps a graph in tables of SQLite. The nodes of one set of labels are filled as a table, the relationships of one
-type between two of them as another one, whose first two columns refer to the nodes. Properties are columns.
+expected queries and what differs from them by little. graphqlite keeps a graph in tables of SQLite: the nodes of one set of
+labels are drawn as a table, the relationships of one type between two of them as another one, whose first two columns refer to
+the nodes. Properties are columns.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 from sqlglot import errors, exp, parse_one
@@ -29,20 +27,18 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE
 _KEY_NAME = re.compile(r"(?:.*[_\s]|.*(?=I[dD]$))?(?:id|code|no|nr|num|number|key|isbn|ssn|uuid)|id_.*", re.IGNORECASE)
 for _dialect in ("sqlite", "postgres"):  # loads the dialects while the process may still open files
     parse_one("SELECT 1", dialect=_dialect)
-Reference = tuple[tuple[str, ...], str, tuple[str, ...]]
-"""Columns, and the table and its columns that they refer to."""
 
 
 @dataclass
 class Table:
-    """A table. keys: sets of columns whose values no two rows share."""
+    """A table. keys: columns whose values no two rows share; foreign: columns, and the table and columns they refer to."""
 
     name: str
     columns: list[str]
     nullable: set[str]
     keys: list[tuple[str, ...]]
-    foreign: list[Reference] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Row]
+    foreign: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = field(default_factory=list)
 
     def values(self, column: str) -> list[Any]:
         """Return what a column holds, without NULL."""
@@ -61,8 +57,9 @@ def read_tables(connection: Any) -> dict[str, Table]:
     shadows = {row[1] for row in connection.execute("PRAGMA table_list") if row[2] == "shadow"}
     tables = dict[str, Table]()
     for (name,) in connection.execute(f"{_TABLES} ORDER BY name").fetchall():
-        # one with texts that are not UTF-8, or generated columns alone, stays as it is
-        with suppress(UnicodeError, apsw.SQLError):
+        with suppress(
+            UnicodeError, apsw.SQLError
+        ):  # texts that are not UTF-8, or generated columns alone: it stays as it is
             tables |= {} if name in shadows else {name: _table(connection, name)}
     for table in tables.values():
         table.foreign += _declared_references(connection, table, tables)
@@ -80,44 +77,43 @@ def read_tables(connection: Any) -> dict[str, Table]:
 
 def _table(connection: Any, name: str) -> Table:
     info = [row for row in connection.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)) if row[6] == 0]
+    columns = [row[1] for row in info]
+    listed = ", ".join(map(quoted, columns))
+    rows = connection.execute(f"SELECT {listed} FROM {quoted(name)} LIMIT {MOST_READ}").fetchall()  # noqa: S608
     primary = tuple(row[1] for row in sorted(info, key=lambda row: row[5]) if row[5])
-    table = Table(name, [row[1] for row in info], {row[1] for row in info if not row[3]}.difference(primary), [])
+    table = Table(name, columns, {row[1] for row in info if not row[3]}.difference(primary), [primary], rows)
     unique = 'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial'
     for (index,) in connection.execute(unique, (name,)).fetchall():
-        table.keys.append(
-            table.named(column for (column,) in connection.execute("SELECT name FROM pragma_index_info(?)", (index,)))
-        )
-    table.keys = [*dict.fromkeys(filter(None, (primary, *table.keys)))]
-    listed = ", ".join(map(quoted, table.columns))
-    table.rows = connection.execute(f"SELECT {listed} FROM {quoted(name)} LIMIT {MOST_READ}").fetchall()  # noqa: S608
+        of_index = connection.execute("SELECT name FROM pragma_index_info(?)", (index,)).fetchall()
+        table.keys.append(table.named(column for (column,) in of_index))
+    table.keys = [*dict.fromkeys(filter(None, table.keys))]
     return table
 
 
-def _declared_references(connection: Any, table: Table, tables: Mapping[str, Table]) -> Iterable[Reference]:
+def _declared_references(connection: Any, table: Table, tables: Mapping[str, Table]) -> Iterable[Any]:
     known = {name.lower(): other for name, other in tables.items()}
     declared = 'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq'
     for _, group in groupby(connection.execute(declared, (table.name,)).fetchall(), key=lambda row: row[0]):
-        parts = [row[1:] for row in group]
-        other = known.get(parts[0][0].lower())
-        if other is not None:
+        parts = list(group)
+        if other := known.get(parts[0][1].lower()):
             primary = (*(other.keys[0] if other.keys else ()), *[None] * len(parts))
-            ours = table.named(column for _, column, _ in parts)
-            theirs = other.named(to or key for (_, _, to), key in zip(parts, primary, strict=False))
+            ours = table.named(part[2] for part in parts)
+            theirs = other.named(part[3] or key for part, key in zip(parts, primary, strict=False))
             if ours and theirs:
                 yield ours, other.name, theirs
 
 
-def _told_references(table: Table, tables: Mapping[str, Table]) -> Iterable[Reference]:
-    """Return references that are not declared: columns named after another table's key, with none but its values."""
+def _told_references(table: Table, tables: Mapping[str, Table]) -> Iterable[Any]:
+    """Yield references that are not declared: columns named after another table's key, with none but its values."""
     known = {column for columns, _, _ in table.foreign for column in columns}
     for place, column in enumerate(table.columns):
         values = {*table.values(column)}
         if column in known or not values or (not place and (column,) in table.keys):
             continue
         for other in tables.values():
-            keys = [key[0] for key in other.keys if len(key) == 1 and _refers(column, other.name, key[0])]
-            if other is not table and keys and values <= {*other.values(keys[0])}:
-                yield (column,), other.name, (keys[0],)
+            keys = [key for key in other.keys if len(key) == 1 and _refers(column, other.name, key[0])]
+            if other is not table and keys and values <= {*other.values(keys[0][0])}:
+                yield (column,), other.name, keys[0]
                 break
 
 
@@ -128,11 +124,6 @@ def _refers(column: str, table: str, key: str) -> bool:
     if any(column in (f"{one}_{key}", f"{one}{key}", f"{one}_id") for one in singular):
         return True
     return key not in ("id", "code", "no", "number") and (column == key or column.endswith(f"_{key}"))
-
-
-def numeric(text: str) -> int | float:
-    """Return what a literal stands for."""
-    return float(text) if re.search("[.eE]", text) else int(text)
 
 
 def near(value: Any) -> list[Any]:
@@ -151,12 +142,12 @@ class Drawing:
     constants themselves, for rows that meet several conditions at once, or all but one.
     """
 
-    def __init__(self, tables: Mapping[str, Table], named: Mapping[str, Sequence[Any]], rng: random.Random) -> None:
-        """Draw. named: constants, by the column in lower case."""
-        self.tables, self.named, self.rng = tables, named, rng
+    def __init__(self, tables: Mapping[str, Table], named: Mapping[str, Sequence[Any]], seed: Sequence[str]) -> None:
+        """Draw. named: constants, by the column in lower case. seed: texts for which the content is always the same."""
+        self.rng = rng = random.Random("\0".join((*tables, *seed)))  # noqa: S311
+        self.tables, self.named, self.rows = tables, named, dict[str, list[Row]]()
         self.fresh, self.empty = rng.choice((0.15, 0.5, 0.9)), rng.choice((0, 0, 0.1, 0.25))
         self.scale, self.meets = rng.choice((8, 20, 40, 60)), rng.choice((0, 0, 0, 0.7))
-        self.rows: dict[str, list[Row]] = {}
         left = dict(tables)
         while left:
             free = [one for one in left.values() if not any(of in left and of != one.name for _, of, _ in one.foreign)]
@@ -170,9 +161,7 @@ class Drawing:
         usual = {column: rng.sample(some, min(len(some), rng.choice((1, 2, 3, 5, 12)))) for column, some in own.items()}
         wanted = {column: [*map(near, self.named.get(column.lower(), ()))] for column in own}
         single = {key[0] for key in table.keys if len(key) == 1}
-        parents = [
-            (columns, self._parents(other, theirs)) for columns, other, theirs in table.foreign if other in self.rows
-        ]
+        parents = [(ours, self._parents(other, theirs)) for ours, other, theirs in table.foreign if other in self.rows]
 
         def value_of(column: str, value: Any) -> Any:
             if column in table.nullable and rng.random() < self.empty:
@@ -186,18 +175,15 @@ class Drawing:
             shifted = type(value) in (int, float) and rng.random() < 0.05
             return value + rng.choice((-1, 1, 1000, -1000)) if shifted else value
 
+        def key_of(column: str, value: Any, place: int) -> Any:  # texts repeat: they are told apart by a number
+            some = own[column]
+            key, is_new = some[place % len(some)], place < len(some) or not isinstance(value, str)
+            return place + 1 if isinstance(some[0], int) else key if is_new else f"{key} {place}"
+
         found, taken = list[Row](), set[tuple[int, Row]]()
         for place in range(self.scale):
-            base = rng.choice(table.rows) if table.rows else (None,) * len(own)
-            row: dict[str, Any] = {}
-            for column, value in zip(own, base, strict=True):
-                if column not in single:
-                    row[column] = value_of(column, value)
-                elif isinstance(own[column][0], int):
-                    row[column] = place + 1
-                else:  # one of the column's values, told apart where there are more rows
-                    key, is_new = own[column][place % len(own[column])], place < len(own[column])
-                    row[column] = key if is_new or not isinstance(value, str) else f"{key} {place}"
+            base = dict(zip(own, rng.choice(table.rows) if table.rows else (None,) * len(own), strict=True))
+            row = {one: key_of(one, old, place) if one in single else value_of(one, old) for one, old in base.items()}
             for columns, some in parents:
                 null = not some or (table.nullable.issuperset(columns) and rng.random() < self.empty)
                 row |= zip(columns, (None,) * len(columns) if null else rng.choice(some), strict=True)
@@ -215,29 +201,15 @@ class Drawing:
         return some + some[: 1 + len(some) // 4] * self.rng.choice((0, 2, 4))
 
 
-class Contents(ABC):
-    """Other contents of what an SQLite file holds."""
-
-    tables: dict[str, Table]
-    _empty: bytes
-
-    def content(self, queries: Sequence[str], number: int) -> bytes:
-        """Return the content that this number names, as an SQLite file: the same for the same queries."""
-        connection = opened(self._empty)
-        rng = random.Random("\0".join((*self.tables, *queries, str(number))))  # noqa: S311  to be the same again
-        self._write(connection, Drawing(self.tables, self._constants(queries), rng).rows)
-        return bytes(connection.serialize("main"))
-
-    @abstractmethod
-    def _constants(self, queries: Sequence[str]) -> dict[str, list[Any]]:
-        """Return the literals of queries by the name, in lower case, of the column that each is compared with."""
-
-    @abstractmethod
-    def _write(self, connection: Any, made: Mapping[str, Sequence[Row]]) -> None:
-        """Write the rows of each table into an empty content."""
+def emptied(connection: Any, tables: Iterable[str]) -> bytes:
+    """Return a database without the rows of tables, as an SQLite file."""
+    for name in tables:
+        connection.execute(f"DELETE FROM {quoted(name)}")  # noqa: S608
+    connection.execute("VACUUM")
+    return bytes(connection.serialize("main"))
 
 
-class SqliteContents(Contents):
+class SqliteContents:
     """Other contents of a database. content: of an SQLite file that opens in memory."""
 
     def __init__(self, content: bytes, dialect: str = "sqlite") -> None:
@@ -246,46 +218,44 @@ class SqliteContents(Contents):
         self.tables, self._dialect = read_tables(connection), dialect
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {quoted(name)}")
-        for name in self.tables:
-            connection.execute(f"DELETE FROM {quoted(name)}")  # noqa: S608
-        connection.execute("VACUUM")
-        self._empty = bytes(connection.serialize("main"))
+        self._empty = emptied(connection, self.tables)
 
-    def _constants(self, queries: Sequence[str]) -> dict[str, list[Any]]:
+    def _constants(self, queries: Sequence[str]) -> Mapping[str, list[Any]]:
+        """Return the literals of queries by the name, in lower case, of the column that each is compared with."""
         found: dict[str, list[Any]] = defaultdict(list)
         for query in queries:
-            try:
-                tree = parse_one(query, dialect=self._dialect)
-            except (errors.SqlglotError, RecursionError):
-                continue
-            for node in tree.find_all(exp.Predicate, exp.Between, exp.In):
-                known = [one.name if one.is_string else numeric(one.name) for one in node.find_all(exp.Literal)]
-                columns = list(node.find_all(exp.Column))
-                # SQLite reads a quoted name that no table has as a text
-                known += [one.name for one in columns if one.this.args.get("quoted") and not one.table]
-                for column in columns:
-                    found[column.name.lower()] += known
+            with suppress(errors.SqlglotError, RecursionError):
+                for node in parse_one(query, dialect=self._dialect).find_all(exp.Predicate, exp.Between, exp.In):
+                    known = [one.name if one.is_string else numeric(one.name) for one in node.find_all(exp.Literal)]
+                    columns = list(node.find_all(exp.Column))
+                    # SQLite reads a quoted name that no table has as a text
+                    known += [one.name for one in columns if one.this.args.get("quoted") and not one.table]
+                    for column in columns:
+                        found[column.name.lower()] += known
         return found
 
-    def _write(self, connection: Any, made: Mapping[str, Sequence[Row]]) -> None:
-        for name, rows in made.items():
-            listed = [quoted(column) for column in self.tables[name].columns]
-            into = f"INTO {quoted(name)} ({', '.join(listed)}) VALUES ({', '.join('?' * len(listed))})"
-            for row in rows:
+    def content(self, queries: Sequence[str], number: int) -> bytes:
+        """Return the content that this number names, as an SQLite file: the same for the same queries."""
+        connection, dangling = opened(self._empty), list[str]()
+        made = Drawing(self.tables, self._constants(queries), (*queries, str(number))).rows
+        for name, table in self.tables.items():
+            into = f"INTO {quoted(name)} ({', '.join(map(quoted, table.columns))})"
+            values = ", ".join("?" * len(table.columns))
+            for row in made[name]:
                 with suppress(apsw.Error):  # of a STRICT table, or a key that is a whole number
-                    connection.execute(f"INSERT OR IGNORE {into}", row)
-        dangling = []
-        for table, (columns, other, theirs) in ((one, to) for one in self.tables.values() for to in one.foreign):
-            is_set = " AND ".join(f"child.{quoted(column)} IS NOT NULL" for column in columns)
-            pairs = zip(columns, theirs, strict=True)
-            same = " AND ".join(f"child.{quoted(one)} = parent.{quoted(another)}" for one, another in pairs)
-            there = f"SELECT 1 FROM {quoted(other)} AS parent WHERE {same}"  # noqa: S608
-            child = f"{quoted(table.name)} AS child WHERE {is_set}"
-            dangling.append(f"DELETE FROM {child} AND NOT EXISTS ({there})")  # noqa: S608
+                    connection.execute(f"INSERT OR IGNORE {into} VALUES ({values})", row)  # noqa: S608
+            for columns, other, theirs in table.foreign:
+                is_set = " AND ".join(f"child.{quoted(column)} IS NOT NULL" for column in columns)
+                pairs = zip(columns, theirs, strict=True)
+                same = " AND ".join(f"child.{quoted(one)} = parent.{quoted(another)}" for one, another in pairs)
+                there = f"SELECT 1 FROM {quoted(other)} AS parent WHERE {same}"  # noqa: S608
+                child = f"{quoted(name)} AS child WHERE {is_set}"
+                dangling.append(f"DELETE FROM {child} AND NOT EXISTS ({there})")  # noqa: S608
         left = -1
         while left != (left := connection.total_changes()):  # a row that is gone may leave others without a parent
             for statement in dangling:
                 connection.execute(statement)
+        return bytes(connection.serialize("main"))
 
 
 def opened(content: bytes) -> Any:
@@ -300,6 +270,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def numeric(text: str) -> int | float:
+    """Return what a literal stands for."""
+    return float(text) if re.search("[.eE]", text) else int(text)
+
+
 _STORED: Mapping[type, str] = {int: "int", float: "real", str: "text", bool: "bool", bytes: "json"}
 ID, START, END = "#id", "#start", "#end"
 _COMPARED = re.compile(
@@ -310,90 +285,65 @@ _COMPARED = re.compile(
 _LITERAL = re.compile(r"'([^']*)'|\"([^\"]*)\"|(-?\d+(?:\.\d+)?)")
 
 
-class Group(NamedTuple):
-    """Nodes of some labels, or relationships of a type between two groups of nodes.
+def read_graph(connection: Any) -> tuple[dict[str, Table], dict[str, str]]:
+    """Return the nodes of each set of labels, and the relationships of a type between two of them, as tables; and these types.
 
-    loops: whether one of them leads to where it starts.
+    Tables are named "Admin:Person" and "Admin:Person-KNOWS-Person". A list or map is JSON in bytes.
     """
-
-    table: Table
-    labels: tuple[str, ...] = ()
-    type: str = ""
-    loops: bool = True
-
-
-def read_graph(connection: Any) -> list[Group]:
-    """Return the nodes and relationships of a graph as tables."""
-    labels: dict[int, tuple[str, ...]] = {
-        node: () for (node,) in connection.execute("SELECT id FROM nodes ORDER BY id")
-    }
-    for node, label in connection.execute("SELECT node_id, label FROM node_labels ORDER BY label"):
-        labels[node] += (label,)
-    held, groups = _properties(connection, "node"), []
-    for names in dict.fromkeys(labels.values()):
-        nodes = {(node,): held[node] for node, of in labels.items() if of == names}
-        groups.append(Group(_as_table(":".join(names), [ID], list(nodes.items()), [(ID,)]), names))
-    held = _properties(connection, "edge")
-    found: dict[tuple[str, str, str], list[tuple[tuple[int, ...], Mapping[str, Any]]]] = defaultdict(list)
-    for edge, start, end, kind in connection.execute("SELECT id, source_id, target_id, type FROM edges ORDER BY id"):
-        found[kind, ":".join(labels[start]), ":".join(labels[end])].append(((start, end), held[edge]))
-    for (kind, one, other), members in found.items():
-        ends = [first for first, _ in members]
-        keys: list[tuple[str, ...]] = [(START, END)] if len({*ends}) == len(ends) else []
-        table = _as_table(f"{one}-{kind}-{other}", [START, END], members, keys)
-        table.foreign = [((START,), one, (ID,)), ((END,), other, (ID,))]
-        groups.append(Group(table, (), kind, loops=one != other or any(a == b for a, b in ends)))
-    return groups
-
-
-def _properties(connection: Any, of: str) -> Mapping[int, Mapping[str, Any]]:
-    """Return the properties of each node or edge; a list or map is JSON in bytes."""
-    found: dict[int, dict[str, Any]] = defaultdict(dict)
-    for type_, kind in _STORED.items():
+    held: dict[tuple[str, int], dict[str, Any]] = defaultdict(dict)
+    for of, (type_, kind) in ((of, stored) for of in ("node", "edge") for stored in _STORED.items()):
         table = f"{of}_props_{kind} JOIN property_keys k ON k.id = key_id"
         query = f"SELECT {of}_id, key, value FROM {table} ORDER BY {of}_id, k.id"  # noqa: S608  none of it is a stranger's
         for member, key, value in connection.execute(query):
-            found[member][key] = value.encode() if type_ is bytes else type_(value)
-    return found
+            held[of, member][key] = value.encode() if type_ is bytes else type_(value)
+    labels = {node: "" for (node,) in connection.execute("SELECT id FROM nodes ORDER BY id")}
+    for node, label in connection.execute("SELECT node_id, label FROM node_labels ORDER BY label"):
+        labels[node] += f":{label}" if labels[node] else label
+    members: dict[tuple[str, ...], list[tuple[Row, dict[str, Any]]]] = defaultdict(list)
+    for node, of in labels.items():
+        members[(of,)].append(((node,), held["node", node]))
+    for edge, start, end, kind in connection.execute("SELECT id, source_id, target_id, type FROM edges ORDER BY id"):
+        members[labels[start], kind, labels[end]].append(((start, end), held["edge", edge]))
+    tables, types = dict[str, Table](), dict[str, str]()
+    for (one, *rest), some in members.items():
+        ids, name = ([START, END] if rest else [ID]), "-".join((one, *rest))
+        names = list(dict.fromkeys(key for _, properties in some for key in properties))
+        keys = [tuple(ids)] if len({own for own, _ in some}) == len(some) else []
+        rows = [(*own, *map(properties.get, names)) for own, properties in some]
+        tables[name] = Table(name, [*ids, *names], {*names}, keys, rows)
+        if rest:
+            types[name], tables[name].foreign = rest[0], [((START,), one, (ID,)), ((END,), rest[1], (ID,))]
+    return tables, types
 
 
-def _as_table(
-    name: str, ids: list[str], members: Sequence[tuple[Sequence[int], Mapping[str, Any]]], keys: list[tuple[str, ...]]
-) -> Table:
-    names = list(dict.fromkeys(key for _, properties in members for key in properties))
-    rows = [(*own, *(properties.get(key) for key in names)) for own, properties in members]
-    return Table(name, [*ids, *names], {*names}, keys, rows=rows)
-
-
-class GraphContents(Contents):
+class GraphContents:
     """Other contents of a graph. content: of the SQLite database that graphqlite keeps it in."""
 
     def __init__(self, content: bytes) -> None:
         """Read the graph."""
         connection = opened(content)
-        self._groups = read_graph(connection)
-        self.tables = {group.table.name: group.table for group in self._groups}
+        self.tables, self._types = read_graph(connection)
         self.names = {
-            "label": {name for group in self._groups for name in group.labels},
-            "type": {group.type for group in self._groups},
-            "property": {name for group in self._groups for name in group.table.nullable},
+            "label": {label for name in self.tables.keys() - self._types for label in name.split(":")},
+            "type": {*self._types.values()},
+            "property": {name for table in self.tables.values() for name in table.nullable},
         }
         """What the graph has, by its sort."""
         properties = (f"{of}_props_{kind}" for of in ("node", "edge") for kind in _STORED.values())
-        for table in ("nodes", "edges", "node_labels", *properties):
-            connection.execute(f"DELETE FROM {table}")  # noqa: S608
         connection.execute("PRAGMA page_size = 512").fetchall()  # it is put in place of another often
-        connection.execute("VACUUM")
-        self._empty = bytes(connection.serialize("main"))
+        self._empty = emptied(connection, ("nodes", "edges", "node_labels", *properties))
 
-    def _constants(self, queries: Sequence[str]) -> dict[str, list[Any]]:
+    def _constants(self, queries: Sequence[str]) -> Mapping[str, list[Any]]:
         found: dict[str, list[Any]] = defaultdict(list)
         for name, text in (match for query in queries for match in _COMPARED.findall(query)):
             for one, other, number in _LITERAL.findall(text):
                 found[name.lower()].append(numeric(number) if number else one or other)
         return found
 
-    def _write(self, connection: Any, made: Mapping[str, Sequence[Row]]) -> None:
+    def content(self, queries: Sequence[str], number: int) -> bytes:
+        """Return the content that this number names, as an SQLite file: the same for the same queries."""
+        connection = opened(self._empty)
+        made = Drawing(self.tables, self._constants(queries), (*queries, str(number))).rows
         keys = dict(connection.execute("SELECT key, id FROM property_keys").fetchall())
         place, edges = {name: number for number, name in enumerate(self.tables)}, 0
 
@@ -404,19 +354,23 @@ class GraphContents(Contents):
                     into = f"INSERT INTO {of}_props_{_STORED[type(value)]} VALUES (?, ?, ?)"  # noqa: S608
                     connection.execute(into, (member, keys[name], plain))
 
-        for group in self._groups:
-            table, size = group.table, len(self._groups)
-            ends = [place[other] for _, other, _ in table.foreign]
-            for row in made[table.name]:
-                if group.type and (group.loops or row[0] != row[1]) and None not in row[:2]:
-                    edges += 1
-                    nodes = [own * size + end for own, end in zip(row, ends, strict=False)]
-                    connection.execute("INSERT INTO edges VALUES (?, ?, ?, ?)", (edges, *nodes, group.type))
-                    describe("edge", edges, table.columns[2:], row[2:])
-                elif not group.type:
-                    node = row[0] * size + place[table.name]
+        for name, table in self.tables.items():
+            if name not in self._types:
+                for own, *values in made[name]:
+                    node = own * len(place) + place[name]
                     connection.execute("INSERT INTO nodes VALUES (?)", (node,))
-                    connection.executemany(
-                        "INSERT INTO node_labels VALUES (?, ?)", [(node, one) for one in group.labels]
-                    )
-                    describe("node", node, table.columns[1:], row[1:])
+                    labels = [(node, label) for label in filter(None, name.split(":"))]
+                    connection.executemany("INSERT INTO node_labels VALUES (?, ?)", labels)
+                    describe("node", node, table.columns[1:], values)
+                continue
+            ends, loops = [place[other] for _, other, _ in table.foreign], any(row[0] == row[1] for row in table.rows)
+            for row in made[name]:
+                if None not in row[:2]:
+                    start, end = (own * len(place) + of for own, of in zip(row, ends, strict=False))
+                    if loops or start != end:
+                        edges += 1
+                        connection.execute(
+                            "INSERT INTO edges VALUES (?, ?, ?, ?)", (edges, start, end, self._types[name])
+                        )
+                        describe("edge", edges, table.columns[2:], row[2:])
+        return bytes(connection.serialize("main"))

@@ -15,8 +15,7 @@ from typing import Any, Literal, NoReturn
 from pydantic import Field
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.case import Case, Example
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, Worker, readable, require_packages
 from expert_cli.utils.files import KeyTwice, unique_keys
 
@@ -64,13 +63,11 @@ class JsonCase(Case):
             return False
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Compare values, by the rule.
+        """Compare values, by the rule; one that breaks the schema is invalid, as a program that breaks its types is.
 
         exact: the same value; the order of an object's members is free, 1 equals 1.0, true is not 1. What is held
         against a whole number must be it to the last digit, against a fraction it must be the same double.
-        subset: an object may have further members, at every depth; a list must have the same length, and its elements are
-        held to the expected ones in order, because a list with one element more is another list.
-        A value that breaks the schema is invalid, as a program that breaks its types is.
+        subset: an object may have further members, at every depth; a list must have the same length and order.
         """
         try:
             value, fault = _parse(answer), self._misfit(answer, timeout_s)
@@ -185,10 +182,7 @@ _WORKER = Worker(f"{__name__}:judge", "jsonschema_rs", broken="too_large")
 
 
 def judge() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Return what answers, in the worker's process, whether a value fits, or with "where" the place that does not.
-
-    The search for that place can take exponential time and memory (alternatives that refer to themselves).
-    """
+    """Return what answers whether a value fits, or where it does not: a search that can take exponential time and memory."""
     import jsonschema_rs  # noqa: F401  while files may be opened
 
     def held(question: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -19,8 +19,7 @@ from typing import Any
 from pydantic import Field, JsonValue
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.case import Case, Example
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, readable
 
@@ -67,9 +66,8 @@ class PythonCase(Case):
     def require_sound(self) -> None:
         """Raise InputError for a case of neither tests nor calls, or of both, and for tests that are no Python."""
         if bool(self.tests) == bool(self.calls) or bool(self.calls) != bool(self.function):
-            raise InputError(
-                "a case has either tests, or function and calls", 'write "tests", or "function" and "calls"'
-            )
+            hint = 'write "tests", or "function" and "calls"'
+            raise InputError("a case has either tests, or function and calls", hint)
         if not all(len(call) == 2 and isinstance(call[0], list) for call in self.calls):
             raise InputError("calls: each is a list of its arguments and what it returns", "write [[[2, 3], 5], ...]")
         program = _parsed(self.tests or self.function)
@@ -80,12 +78,11 @@ class PythonCase(Case):
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge the program `prefix` + `answer`, which has `timeout_s` once its process stands."""
-        calls = {"function": self.function, "args": [args for args, _ in self.calls]}
+        asked: dict[str, Any] = {"function": self.function, "args": [args for args, _ in self.calls]}
+        asked = {"program": self.prefix + answer, **({"tests": self.tests} if self.tests else asked)}
         try:
             readable(answer)
-            reply = _run(
-                {"program": self.prefix + answer, **({"tests": self.tests} if self.tests else calls)}, timeout_s
-            )
+            reply = _run(asked, timeout_s)
         except Stopped as stopped:
             return stopped.verdict
         results, kind = reply.get("results"), reply.get("kind")

@@ -1,12 +1,11 @@
 """Judges SQL and Cypher: an answer's rows must be those of the expected queries, on one content or several.
 
-This is the side that reads cases and files; `sandbox/query_judge.py` runs and compares, in a process that can be ended.
+This is the side that reads cases and files; `sandbox/sqlite.py` and its like runs and compares, in a process that can be ended.
 """
 
 from __future__ import annotations
 
 import base64
-from abc import abstractmethod
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Literal
@@ -14,8 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.case import EMPTY, Case, Example
+from expert_cli.evaluation.verifiers.case import EMPTY, Case, Example, Grade
 from expert_cli.evaluation.verifiers.query_text import Dialect, split
 from expert_cli.evaluation.verifiers.sandbox.isolation import PREPARE_S, Stopped, Worker
 from expert_cli.evaluation.verifiers.sandbox.postgres_server import server
@@ -25,7 +23,9 @@ COMPILE_S = 2.0
 MAX_FILE_BYTES = 512 << 20
 _JUDGES: dict[Dialect, Worker] = {
     "sqlite": Worker(f"{__package__}.sandbox.sqlite:judge", "apsw", "sqlglot"),
-    "postgresql": Worker(f"{__package__}.sandbox.postgres:judge", "apsw", "sqlglot", arguments=lambda: [server()]),
+    "postgresql": Worker(
+        f"{__package__}.sandbox.postgres:PostgresJudge", "apsw", "sqlglot", arguments=lambda: [server()]
+    ),
     "cypher": Worker(f"{__package__}.sandbox.graphqlite:judge", "apsw", "graphqlite", "sqlglot"),
 }
 
@@ -46,9 +46,10 @@ class QueryCase(Case):
     )
 
     @property
-    @abstractmethod
     def language(self) -> Dialect:
         """The language of its queries."""
+        language: Dialect = getattr(self, "dialect", "cypher")
+        return language
 
     @property
     def expected_text(self) -> str:
@@ -130,11 +131,6 @@ class SqlCase(QueryCase):
         description="`postgresql`: PostgreSQL runs the queries; `database` may be a script of CREATE TABLE and INSERT.",
     )
 
-    @property
-    def language(self) -> Dialect:
-        """The language of its queries."""
-        return self.dialect
-
 
 class CypherCase(QueryCase):
     """`script`, which makes a graph, and `expected`: the results are compared."""
@@ -156,11 +152,6 @@ class CypherCase(QueryCase):
         description="A Cypher script, relative to the file of the row, or a list: right means right on all.",
     )
 
-    @property
-    def language(self) -> Dialect:
-        """The language of its queries."""
-        return "cypher"
-
 
 def _state(file: Path) -> str:
     """Return what names a file and tells that it was changed."""
@@ -172,11 +163,11 @@ def _state(file: Path) -> str:
 
 
 def _content(file: Path) -> str:
-    """Return a file as text; an SQLite file without the mark of its journal, with which none opens in memory."""
+    """Return a file as text."""
     if file.stat().st_size > MAX_FILE_BYTES:
         raise InputError(f"{file}: more than {MAX_FILE_BYTES:,} bytes", "judge on a smaller database")
     journal = file.with_name(f"{file.name}-wal")
     if journal.exists() and journal.stat().st_size:
-        told = f"{file}: has changes not yet written to it"
-        raise InputError(told, f"sqlite3 {file.name} 'PRAGMA wal_checkpoint'")
+        hint = f"sqlite3 {file.name} 'PRAGMA wal_checkpoint'"
+        raise InputError(f"{file}: has changes not yet written to it", hint)
     return base64.b64encode(file.read_bytes()).decode()

@@ -10,19 +10,18 @@ from functools import cache
 from importlib.metadata import EntryPoints, entry_points
 
 from expert_cli.errors import EnvironmentProblem
+from expert_cli.evaluation.verifiers import values
 from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.command import CommandCase
 from expert_cli.evaluation.verifiers.json_schema import JsonCase
 from expert_cli.evaluation.verifiers.python import PythonCase
 from expert_cli.evaluation.verifiers.query import CypherCase, SqlCase
 from expert_cli.evaluation.verifiers.typescript import TypescriptCase
-from expert_cli.evaluation.verifiers.values import ChoiceCase, ContainsAllCase, ExactCase, NumberCase, RegexCase
 
-GROUP = "expert_cli.verifiers"
 VERIFIERS: dict[str, type[Case]] = {
     "sql": SqlCase, "cypher": CypherCase, "json": JsonCase, "typescript": TypescriptCase, "python": PythonCase,
-    "exact": ExactCase, "choice": ChoiceCase, "number": NumberCase, "regex": RegexCase, "contains_all": ContainsAllCase,
-    "command": CommandCase,
+    "exact": values.ExactCase, "choice": values.ChoiceCase, "number": values.NumberCase, "regex": values.RegexCase,
+    "contains_all": values.ContainsAllCase, "command": CommandCase,
 }  # fmt: skip
 """Those of this package."""
 
@@ -33,18 +32,13 @@ def known_verifiers() -> list[str]:
 
 
 def verifier(name: str) -> type[Case] | None:
-    """Return what judges cases of a name; None for a name that nobody brings.
-
-    Raises EnvironmentProblem for the verifier of a package that cannot be loaded, is no subclass of Case, or has a name that
-    is taken, by this package or by another one.
-    """
+    """Return what judges cases of a name; None: nobody brings it. Raises EnvironmentProblem for one that cannot be used."""
     points = [*_of_packages().select(name=name)]
     if not points:
         return VERIFIERS.get(name)
     packages = " and ".join(sorted({point.dist.name if point.dist else point.value for point in points}))
     if name in VERIFIERS or len(points) > 1:
-        fault = "replaces one of expert-cli's" if name in VERIFIERS else "is in each of them"
-        raise EnvironmentProblem(f"the verifier {name} of {packages} {fault}", f"uninstall, or rename it: {packages}")
+        raise EnvironmentProblem(f"the verifier {name} of {packages} has a name that is taken", f"uninstall {packages}")
     try:
         found: type[Case] = points[0].load()
         if not issubclass(found, Case):
@@ -58,4 +52,4 @@ def verifier(name: str) -> type[Case] | None:
 @cache
 def _of_packages() -> EntryPoints:
     """What packages bring; nothing of it is loaded."""
-    return entry_points(group=GROUP)
+    return entry_points(group="expert_cli.verifiers")

@@ -14,13 +14,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from itertools import chain, groupby, permutations, product
+from dataclasses import dataclass, replace
+from itertools import chain, permutations, product
 from typing import Any, Literal
 
-from expert_cli.evaluation.verdict import Grade, detail_line
+from expert_cli.evaluation.verifiers.case import Grade, detail_line
 from expert_cli.evaluation.verifiers.query_text import Dialect, Token, tokens
 from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
+from expert_cli.utils.text import plural
 
 Rule = Literal["strict", "spider"]
 TOLERANCE = 1e-6
@@ -29,10 +30,9 @@ DIGITS = 9
 MAX_LOOKS = 200_000
 """So many pairs of rows are compared one by one; what needs more is taken for different."""
 MAX_ORDER_LOOKS = 1_000_000
-"""So many rows are looked at to find an order of columns; what needs more is taken for wrong."""
+"""So many rows are looked at to find an order of columns; where that takes more, columns of the same values stay in theirs."""
 
 Row = tuple[Any, ...]
-Column = tuple[Any, ...]
 Number = int | float
 Flat = tuple[tuple[Any, ...], tuple[Number, ...]]
 """A row taken apart: everything but the numbers, to compare exactly, and the numbers."""
@@ -40,9 +40,7 @@ Flat = tuple[tuple[Any, ...], tuple[Number, ...]]
 
 @dataclass(frozen=True)
 class Ties:
-    """All rows of an ordered query without its LIMIT, those of equal sort keys together; `skipped` of them come before
-    those asked for.
-    """
+    """All rows of an ordered query without its LIMIT, by equal sort keys; `skipped` come before those asked for."""
 
     groups: Sequence[Sequence[Row]]
     skipped: int = 0
@@ -67,7 +65,7 @@ def judge_rows(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> G
     if any(is_right(rule, rows, result) for result in accepted):
         return Grade("correct")
     if not rows:
-        return Grade("empty", f"no rows, {_count(accepted[0].rows)} expected", reached="runs")
+        return Grade("empty", f"no rows, {plural(len(accepted[0].rows), 'row')} expected", reached="runs")
     if rule == "spider" and any(same(rows, result) for result in accepted):
         return Grade("wrong", 'not the expected rows by the rule "spider"', reached="columns")
     as_wide = any(result.rows and len(rows[0]) == len(result.rows[0]) for result in accepted)
@@ -105,14 +103,11 @@ def _within(rows: Sequence[Flat], ties: Ties, ordered_lists: bool) -> bool:
 
 def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
     """Whether the rows are some of the group's, each as often at most."""
-    left, rest = Counter(group), []
-    for row in part:
-        if left[row]:
-            left[row] -= 1
-        else:
-            rest.append(row)
-    others = sorted(left.elements(), key=_rounded)
-    if len(rest) == len(others) and all(map(_alike, sorted(rest, key=_rounded), others)):
+    rest, others = (
+        sorted((Counter(one) - Counter(other)).elements(), key=_rounded)
+        for one, other in ((part, group), (group, part))
+    )
+    if len(rest) == len(others) and all(map(_alike, rest, others)):
         return True
     if len(rest) * len(others) > MAX_LOOKS:
         return False
@@ -136,27 +131,24 @@ def _alike(one: Flat, other: Flat) -> bool:
 
 def _flattened(rows: Sequence[Row], ordered_lists: bool) -> list[Flat]:
     """Take rows apart; `ordered_lists`: the order of a list's items counts."""
+
+    def shape(value: Any, numbers: list[Number]) -> Any:
+        if value is None or isinstance(value, str | bytes):
+            return value
+        if isinstance(value, bool) or (isinstance(value, float) and math.isnan(value)):
+            return (str(value),)
+        if isinstance(value, int | float):
+            numbers.append(value)
+            return ("number",)
+        if isinstance(value, dict):
+            return ("map", *((key, shape(value[key], numbers)) for key in sorted(value)))
+        return ("list", *(shape(one, numbers) for one in (value if ordered_lists else sorted(value, key=_sort_key))))
+
     found = []
     for row in rows:
         numbers: list[Number] = []
-        shape = tuple([_take(value, numbers, ordered_lists) for value in row])
-        found.append((shape, tuple(numbers)))
+        found.append((tuple([shape(value, numbers) for value in row]), tuple(numbers)))
     return found
-
-
-def _take(value: Any, numbers: list[Number], ordered_lists: bool) -> Any:
-    """Return what stands for `value` in the shape; numbers are moved to `numbers`."""
-    if value is None or isinstance(value, str | bytes):
-        return value
-    if isinstance(value, bool) or (isinstance(value, float) and math.isnan(value)):
-        return (str(value),)
-    if isinstance(value, int | float):
-        numbers.append(value)
-        return ("number",)
-    if isinstance(value, dict):
-        return ("map", *((key, _take(value[key], numbers, ordered_lists)) for key in sorted(value)))
-    items = value if ordered_lists else sorted(value, key=_sort_key)
-    return ("list", *(_take(item, numbers, ordered_lists) for item in items))
 
 
 def _sort_key(value: Any) -> tuple[str, float, str]:
@@ -166,41 +158,32 @@ def _sort_key(value: Any) -> tuple[str, float, str]:
 
 
 def _rounded(row: Flat) -> tuple[str, tuple[Number, ...]]:
-    return repr(row[0]), tuple(map(rounded, row[1]))
-
-
-def rounded(number: Number) -> Number:
-    """Return a number without the noise that another order of adding makes."""
-    return float(f"{number:.{DIGITS}g}") if isinstance(number, float) else number
+    """Return a row without the noise that another order of adding makes."""
+    return repr(row[0]), tuple(float(f"{n:.{DIGITS}g}") if isinstance(n, float) else n for n in row[1])
 
 
 def _difference(rows: Sequence[Row], accepted: Sequence[Result]) -> str:
     """Say how the result differs from the first accepted one."""
     expected = accepted[0]
     if len(rows) != len(expected.rows):
-        return f"{_count(rows)}, {_count(expected.rows)} expected"
+        return f"{plural(len(rows), 'row')}, {plural(len(expected.rows), 'row')} expected"
     if len(rows[0]) != len(expected.rows[0]):
-        return f"{len(rows[0])} column(s), {len(expected.rows[0])} expected"
-    if any(result.ordered and same(rows, Result(result.rows, False, result.ordered_lists)) for result in accepted):
+        return f"{plural(len(rows[0]), 'column')}, {len(expected.rows[0])} expected"
+    if any(one.ordered and same(rows, replace(one, ordered=False)) for one in accepted):
         return "the same rows in another order"
     given, wanted = (_flattened(side, expected.ordered_lists) for side in (rows, expected.rows))
     if expected.ordered or len(rows) == 1:
         place = next((place for place, pair in enumerate(zip(given, wanted, strict=True)) if not _alike(*pair)), 0)
         return f"row {place + 1} is {_show(rows[place])}, {_show(expected.rows[place])} expected"
-    known, most = set(wanted), MAX_LOOKS // len(wanted)
-    unknown = [place for place, row in enumerate(given) if row not in known]
-    for place in unknown[:most]:
-        if not any(_alike(given[place], other) for other in wanted):
-            return f"row {place + 1}, {_show(rows[place])}, is not expected"
-    return "other rows" if len(unknown) > most else "rows that are expected once come several times"
+    known = {*map(_rounded, wanted)}
+    unknown = next((place for place, row in enumerate(given) if _rounded(row) not in known), None)
+    if unknown is None:
+        return "rows that are expected once come several times"
+    return f"row {unknown + 1}, {_show(rows[unknown])}, is not expected"
 
 
 def _show(row: Row) -> str:
     return detail_line(f"({', '.join('NULL' if value is None else repr(value)[:80] for value in row[:8])})", 80)
-
-
-def _count(rows: Sequence[Row]) -> str:
-    return f"{len(rows):,} row{'' if len(rows) == 1 else 's'}"
 
 
 def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
@@ -216,60 +199,46 @@ def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
     given, wanted = ([tuple(map(plain, one)) for one in zip(*side, strict=True)] for side in (rows, expected.rows))
     if expected.orders_within:
         return Counter(given) == Counter(wanted)
-    held = {column: frozenset(Counter(column).items()) for column in (*given, *wanted)}
-    if Counter(held[column] for column in given) != Counter(held[column] for column in wanted):
+    alike: dict[Hashable, tuple[list[Row], list[Row]]] = {}  # columns of the same values, here and there
+    for side, columns in enumerate((given, wanted)):
+        for column in columns:
+            alike.setdefault(frozenset(Counter(column).items()), ([], []))[side].append(column)
+    if any(len(here) != len(there) for here, there in alike.values()):
         return False
-    wanted.sort(key=lambda column: -len(held[column]))
-    looks = iter(range(MAX_ORDER_LOOKS // len(rows)))
-
-    def fits(chosen: tuple[Column, ...], left: Counter[Column]) -> bool:
-        """Whether the columns that are left, behind those chosen, make the wanted rows in some order."""
-        if not left:
-            return True
-        next_wanted = wanted[: len(chosen) + 1]
-        goal = Counter(zip(*next_wanted, strict=True))
-        for column in left:
-            if held[column] == held[next_wanted[-1]]:
-                if next(looks, None) is None:
-                    return False
-                more = (*chosen, column)
-                if Counter(zip(*more, strict=True)) == goal and fits(more, left - Counter([column])):
-                    return True
-        return False
-
-    return fits((), Counter(given))
+    here, there = zip(*alike.values(), strict=True)
+    goal, are_few = Counter(zip(*chain(*there), strict=True)), math.prod(math.factorial(len(one)) for one in here)
+    orders = product(*map(permutations, here)) if are_few * len(rows) <= MAX_ORDER_LOOKS else [here]
+    return any(Counter(zip(*chain(*order), strict=True)) == goal for order in orders)
 
 
 def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
     """Return what is the same for two results that a rule takes for equal. accepted: tells whether an order was asked for.
 
-    Where a rule's equality is none between two answers, the nearest that is: floats count by `DIGITS` digits, but by "spider"
-    exactly; where an order was asked for rows count as they came, tied or not.
+    Where a rule's equality is none between two answers, the nearest that is: floats count by `DIGITS` digits, but by
+    "spider" exactly, and its columns in the order of their values; where an order was asked for rows count as they came.
     """
     lists, exact = all(result.ordered_lists for result in accepted), rule == "spider"
-    ordered = all(result.orders_within if exact else result.ordered for result in accepted)
-    if not exact:
+    if exact:
+        rows = [tuple(int(cell) if isinstance(cell, bool) else cell for cell in row) for row in rows]
+        cells = [[_row_key((cell,), lists, exact) for cell in column] for column in zip(*rows, strict=True)]
+        keys: list[Any] = list(zip(*sorted(cells, key=lambda column: (sorted(column), column)), strict=True))
+    else:
         keys = [_row_key(row, lists, exact) for row in rows]
-        return tuple(keys if ordered else sorted(keys))
-    plain = [[int(cell) if isinstance(cell, bool) else cell for cell in row] for row in rows]
-    columns = sorted(zip(*[[_row_key((cell,), lists, exact) for cell in row] for row in plain], strict=True))
-    if ordered:
-        return tuple(columns)
-    groups = [list(group) for _, group in groupby(sorted(columns, key=sorted), key=sorted)]
-    are_few = math.prod(math.factorial(len(group)) for group in groups) * len(rows) <= MAX_ORDER_LOOKS
-    orders = product(*map(permutations, groups)) if are_few else [groups]
-    return min(tuple(sorted(zip(*chain(*order), strict=True))) for order in orders)
+    is_ordered = all(result.orders_within if exact else result.ordered for result in accepted)
+    return tuple(keys if is_ordered else sorted(keys))
 
 
 def _row_key(row: Row, ordered_lists: bool, exact: bool) -> str:
     """Return a text of a row: 1, 1.0 and, where floats are not `exact`, what is a rounding beside them are one."""
-    [(shape, numbers)] = _flattened([row], ordered_lists)
-    keys = list[Number]()
-    for number in numbers:
+
+    def plain(number: Number) -> Number:
         whole = number if isinstance(number, int) or math.isinf(number) else round(number)
-        is_whole = whole == number or (not exact and abs(number - whole) <= abs(number) * 10.0**-DIGITS)
-        keys.append(whole if is_whole else number if exact else rounded(number))
-    return repr((shape, keys))
+        if number == whole or (not exact and abs(number - whole) <= abs(number) * 10.0**-DIGITS):
+            return whole
+        return number if exact else float(f"{number:.{DIGITS}g}")
+
+    [(shape, numbers)] = _flattened([row], ordered_lists)
+    return repr((shape, [*map(plain, numbers)]))
 
 
 _CUTS = frozenset(("LIMIT", "OFFSET", "FETCH", "SKIP", "FOR"))

@@ -9,7 +9,6 @@ break these rules and 91 the strict ones. So deno reads a configuration of ours,
 from __future__ import annotations
 
 import json
-import math
 import re
 import secrets
 import signal
@@ -21,20 +20,16 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import Field
 
-from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.case import Case, Example
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.evaluation.verifiers.sandbox.isolation import START_S, Stopped, readable
 from expert_cli.utils.subprocesses import LineProcess
 
-MAX_OUTPUT_BYTES = 64_000_000
-MAX_KNOWN = 10_000
-END = "export {};"
+MAX_OUTPUT_BYTES, MAX_KNOWN, END = 64_000_000, 10_000, "export {};"
 TYPE_CHECK_S = 2.0
 """The least time that a type check may take, beyond what deno needs to start."""
-READER, RUNNER = "typescript_reader.js", "typescript_runner.js"
 SANDBOX = Path(__file__).parent / "sandbox"
+READER, RUNNER = SANDBOX / "typescript_reader.js", SANDBOX / "typescript_runner.js"
 NAMES: Mapping[str, list[str]] = json.loads((SANDBOX / "typescript_names.json").read_text(encoding="utf-8"))
 """modules: what a program may import, with or without `node:`; language, node: the globals that it sees. Nothing of it reaches
 a file, the network or another process.
@@ -48,23 +43,14 @@ that are left out are made rather than used."""
 CONFIG = {
     "compilerOptions": {"strict": False, "noImplicitOverride": False, "lib": ["es2023", "dom", "dom.iterable"]},
     "imports": {name: f"node:{name}" for name in NAMES["modules"]},
-    "lint": {"plugins": [f"./{READER}"], "rules": {"tags": [], "include": ["judge/read"]}},
+    "lint": {"plugins": [f"./{READER.name}"], "rules": {"tags": [], "include": ["judge/read"]}},
 }
-OURS = {name: (SANDBOX / name).read_text(encoding="utf-8") for name in (READER, RUNNER)} | {
-    "deno.json": json.dumps(CONFIG)
-}
-READ = ("lint", "--json", "--config", "deno.json")
-CHECK = ("check", "--config", "deno.json", "--no-remote", "--no-npm", "--no-lock")
-RUN = (
-    *("run", "--no-config", "--import-map", "deno.json", "--no-remote", "--no-npm", "--no-lock", "--no-prompt"),
-    *("--cached-only", "--v8-flags=--max-old-space-size=256,--disallow-code-generation-from-strings", RUNNER),
-)
-_ASYNC = re.compile(r"async\s+function[\s*]+([\w$]+)|\b(?:const|let|var)\s+([\w$]+)[^=;\n]*=\s*async\b")
+OURS = {file.name: file.read_text(encoding="utf-8") for file in (READER, RUNNER)} | {"deno.json": json.dumps(CONFIG)}
+READ = "lint --json --config deno.json"
+CHECK = "check --config deno.json --no-remote --no-npm --no-lock"
+RUN = "run --no-config --import-map deno.json --no-remote --no-npm --no-lock --no-prompt --cached-only "
+RUN += f"--v8-flags=--max-old-space-size=256,--disallow-code-generation-from-strings {RUNNER.name}"
 _WORD = re.compile(r"""(["'`/])((?:\\.|(?!\1)[^\\])*)\1|([\w$]+|[^\w\s])""", re.S)
-_BEGINS = r"^[ \t]*(?:if\s*\([^\n]*?\)\s*)?[{;]?[ \t]*(?:void\s+|!\s*)?"
-_FOLLOWS = r"^[ \t]*(?!await\b|return\b|const\b|let\b|var\b)[\w$.]+\([^\n]*\)\s*\.\s*then\s*\("
-
-Started = AbstractContextManager[tuple[LineProcess, Path]]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -131,15 +117,6 @@ class TypescriptCase(Case):
     )
     prefix: str = Field(default="", description="Code that the answer continues.")
 
-    def require_sound(self) -> None:
-        """Raise InputError for tests that do not wait for what they start: a promise that never comes would pass."""
-        line = unawaited(self.tests or "")
-        if line is not None:
-            raise InputError(
-                f"tests: line {line}: what it starts is not awaited, so it would pass without coming to its end",
-                "write await before it: await (async () => { ... })();",
-            )
-
     def for_dummy(self, *, first: bool) -> TypescriptCase | None:
         """Return the first case, which tells for all, without its prefix: what that leaves open would be a fault of its own."""
         return self.model_copy(update={"prefix": ""}) if first else None
@@ -159,13 +136,7 @@ class TypescriptCase(Case):
         return Program(self.prefix, answer, self.tests or "")
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Judge the module `prefix` + `answer` by the module `tests`, which may use every name at the top of the first.
-
-        Without tests it must compile and run to its end. To check its types has `timeout_s`, or `TYPE_CHECK_S` where that is
-        longer, and what runs then `timeout_s`; that the processes start counts for none.
-
-        Raises EnvironmentProblem (deno is missing).
-        """
+        """Judge `prefix` + `answer` by `tests`, else by whether it compiles and ends; starting counts for none of the time."""
         program = self.program(answer)
         try:
             readable(answer)
@@ -182,18 +153,6 @@ class TypescriptCase(Case):
         readable(answer)
         whole = self.program(answer).modules[0]
         return tuple(_WORD.findall(_read([whole], timeout_s)[whole].text.removesuffix(END))) or None
-
-
-def unawaited(tests: str) -> int | None:
-    """Return the first line that starts something and does not wait for its end, None where there is none.
-
-    Those are a call of an async function of the tests, and what follows a promise by `then`: an answer's promise that never
-    comes would pass.
-    """
-    named = "|".join(re.escape(one or other) for one, other in _ASYNC.findall(tests)) or "(?!)"
-    starts = rf"{_BEGINS}(?:\(*async\s+function\s*\*?\s*\(|\(async\s*\(|(?:{named})\s*\()"
-    found = re.search(f"{starts}|{_FOLLOWS}", tests, re.M)
-    return None if found is None else tests.count("\n", 0, found.end()) + 1
 
 
 def _check(programs: Sequence[Program], timeout_s: float) -> None:
@@ -245,7 +204,7 @@ def _each(ask: Callable[[Sequence[T], float], dict[T, R]], items: Sequence[T], l
 def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source]:
     """Return what deno's parser, which loads nothing, says of texts. Raises `Stopped`."""
     files = {f"{number}.ts": text for number, text in enumerate(texts)}
-    with _deno([*READ, *files], files, limit_s) as (child, _):
+    with _deno(f"{READ} {' '.join(files)}", files, limit_s) as (child, _):
         output, _ = _all(child, START_S + limit_s)
     try:
         reply = json.loads(output)
@@ -268,14 +227,13 @@ def _typed(items: Sequence[Checked], limit_s: float) -> dict[Checked, Checked | 
     files: dict[str, str] = {}
     for number, one in enumerate(items):
         files |= {f"{number}/answer.ts": one.answer, f"{number}/tests.ts": one.tests}
-    with _deno([*CHECK, *files], files, limit_s, subprocess.STDOUT) as (child, folder):
+    with _deno(f"{CHECK} {' '.join(files)}", files, limit_s, subprocess.STDOUT) as (child, folder):
         output, status = _all(child, START_S + limit_s)
     at = rf"^(TS\d+) \[ERROR\]: (.*?)\n    at {re.escape(folder.as_uri())}/(\d+)/(answer|tests)\.ts:(\d+):\d+$"
     faults = [fault for fault in re.findall(at, output, re.M | re.S) if fault[0] != "TS1205"]  # a type re-exported
     if status != 0 and "\nerror: Type checking failed." not in output:
-        if (broken := re.search("^error: (SyntaxError: .*)", output, re.M)) is not None:
-            raise Stopped("invalid", broken[1])
-        raise Stopped("too_large", "deno's compiler gave up on it")
+        broken = re.search("^error: (SyntaxError: .*)", output, re.M)
+        raise Stopped("invalid", broken[1]) if broken else Stopped("too_large", "deno's compiler gave up on it")
     found: dict[Checked, Checked | Grade] = {one: one for one in items}
     for code, message, number, module, line in sorted(faults, key=lambda fault: fault[3] == "tests"):
         one = items[int(number)]
@@ -289,28 +247,31 @@ def _run(one: Checked, timeout_s: float) -> Grade:
     """Run an answer and its tests."""
     nonce = secrets.token_hex(16)
     asked = {"nonce": nonce, "names": one.modules, "language": NAMES["language"], "node": NAMES["node"]}
-    files = {"answer.ts": one.answer, "tests.ts": one.tests}
-    with _deno(RUN, files, timeout_s) as (child, _):
+    with _deno(RUN, {"answer.ts": one.answer, "tests.ts": one.tests}, timeout_s) as (child, _):
         if child.receive(START_S, isolation.MEMORY_BYTES) != b"ready\n":
             return Grade("invalid", "deno does not load it").of_a_program
         child.send(json.dumps(asked), last=True)
         output, status = _all(child, timeout_s)
     replies = [json.loads(line[len(nonce) :]) for line in output.splitlines() if line.startswith(nonce)]
-    if not replies and status not in (0, 1):
-        return Grade("too_large", "out of memory")
-    verdict = Grade(**replies[-1]) if replies else Grade("wrong", "it ended before its tests did")
+    if not replies:
+        return (
+            Grade("wrong", "it ended before its tests did") if status in (0, 1) else Grade("too_large", "out of memory")
+        )
+    verdict = Grade(**replies[-1])
     return Grade("wrong", "it failed when its tests were over") if verdict.passed and status != 0 else verdict
 
 
-def _deno(words: Sequence[str], files: Mapping[str, str], limit_s: float, errors: int = subprocess.DEVNULL) -> Started:
+def _deno(
+    words: str, files: Mapping[str, str], limit_s: float, errors: int = subprocess.DEVNULL
+) -> AbstractContextManager[tuple[LineProcess, Path]]:
     """Start deno behind walls in a folder with `files` and ours. Raises EnvironmentProblem."""
     isolation.require_packages("deno")
     import deno
 
     path, own = deno.find_deno_bin(), "/proc/self/maps"  # which tells its parser where its stack ends
-    how = {"cpu_s": math.ceil(limit_s) + 10 + len(files) // 4, "max_bytes": MAX_OUTPUT_BYTES, "errors": errors}
-    env = {"DENO_DIR": "cache", "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
-    return isolation.program([path, *words], [path, ".", own], limit_s, {**files, **OURS}, env=env, **how)
+    how = {"env": {"DENO_DIR": "cache", "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}, "stderr": errors}
+    command = [path, *words.split()]
+    return isolation.program(command, [path, ".", own], limit_s, {**files, **OURS}, max_bytes=MAX_OUTPUT_BYTES, **how)
 
 
 def _all(child: LineProcess, limit_s: float) -> tuple[str, int]:

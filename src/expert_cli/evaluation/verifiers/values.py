@@ -14,11 +14,9 @@ from typing import ClassVar
 from pydantic import Field, FiniteFloat
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Grade, Progress
-from expert_cli.evaluation.verifiers.case import Case, Example, Labeled, plain
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Labeled, Progress, plain
 from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, readable, require_packages
 
-LOOK_S = 0.1
 _NUMBER = re.compile(
     r"(?P<before>[A-Z]{0,3}[$€£¥₹]|[A-Z]{3}|)\s*"
     r"(?P<number>[+-]?(?:[0-9]{1,3}(?:[,_' \u00a0\u202f][0-9]{3})+|[0-9]{1,40})(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?)"
@@ -56,10 +54,6 @@ class _Value(Case):
             return stopped.verdict
         return Grade("wrong", fault, reached=self.reached) if fault else Grade("correct")
 
-    def is_expected(self, answer: str) -> bool:
-        """Whether a text is right: nothing is run for that."""
-        return super().is_expected(answer) or self.grade(answer, None, LOOK_S).passed
-
     @abstractmethod
     def _fault(self, answer: str, timeout_s: float) -> str:
         """Return why an answer that is text is wrong, "" where it is right. Raises `Stopped`."""
@@ -81,9 +75,8 @@ class ExactCase(_Value):
 
     def _fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
         accepted = [self.expected] if isinstance(self.expected, str) else self.expected
-        if self._form(answer) in map(self._form, accepted):
-            return ""
-        return f"it is {answer[:80]!r}, not {accepted[0][:80]!r}"
+        is_one = self._form(answer) in map(self._form, accepted)
+        return "" if is_one else f"it is {answer[:80]!r}, not {accepted[0][:80]!r}"
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the text as it is compared."""

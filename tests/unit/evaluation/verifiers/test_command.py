@@ -13,7 +13,7 @@ import pytest
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_case
-from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Grade
 
 
 def grade(folder: Path, program: str, answer: str = "x", *, timeout_s: float = 10, **row: Any) -> Grade:

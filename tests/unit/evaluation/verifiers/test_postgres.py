@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.answer import held_for
 from expert_cli.evaluation.cases import read_case
-from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.evaluate import held_for
+from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.evaluation.verifiers.sandbox import postgres_server
 from expert_cli.inference.expert_config import Grammar
 from tests import graders
@@ -36,8 +34,7 @@ INSERT INTO trips (staff_id, cost, tags) VALUES (1, 1.5, '["a"]'), (1, 2, NULL),
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("postgres")
     (folder / "staff.sql").write_text(SCRIPT, encoding="utf-8")
-    with closing(sqlite3.connect(folder / "shop.sqlite")) as connection:
-        connection.executescript(SHOP)
+    graders.database(folder / "shop.sqlite", SHOP)
     return {path.stem: path for path in folder.iterdir()}
 
 
@@ -117,8 +114,7 @@ def test_a_source_that_postgresql_cannot_hold_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.sql").write_text("CREATE TABLE t (a int); INSERT INTO t VALUES ('x');", encoding="utf-8")
     with pytest.raises(InputError, match=r"bad\.sql: PostgreSQL cannot hold it: invalid input syntax for type integer"):
         graded(tmp_path / "bad.sql", "SELECT 1", "SELECT 1")
-    with closing(sqlite3.connect(tmp_path / "odd.sqlite")) as connection:
-        connection.executescript("CREATE TABLE t (a DATE); INSERT INTO t VALUES ('never');")
+    graders.database(tmp_path / "odd.sqlite", "CREATE TABLE t (a DATE); INSERT INTO t VALUES ('never');")
     with pytest.raises(InputError, match=r"odd\.sqlite: PostgreSQL cannot hold it: .*never"):
         graded(tmp_path / "odd.sqlite", "SELECT 1", "SELECT 1")
     (tmp_path / "bad.sql").write_text("CREATE TABLE t (a int)", encoding="utf-8")
@@ -152,7 +148,7 @@ def test_a_server_ends_with_a_run_that_is_killed() -> None:
     ) as run:
         assert run.stdout is not None
         socket = Path(run.stdout.readline().strip())
-        started = [one for child in psutil.Process(run.pid).children() for one in child.children(recursive=True)]
+        started = psutil.Process(run.pid).children(recursive=True)
         assert any(one.name() == "postgres" for one in started)
         run.kill()
     assert psutil.wait_procs(started, 30)[1] == []

@@ -8,7 +8,7 @@ import pytest
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_case
-from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Grade
 
 
 def grade(answer: str, tests: str = "", timeout_s: float = 10, **case: Any) -> Grade:

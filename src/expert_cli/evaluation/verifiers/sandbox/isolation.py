@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import pkgutil
 import shutil
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.verdict import Grade, Kind
+from expert_cli.evaluation.verifiers.case import Grade, Kind
 from expert_cli.hardware.machine import has_package
 from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
@@ -58,8 +59,7 @@ class Stopped(Exception):
     def __init__(self, kind: Kind, detail: str) -> None:
         """Keep both for the verdict."""
         super().__init__(detail)
-        self.kind: Kind = kind
-        self.detail = detail
+        self.kind, self.detail = kind, detail
 
     @property
     def verdict(self) -> Grade:
@@ -81,15 +81,13 @@ def readable(answer: str, max_bytes: int = MAX_BYTES) -> None:
 
 def bounded(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """Collect rows; raises `Stopped` beyond `MAX_ROWS`, `MAX_RESULT_BYTES` or `MAX_DEPTH`."""
-    kept: list[tuple[Any, ...]] = []
-    size = 0
+    kept, size = list[tuple[Any, ...]](), 0
     for row in rows:
         kept.append(tuple(row))
         size += sum(len(value) if isinstance(value, str | bytes | list | dict) else 8 for value in row)
-        if len(kept) > MAX_ROWS:
-            raise Stopped("too_large", f"the result has more than {MAX_ROWS:,} rows")
-        if size > MAX_RESULT_BYTES:
-            raise Stopped("too_large", f"the result has more than {MAX_RESULT_BYTES:,} bytes")
+        if len(kept) > MAX_ROWS or size > MAX_RESULT_BYTES:
+            most = f"{MAX_ROWS:,} rows" if len(kept) > MAX_ROWS else f"{MAX_RESULT_BYTES:,} bytes"
+            raise Stopped("too_large", f"the result has more than {most}")
         level, depth = [value for value in row if isinstance(value, list | dict)], 0
         while level:
             depth += 1
@@ -143,34 +141,25 @@ def shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 1
     return [sys.executable, "-I", "-S", str(Path(__file__).with_name("walls.py")), json.dumps(settings), *program]
 
 
-def start(
-    command: Sequence[str],
-    folder: str,
-    max_bytes: int,
-    env: Mapping[str, str] | None = None,
-    errors: int = subprocess.DEVNULL,
-) -> LineProcess:
-    """Start a process that gets nothing of our environment but what it needs to start, and `env`."""
+def start(command: Sequence[str], folder: str, max_bytes: int, **how: Any) -> LineProcess:
+    """Start a process that gets nothing of our environment but what it needs to start, and `env`; stderr: to nowhere."""
     kept = ("SYSTEMROOT", "PATH") if os.name == "nt" else ("PATH",)
-    given = {name: os.environ[name] for name in kept if name in os.environ} | dict(env or {})
+    given = {name: os.environ[name] for name in kept if name in os.environ} | how.pop("env", {})
     given["OPENSSL_CONF"] = os.devnull  # the system's cannot be opened from behind the walls
-    return LineProcess(command, cwd=folder, env=given, stderr=errors, own_session=True, max_bytes=max_bytes)
+    return LineProcess(command, cwd=folder, env=given, own_session=True, max_bytes=max_bytes, **how)
 
 
 @contextmanager
 def program(
     words: Sequence[str], readable: Sequence[str], limit_s: float, files: Mapping[str, str] | None = None, **how: Any
 ) -> Iterator[tuple[LineProcess, Path]]:
-    """Start a program of a stranger behind walls in a folder with `files`, and end it. Raises `Stopped`.
-
-    readable: what it may open, "." is its folder. how: what `start` takes, and `cpu_s`.
-    """
+    """Run a program behind walls in a folder with `files`. readable: what it may open, "." is its folder. Raises `Stopped`."""
     with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as made:
         folder = Path(made).resolve()
         for name, text in (files or {}).items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8", newline="")
-        walls = shut_in(words, readable, how.pop("cpu_s", int(limit_s) + 10))
+        walls = shut_in(words, readable, math.ceil(limit_s) + 10 + len(files or ()) // 4)
         child = start([*namespace_isolation(), *walls], made, **how)
         try:
             yield child, folder
@@ -216,10 +205,7 @@ class Worker:
     def __init__(
         self, entry: str, *packages: str, broken: Kind = "invalid", arguments: Callable[[], Sequence[Any]] = list
     ) -> None:
-        """Start nothing yet. entry: "module:function" of this package; what it returns answers each question.
-
-        broken: the verdict on an answer with which a process ends. arguments: of the function, for every process anew.
-        """
+        """Start nothing yet. entry: "module:function" makes what answers; broken: the verdict where a process ends."""
         self._entry, self._packages, self._broken, self._arguments = entry, packages, broken, arguments
         self._processes = JsonLinesWorker(self._start)
 

@@ -9,7 +9,7 @@ import os
 import re
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import groupby
@@ -19,16 +19,15 @@ import apsw
 import pg8000.native
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Kind
+from expert_cli.evaluation.verifiers.case import Kind
 from expert_cli.evaluation.verifiers.contents import SqliteContents, opened, quoted, read_tables
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.rows import Row
 from expert_cli.evaluation.verifiers.sandbox.isolation import MAX_SQL_BYTES, Stopped, bounded
-from expert_cli.evaluation.verifiers.sandbox.query_judge import Engine, QueryJudge
+from expert_cli.evaluation.verifiers.sandbox.sqlite import Engine, QueryJudge
 
 FETCHED = 100
 """Rows that are read, or written, at once."""
-CONNECT_TRIES = 1000
 _COMMANDS = re.compile(
     "ABORT|ALTER|ANALYZE|BEGIN|CALL|CHECKPOINT|CLOSE|CLUSTER|COMMENT|COMMIT|COPY|CREATE|DEALLOCATE|DECLARE|DELETE|DISCARD|DO|"
     "DROP|END|EXECUTE|EXPLAIN|FETCH|GRANT|IMPORT|INSERT|LISTEN|LOAD|LOCK|MERGE|MOVE|NOTIFY|PREPARE|REASSIGN|REFRESH|REINDEX|"
@@ -40,9 +39,6 @@ _KINDS: dict[str, Kind] = {
     "0A000": "refused", "53": "too_large", "54": "too_large",
 }  # fmt: skip
 """By SQLSTATE, or the class that it begins with; any other is "invalid"."""
-_NUMERIC, _BOOLEAN = 1700, 16
-_READ = {20: int, 21: int, 23: int, 26: int, 700: float, 701: float, 114: json.loads, 3802: json.loads}
-"""By the type's oid; what has none is a text."""
 _TYPES = {
     "INT": "bigint", "CHAR|CLOB|TEXT": "text", "BLOB": "bytea", "REAL|FLOA|DOUB": "double precision", "BOOL": "boolean",
     "DATETIME|TIMESTAMP": "timestamp", "DATE": "date", "TIME": "time", ".": "numeric",
@@ -59,9 +55,16 @@ WHERE connamespace = '{0}'::regnamespace AND contype IN ('p', 'u', 'f') ORDER BY
 """The columns and keys of each table, as SQLite reads them, too."""
 
 
-def judge(server: Mapping[str, str]) -> QueryJudge:
-    """Return what judges SQL on a server of `postgres_server`."""
-    return PostgresJudge(server)
+def _number(text: str) -> int | float:
+    value = Decimal(text)
+    return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+
+
+_READ: Mapping[int, Callable[[str], Any]] = {
+    16: "t".__eq__, 20: int, 21: int, 23: int, 26: int, 700: float, 701: float, 1700: _number,
+    114: json.loads, 3802: json.loads,
+}  # fmt: skip
+"""By the type's oid; what has none is a text."""
 
 
 class PostgresJudge(QueryJudge):
@@ -70,7 +73,7 @@ class PostgresJudge(QueryJudge):
     sockets = 3
 
     def __init__(self, server: Mapping[str, str]) -> None:
-        """Connect as the owner of the contents."""
+        """Connect as the owner of the contents. server: of `postgres_server`."""
         super().__init__(partial(PostgresEngine.of_file, self), "postgresql", MAX_SQL_BYTES)
         self._server, self._role, self._numbers = server, "", itertools.count()
         self.owner: Any = self._connected("owner")
@@ -89,30 +92,16 @@ class PostgresJudge(QueryJudge):
         """Make a schema, the owner's current one, that readers may use. Return its name."""
         name = f"content_{os.getpid()}_{next(self._numbers)}"
         grants = f"GRANT USAGE ON SCHEMA {name} TO gold, judged; ALTER DEFAULT PRIVILEGES IN SCHEMA {name} "
-        self.owner.execute_simple(
-            f"CREATE SCHEMA {name}; SET search_path TO {name}; {grants} GRANT SELECT ON TABLES TO gold, judged"
-        )
+        grants += "GRANT SELECT ON TABLES TO gold, judged"
+        self.owner.execute_simple(f"CREATE SCHEMA {name}; SET search_path TO {name}; {grants}")
         return name
 
     def _connected(self, role: str) -> Any:
         login = {"password": self._server[role], "database": "postgres", "unix_sock": self._server["socket"]}
-        for left in range(CONNECT_TRIES, 0, -1):
-            try:
-                found = pg8000.native.Connection(role, **login)
-                break
-            except (pg8000.native.Error, OSError):  # its socket is there before it answers
-                if left == 1:
-                    raise
-                time.sleep(0.02)
-        read = _READ | {_NUMERIC: _number, _BOOLEAN: "t".__eq__}
+        found = pg8000.native.Connection(role, **login)
         for oid in found.pg_types:
-            found.register_in_adapter(oid, read.get(oid, str))
+            found.register_in_adapter(oid, _READ.get(oid, str))
         return found
-
-
-def _number(text: str) -> int | float:
-    value = Decimal(text)
-    return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
 
 
 class PostgresEngine(Engine):

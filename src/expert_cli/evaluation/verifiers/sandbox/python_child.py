@@ -68,12 +68,9 @@ def run_tests(text: str, answer: types.ModuleType) -> None:
     exec(compile(text, "tests", "exec"), names)  # noqa: S102
     made = [value for name, value in names.items() if before.get(name) is not value]
     for value in made:
-        if (
-            isinstance(value, types.FunctionType)
-            and value.__name__.startswith("test")
-            and not value.__code__.co_argcount
-        ):
-            value()
+        if isinstance(value, types.FunctionType) and value.__name__.startswith("test"):
+            if not value.__code__.co_argcount:
+                value()
         elif isinstance(value, type) and any(base.__name__ == "TestCase" for base in value.__mro__[1:]):
             for name in sorted(name for name in dir(value) if name.startswith("test")):
                 one = value(name)

@@ -1,30 +1,188 @@
-"""SQLite databases in memory that only read, within limits of time and memory. Runs in the worker's process.
+"""Judges queries by their rows, an answer's against those of the expected queries; here, on SQLite databases in memory that
+only read, within limits of time and memory. Runs in the worker's process.
 
 apsw brings its own SQLite, so that answers are judged alike on every system.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
 import time
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import apsw
 
 from expert_cli.errors import InputError
+from expert_cli.evaluation.verifiers import query_text
+from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.evaluation.verifiers.contents import SqliteContents, opened
-from expert_cli.evaluation.verifiers.query_text import code_words
-from expert_cli.evaluation.verifiers.rows import Row
+from expert_cli.evaluation.verifiers.query_text import Dialect, code_words, orders_rows, split
+from expert_cli.evaluation.verifiers.rows import Result, Row, Rule, find_ties, is_right, judge_rows, rows_key, same
 from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.evaluation.verifiers.sandbox.isolation import MAX_VALUE_BYTES, Stopped, bounded
-from expert_cli.evaluation.verifiers.sandbox.query_judge import Engine, QueryJudge
 
-STEPS_BETWEEN_LOOKS = 1_000
+LEAST_S, MOST_KEPT, MAX_STATEMENTS = 0.05, 16, 10
+"""Seconds that are left at least; sources and cases that a process keeps; statements of an answer that are looked at."""
+TRIED, QUERY_S, MAKE_S = 4, 2.0, 30.0
+"""Contents that are tried for each that is wanted; seconds for a query, and for all."""
+
+
+class Engine(ABC):
+    """What runs queries on one content."""
+
+    @abstractmethod
+    def run(self, query: str, *, timeout_s: float) -> list[Row]:
+        """Return the rows. Raises `Stopped`."""
+
+    def prepare(self, query: str, *, timeout_s: float) -> None:
+        """Find out whether a statement is allowed. Raises `Stopped`."""
+        self.run(query, timeout_s=timeout_s)
+
+    def unknown(self, query: str) -> str:  # noqa: ARG002  for one that does not refuse it itself
+        """Return what a query names that is not there; "" for nothing."""
+        return ""
+
+    @abstractmethod
+    def perturbed(self, queries: Sequence[str], number: int) -> tuple[Engine, Engine]:
+        """Return the content of this number, and it once more: there, unordered rows come the other way round."""
+
+
+class Prepared(NamedTuple):
+    """A case: its contents, and what its expected queries return on each."""
+
+    rule: Rule
+    engines: Sequence[Engine]
+    accepted: Sequence[Sequence[Result]]
+
+
+class QueryJudge:
+    """Answers "grade", "key" and "compile" for cases of one engine. What it lacks it says; "prepare" brings the files."""
+
+    def __init__(self, open_source: Callable[[bytes], Engine], dialect: Dialect, max_bytes: int) -> None:
+        """Keep how a file's content is opened (it raises InputError), and the language of its queries."""
+        self._open, self._dialect, self._max_bytes = open_source, dialect, max_bytes
+        self._sources, self._cases = dict[str, tuple[str, Engine]](), dict[str, Prepared]()
+
+    def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a verdict, a key or what is lacking. Raises `Stopped`, InputError."""
+        case, name, do = question["case"], json.dumps(question["case"]), question["do"]
+        if do == "prepare":
+            for state, (path, content) in question["sent"].items():
+                try:
+                    _keep(self._sources, state, (path, self._open(base64.b64decode(content))))
+                except (InputError, Stopped) as error:
+                    raise InputError(f"{path}: {error}", "correct the file that the case names") from error
+            _keep(self._cases, name, self._prepared(**case))
+            return {}
+        if name not in self._cases:
+            return {"lacks": [state for state in case["files"] if state not in self._sources]}
+        _keep(self._cases, name, prepared := self._cases.pop(name))
+        deadline = time.monotonic() + question["timeout_s"]
+        statement = self._statement(prepared, question["answer"], deadline)
+        if do == "compile":
+            prepared.engines[0].prepare(statement, timeout_s=question["timeout_s"])
+            return {}
+        if do == "grade":
+            return vars(self._grade(prepared, statement, deadline))
+        rows = [engine.run(statement, timeout_s=_left(deadline)) for engine in prepared.engines]
+        keys = [rows_key(prepared.rule, *one) for one in zip(rows, prepared.accepted, strict=True)]
+        return {"key": hashlib.sha256(repr(keys).encode()).hexdigest(), "empty": not rows[0]}
+
+    def _statements(self, rule: Rule, text: str) -> list[str]:
+        return split(query_text.without_distinct(text, self._dialect) if rule == "spider" else text, self._dialect)
+
+    def _statement(self, prepared: Prepared, answer: str, deadline: float) -> str:
+        """Return the one statement of an answer. Raises `Stopped`."""
+        isolation.readable(answer, self._max_bytes)
+        if "\0" in answer:
+            raise Stopped("invalid", "the answer holds characters that are not text")
+        statements = self._statements(prepared.rule, answer)
+        if not statements:
+            raise Stopped("empty", "no query")
+        if len(statements) > 1:
+            for statement in statements[:MAX_STATEMENTS]:
+                prepared.engines[0].prepare(statement, timeout_s=_left(deadline))
+            raise Stopped("invalid", f"{len(statements)} statements, one query expected")
+        return statements[0]
+
+    def _grade(self, prepared: Prepared, statement: str, deadline: float) -> Grade:
+        """Judge an answer: right if its rows are everywhere those of one expected query, the same one."""
+        left = list(range(len(prepared.accepted[0])))
+        for place, (engine, results) in enumerate(zip(prepared.engines, prepared.accepted, strict=True)):
+            rows = engine.run(statement, timeout_s=_left(deadline))
+            still = [query for query in left if is_right(prepared.rule, rows, results[query])]
+            if not still:
+                grade = judge_rows(prepared.rule, rows, [results[query] for query in left])
+                if not place and (unknown := engine.unknown(statement)):
+                    return Grade("unknown_name", f"{unknown}; {grade.detail}")
+                told = f"right on the first content, not on content {place + 1}: " if place else ""
+                return Grade(grade.kind, told + grade.detail, reached=grade.reached)
+            left = still
+        return Grade("correct")
+
+    def _prepared(self, files: Sequence[str], expected: str, rule: Rule, perturb: int) -> Prepared:
+        """Run the expected queries on every content. Raises InputError where one fails."""
+        queries = self._statements(rule, expected)
+        if not queries:
+            raise InputError("no expected query", "write the query whose rows are right")
+        engines, accepted = [engine for _, engine in map(self._sources.__getitem__, files)], []
+        for place, engine in enumerate(engines):
+            try:
+                accepted.append([self._result(engine, query) for query in queries])
+            except Stopped as stopped:
+                message = f"the expected query fails on {self._sources[files[place]][0]}: {stopped.detail}"
+                raise InputError(message, f"correct the case's query: {expected[:200]}") from stopped
+        made = self._telling_contents(engines[0], queries, perturb)
+        accepted += [[self._result(engine, query) for query in queries] for engine in made]
+        return Prepared(rule, [*engines, *made], accepted)
+
+    def _result(self, engine: Engine, query: str) -> Result:
+        run = partial(engine.run, timeout_s=isolation.GOLD_TIMEOUT_S)
+        lists = self._dialect != "cypher" or query_text.orders_lists(query)
+        rows, ordered = run(query), orders_rows(query, self._dialect)
+        ties = find_ties(query, self._dialect, rows, run, ordered_lists=lists) if ordered else None
+        return Result(rows, ordered, lists, ties, query_text.orders_within(query, self._dialect))
+
+    def _telling_contents(self, engine: Engine, queries: Sequence[str], count: int) -> list[Engine]:
+        """Return up to `count` contents on which the expected queries have one result each, whichever way round unordered rows
+        are read, that holds something.
+        """
+        found = list[Engine]()
+        end = time.monotonic() + MAKE_S  # as a last resort: it makes the choice depend on the machine
+        for number in range(TRIED * count):
+            if len(found) == count or time.monotonic() > end:
+                break
+            ways = engine.perturbed(queries, number)
+            try:
+                results = [[way.run(query, timeout_s=QUERY_S) for way in ways] for query in queries]
+            except Stopped:
+                continue
+            pairs = zip(queries, results, strict=True)
+            is_one = all(same(one, Result(other, orders_rows(query, self._dialect))) for query, (one, other) in pairs)
+            if is_one and any(cell for rows, _ in results for row in rows for cell in row):
+                found.append(ways[0])
+        return found
+
+
+def _keep(kept: dict[str, Any], name: str, value: Any) -> None:
+    kept[name] = value
+    if len(kept) > MOST_KEPT:
+        del kept[next(iter(kept))]
+
+
+def _left(deadline: float) -> float:
+    return max(LEAST_S, deadline - time.monotonic())
+
+
 _QUERIES = ("SELECT", "WITH", "VALUES")
 _UNKNOWN_NAME = re.compile("no such (table|column): |cannot join using column ")
-_WAL = b"\x02\x02"
 _READING = frozenset((apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE))
 """Everything else changes something, or reaches outside."""
 _NAMES = {code: name for code, name in apsw.mapping_authorizer_function.items() if isinstance(code, int)}
@@ -36,26 +194,16 @@ _LIMITS = {
     apsw.SQLITE_LIMIT_VDBE_OP: 1_000_000,
     apsw.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
-_TOO_LARGE = (apsw.TooBigError, apsw.NoMemError, apsw.FullError, MemoryError)
-
-
-def judge() -> QueryJudge:
-    """Return what judges SQL."""
-    return QueryJudge(SqliteEngine, "sqlite", isolation.MAX_SQL_BYTES)
 
 
 class ReadOnly:
-    """Runs one query at a time on `connection`; for good it refuses what does not only read.
-
-    `also`: authorizer codes allowed besides reading. Not for several threads at once: the memory limit is the process's.
-    """
+    """Runs one query at a time on `connection`; for good it refuses what does not only read. `also`: codes allowed besides."""
 
     def __init__(self, connection: Any, *, also: Sequence[int] = (), value_bytes: int = MAX_VALUE_BYTES) -> None:
         """Close the connection to everything but reading."""
         self._connection, self._allowed, self._refusal = connection, _READING | set(also), ""
         connection.enable_load_extension(False)
-        connection.execute("PRAGMA temp_store = MEMORY").fetchall()
-        connection.execute("PRAGMA query_only = ON").fetchall()
+        connection.execute("PRAGMA temp_store = MEMORY; PRAGMA query_only = ON").fetchall()
         for name, value in (_LIMITS | {apsw.SQLITE_LIMIT_LENGTH: value_bytes}).items():
             connection.limit(name, value)
         connection.authorizer = self._authorize
@@ -77,7 +225,7 @@ class ReadOnly:
         """Return the rows. Raises `Stopped`."""
         self._refusal, fault, rows = "", None, list[Row]()
         deadline = time.monotonic() + timeout_s
-        self._connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_LOOKS)
+        self._connection.set_progress_handler(lambda: time.monotonic() > deadline, 1_000)
         apsw.hard_heap_limit(apsw.memory_used() + isolation.HEAP_BYTES)
         try:
             rows = bounded(self._connection.execute(statement, bindings, explain=2 if compile_only else -1))
@@ -90,7 +238,7 @@ class ReadOnly:
             raise Stopped("refused", self._refusal)
         if time.monotonic() > deadline:
             raise Stopped("timeout", f"not done after {timeout_s:g} s")
-        if isinstance(fault, _TOO_LARGE):
+        if isinstance(fault, apsw.TooBigError | apsw.NoMemError | apsw.FullError | MemoryError):
             told = f"a value over {MAX_VALUE_BYTES:,} bytes, or more memory than is given: {fault}"
             raise Stopped("too_large", told) from fault
         if fault is not None:
@@ -103,9 +251,8 @@ class ReadOnly:
             or (action == apsw.SQLITE_READ and str(first).lower().startswith("pragma_"))
         ):
             return apsw.SQLITE_OK
-        if not self._refusal:
-            what = str(_NAMES.get(action, action)).removeprefix("SQLITE_").replace("_", " ")
-            self._refusal = " ".join((what, *(part for part in (first, second) if part)))
+        what = str(_NAMES.get(action, action)).removeprefix("SQLITE_").replace("_", " ")
+        self._refusal = self._refusal or " ".join(filter(None, (what, first, second)))
         return apsw.SQLITE_DENY
 
 
@@ -116,8 +263,7 @@ class SqliteEngine(Engine):
         """Take what a file holds. Raises InputError."""
         if not file.startswith(b"SQLite format 3\0"):
             raise InputError("not an SQLite database")
-        if file[18:20] == _WAL:  # such a database cannot be opened in memory
-            file = file[:18] + b"\x01\x01" + file[20:]
+        file = file[:18] + file[18:20].replace(b"\x02\x02", b"\x01\x01") + file[20:]  # none in WAL mode opens in memory
         try:
             self._contents = SqliteContents(file)
         except apsw.Error as error:
@@ -135,7 +281,7 @@ class SqliteEngine(Engine):
 
     def run(self, query: str, *, timeout_s: float) -> list[Row]:
         """Return the rows, blobs as their hexadecimal text behind "x". Raises `Stopped`."""
-        first = _first(query)
+        first = next(iter(code_words(query, "sqlite")), "")
         if first not in _QUERIES:
             self.prepare(query, timeout_s=timeout_s)
             raise Stopped("refused", first)
@@ -147,12 +293,11 @@ class SqliteEngine(Engine):
         try:
             self._guard.run(query, timeout_s=timeout_s, compile_only=True)
         except Stopped as stopped:
-            first = _first(query)
-            if stopped.kind == "refused" and first not in _QUERIES:
-                raise Stopped("refused", first) from stopped
-            raise
+            first = next(iter(code_words(query, "sqlite")), "")
+            refused = stopped.kind == "refused" and first not in _QUERIES
+            raise Stopped(stopped.kind, first if refused else stopped.detail) from stopped
 
 
-def _first(statement: str) -> str:
-    """Return the first word or mark of the code, "" where there is none: a number, a text."""
-    return next(iter(code_words(statement, "sqlite")), "")
+def judge() -> QueryJudge:
+    """Return what judges SQL."""
+    return QueryJudge(SqliteEngine, "sqlite", isolation.MAX_SQL_BYTES)

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from expert_cli.evaluation.verifiers.cypher_text import for_graphqlite, unknown_name
 from expert_cli.evaluation.verifiers.query_text import orders_lists, orders_rows
 from expert_cli.evaluation.verifiers.rows import Result, same
-from expert_cli.evaluation.verifiers.sandbox.graphqlite import GraphQLiteEngine
+from expert_cli.evaluation.verifiers.sandbox.graphqlite import GraphQLiteEngine, for_graphqlite, unknown_name
 from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
 
 WORLD = """
