@@ -71,7 +71,7 @@ def _columns(written: Sequence[str]) -> dict[str, str]:
 
 def _show(console: Console, found: RowsManifest) -> None:
     told = [("rows", _rows(found)), ("form", f"{found.kind}: {found.report.mapping}")]
-    if unread := found.report.unread():
+    if unread := found.report.unread:
         told.append(("not read", ", ".join(unread)))
     told += [("length", _length(found)), ("row", _row(found)), ("split", _split(found)), ("training", _training(found))]
     console.text("\n".join(f"{what:9} {words}" for what, words in told))

@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass
 
 from expert_cli.config.run_config import Layout, RunConfig
-from expert_cli.data.packing.batches import orders_of, schedule_of
+from expert_cli.data.packing.batches import Schedule, orders_of, schedule_of
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.data.store.build import TokenStore
 
 

@@ -11,7 +11,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.select import source_columns
 from expert_cli.data.sources import LocatedData, locate_data
 from expert_cli.data.store.files import file_hashes
-from expert_cli.data.store.key import StoreInputs
+from expert_cli.data.store.lookup import StoreInputs
 from expert_cli.inference.expert import PromptRenderer, locate_base, prompt_template
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer

@@ -8,7 +8,8 @@ import pytest
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import choose_columns
-from expert_cli.data.rows import BadRow, Row, to_row
+from expert_cli.data.conversation import BadRow
+from expert_cli.data.rows import Row, to_row
 from expert_cli.errors import InputError
 
 SAID = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "Paris."}]
@@ -20,22 +21,19 @@ def read(fields: dict[str, Any], **mapping: str) -> Row:
 
 
 @pytest.mark.parametrize(
-    ("fields", "task", "remedy"),
+    ("fields", "task"),
     [
-        ({"prompt": "?", "chosen": "a", "rejected": "b"}, "preferences", '"response": "chosen"'),
-        ({"conversations": SAID[:1], "chosen": SAID[1], "rejected": SAID[1]}, "preferences", '"chosen"'),
-        ({"Chosen": SAID, "Rejected": SAID}, "preferences", '"chosen"'),
-        ({"prompt": "?", "completion": "a", "label": True}, "judged right or wrong", "field_mapping"),
-        ({"text": "I like it", "label": 1}, "classification", '"response": "label"'),
-        ({"sentence": "I like it", "labels": "good"}, "classification", '{"text": "sentence"}'),
-        ({"input_ids": [1], "attention_mask": [1]}, "tokens", "text that they were made of"),
-        ({"contents": [{"role": "user", "parts": [{"text": "?"}]}]}, "Gemini", '{"messages": '),
+        ({"prompt": "?", "chosen": "a", "rejected": "b"}, "preferences"),
+        ({"Chosen": SAID, "Rejected": SAID}, "preferences"),
+        ({"prompt": "?", "completion": "a", "label": True}, "judged right or wrong"),
+        ({"text": "I like it", "label": 1}, "classification"),
+        ({"input_ids": [1], "attention_mask": [1]}, "tokens"),
+        ({"contents": [{"role": "user", "parts": [{"text": "?"}]}]}, "Gemini"),
     ],
 )
-def test_columns_of_another_task_are_refused_by_name(fields: dict[str, Any], task: str, remedy: str) -> None:
-    with pytest.raises(InputError, match=f"rows of .*{task}") as caught:
+def test_columns_of_another_task_are_refused_by_name(fields: dict[str, Any], task: str) -> None:
+    with pytest.raises(InputError, match=f"rows of .*{task}"):
         read(fields)
-    assert remedy in caught.value.hint
 
 
 def test_what_the_manifest_names_is_read() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import choose_columns
-from expert_cli.data.rows import BadRow, Row, to_row
-from expert_cli.data.tool_calls import NULL_ARGUMENTS
+from expert_cli.data.conversation import BadRow
+from expert_cli.data.rows import Row, to_row
 
 
 def tool(name: str, **properties: Any) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def test_an_argument_is_null_where_its_tool_says_that_it_may_be(schema: Any) -> 
 @pytest.mark.parametrize("given", [{"a": None, "b": {"c": None}}, '{"a": null, "b": {"c": null}}'])
 def test_a_null_that_no_tool_allows_is_left_out_and_told(tools: Any, given: Any) -> None:
     row = read(given, tools)
-    assert (arguments_of(row), row.unread) == ({"b": {"c": None}}, {NULL_ARGUMENTS})
+    assert (arguments_of(row), row.unread) == ({"b": {"c": None}}, {"arguments of calls that are null"})
 
 
 @pytest.mark.parametrize("given", ["", " ", None, {}, "absent"])

@@ -63,11 +63,6 @@ class ShardRecord:
     trained_tokens: int
 
 
-def shard_name(split: str, number: int) -> str:
-    """Return the name of a split's shard in a store."""
-    return f"{split}/data-{number:05d}.arrow"
-
-
 def write_shard(folder: Path, name: str, encoded: Encoded) -> ShardRecord:
     """Write one shard, complete or not at all, and return its record. Raises OSError (disk full)."""
     path = folder / name
@@ -100,7 +95,7 @@ def write_fingerprint(
     key: str,
     parts: Mapping[str, str],
     shards: Sequence[ShardRecord],
-    stats: Callable[[Path], Mapping[str, Any]],
+    stats: Mapping[str, Any],
     *,
     expert: str,
 ) -> None:
@@ -115,7 +110,7 @@ def write_fingerprint(
         info = {"citation": "", "description": "", "features": _FEATURES, "homepage": "", "license": ""}
         write_json(folder / split / STATE, state)
         write_json(folder / split / "dataset_info.json", info)
-    write_json(folder / STATS, stats(folder))
+    write_json(folder / STATS, dict(stats))
     known = {shard.file: {"bytes": shard.bytes, "sha256": shard.sha256} for shard in shards}
     files = VerifiedFolder.measured(folder, known, leave_out=(FINGERPRINT,)).files
     body = {"key": key, "parts": dict(parts), "expert": expert, "shards": [*map(asdict, shards)], "files": files}

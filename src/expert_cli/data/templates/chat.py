@@ -23,7 +23,8 @@ from expert_cli._compat import (
     template_literals,
     template_variables,
 )
-from expert_cli.data.rows import REASONING, Row
+from expert_cli.data.conversation import REASONING
+from expert_cli.data.rows import Row
 from expert_cli.data.templates import mask
 from expert_cli.data.templates.mask import ANSWERS, Document, TrainedTurns
 from expert_cli.errors import InputError

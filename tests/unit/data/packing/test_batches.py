@@ -12,10 +12,9 @@ import torch
 from accelerate.data_loader import skip_first_batches
 from torch.utils.data import DataLoader
 
-from expert_cli.data.packing.batches import Batch, Collator, PackedBatchSampler, once_in_turn
+from expert_cli.data.packing.batches import Batch, Collator, PackedBatchSampler, Schedule, once_in_turn
 from expert_cli.data.packing.dataset import FILLER, PackedDataset
-from expert_cli.data.packing.order import epoch_order, grouped_order
-from expert_cli.data.packing.step_schedule import Schedule
+from expert_cli.data.packing.random_fit import epoch_order, grouped_order
 from expert_cli.training.trainer import EpochLoader
 from tests.packs import END, packed
 

@@ -8,7 +8,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from expert_cli.data.packing.order import epoch_order
+from expert_cli.data.packing.random_fit import epoch_order
 
 
 @pytest.mark.parametrize("packs", [0, 1, 2, 1023, 99_991])

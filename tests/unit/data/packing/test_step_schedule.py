@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.data.packing.step_schedule import FEW_STEPS, Schedule, few_steps
+from expert_cli.data.packing.batches import FEW_STEPS, Schedule, few_steps
 
 
 def schedule(packs: int, batch: int, accumulation: int, *, epochs: float = 2.0, max_steps: int = -1) -> Schedule:

@@ -21,9 +21,8 @@ from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store import files as store_files
 from expert_cli.data.store.build import Filled, TokenStore, build, tokenize
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import FileHashCache, shard_name, write_shard
-from expert_cli.data.store.inspect import StoreState, inspect_store
-from expert_cli.data.store.key import StoreInputs, StoreKey, store_key
+from expert_cli.data.store.files import FileHashCache, write_shard
+from expert_cli.data.store.lookup import StoreInputs, StoreKey, StoreState, inspect_store, store_key
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.reporter import NullReporter, Reporter
 from tests.packs import encoded
@@ -42,11 +41,11 @@ SHARDS = {
 
 def fill(building: Path) -> Filled:
     records = [
-        write_shard(building, shard_name(split, number), shard)
+        write_shard(building, f"{split}/data-{number:05d}.arrow", shard)
         for split, shards in SHARDS.items()
         for number, shard in enumerate(shards)
     ]
-    return records, lambda _: {"rows": 24}
+    return records, {"rows": 24}
 
 
 def make(folder: Path, key: StoreKey = KEY, filled: Callable[[Path], Filled] = fill) -> Path:
@@ -62,7 +61,7 @@ def contents(home: Path) -> dict[str, bytes]:
 
 
 def breaks(building: Path) -> Filled:
-    write_shard(building, shard_name("train", 0), SHARDS["train"][0])
+    write_shard(building, "train/data-00000.arrow", SHARDS["train"][0])
     raise KeyboardInterrupt
 
 
@@ -167,7 +166,7 @@ def test_a_full_disk_leaves_no_debris_and_the_old_store_intact(tmp_path: Path) -
     other = StoreKey((("format", "1"), ("train data", "other")))
 
     def full(building: Path) -> Filled:
-        write_shard(building, shard_name("train", 0), SHARDS["train"][0])
+        write_shard(building, "train/data-00000.arrow", SHARDS["train"][0])
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(EnvironmentProblem, match="No space left") as caught:
@@ -267,7 +266,7 @@ def test_every_change_of_content_changes_the_key(tmp_path: Path, changes: dict[s
 
 def test_the_rule_is_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = key_of(tmp_path)
-    monkeypatch.setattr("expert_cli.data.store.key.STORE_RULE", 0)
+    monkeypatch.setattr("expert_cli.data.store.lookup.STORE_RULE", 0)
     assert key_of(tmp_path) != before
 
 

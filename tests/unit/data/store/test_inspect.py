@@ -11,7 +11,7 @@ import pytest
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.store.files import FINGERPRINT, read_fingerprint
-from expert_cli.data.store.inspect import recorded_key
+from expert_cli.data.store.lookup import recorded_key
 from expert_cli.errors import InputError
 from expert_cli.hardware.machine import inspect
 from expert_cli.utils.files import write_sealed

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from expert_cli.data.schema_prompt import database, schema_prompt, show_database
-from expert_cli.data.schema_prompt.styles import written
+from expert_cli.data import database_prompt
+from expert_cli.data.database_prompt import schema_prompt, show_database, written
 from expert_cli.data.store.files import STORE_RULE
 from expert_cli.errors import InputError
 from expert_cli.inference.sql_grammar import tables_of
@@ -189,7 +189,7 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
 
 
 def test_only_the_first_rows_are_looked_at(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "MOST_ROWS", 1)
+    monkeypatch.setattr(database_prompt, "MOST_ROWS", 1)
     shown = shown_of(ALL, file, "california or new york")
     assert "California" in shown
     assert "New York" not in shown
@@ -204,7 +204,7 @@ def test_a_file_that_changes_is_read_anew(file: Path) -> None:
 
 
 def test_a_view_that_never_ends_is_given_up(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "MOST_STEPS", 1_000_000)
+    monkeypatch.setattr(database_prompt, "MOST_STEPS", 1_000_000)
     with closing(sqlite3.connect(file)) as connection:
         endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) AS i FROM n"
         connection.execute(f"CREATE VIEW endless AS {endless}")
