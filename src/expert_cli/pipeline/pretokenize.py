@@ -10,9 +10,8 @@ from typing import Any
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.right_size import LengthRow, length_table, recommend
+from expert_cli.data.packing.plan import LengthRow, length_table, recommend
 from expert_cli.data.sources import Located, LocatedData, require_apart
-from expert_cli.data.staging import stage, staged_path
 from expert_cli.data.store.build import (
     TokenStore,
     adopt_foreign_store,
@@ -21,6 +20,7 @@ from expert_cli.data.store.build import (
     tokenize,
 )
 from expert_cli.data.store.documents import Documents
+from expert_cli.data.store.files import stage, staged_path
 from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, look_up, put_store
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.pipeline.inputs import DataInputs

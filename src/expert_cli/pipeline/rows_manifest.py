@@ -20,7 +20,7 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import SourceSpec
 from expert_cli.config.source_names import missing, parse_source
 from expert_cli.config.validate import named_weights, needless_int4
-from expert_cli.data.packing.right_size import LengthRow, length_table, recommend
+from expert_cli.data.packing.plan import LengthRow, length_table, recommend
 from expert_cli.data.select import RowReport, RowSelection, select_rows
 from expert_cli.data.sources import locate_data
 from expert_cli.data.store.documents import DocumentLengths

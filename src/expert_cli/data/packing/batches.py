@@ -86,23 +86,11 @@ class Schedule:
 
 
 def few_steps(schedule: Schedule) -> str:
-    """Return one sentence where epochs make very few optimizer steps, with the settings that make more; else "".
-
-    Of the settings with enough steps, those with the largest effective batch: less accumulation, then smaller micro-batches.
-    """
+    """Return one sentence where epochs make very few optimizer steps, with what makes more; else ""."""
     if schedule.max_steps > 0 or schedule.steps >= FEW_STEPS:
         return ""
     told = f"the run has {schedule.steps} optimizer steps in all, of {schedule.packs_per_step} packs each"
-    sizes = [(schedule.batch_size, count) for count in range(schedule.accumulation - 1, 0, -1)]
-    sizes += [(size, 1) for size in range(schedule.batch_size - 1, 0, -1)]
-    if not sizes:
-        return f"{told}: more epochs or more rows make more"
-    smaller = [
-        replace(schedule, batch_size=size, packs_per_step=size * count * schedule.processes) for size, count in sizes
-    ]
-    better = next((one for one in smaller if one.steps >= FEW_STEPS), smaller[-1])
-    settings = f"batch_size {better.batch_size} and gradient_accumulation_steps {better.accumulation}"
-    return f"{told}: {settings} make {better.steps}"
+    return f"{told}: a smaller batch_size or gradient_accumulation_steps, more epochs or more rows make more"
 
 
 def shared_out(schedule: Schedule, begun_with: int) -> str:

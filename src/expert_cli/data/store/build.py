@@ -10,7 +10,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count
@@ -168,21 +167,29 @@ def build(
     """
     home, building = folder / key.name, folder / f"{BUILDING}{key.name}"
     failed, elsewhere = f"cannot write the token store in {folder}", "put the store elsewhere: pretokenize --output DIR"
-    with disk_errors(failed, elsewhere, unfinished=building), _lock(home, report):
-        if home.is_file():
-            raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
-        hash_cache.refresh()
-        if not force and inspect_store(folder, key, hash_cache).state == "hit":
-            return home
-        remove(building)
-        records, stats = fill(building)
-        write_fingerprint(building, key.sha256, dict(key.parts), records, stats, expert=expert)
-        remove(home)
-        building.rename(home)
-        state = inspect_store(folder, key, hash_cache, hash_all=True)
-        hash_cache.save()
-        if state.state != "hit":
-            raise IntegrityError(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
+    with disk_errors(failed, elsewhere, unfinished=building):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = lock_of(home)  # the operating system frees it when its owner dies
+        try:
+            held = lock.acquire(timeout=0)
+        except Timeout:
+            report.info("another process builds this token store; waiting for it")
+            held = lock.acquire(poll_interval=0.5)
+        with held:
+            if home.is_file():
+                raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
+            hash_cache.refresh()
+            if not force and inspect_store(folder, key, hash_cache).state == "hit":
+                return home
+            remove(building)
+            records, stats = fill(building)
+            write_fingerprint(building, key.sha256, dict(key.parts), records, stats, expert=expert)
+            remove(home)
+            building.rename(home)
+            state = inspect_store(folder, key, hash_cache, hash_all=True)
+            hash_cache.save()
+    if state.state != "hit":
+        raise IntegrityError(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
     return home
 
 
@@ -397,20 +404,6 @@ def split_stats(
         "forms": dict(forms),
         "encoder": encoder,
     }
-
-
-@contextmanager
-def _lock(home: Path, report: Reporter) -> Iterator[None]:
-    """Hold the lock of one store. The operating system frees it when its owner dies."""
-    home.parent.mkdir(parents=True, exist_ok=True)
-    lock = lock_of(home)
-    try:
-        held = lock.acquire(timeout=0)
-    except Timeout:
-        report.info("another process builds this token store; waiting for it")
-        held = lock.acquire(poll_interval=0.5)
-    with held:
-        yield
 
 
 def foreign_store(folder: Path) -> Path | None:

@@ -1,4 +1,4 @@
-"""The files of a token store: written beside their place, synced, hashed, verified before they are read.
+"""The files of a token store: written beside their place, synced, hashed, verified before they are read; copies of files.
 
 A store as it lies on disk (opens with `datasets.load_from_disk`):
 
@@ -17,6 +17,9 @@ A store as it lies on disk (opens with `datasets.load_from_disk`):
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -29,7 +32,20 @@ from numpy.typing import NDArray
 
 from expert_cli.data.encode import Encoded
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.files import read_sealed, sha256_of, stamp, sync_file, sync_names, write_json, write_sealed
+from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.files import (
+    beside,
+    read_sealed,
+    sha256_of,
+    stamp,
+    sync_file,
+    sync_names,
+    write_json,
+    write_sealed,
+)
+from expert_cli.utils.paths import is_inside
+from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import plural, size_text
 from expert_cli.utils.verified_folder import VerifiedFolder
 
 FINGERPRINT = "fingerprint.json"
@@ -65,23 +81,17 @@ class ShardRecord:
 
 def write_shard(folder: Path, name: str, encoded: Encoded) -> ShardRecord:
     """Write one shard, complete or not at all, and return its record. Raises OSError (disk full)."""
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".tmp")
     # From buffers: pa.array imports pandas (0.3 s) to ask whether it was given some, and takes long over booleans.
-    offsets = _int32(encoded.offsets)
-    ids = _int32(encoded.ids)
+    offsets, ids = _int32(encoded.offsets), _int32(encoded.ids)
     bits = np.packbits(encoded.trained, bitorder="little")
     mask = pa.Array.from_buffers(pa.bool_(), len(encoded.trained), [None, pa.py_buffer(bits)])
     columns = [pa.ListArray.from_arrays(offsets, ids), pa.ListArray.from_arrays(offsets, mask)]
-    try:
-        with pa.OSFile(str(beside), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
+    with beside(folder / name) as unfinished:
+        with pa.OSFile(str(unfinished), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
             writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
-        sync_file(beside)
-        size, sha256 = beside.stat().st_size, sha256_of(beside)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+        sync_file(unfinished)
+        size, sha256 = unfinished.stat().st_size, sha256_of(unfinished)
+        unfinished.replace(folder / name)
     return ShardRecord(name, size, sha256, len(encoded), len(encoded.ids), int(encoded.trained.sum()))
 
 
@@ -194,3 +204,43 @@ class FileHashCache:
             with suppress(OSError):
                 write_sealed(self.path, {"files": there})
                 self.changed = False
+
+
+# On a faster disk: `--stage /fast` makes /fast/home/me/train.jsonl of /home/me/train.jsonl -----------------------
+
+
+def staged_path(path: Path, target: Path) -> Path:
+    """Return where the copy of a file or folder lies: its whole path again under `target`, so that no two collide.
+
+    Links are not resolved: a file of the hub cache keeps its name and suffix.
+    """
+    full = Path(os.path.abspath(path))  # noqa: PTH100  resolve() would follow the links, absolute() keeps ".."
+    drive = re.sub(r"[^\w.-]+", "_", full.drive).strip("_")
+    return target.absolute() / drive / full.relative_to(full.anchor)
+
+
+def stage(files: Sequence[Path], target: Path, report: Reporter) -> dict[Path, Path]:
+    """Copy files under `target`; return where the copy of each lies. Those that lie there already stay where they are.
+
+    A copy is used again if its SHA-256 is that of the source, which is read again only where it changed. Raises
+    EnvironmentProblem: no such file, no room, cannot be written; IntegrityError: a copy reads back different.
+    """
+    copies = {path: path if is_inside(path, target) else staged_path(path, target) for path in files}
+    copied = 0
+    with disk_errors(f"cannot be staged to {target}", "stage to another disk: --stage DIR"):
+        target.mkdir(parents=True, exist_ok=True)
+        hashes = file_hashes(target)
+        for path, copy in copies.items():
+            sha256 = hashes.sha256(path)
+            if path == copy or (copy.is_file() and hashes.sha256(copy, again=True) == sha256):
+                continue
+            with beside(copy) as unfinished:
+                shutil.copyfile(path, unfinished)
+                if sha256_of(unfinished) != sha256:
+                    told = f"{path}: changed while it was staged, or its copy {copy} reads back different"
+                    raise IntegrityError(told, "wait until it is written, or stage to another disk")
+                unfinished.replace(copy)
+            copied += copy.stat().st_size
+        hashes.save()
+    report.info(f"staged    {plural(len(copies), 'file')} in {target}, {size_text(copied)} copied")
+    return copies

@@ -65,8 +65,7 @@ class Template:
 
     `name` says which template it is; `jinja` is its text with the run's changes. `input_separator`: what stands between an
     instruction and its input. `given`: the manifest's own template as it came, "" = none. `bos_token`: what the tokenizer puts
-    before a text. `forms`: how many whole texts had which form; `counts`: "split" conversations are one document for each
-    answer, answers with "thinking" are asked for otherwise.
+    before a text. `forms`: how many whole texts had which form; `counts`: answers with "thinking" are asked for otherwise.
     """
 
     name: str
@@ -139,7 +138,6 @@ class Template:
                         return self.documents(rows)
                     quick = real
                 found.append(quick)
-                self.counts["split"] += len(quick) > 1
             except InputError as error:
                 found.append(error.message)
         return found

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from expert_cli.data.packing.batches import orders_of, schedule_of
 from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, PackedDataset, truncate_middle
+from expert_cli.data.packing.plan import answer_cut
 from expert_cli.data.packing.random_fit import random_fit
-from expert_cli.data.packing.right_size import answer_cut
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow, Packing

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.right_size import SIZES, length_table, recommend
+from expert_cli.data.packing.plan import SIZES, length_table, recommend
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.utils.length_histogram import LengthHistogram
 from tests.packs import Lengths
