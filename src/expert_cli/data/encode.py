@@ -166,11 +166,13 @@ class Encoder:
         """Return the ids of texts end to end; those that hold marks, or that fastokens must not have, are encoded by others."""
         odd: dict[int, list[int]] = {}
         joined = "\0".join(texts)
+        if joined.isascii():
+            return self._plain(texts)
         if any(marker in joined for marker in MARKERS.pattern[1:-1]):
             from transformers.utils.chat_template_utils import encode_marked_chat
 
             odd = {n: encode_marked_chat(self.tokenizer, text) for n, text in enumerate(texts) if MARKERS.search(text)}
-        if self._fast and not joined.isascii():
+        if self._fast:
             refused = [n for n, text in enumerate(texts) if not text.isascii() and self._fast.refuses(text)]
             odd = dict(zip(refused, self._lists([texts[n] for n in refused]), strict=True)) | odd
         if not odd:

@@ -145,16 +145,19 @@ class RowReader:
         """Yield rows of a file. Raises InputError: a column that came too late."""
         raws = enumerate(islice(rows_of(part.file), part.start, part.stop), part.start)
         names = dict.fromkeys(self.names)
+        is_hashed = self.ranked or self.asked or self.data.filters.deduplicate != "off"
         while some := list(islice(raws, _BATCH_ROWS)):
             batch, unread = RowBatch(part.file, RowReport(len(some))), set[str]()
             for number, raw in some:
                 if not raw.fields.keys() <= names.keys():
                     self._require_known(raw, names)
                 if (row := self._good_row(raw, batch.report)) is not None:
-                    unread |= row.unread
                     batch.rows.append(row)
                     batch.numbers.append(number)
-                    self._hash(row, batch.hashes)
+                    if row.unread:
+                        unread |= row.unread
+                    if is_hashed:
+                        self._hash(row, batch.hashes)
             batch.report.unread = [*self.columns.unread(names), *sorted(unread)]
             yield batch
 

@@ -170,13 +170,6 @@ def test_a_source_is_drawn_up_to_its_cap_and_repeated(
     assert key(data) != key(data_of(replace(data.train[0], weight=1.5)))
 
 
-def test_repeated_rows_come_round_after_round(tmp_path: Path) -> None:
-    every = answers(data_of(rows_of(tmp_path / "rows.jsonl", *pairs("a", 4), weight=1.5)))
-    assert every[:4] == ["a0", "a1", "a2", "a3"]
-    assert len(every) == 6
-    assert sorted(every[4:]) == every[4:]
-
-
 @pytest.mark.parametrize(
     ("split", "numbers"),
     [

@@ -231,7 +231,7 @@ def stage(files: Sequence[Path], target: Path, report: Reporter) -> dict[Path, P
         target.mkdir(parents=True, exist_ok=True)
         hashes = file_hashes(target)
         for path, copy in copies.items():
-            sha256 = hashes.sha256(path)
+            sha256 = "" if path == copy else hashes.sha256(path)
             if path == copy or (copy.is_file() and hashes.sha256(copy, again=True) == sha256):
                 continue
             with beside(copy) as unfinished:

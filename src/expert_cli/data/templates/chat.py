@@ -128,7 +128,7 @@ class Template:
         for number, (row, contents) in enumerate(zip(rows, said, strict=True)):
             shape = tuple([turn["role"] for turn in row.messages]), tuple(row.trained)
             is_new = shape not in self._shapes
-            is_spoken = any(text in content for text in literals for content in contents)
+            is_spoken = literals and any(text in content for text in literals for content in contents)
             try:
                 quick = None if is_spoken else self._filled(row, contents, shape)
                 if quick is None or is_new or number % _CHECKED_EVERY == 0:
@@ -146,7 +146,7 @@ class Template:
 
     def _filled(self, row: Row, contents: list[str], shape: _Shape) -> list[Document] | None:
         """Join the contents and the texts of their shape; None where the template might look into what is said."""
-        if row.tools or row.kwargs or not row.messages or any(len(turn) > 2 for turn in row.messages):
+        if row.tools or row.kwargs or not row.messages or max(map(len, row.messages)) > 2:
             return None
         if shape not in self._shapes:
             self._shapes[shape] = self._parts(row, "\n\t") or self._parts(row, "")

@@ -210,16 +210,11 @@ def test_everything_is_trained_but_what_says_otherwise() -> None:
 def test_quick_and_by_the_template_are_the_same() -> None:
     """Contents of a shape that was seen are joined with its texts; what a template might look into goes through it."""
     contents = [
-        "plain",
+        *["plain", "<|im_end|>", "assistant", "<think>", "a\ue000b", "é漢😀"],
         " blank ",
         "\nlines\n",
-        "<|im_end|>",
         "</think> x",
-        "assistant",
-        "<think>",
         "{{ 1 }}",
-        "a\ue000b",
-        "é 漢 😀",
     ]
     for jinja, said in product((CHATML, QWEN3, QWEN25, LLAMA31, FORGETTING), contents):
         row = talk(("user", said), ("assistant", f"{said} y"), ("user", "z"), ("assistant", said))
@@ -233,19 +228,10 @@ def test_quick_and_by_the_template_are_the_same() -> None:
 
 def spoken(rng: random.Random) -> str:
     words = [
-        "assistant",
-        "user",
-        "system",
+        *["assistant", "user", "system", "<think>", "</think>", "<tool_call>", "four", "é", "<|", "im_end"],
         END,
-        "<think>",
-        "</think>",
-        "<tool_call>",
-        "four",
         "  ",
         "\n",
-        "é",
-        "<|",
-        "im_end",
         "",
     ]
     return "".join(rng.choices(words, k=rng.randint(0, 5)))
@@ -361,13 +347,6 @@ def test_an_empty_system_prompt_takes_the_default_away(jinja: str, prompt: str) 
     assert template.prompt([{"role": "user", "content": "u"}]) == prompt
 
 
-@pytest.mark.parametrize("system", ["Be brief.", ""])
-@pytest.mark.parametrize("jinja", [SMOLLM2, QWEN25, LLAMA31, CHATML, ""])
-def test_a_row_keeps_its_own_system_message(jinja: str, system: str) -> None:
-    turns = [{"role": "system", "content": "Mine."}, {"role": "user", "content": "u"}]
-    assert made(jinja, system_prompt=system).prompt(turns) == made(jinja).prompt(turns)
-
-
 @pytest.mark.parametrize(
     ("jinja", "options", "message"),
     [
@@ -404,18 +383,6 @@ def test_a_named_template_gives_way_to_an_own_one_that_writes_the_same() -> None
     names = [template_for(own, name, eos_token=EOS).name for name in ("", "chatml", "qwen3", "alpaca", "llama")]
     of_own = "the tokenizer's own chat template"
     assert names == [of_own, of_own, of_own, "alpaca", "llama"]
-
-
-def test_what_a_run_is_given_tells_templates_apart() -> None:
-    given = (
-        {},
-        {"system_prompt": ""},
-        {"system_prompt": "Be brief."},
-        {"chat_template_kwargs": {"enable_thinking": True}},
-    )
-    prints = [template_for(tokenizer(chat_template=QWEN3), "", eos_token=EOS, **one).fingerprint for one in given]
-    assert prints[0] == "the tokenizer's own chat template, '<|im_end|>', '\\n\\n'"
-    assert len(set(prints)) == 4
 
 
 def test_alpaca_heads_an_input_by_the_name_of_its_column() -> None:
