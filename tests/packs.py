@@ -72,7 +72,7 @@ def packed(
     home = build(
         folder,
         StoreKey((("a", "b"),)),
-        lambda building: ([write_shard(building, "train/data-00000.arrow", encoded(*documents))], {}),
+        lambda building: write_shard(building, "train", 0, encoded(*documents)) or {},
         FileHashCache(folder / ".memo.json"),
         NullReporter(),
     )

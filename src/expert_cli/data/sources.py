@@ -8,7 +8,6 @@ held against the names alone, of a folder, a repository or a bucket alike: `load
 from __future__ import annotations
 
 import glob
-import os
 import posixpath
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import IO, NoReturn, TypeAlias
+from typing import IO, TypeAlias
 
 import yaml
 
@@ -39,6 +38,7 @@ from expert_cli.utils.text import first_line
 _HUB_TIMEOUT_S = 10.0
 _NOT_ROWS = re.compile(r"(^|/)(config|dataset_infos?|dataset_dict|state)\.json$")
 _HIDDEN = re.compile(r"(^|/)(\.|__)")
+_HIDDEN_FOLDER = re.compile(r"(^|/)\.[^/]*/")
 _ENDING = re.compile(r"\.\w+(?:\.(?:gz|zst|bz2|xz))?$")
 
 
@@ -159,19 +159,9 @@ def _regular(path: Path) -> Path:
 
 
 def _names_below(folder: Path) -> list[str]:
-    """The names of all files below a folder, hidden folders left out; each folder once, as links may make a circle."""
-
-    def stop(error: OSError) -> NoReturn:
-        raise error
-
-    names: list[str] = []
-    seen: set[str] = set()
-    for where, folders, files in os.walk(folder, onerror=stop, followlinks=True):
-        is_new = (real := os.path.realpath(where)) not in seen
-        seen.add(real)
-        folders[:] = sorted(name for name in folders if is_new and not name.startswith(".") and name != "lost+found")
-        names += [Path(where, name).relative_to(folder).as_posix() for name in files if is_new]
-    return sorted(names)
+    """The names of all files below a folder, hidden folders left out."""
+    names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    return sorted(name for name in names if not _HIDDEN_FOLDER.search(name))
 
 
 def _hub(spec: SourceSpec, reporter: Reporter, hint: str, *, offline: bool) -> Located:

@@ -15,13 +15,12 @@ from expert_cli.data.sources import Located, LocatedData, require_apart
 from expert_cli.data.store.build import (
     TokenStore,
     adopt_foreign_store,
-    foreign_store,
     store_state,
     tokenize,
 )
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import stage, staged_path
-from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, look_up, put_store
+from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, foreign_store, look_up, put_store
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.pipeline.inputs import DataInputs
 from expert_cli.pipeline.options import RunOptions

@@ -27,7 +27,11 @@ from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question, overlap_js
 from expert_cli.data.select import BAD_SHARE, FileSlice, RowBatch, RowReader, RowReport, select
 from expert_cli.data.sources import size_of, stamp_of
 from expert_cli.data.store.documents import Documents, data_files
-from expert_cli.data.store.files import FileHashCache, ShardRecord, write_fingerprint, write_shard
+from expert_cli.data.store.files import (
+    FileHashCache,
+    write_fingerprint,
+    write_shard,
+)
 from expert_cli.data.store.lookup import (
     BUILDING,
     StoreInputs,
@@ -36,7 +40,6 @@ from expert_cli.data.store.lookup import (
     inspect_store,
     lock_of,
     read_stats,
-    store_kind,
 )
 from expert_cli.data.templates.mask import FOREIGN, Document, describe_forms
 from expert_cli.errors import InputError, IntegrityError
@@ -128,32 +131,28 @@ def tokenize(
         report.info(f"store     {change}")
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
 
-    def fill(building: Path) -> Filled:
+    def fill(building: Path) -> Mapping[str, Any]:
         building.mkdir()
         with TemporaryDirectory(dir=building) as spool:
             written = StoreBuild(data, inputs, report, Path(spool), fast=True)
             if not written.encoder.agrees(written.sample):
                 report.info("encoder   fastokens gives other ids than tokenizers for a sample of these rows: once more")
                 written = StoreBuild(data, inputs, report, Path(spool), fast=False)
-            filled = written.write(building)
+            stats = written.write(building)
         for file, seen in stamps.items():
             if stamp_of(file, fresh=True) != seen:
                 raise InputError(f"{file}: changed while it was read", "wait until it is written, then start again")
-        return filled
+        return stats
 
     home = build(folder, key, fill, inputs.hashes, report, expert=expert, force=force)
     status = "built" if state.state == "missing" else "rebuilt"
     return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, source_bytes)
 
 
-Filled = tuple[list[ShardRecord], Mapping[str, Any]]
-"""The shards that were written, and the statistics of each split."""
-
-
 def build(
     folder: Path,
     key: StoreKey,
-    fill: Callable[[Path], Filled],
+    fill: Callable[[Path], Mapping[str, Any]],
     hash_cache: FileHashCache,
     report: Reporter,
     *,
@@ -182,8 +181,8 @@ def build(
             if not force and inspect_store(folder, key, hash_cache).state == "hit":
                 return home
             remove(building)
-            records, stats = fill(building)
-            write_fingerprint(building, key.sha256, dict(key.parts), records, stats, expert=expert)
+            stats = fill(building)
+            write_fingerprint(building, key.sha256, dict(key.parts), stats, expert=expert)
             remove(home)
             building.rename(home)
             state = inspect_store(folder, key, hash_cache, hash_all=True)
@@ -310,26 +309,25 @@ class StoreBuild:
         self.forms.update(batch.forms)
         self.has_reasoning |= batch.has_reasoning
 
-    def write(self, building: Path) -> Filled:
-        """Write the shards and return them, and the statistics of each split.
+    def write(self, building: Path) -> dict[str, Any]:
+        """Write the shards and return the statistics of each split.
 
         Raises InputError: more than 1 % of the texts are in another tokenizer's tokens; nothing of a split is trained.
         """
         self.report.info(f"encoder   {self.encoder.engine}: {self.encoder.reason}")
         self._tell_forms()
-        records: list[ShardRecord] = []
         stats: dict[str, Any] = {}
         for split in self.selection.splits:
             of_sources = self.selection.taken(split)
             counts = [self.spool.counts[rows] for rows in of_sources]
             rows, lengths, trained = np.concatenate(of_sources), LengthHistogram.of_all(()), 0
-            names = (f"{split}/data-{number:05d}.arrow" for number in count())
+            numbers = count()
             with self.report.progress(f"writing {split}", len(rows), "rows") as bar:
                 for start in range(0, len(rows), SHARD_ROWS):
                     if len(documents := self.spool.documents(rows[start : start + SHARD_ROWS])):
-                        records.append(write_shard(building, next(names), documents))
+                        write_shard(building, split, next(numbers), documents)
                         lengths += LengthHistogram.of(np.diff(documents.offsets))
-                        trained += records[-1].trained_tokens
+                        trained += int(documents.trained.sum())
                     bar.update(min(start + SHARD_ROWS, len(rows)))
             report = self.selection.reports[split]
             if untrained := sum(int((one == 0).sum()) for one in counts):
@@ -344,7 +342,7 @@ class StoreBuild:
         again = [number for number, reader in enumerate(found.readers) if reader.located.spec.share]
         if replayed := int(found.copies["train"][np.isin(found.source, again)].sum()):
             stats["train"]["replayed"] = replayed
-        return records, stats
+        return stats
 
     def _tell_forms(self) -> None:
         foreign = sum(count for form, count in self.forms.items() if form.endswith(FOREIGN))
@@ -404,12 +402,6 @@ def split_stats(
         "forms": dict(forms),
         "encoder": encoder,
     }
-
-
-def foreign_store(folder: Path) -> Path | None:
-    """Return a data set that another program saved where stores lie (`folder` itself or one below), None without one."""
-    below = sorted(path for path in folder.glob("[!.]*") if path.is_dir())
-    return next((place for place in (folder, *below) if store_kind(place) == "saved"), None)
 
 
 def trusted_sha256(home: Path, hash_cache: FileHashCache) -> str:

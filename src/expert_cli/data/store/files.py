@@ -3,7 +3,7 @@
 A store as it lies on disk (opens with `datasets.load_from_disk`):
 
     <first 12 of the key>/
-      fingerprint.json         {"key": 64 hex, "parts": {...}, "expert", "shards": [...],
+      fingerprint.json         {"key": 64 hex, "parts": {...}, "expert",
                                 "files": {path: {"bytes", "sha256"}}, "self": a hash of all that}; written last
       stats.json               rows, tokens, what was dropped
       dataset_dict.json        the splits
@@ -22,7 +22,6 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -38,7 +37,6 @@ from expert_cli.utils.files import (
     read_sealed,
     sha256_of,
     stamp,
-    sync_file,
     sync_names,
     write_json,
     write_sealed,
@@ -67,32 +65,17 @@ SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class ShardRecord:
-    """One shard that is complete on disk."""
-
-    file: str
-    bytes: int
-    sha256: str
-    rows: int
-    tokens: int
-    trained_tokens: int
-
-
-def write_shard(folder: Path, name: str, encoded: Encoded) -> ShardRecord:
-    """Write one shard, complete or not at all, and return its record. Raises OSError (disk full)."""
+def write_shard(folder: Path, split: str, number: int, encoded: Encoded) -> None:
+    """Write one shard of a split. Raises OSError (disk full)."""
+    path = folder / split / f"data-{number:05d}.arrow"
+    path.parent.mkdir(parents=True, exist_ok=True)
     # From buffers: pa.array imports pandas (0.3 s) to ask whether it was given some, and takes long over booleans.
     offsets, ids = _int32(encoded.offsets), _int32(encoded.ids)
     bits = np.packbits(encoded.trained, bitorder="little")
     mask = pa.Array.from_buffers(pa.bool_(), len(encoded.trained), [None, pa.py_buffer(bits)])
     columns = [pa.ListArray.from_arrays(offsets, ids), pa.ListArray.from_arrays(offsets, mask)]
-    with beside(folder / name) as unfinished:
-        with pa.OSFile(str(unfinished), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
-            writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
-        sync_file(unfinished)
-        size, sha256 = unfinished.stat().st_size, sha256_of(unfinished)
-        unfinished.replace(folder / name)
-    return ShardRecord(name, size, sha256, len(encoded), len(encoded.ids), int(encoded.trained.sum()))
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
+        writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
 
 
 def _int32(values: NDArray[np.integer[Any]]) -> Any:
@@ -101,30 +84,21 @@ def _int32(values: NDArray[np.integer[Any]]) -> Any:
 
 
 def write_fingerprint(
-    folder: Path,
-    key: str,
-    parts: Mapping[str, str],
-    shards: Sequence[ShardRecord],
-    stats: Mapping[str, Any],
-    *,
-    expert: str,
+    folder: Path, key: str, parts: Mapping[str, str], stats: Mapping[str, Any], *, expert: str
 ) -> None:
     """Write what turns a folder of shards into a store: the layout's JSON files, statistics, and last the fingerprint."""
-    splits = sorted({shard.file.split("/")[0] for shard in shards})
-    write_json(folder / SPLITS, {"splits": splits})
+    splits = sorted(path for path in folder.iterdir() if path.is_dir())
+    write_json(folder / SPLITS, {"splits": [split.name for split in splits]})
     for split in splits:
-        names = [shard.file.split("/")[1] for shard in shards if shard.file.startswith(f"{split}/")]
-        state: dict[str, Any] = {"_data_files": [{"filename": name} for name in names], "_fingerprint": key[:16]}
-        state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None}
-        state |= {"_output_all_columns": False, "_split": split}
+        shards = [{"filename": path.name} for path in sorted(split.glob("*.arrow"))]
+        state: dict[str, Any] = {"_data_files": shards, "_fingerprint": key[:16], "_split": split.name}
+        state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None, "_output_all_columns": False}
         info = {"citation": "", "description": "", "features": _FEATURES, "homepage": "", "license": ""}
-        write_json(folder / split / STATE, state)
-        write_json(folder / split / "dataset_info.json", info)
+        write_json(split / STATE, state)
+        write_json(split / "dataset_info.json", info)
     write_json(folder / STATS, dict(stats))
-    known = {shard.file: {"bytes": shard.bytes, "sha256": shard.sha256} for shard in shards}
-    files = VerifiedFolder.measured(folder, known, leave_out=(FINGERPRINT,)).files
-    body = {"key": key, "parts": dict(parts), "expert": expert, "shards": [*map(asdict, shards)], "files": files}
-    write_sealed(folder / FINGERPRINT, body)
+    files = VerifiedFolder.measured(folder, leave_out=(FINGERPRINT,)).files
+    write_sealed(folder / FINGERPRINT, {"key": key, "parts": dict(parts), "expert": expert, "files": files})
     sync_names(folder)
 
 
@@ -158,7 +132,7 @@ def names_outside(fingerprint: Mapping[str, Any]) -> str:
 
     Raises KeyError, TypeError: it is not of its form.
     """
-    for name in (*fingerprint["files"], *(shard["file"] for shard in fingerprint.get("shards", ()))):
+    for name in fingerprint["files"]:
         inside = PurePosixPath(name)
         if inside.is_absolute() or ".." in inside.parts or ":" in name or "\\" in name:
             return f"{FINGERPRINT} names a file outside the store, {name}"

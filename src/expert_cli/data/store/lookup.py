@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -116,14 +116,6 @@ def _sha256(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
-class HashedTokenizer(Protocol):
-    """A tokenizer and the hash of all that its ids depend on."""
-
-    @property
-    def sha256(self) -> str:
-        """Its hash."""
-
-
 @dataclass(frozen=True)
 class StoreInputs:
     """What a store is made of, found on this machine: the data files, the tokenizer, the template.
@@ -133,7 +125,7 @@ class StoreInputs:
     """
 
     located: LocatedData
-    tokenizer: HashedTokenizer
+    tokenizer: Any  # with the `sha256` of all that its ids depend on
     template: Template
     hashes: FileHashCache
     cases: Sequence[Question] = field(default=(), kw_only=True)
@@ -180,13 +172,11 @@ def read_stats(home: Path) -> dict[str, Any]:
     return dict(parse_json((home / STATS).read_bytes()))
 
 
-def store_kind(folder: Path) -> Literal["token_store", "saved"] | None:
-    """Return what a folder is; a folder named like a store is one, also when its fingerprint is gone."""
-    if is_file(folder / FINGERPRINT):
-        return "token_store"
-    if is_file(folder / SPLITS) or is_file(folder / STATE):
-        return "saved"
-    return "token_store" if STORE_NAME.fullmatch(folder.name) else None
+def foreign_store(folder: Path) -> Path | None:
+    """Return a data set that another program saved where stores lie (`folder` itself or one below), None without one."""
+    places = (folder, *sorted(path for path in folder.glob("[!.]*") if path.is_dir()))
+    saved = (place for place in places if is_file(place / SPLITS) or is_file(place / STATE))
+    return next((place for place in saved if not is_file(place / FINGERPRINT)), None)
 
 
 def recorded_key(folder: Path) -> tuple[str, str]:

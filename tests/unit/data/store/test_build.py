@@ -22,7 +22,7 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store import files as store_files
-from expert_cli.data.store.build import Filled, TokenStore, build, tokenize
+from expert_cli.data.store.build import TokenStore, build, tokenize
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import FINGERPRINT, FileHashCache, read_fingerprint, write_shard
 from expert_cli.data.store.lookup import StoreInputs, StoreKey, StoreState, inspect_store, recorded_key, store_key
@@ -43,16 +43,14 @@ LENGTHS = [3, 2, 4, *[2] * 20]
 SHARDS = {"train": [encoded((1, 2), (1, 1)), encoded((1, 3)), encoded(*[(1, 1)] * 20)], "validation": [encoded((1, 2))]}
 
 
-def fill(building: Path) -> Filled:
-    records = [
-        write_shard(building, f"{split}/data-{number:05d}.arrow", shard)
-        for split, shards in SHARDS.items()
-        for number, shard in enumerate(shards)
-    ]
-    return records, {"rows": 24}
+def fill(building: Path) -> dict[str, Any]:
+    for split, shards in SHARDS.items():
+        for number, shard in enumerate(shards):
+            write_shard(building, split, number, shard)
+    return {"rows": 24}
 
 
-def make(folder: Path, key: StoreKey = KEY, filled: Callable[[Path], Filled] = fill) -> Path:
+def make(folder: Path, key: StoreKey = KEY, filled: Callable[[Path], dict[str, Any]] = fill) -> Path:
     return build(folder, key, filled, FileHashCache(folder / ".memo.json"), NullReporter())
 
 
@@ -64,8 +62,8 @@ def contents(home: Path) -> dict[str, bytes]:
     return {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*") if path.is_file()}
 
 
-def breaks(building: Path) -> Filled:
-    write_shard(building, "train/data-00000.arrow", SHARDS["train"][0])
+def breaks(building: Path) -> dict[str, Any]:
+    write_shard(building, "train", 0, SHARDS["train"][0])
     raise KeyboardInterrupt
 
 
@@ -157,8 +155,8 @@ def test_a_full_disk_leaves_no_debris_and_the_old_store_intact(tmp_path: Path) -
     whole = contents(old)
     other = StoreKey((("format", "1"), ("train data", "other")))
 
-    def full(building: Path) -> Filled:
-        write_shard(building, "train/data-00000.arrow", SHARDS["train"][0])
+    def full(building: Path) -> dict[str, Any]:
+        write_shard(building, "train", 0, SHARDS["train"][0])
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(EnvironmentProblem, match="No space left") as caught:
