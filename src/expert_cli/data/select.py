@@ -141,6 +141,25 @@ class RowReader:
     ranked: bool = False
     asked: bool = False
 
+    @classmethod
+    def of(cls, located: Located, data: DataConfig, **wanted: bool) -> RowReader:
+        """Choose the columns of a source by the names that its first rows have. Raises InputError: they do not tell."""
+        first = [row for row in first_rows(located) if not row.fault]
+        names = _names(first)
+        columns = choose_columns(names, data.mapping, str(located)) if first else Columns("text", text="text")
+        for name in (
+            columns.weight,
+            columns.train,
+        ):  # a column called weight may hold kilograms, or a factor of the loss
+            try:
+                for row in first:
+                    flag_of(row.fields.get(name), name)
+            except BadRow:
+                columns = replace(
+                    columns, **{role: "" for role in ("weight", "train") if getattr(columns, role) == name}
+                )
+        return cls(located, columns, names, data, **wanted)
+
     def __call__(self, part: FileSlice) -> Iterator[RowBatch]:
         """Yield rows of a file. Raises InputError: a column that came too late."""
         raws = enumerate(islice(rows_of(part.file), part.start, part.stop), part.start)
@@ -276,23 +295,6 @@ def _names(rows: Sequence[RawRow]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row.fields))
 
 
-def source_columns(located: Located, data: DataConfig) -> Columns:
-    """Return the columns of a source, by the names that its first rows have. Raises InputError: they do not tell."""
-    first = [row for row in first_rows(located) if not row.fault]
-    if not first:
-        return Columns("text", text="text")
-    columns = choose_columns(_names(first), data.mapping, str(located))
-    for flag in ("weight", "train"):  # a column called weight may hold kilograms, or a factor of the loss
-        name: str = getattr(columns, flag)
-        try:
-            for row in first:
-                flag_of(row.fields.get(name), name)
-        except BadRow:
-            no_flag: dict[str, Any] = {flag: ""}
-            columns = replace(columns, **no_flag)
-    return columns
-
-
 def absent_columns(data: DataConfig) -> dict[str, str]:
     """Return, by role, why a column that the manifest names is not in the first rows; reads those of what is on this machine.
 
@@ -310,7 +312,7 @@ def absent_columns(data: DataConfig) -> dict[str, str]:
 
 def first_good_rows(data: DataConfig, located: Located, count: int = 64) -> list[Row]:
     """Return the good ones of the first rows of a source, whatever its slice: for a look, not for training."""
-    reader, found = RowReader(located, source_columns(located, data), (), data), list[Row]()
+    reader, found = RowReader.of(located, data), list[Row]()
     for raw in first_rows(located):
         with suppress(BadRow, NotTrained):
             found.append(reader.row(raw))
@@ -356,7 +358,7 @@ def select(
     with reporter.progress("reading rows", None, "rows") as bar:
         for sources in (located.train, located.validation):
             for one in sources:
-                reader = RowReader(one, source_columns(one, data), _names(first_rows(one)), data, ranked, asked)
+                reader = RowReader.of(one, data, ranked=ranked, asked=asked)
                 _require_one_form(reader, readers[-1] if one is not sources[0] else reader)
                 report = RowReport(mapping=str(reader.columns))
                 for batch in flat_map(made_of(reader), _file_slices(one)):
@@ -496,9 +498,7 @@ def _split(found: RowSelection, share: float) -> None:
     wanted = max(1, round(share * len(order)))
     held = taken[order[: group_ends[np.searchsorted(group_ends, wanted)]]]
     if len(held) == len(taken):
-        raise InputError(
-            f"{len(taken)} rows ({len(group_ends)} different ones) cannot be split for evaluation (share {share})",
-            "Name validation rows of their own, or train on more rows.",
-        )
+        told = f"{len(taken)} rows ({len(group_ends)} different ones) cannot be split for evaluation (share {share})"
+        raise InputError(told, "Name validation rows of their own, or train on more rows.")
     train[held], found.copies["validation"][held] = 0, 1
     found.reports["validation"] = RowReport(len(held), mapping=found.reports["train"].mapping)

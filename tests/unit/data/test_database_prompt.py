@@ -70,11 +70,6 @@ def test_a_question_is_shown_the_tables_that_fit_it_with_their_keys_types_and_va
     assert shown_of(prompt(tables=2), file, "Which heads were born in california?") == HEADS
 
 
-def test_tables_that_join_those_that_fit_are_shown_within_the_number(file: Path) -> None:
-    shown = shown_of(prompt(tables=3), file, "The budget of the department and the age of its head")
-    assert list(tables_of(shown)) == ["head", "management", "department"]
-
-
 def test_keys_of_shown_joins_are_shown_whatever_the_number_of_columns(file: Path) -> None:
     shown = shown_of(prompt(tables=3, columns=1), file, "The budget of the department and the age of its head")
     assert tables_of(shown) == {

@@ -315,10 +315,8 @@ class Template:
             return str(self.tokenizer.apply_chat_template(list(turns), **how, **(given or {})))  # type: ignore[arg-type]
         except Exception as error:  # a template raises anything
             roles = ", ".join(turn["role"] for turn in turns)
-            raise InputError(
-                f"the chat template refuses a conversation of {roles}: {first_line(error)}",
-                'Give the rows the roles it knows, or set another "prompt_template".',
-            ) from error
+            told = f"the chat template refuses a conversation of {roles}: {first_line(error)}"
+            raise InputError(told, 'Give the rows the roles it knows, or set another "prompt_template".') from error
 
     def require_read(self, names: Mapping[str, Any]) -> None:
         """Raise InputError if the template is to be given something that it does not read, or that is given to it anyway."""

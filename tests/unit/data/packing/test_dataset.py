@@ -167,24 +167,6 @@ def test_every_token_is_trained_once_an_epoch(packing: Packing, *, group_by_leng
         assert sorted(tokens) == [(d, token) for d, length in enumerate(TWENTY.tolist()) for token in range(length)]
 
 
-@pytest.mark.parametrize("packing", PACKINGS)
-def test_what_is_told_of_all_packs_is_what_they_are(packing: Packing) -> None:
-    packs = twenty(packing)
-    pieces = {number: packs.plan(0).pack(number) for number in trained(packs, 0)}
-    lengths = {number: int(part.lengths.sum()) for number, part in pieces.items()}
-    packs.plan(1)  # of which nothing is told
-    assert packs.pack_lengths.tokens == TWENTY.sum()
-    assert len(packs) == len(lengths)
-    assert packs.fill() == TWENTY.sum() / (len(lengths) * 10)
-    assert (packs.pack_lengths.longest, packs.pack_lengths.mean) == (max(lengths.values()), TWENTY.sum() / len(lengths))
-    assert (
-        packs.document_lengths.counts.tolist()
-        == np.bincount(np.concatenate([p.lengths for p in pieces.values()])).tolist()
-    )
-    for count in range(1, len(lengths) + 1):
-        assert [lengths[number] for number in packs.longest(count)] == sorted(lengths.values(), reverse=True)[:count]
-
-
 def test_packs_and_their_order_are_the_same_in_every_version() -> None:
     """A run that goes on trains the same packs in the same order."""
     packs = twenty()

@@ -12,7 +12,6 @@ from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.plan import (
     SIZES,
     PackingPlan,
-    Pieces,
     best_fit,
     concat,
     length_table,
@@ -85,11 +84,6 @@ def test_concat_keeps_every_token_in_order(lengths: list[int], capacity: int) ->
     flat = [(d, token) for pieces in packs for d, start, stop in pieces for token in range(start, stop)]
     assert flat == [(d, token) for d, length in enumerate(lengths) for token in range(length)]
     assert {sum(stop - start for _, start, stop in pieces) for pieces in packs[:-1]} <= {capacity}
-
-
-def test_packs_of_pieces_name_the_documents() -> None:
-    pieces = Pieces(numbers(0, 1, 1, 1, 2), numbers(0, 0, 8, 16, 0), numbers(3, 8, 16, 20, 5))
-    assert contents(best_fit(pieces, 8)) == [[(0, 0, 3), (2, 0, 5)], [(1, 0, 8)], [(1, 8, 16)], [(1, 16, 20)]]
 
 
 PARTED = {

@@ -59,19 +59,6 @@ def test_documents_of_a_pack_are_no_more_alike_than_any(seed: int) -> None:
     assert likeness(best_fit(whole(lengths), 1024), kinds) > 2, "the lengths do not tell the kinds: nothing is tested"
 
 
-def together(packs: PackingPlan, documents: int) -> set[int]:
-    """The pairs of documents that share a pack, a number each."""
-    return {a * documents + b for row in documents_of(packs) for a, b in combinations(row, 2)}
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_two_epochs_share_no_more_pairs_than_chance(seed: int) -> None:
-    lengths, _ = drawn(seed)
-    one, two = (together(random_fit(whole(lengths), 1024, seed, epoch), len(lengths)) for epoch in range(2))
-    expected = len(one) * len(two) / (len(lengths) * (len(lengths) - 1) / 2)
-    assert len(one & two) <= expected + 4 * expected**0.5
-
-
 @pytest.mark.parametrize("capacity", [1024, 2048])
 @pytest.mark.parametrize("seed", range(3))
 def test_packs_are_as_full_as_those_of_best_fit_to_one_per_cent(seed: int, capacity: int) -> None:

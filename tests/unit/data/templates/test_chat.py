@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.lib.conversations import FAMILIES, Family, control_tokens
 from expert_cli.data.rows import Row
 from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.make_template import STYLES, style_text
-from expert_cli.data.templates.mask import ANSWERS, TrainedTurns
+from expert_cli.data.templates.mask import ANSWERS, TrainedTurns, find_answers
 from expert_cli.errors import InputError
 from tests.chat_templates import (
     ALWAYS_THINKING,
@@ -437,19 +436,35 @@ def test_segments_are_trained_as_they_say() -> None:
     assert written(made(CHATML), row) == ["q <|im_end|>⟦a⟧b"]
 
 
-# Families of models -----------------------------------------------------------------------------------------------------------
+TURN = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
+PUBLISHED_TEXTS = {
+    "Phi-4": (
+        "chatml",
+        "<|im_start|>user<|im_sep|>q<|im_end|><|im_start|>assistant<|im_sep|>⟦a<|im_end|>⟧"
+        "<|im_start|>user<|im_sep|>r<|im_end|><|im_start|>assistant<|im_sep|>⟦b<|im_end|>⟧",
+    ),
+    "control tokens in an answer": ("chatml", f"{TURN}⟦<think>\nr\n</think>\n\na<|fim_middle|>b<|im_end|>⟧\n"),
+    "nobody answers": ("chatml", "<|im_start|>user\nq<|im_end|>\n"),
+    "nothing is answered": ("chatml", f"{TURN}\n"),
+    "Phi-4-mini": ("phi", "<|user|>q<|end|><|assistant|>⟦a<|end|>⟧<|tool_response|>4<|end|><|assistant|>⟦b<|end|>⟧"),
+    "Mistral, results of tools": (
+        "mistral",
+        "[INST] q[/INST]⟦ a</s>⟧[AVAILABLE_TOOLS] [{}][/AVAILABLE_TOOLS][INST] r[/INST]⟦[TOOL_CALLS] [{}, {}]</s>⟧"
+        "[TOOL_RESULTS] 4[/TOOL_RESULTS][TOOL_RESULTS] 5[/TOOL_RESULTS]⟦ nine</s>⟧[INST] t[/INST]⟦ b</s>⟧",
+    ),
+    "Alpaca, another heading": ("alpaca", "### Instruction:\nq\n\n### Response:\n⟦a\n### Steps:\nb⟧"),
+    "Orca Mini": (
+        "alpaca",
+        "### System:\ns\n\n### User:\nq\n\n### Response:\n⟦a⟧\n\n### User:\nr\n\n### Response:\n⟦b⟧",
+    ),
+    "a tale": ("plain", "He said: Assistant: no."),
+}
 
-HERE = [family for family in FAMILIES if family.jinja()]
 
-
-@pytest.mark.parametrize("family", HERE, ids=lambda family: family.name)
-def test_a_users_turn_is_trained_as_it_stands_in_the_template(family: Family) -> None:
-    jinja = family.jinja()
-    one = tokenizer(*control_tokens(family, jinja))
-    options: dict[str, Any] = {"given": jinja, "eos_token": family.eos}
-    both = template_for(one, "", trained=TrainedTurns(roles=("user", "assistant")), **options)
-    documents = written(both, talk(*TALK))
-    trained = [part.partition("⟧")[0] for text in documents for part in text.split("⟦")[1:]]
-    asked = [part for part in trained if "How many?" in part or "Sure?" in part]
-    assert len(asked) == 2
-    assert asked[0].lstrip().startswith("How many?")
+@pytest.mark.parametrize(("form", "marked"), PUBLISHED_TEXTS.values(), ids=PUBLISHED_TEXTS)
+def test_exactly_the_answers_are_found(form: str, marked: str) -> None:
+    text = marked.replace("⟦", "").replace("⟧", "")
+    found, spans = find_answers(text, {"</s>"})
+    for start, stop in reversed(spans):
+        text = f"{text[:start]}⟦{text[start:stop]}⟧{text[stop:]}"
+    assert (found, text) == (form, marked)
