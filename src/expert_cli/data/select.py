@@ -147,17 +147,13 @@ class RowReader:
         first = [row for row in first_rows(located) if not row.fault]
         names = _names(first)
         columns = choose_columns(names, data.mapping, str(located)) if first else Columns("text", text="text")
-        for name in (
-            columns.weight,
-            columns.train,
-        ):  # a column called weight may hold kilograms, or a factor of the loss
+        for flag in ("weight", "train"):  # a column called weight may hold kilograms, or a factor of the loss
+            no_flag: dict[str, Any] = {flag: ""}
             try:
                 for row in first:
-                    flag_of(row.fields.get(name), name)
+                    flag_of(row.fields.get(getattr(columns, flag)), flag)
             except BadRow:
-                columns = replace(
-                    columns, **{role: "" for role in ("weight", "train") if getattr(columns, role) == name}
-                )
+                columns = replace(columns, **no_flag)
         return cls(located, columns, names, data, **wanted)
 
     def __call__(self, part: FileSlice) -> Iterator[RowBatch]:
