@@ -87,8 +87,6 @@ def _content(file: DataFile) -> Iterator[io.BufferedReader]:
             plain = pa.CompressedInputStream(raw, codec.replace("bzip2", "bz2"))
         content = io.BufferedReader(plain, _BUFFER_BYTES)
         start = content.peek(3)[:3]
-        if codec and not start:
-            raise EOFError("it is empty")
         if start == b"\x1f\x8b\x08":
             raise InputError(f"{file}: the file is compressed by gzip", f"Name it {file}.gz.")
         if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
@@ -195,13 +193,13 @@ def _arrow_batches(opened: Any) -> tuple[Any, Iterator[Any]]:
     """Of the file format, and of the stream format that `datasets` writes."""
     import pyarrow as pa
 
-    is_file = opened.read(6) == b"ARROW1"
-    opened.seek(0)
-    if not is_file:
+    try:
+        table = pa.ipc.open_file(opened)
+        return table.schema, map(table.get_batch, range(table.num_record_batches))
+    except pa.ArrowInvalid:
+        opened.seek(0)
         stream = pa.ipc.open_stream(opened)
         return stream.schema, iter(stream)
-    table = pa.ipc.open_file(opened)
-    return table.schema, map(table.get_batch, range(table.num_record_batches))
 
 
 def _columnar(batches_of: Callable[[Any], tuple[Any, Iterator[Any]]], file: DataFile) -> Iterator[RawRow]:
@@ -209,17 +207,10 @@ def _columnar(batches_of: Callable[[Any], tuple[Any, Iterator[Any]]], file: Data
 
     with pa.OSFile(str(file)) if isinstance(file, Path) else pa.PythonFile(file.open("rb"), "r") as opened:
         schema, batches = batches_of(opened)
-        _refuse_repeated_fields(f"{file}: the schema", list(schema))
+        _refuse_repeated(f"{file}: the schema", schema.names)
         parts = (batch.slice(at, _BATCH_ROWS) for batch in batches for at in range(0, batch.num_rows, _BATCH_ROWS))
         for number, fields in enumerate((row for part in parts for row in part.to_pylist()), 1):
             yield RawRow(f"{file}:row {number}", fields)
-
-
-def _refuse_repeated_fields(what: str, fields: Sequence[Any]) -> None:
-    """Raise InputError where a table or a struct in it, at any depth, names a field twice."""
-    _refuse_repeated(what, [field.name for field in fields])
-    for field in fields:
-        _refuse_repeated_fields(what, [field.type.field(number) for number in range(field.type.num_fields)])
 
 
 def _refuse_repeated(what: str, names: Sequence[str]) -> None:
