@@ -17,8 +17,6 @@ from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import parse_json
 from expert_cli.utils.length_histogram import LengthHistogram
 
-_LARGEST = 2**31 - 1
-
 
 class DocumentLengths(NamedTuple):
     """Of some documents all tokens, those before the first trained one, and the trained ones; int64 [documents] each."""
@@ -139,44 +137,37 @@ def _parts(file: Path) -> list[DocumentsOfShard]:
     try:
         with pa.memory_map(str(file)) as source:
             return [_part(batch) for batch in pa.ipc.open_stream(source)]
-    except (OSError, ValueError) as error:  # of Arrow, and of what follows
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise IntegrityError(f"{file}: {error}", BUILD_ANEW) from error
 
 
 def _part(batch: Any) -> DocumentsOfShard:
-    """Return the documents of a record batch. Raises ValueError: it is not of that form."""
+    """Return the documents of a record batch, views where it is of a store. Raises ValueError: it is of another form."""
     names = batch.schema.names
-    if "input_ids" not in names or not {"completion_mask", "labels"} & set(names):
+    kind = next((name for name in ("completion_mask", "labels") if name in names), "")
+    if "input_ids" not in names or not kind:
         raise ValueError(f"its columns are {', '.join(names)}; input_ids and completion_mask (or labels) are needed")
-    mask = "completion_mask" if "completion_mask" in names else "labels"
-    (starts, ids), (of_mask, flat) = _lists(batch, "input_ids"), _lists(batch, mask)
-    ids = _values(ids)
-    if ids.dtype != np.int32 and len(ids) and max(-int(ids.min()), int(ids.max())) > _LARGEST:
-        raise ValueError(f"ids run from {ids.min()} to {ids.max()}")
+    starts, flat = _lists(batch, "input_ids", pa.int32())
+    of_mask, mask = _lists(batch, kind, pa.bool_() if kind == "completion_mask" else pa.int32())
     if not np.array_equal(starts, of_mask):
         raise ValueError("ids and mask differ in length")
-    if mask == "completion_mask":
-        flat = flat.cast(pa.bool_())
-        first_bit, bits = flat.offset, np.frombuffer(flat.buffers()[1] or b"", np.uint8)
+    ids, first_bit = _values(flat), mask.offset
+    if kind == "completion_mask":
+        bits = np.frombuffer(mask.buffers()[1] or b"", np.uint8)
     else:
-        labels = _values(flat)
+        labels = _values(mask)
         for at in np.flatnonzero((labels != -100) & (labels != ids))[:1]:
             told = f"labels are not the ids at their places, as at token {at:,}: label {labels[at]}, id {ids[at]}"
             raise ValueError(f"{told}; labels are -100 or the token's own id, not shifted")
         first_bit, bits = 0, np.packbits(labels != -100, bitorder="little")
     # A document without a token, which only other programs write, trains nothing.
     empty = np.flatnonzero(starts[1:] <= starts[:-1])
-    starts = np.delete(starts, empty + 1) if len(empty) else starts
-    return DocumentsOfShard(starts, ids.astype(np.int32, copy=False), bits, first_bit, len(empty))
+    return DocumentsOfShard(np.delete(starts, empty + 1) if len(empty) else starts, ids, bits, first_bit, len(empty))
 
 
-def _lists(batch: Any, name: str) -> tuple[NDArray[np.integer[Any]], Any]:
-    """Return where the lists of a column begin, [rows + 1], and their values end to end, numbers or booleans."""
-    column = batch.column(name)
-    is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
-    of = column.type.value_type if is_list else pa.null()
-    if not (pa.types.is_integer(of) or (pa.types.is_boolean(of) and name == "completion_mask")):
-        raise ValueError(f"{name} is of type {column.type}, not a list of numbers")
+def _lists(batch: Any, name: str, of: Any) -> tuple[NDArray[np.integer[Any]], Any]:
+    """Return where the lists of a column begin, [rows + 1], and their values end to end."""
+    column = batch.column(name).cast(pa.list_(of))
     flat = column.flatten()
     if column.null_count or flat.null_count:
         raise ValueError(f"{name} has gaps (null)")
