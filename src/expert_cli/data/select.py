@@ -238,12 +238,13 @@ class RowReader:
 class RowSelection:
     """The good rows of all sources, by their numbers from 0, and how often each is taken for a split.
 
-    readers: of the sources, those that train first. source, file, number: int [rows], of which source and which of `files`
-    each row is, and its number in that file. hashes: S16 [rows], by name. copies: int32 [rows], by split. reports: by split.
-    kept: the rows, where they are in memory.
+    readers: of the sources, those that train first, so many; where there are no others, rows of these evaluate. source, file,
+    number: int [rows], of which source and which of `files` each row is, and its number in that file. hashes: S16 [rows], by
+    name. copies: int32 [rows], by split. reports: by split. kept: the rows, where they are in memory.
     """
 
     readers: list[RowReader]
+    training: int
     files: list[DataFile]
     source: NDArray[np.int64]
     file: NDArray[np.int64]
@@ -260,13 +261,13 @@ class RowSelection:
 
     def taken(self, split: Split) -> list[NDArray[np.int64]]:
         """Return the rows that are taken of each source: all once, then those taken twice once more."""
-        copies = self.copies[split]
-        of_sources = [np.flatnonzero((self.source == one) & (copies > 0)) for one in range(len(self.readers))]
-        return [
-            np.concatenate([rows[copies[rows] > turn] for turn in range(int(copies[rows].max()))])
-            for rows in of_sources
-            if len(rows)
-        ]
+        copies, found = self.copies[split], []
+        is_own = split == "validation" and self.training < len(self.readers)
+        for one in range(self.training, len(self.readers)) if is_own else range(self.training):
+            rows = np.flatnonzero((self.source == one) & (copies > 0))
+            rounds = (rows[copies[rows] > turn] for turn in range(1, int(copies[rows].max(initial=0))))
+            found.append(np.concatenate([rows, *rounds]))
+        return found
 
     def rows(self, split: Split = "train") -> Iterator[Row]:
         """Yield the rows of a split, source by source."""
@@ -370,15 +371,15 @@ def select(
     counts = [len(numbers) for *_, numbers in batches]
     found = RowSelection(
         readers,
+        len(located.train),
         [file for _, file, _ in batches],
         np.repeat(np.array([source for source, *_ in batches], np.int64), counts),
         np.repeat(np.arange(len(batches)), counts),
         np.fromiter(chain.from_iterable(numbers for *_, numbers in batches), np.int64, sum(counts)),
         {name: np.frombuffer(b"".join(joined), "S16") for name, joined in hashes.items()},
     )
-    border = len(located.train)
-    _choose(found, "train", range(border), reports, reporter)
-    _choose(found, "validation", range(border, len(readers)), reports, reporter)
+    _choose(found, "train", range(found.training), reports, reporter)
+    _choose(found, "validation", range(found.training, len(readers)), reports, reporter)
     if ranked:
         _split(found, data.validation_share)
     return found

@@ -215,6 +215,13 @@ def test_a_row_that_evaluates_is_no_row_of_a_repeated_source(tmp_path: Path) -> 
     assert not set(held) & set(train)
 
 
+def test_a_source_of_which_nothing_is_taken_keeps_its_place(tmp_path: Path) -> None:
+    specs = rows_of(tmp_path / "1.jsonl", *pairs("a", 4), weight=0.0), rows_of(tmp_path / "2.jsonl", *pairs("b", 3))
+    held = (rows_of(tmp_path / "3.jsonl", *pairs("c", 2)),)
+    found = selected(data_of(*specs, validation=held))
+    assert [[len(rows) for rows in found.taken(split)] for split in found.splits] == [[0, 3], [2]]
+
+
 def test_sources_of_two_forms_are_refused(tmp_path: Path) -> None:
     specs = rows_of(tmp_path / "1.jsonl", *pairs("a", 2)), rows_of(tmp_path / "2.jsonl", {"text": "once"})
     with pytest.raises(InputError, match=r"2.jsonl: rows are text \(text <- text\), those of .*1.jsonl are pair"):
