@@ -183,7 +183,7 @@ class _Names:
         if what:
             told = f"{self.where}: {what}; columns: {listed(self.names)}"
             raise InputError(
-                told, f'Write in training.dataset: "field_mapping": {_mapping_text(instruction, response)}.'
+                told, f'Write in "training.dataset": "field_mapping": {_mapping_text(instruction, response)}.'
             )
         return {"instruction": instruction, "response": response, "database": self.mapped("database")}
 

@@ -266,18 +266,20 @@ class Spool:
         self.counts, self.sizes = np.concatenate(self._counts), np.concatenate(self._sizes)
         self._documents = np.append(0, self.counts.cumsum())
         self._tokens = np.append(0, self.sizes.cumsum(dtype=np.int64))[self._documents]
-        self._mapped = [
-            np.asarray(np.memmap(file, kind, "r")) if len(self.sizes) else np.zeros(0, kind)
-            for file, kind in zip(self._files, (np.int32, np.bool_), strict=True)
-        ]
 
     def documents(self, rows: NDArray[np.int64]) -> Encoded:
         """Return the documents of some rows, end to end."""
-        sizes, ids, trained = (
-            np.concatenate(
-                [values[:0], *(values[a:b] for a, b in zip(at[rows].tolist(), at[rows + 1].tolist(), strict=True))]
-            )
-            for values, at in ((self.sizes, self._documents), *((one, self._tokens) for one in self._mapped))
+
+        def taken(values: NDArray[Any], begins: NDArray[np.int64]) -> NDArray[Any]:
+            spans = zip(begins[rows].tolist(), begins[rows + 1].tolist(), strict=True)
+            return np.concatenate([values[:0], *(values[begin:end] for begin, end in spans)])
+
+        sizes = taken(self.sizes, self._documents)
+        if not len(sizes):
+            return EMPTY
+        ids, trained = (
+            taken(np.asarray(np.memmap(file, kind, "r")), self._tokens)
+            for file, kind in zip(self._files, (np.int32, np.bool_), strict=True)
         )
         return Encoded(ids, np.append(0, sizes.cumsum(dtype=np.int64)), trained)
 
@@ -363,7 +365,7 @@ class StoreBuild:
     def _overlap(self) -> dict[str, Any]:
         """What of the cases and of the rows that evaluate stands in the rows that train."""
         found, cases = self.selection, self.inputs.cases
-        train, held = (np.flatnonzero(copies) for copies in found.copies.values())
+        train, held = np.flatnonzero(found.copies["train"]), np.flatnonzero(found.copies["validation"])
         asked, hashes = found.hashes["asked"][train], found.hashes["asked"][held]
 
         def question(number: int) -> Question:
