@@ -77,10 +77,6 @@ class RowReport:
         if len(self.left_out[reason]) < _MOST_LEFT_OUT:
             self.left_out[reason].append({"where": short_place(row.where), "text": excerpt(" ".join(row.content()))})
 
-    def filters(self) -> dict[str, Any]:
-        """Return, by the reason, how many rows were left out, and the first few of them."""
-        return {name: {"rows": rows, "examples": self.left_out[name]} for name, rows in self.filtered.items()}
-
     def bad(self) -> str:
         """Return in words how many rows are bad, and the first ones."""
         bad = self.dropped.total()
@@ -356,7 +352,10 @@ def select(
         for sources in (located.train, located.validation):
             for one in sources:
                 reader = RowReader.of(one, data, ranked=ranked, asked=asked)
-                _require_one_form(reader, readers[-1] if one is not sources[0] else reader)
+                form, before = reader.columns.form, readers[-1].columns.form if one is not sources[0] else ""
+                if before not in ("", form):
+                    told = f"{one}: rows are {form} ({reader.columns}), those of {readers[-1].located} are {before}"
+                    raise InputError(told, "Train on rows of one kind: messages, text, segments, pair.")
                 report = RowReport(mapping=str(reader.columns))
                 for batch in flat_map(made_of(reader), _file_slices(one)):
                     keep(batch)
@@ -383,13 +382,6 @@ def select(
     if ranked:
         _split(found, data.validation_share)
     return found
-
-
-def _require_one_form(reader: RowReader, other: RowReader) -> None:
-    one, before = reader.columns, other.columns
-    if one.form != before.form:
-        told = f"{reader.located}: rows are {one.form} ({one}), those of {other.located} are {before.form}"
-        raise InputError(told, "Train on rows of one kind: messages, text, segments, pair.")
 
 
 def _refuse_bad(located: Located, report: RowReport, share: float) -> None:

@@ -97,7 +97,7 @@ def test_repeats_are_looked_for_over_all_sources(tmp_path: Path, by: Any, left: 
     found = selected(data_of(*specs, filters=RowFilters(by)))
     assert [row.answer for row in found.rows()] == left
     assert found.reports["train"].filtered == {reason: 5 - len(left)}
-    assert found.reports["train"].filters()[reason]["examples"][0]["where"].endswith(":3" if by == "row" else ":2")
+    assert found.reports["train"].left_out[reason][0]["where"].endswith(":3" if by == "row" else ":2")
 
 
 def test_rows_of_another_length_are_left_out_and_shown(tmp_path: Path) -> None:

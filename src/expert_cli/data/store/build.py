@@ -396,7 +396,7 @@ def split_stats(
         "tokens": lengths.tokens,
         "trained_tokens": trained,
         "dropped": {**report.dropped, **report.filtered},
-        "filtered": report.filters(),
+        "filtered": {name: {"rows": rows, "examples": report.left_out[name]} for name, rows in report.filtered.items()},
         "length": {**{f"p{p}": lengths.percentile(p) for p in _PERCENTILES}, "max": lengths.longest},
         "histogram": {"counts": counts.tolist(), "edges": [round(float(edge), 1) for edge in edges]},
         "mapping": report.mapping,
