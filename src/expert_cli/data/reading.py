@@ -207,10 +207,17 @@ def _columnar(batches_of: Callable[[Any], tuple[Any, Iterator[Any]]], file: Data
 
     with pa.OSFile(str(file)) if isinstance(file, Path) else pa.PythonFile(file.open("rb"), "r") as opened:
         schema, batches = batches_of(opened)
-        _refuse_repeated(f"{file}: the schema", schema.names)
+        _refuse_repeated_fields(f"{file}: the schema", list(schema))
         parts = (batch.slice(at, _BATCH_ROWS) for batch in batches for at in range(0, batch.num_rows, _BATCH_ROWS))
         for number, fields in enumerate((row for part in parts for row in part.to_pylist()), 1):
             yield RawRow(f"{file}:row {number}", fields)
+
+
+def _refuse_repeated_fields(what: str, fields: Sequence[Any]) -> None:
+    """Raise InputError where a table or a struct in it, at any depth, names a field twice."""
+    _refuse_repeated(what, [field.name for field in fields])
+    for field in fields:
+        _refuse_repeated_fields(what, [field.type.field(number) for number in range(field.type.num_fields)])
 
 
 def _refuse_repeated(what: str, names: Sequence[str]) -> None:

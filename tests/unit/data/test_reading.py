@@ -175,12 +175,14 @@ def test_a_file_that_is_broken_as_a_whole_is_refused(tmp_path: Path, name: str, 
 
 
 def test_columns_that_are_no_text_or_stand_twice_are_refused(tmp_path: Path) -> None:
+    twice = pa.struct([("content", "string"), ("content", "string")])
     for table, told in (
         (
             pa.table({"a": pa.array([b"ok", b"\xff"], pa.binary()).view(pa.string())}),
             "x.arrow: damaged, .* can't decode",
         ),
         (pa.Table.from_arrays([pa.array(["1"]), pa.array(["2"])], ["a", "a"]), 'the schema names "a" more than once'),
+        (pa.table({"m": pa.array([], pa.list_(twice))}), 'names "content" more than once'),
     ):
         write_arrow(tmp_path / "x.arrow", pa.ipc.new_stream, table)
         with pytest.raises(InputError, match=told):
