@@ -28,10 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.order import epoch_order
-from expert_cli.data.packing.plan import PackingPlan, Pieces, best_fit, concat, no_packing
-from expert_cli.data.packing.random_fit import random_fit
-from expert_cli.data.packing.right_size import length_table, recommend
+from expert_cli.data.packing.plan import PackingPlan, Pieces, best_fit, concat, length_table, no_packing, recommend
+from expert_cli.data.packing.random_fit import epoch_order, random_fit
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.utils.length_histogram import LengthHistogram
 

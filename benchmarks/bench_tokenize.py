@@ -153,7 +153,7 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     from expert_cli.data.sources import locate_data
     from expert_cli.data.store.build import tokenize
     from expert_cli.data.store.files import file_hashes
-    from expert_cli.data.store.key import StoreInputs
+    from expert_cli.data.store.lookup import StoreInputs
     from expert_cli.data.templates.make_template import make_template
 
     if not fast:

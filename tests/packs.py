@@ -16,7 +16,7 @@ from expert_cli.data.packing.plan import Ints, Pieces
 from expert_cli.data.store.build import build
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import FileHashCache, write_shard
-from expert_cli.data.store.key import StoreKey
+from expert_cli.data.store.lookup import StoreKey
 from expert_cli.manifest.keys.loader import Overflow, Packing
 from expert_cli.utils.reporter import NullReporter
 
@@ -72,7 +72,7 @@ def packed(
     home = build(
         folder,
         StoreKey((("a", "b"),)),
-        lambda building: ([write_shard(building, "train/data-00000.arrow", encoded(*documents))], lambda _: {}),
+        lambda building: write_shard(building, "train", 0, encoded(*documents)) or {},
         FileHashCache(folder / ".memo.json"),
         NullReporter(),
     )

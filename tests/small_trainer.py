@@ -12,9 +12,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import PrinterCallback
 
-from expert_cli.data.packing.batches import Collator, PackedBatchSampler, fixed_shape
-from expert_cli.data.packing.order import epoch_order
-from expert_cli.data.packing.step_schedule import Schedule
+from expert_cli.data.packing.batches import Collator, PackedBatchSampler, Schedule, fixed_shape
+from expert_cli.data.packing.random_fit import epoch_order
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss

@@ -29,7 +29,7 @@ from datagen.cases.make import sql_category
 from datagen.common.dataset_files import Row, write_jsonl
 from datagen.spider.make_real_cases import SHARED_DATABASES, read, tidy
 from datagen.spider.plain_sql import plain
-from expert_cli.data.schema_prompt.database import Table, read_file
+from expert_cli.data.database_prompt import Table, read_file
 
 HELD_OUT = 20
 SEED = 0

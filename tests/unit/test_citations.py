@@ -86,8 +86,8 @@ def test_every_file_of_a_document_is_there(document: Path) -> None:
     [
         ("as `store/nowhere.py` says", ["store/nowhere.py"]),
         ("as `prune.py` says, which is elsewhere", ["prune.py"]),
-        ("as store/inspect.py says, and test_citations.py", []),
-        ("src/expert_cli/data/store/inspect.py and datagen/typescript/check.py", []),
+        ("as store/lookup.py says, and test_citations.py", []),
+        ("src/expert_cli/data/store/lookup.py and datagen/typescript/check.py", []),
         ("typescript_runner.cjs, which is elsewhere", ["typescript_runner.cjs"]),
         ("python -m benchmarks.bench_nothing", ["python -m benchmarks.bench_nothing"]),
         ("python -m expert_cli, python -m benchmarks.kill_test, python -m datagen.NAME.make", []),

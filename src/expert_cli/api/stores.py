@@ -60,7 +60,7 @@ def pretokenize(
     Raises:
         ExpertError: ManifestError, InputError, EnvironmentProblem, RunLocked or IntegrityError, as `train` does.
     """
-    from expert_cli.data.store.inspect import prune as remove_others
+    from expert_cli.data.store.lookup import prune as remove_others
 
     run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
     if prune and run.store_url:

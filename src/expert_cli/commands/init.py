@@ -221,7 +221,7 @@ def _show(console: Console, found: RowsManifest) -> None:
     told = {
         "rows": f"{found.good:,} of {report.read:,} can be trained" + (f"; left out: {left_out}" if left_out else ""),
         "form": f"{found.kind}: {report.mapping}",
-        "not read": ", ".join(report.unread()),
+        "not read": ", ".join(report.unread),
         "length": f"{half:,} tokens at half of the documents, {most:,} at 99 %, {longest:,} at most, {counted}",
         "row": f"max_seq_length {size.max_seq_length:,}: {plural(size.sequences, 'pack')} a pass, {size.fill:.0%} full; "
         + (cut if size.truncated_rows else "nothing is cut"),

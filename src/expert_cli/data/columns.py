@@ -27,34 +27,18 @@ USUAL_NAMES = {
 Form = Literal["messages", "text", "segments", "pair"]
 MEDIA = ("image", "images", "pixel_values", "audio", "audios", "video", "videos")
 """Columns that rows of text models have not, or leave empty."""
-_LABELS = (
-    'To train the label as the answer: "field_mapping": {{"instruction": "{0}", "response": "{1}"}}, labels as words. '
-)
-_LABELS += 'To train the texts alone: "field_mapping": {{"text": "{0}"}}.'
-_OTHER_TASKS: tuple[tuple[str, str, str], ...] = (
-    (
-        "chosen rejected",
-        "preferences, of a right and a wrong answer (DPO)",
-        'To train the right ones: "field_mapping": {{"instruction": "<column of the question>", "response": "chosen"}}.',
-    ),
-    (
-        "completion label",
-        "answers that are judged right or wrong (KTO)",
-        'Take out the wrong ones, and name the columns in "field_mapping".',
-    ),
-    ("input_ids", "tokens, of whatever tokenizer", "Give the text that they were made of."),
-    (
-        "contents",
-        "conversations in Gemini's form",
-        'Write each as {{"messages": [{{"role": "user", "content": "..."}}, {{"role": "assistant", "content": "..."}}]}}.',
-    ),
-    *(
-        (f"{text} {label}", "texts with labels (classification)", _LABELS)
+_OTHER_TASKS = {
+    "chosen rejected": "preferences, of a right and a wrong answer (DPO)",
+    "completion label": "answers that are judged right or wrong (KTO)",
+    "input_ids": "tokens, of whatever tokenizer",
+    "contents": "conversations in Gemini's form",
+    **{
+        f"{text} {label}": "texts with labels (classification)"
         for text in ("text", "sentence")
         for label in ("label", "labels")
-    ),
-)
-"""Columns that stand for another task, what their rows are, and what to write: refused unless field_mapping names columns."""
+    },
+}
+"""Columns that stand for another task, and what their rows are: refused unless field_mapping names columns."""
 FORMS: dict[Form, tuple[str, ...]] = {
     "messages": ("messages", "tools", "system", "parallel_tool_calls", "chat_template_kwargs"),
     "text": ("text",),
@@ -68,11 +52,9 @@ FORMS: dict[Form, tuple[str, ...]] = {
 class Columns:
     """The columns that are read, by role; "" = there is none.
 
-    tools, system, history: what a conversation has beside its messages or its last question and answer: the tools that may be
-    called, its system message, earlier questions and answers. parallel_tool_calls: whether a turn may call several.
-    chat_template_kwargs: what the chat template is given for this row. segments: pieces of a document that say whether they are
-    trained. weight, train: whether a row is trained. database: names the database of a pair. media: columns of pictures and
-    sounds, which a row must not have.
+    tools, system, history: what stands beside a conversation, or before a question. segments: pieces of a document that say
+    whether they are trained. weight, train: whether a row is trained. database: names the database of a pair. media: columns
+    of pictures and sounds, which a row must not have.
     """
 
     form: Form
@@ -105,18 +87,22 @@ class Columns:
 def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
     """Return the columns to read out of `names`, those that the rows at `where` have.
 
-    Raises InputError: a mapped column is absent, the response (or the instruction) is missing or ambiguous.
+    Raises InputError: a mapped column is absent, the response (or the instruction) is missing or ambiguous, rows of another
+    task, which are read where the manifest names columns.
     """
+    for columns, what in () if mapping.columns() else _OTHER_TASKS.items():
+        if all(find_column(name, names) for name in columns.split()):
+            told = f"{where}: {' and '.join(map(json.dumps, columns.split()))}: rows of {what}"
+            raise InputError(
+                told, f'Name what is trained in training.dataset: "field_mapping": {_mapping_text("", "")}.'
+            )
     table = _Names(names, mapping, where)
-    table.refuse_other_tasks()
     named = [role for role in USUAL_NAMES if getattr(mapping, role, "")]
     forms = [form for form, roles in FORMS.items() if set(named) <= set(roles)]
     if not forms:
+        told = f'"field_mapping" names {" and ".join(named)}, which are of rows of several kinds'
         several = "; ".join(" and ".join(roles) for roles in FORMS.values() if not set(named).isdisjoint(roles))
-        raise InputError(
-            f'"field_mapping" names {" and ".join(named)}, which are of rows of several kinds',
-            f"Keep one of: {several}.",
-        )
+        raise InputError(told, f"Keep one of: {several}.")
     form = next(form for form in forms if form == "pair" or table.column_of(form))
     found: dict[str, str] = table.pair() if form == "pair" else {form: table.column_of(form)}
     are_both_named = bool(mapping.instruction and mapping.response)
@@ -149,6 +135,21 @@ class _Names:
     mapping: ColumnMapping
     where: str
 
+    def mapped(self, role: str) -> str:
+        """Return the column that the manifest names for a role; "" where it names none. Raises InputError: it is absent."""
+        wanted = getattr(self.mapping, role, "")
+        if not wanted or (found := find_column(wanted, self.names)):
+            return found if wanted else ""
+        raise InputError(
+            f'{self.where}: the column "{wanted}" of "field_mapping.{role}" is not there; columns: {listed(self.names)}',
+            f'Did you mean "{near}"?' if (near := typo_of(wanted, self.names)) else "Name one of these columns.",
+        )
+
+    def usual(self, role: str, *, other_than: str = "") -> str:
+        """Return the first column with one of a role's usual names, or ""."""
+        found = (find_column(name, self.names) for name in USUAL_NAMES[role])
+        return next((column for column in found if column and column != other_than), "")
+
     def column_of(self, form: Form) -> str:
         """Return the column that makes rows those of a form other than "pair", or ""."""
         column = self.mapped(form) or self.usual(form)
@@ -165,55 +166,26 @@ class _Names:
         others = (instruction, response, self.usual("text"), self.usual("messages"), self.mapping.columns())
         return "" if form == "segments" and any(others) else column
 
-    def refuse_other_tasks(self) -> None:
-        """Raise InputError for rows whose columns stand for another task, where the manifest does not name what to read."""
-        if not self.mapping.columns():
-            for columns, what, hint in _OTHER_TASKS:
-                if all(find_column(name, self.names) for name in columns.split()):
-                    shown = " and ".join(map(json.dumps, columns.split()))
-                    raise InputError(f"{self.where}: {shown}: rows of {what}", hint.format(*columns.split()))
-
     def pair(self) -> dict[str, str]:
-        """Return the columns of question, answer and database."""
-        instruction, response = self.mapped("instruction"), self.mapped("response")
+        """Return the columns of question, answer and database. Raises InputError: these cannot be told."""
+        instruction, response, what = self.mapped("instruction"), self.mapped("response"), ""
         if not response:
-            asked = instruction or self.usual("instruction")
-            found = [find_column(name, self.names) for name in USUAL_NAMES["response"]]
-            found = [column for column in found if column and column != instruction]
+            alike = (find_column(name, self.names) for name in USUAL_NAMES["response"])
+            found = [column for column in alike if column and column != instruction]
+            response = next(iter(found), "")
             if len(found) > 1:
-                several = ", ".join(f'"{name}"' for name in found)
-                raise self._unclear(f"{len(found)} columns could be the response ({several})", asked, found[0])
-            if not found:
-                raise self._unclear("no column is recognized as the response", asked, "")
-            response = found[0]
+                what = f"{len(found)} columns could be the response ({', '.join(map(json.dumps, found))})"
+            elif not found:
+                what = "no column is recognized as the response"
         instruction = instruction or self.usual("instruction", other_than=response)
-        if not instruction:
-            raise self._unclear(f'no column is recognized as the instruction beside "{response}"', "", response)
+        if not what and not instruction:
+            what = f'no column is recognized as the instruction beside "{response}"'
+        if what:
+            told = f"{self.where}: {what}; columns: {listed(self.names)}"
+            raise InputError(
+                told, f'Write in "training.dataset": "field_mapping": {_mapping_text(instruction, response)}.'
+            )
         return {"instruction": instruction, "response": response, "database": self.mapped("database")}
-
-    def mapped(self, role: str) -> str:
-        """Return the column that the manifest names for a role; "" where it names none. Raises InputError: it is absent."""
-        wanted = getattr(self.mapping, role, "")
-        if not wanted or (found := find_column(wanted, self.names)):
-            return found if wanted else ""
-        alike = [name for name in self.names if name.casefold() == wanted.casefold()] or [typo_of(wanted, self.names)]
-        near = " or ".join(f'"{name}"' for name in alike if name)
-        raise InputError(
-            f'{self.where}: the column "{wanted}" of "field_mapping.{role}" is not there; columns: {listed(self.names)}',
-            f"Did you mean {near}?" if near else f'Write one of these columns as "field_mapping.{role}".',
-        )
-
-    def usual(self, role: str, *, other_than: str = "") -> str:
-        """Return the first column with one of a role's usual names, or ""."""
-        found = (find_column(name, self.names) for name in USUAL_NAMES[role])
-        return next((column for column in found if column and column != other_than), "")
-
-    def _unclear(self, what: str, instruction: str, response: str) -> InputError:
-        """Return the error that a question and an answer cannot be told, of which these are known."""
-        return InputError(
-            f"{self.where}: {what}; columns: {listed(self.names)}",
-            f'Write in "training.dataset": "field_mapping": {_mapping_text(instruction, response)}.',
-        )
 
 
 def _mapping_text(instruction: str, response: str) -> str:

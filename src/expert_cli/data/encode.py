@@ -32,7 +32,7 @@ from expert_cli.data.templates.mask import Document, common
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_SAMPLE_TEXTS, _SAMPLE_CHARACTERS = 128, 2_000
+_SAMPLE_TEXTS, _SAMPLE_OF_BATCH, _SAMPLE_CHARACTERS = 128, 16, 2_000
 Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
 """The ids of texts end to end, int32 [tokens], and how many each has, int64 [texts]."""
 
@@ -62,43 +62,32 @@ class Encoded:
         return Encoded(self.ids[kept], np.append(0, sizes[good].cumsum()), self.trained[kept]), good
 
 
+EMPTY = Encoded(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, np.bool_))
+
+
 @dataclass
 class Sample:
-    """Texts of rows that tell whether two tokenizers are equal: the first, the last, evenly drawn ones, and every character.
-
-    kept: the beginnings of at most 128 texts, of which one in `step` was taken.
-    """
+    """Texts of rows that tell whether two tokenizers are equal: the beginnings of some, and every character beyond ASCII."""
 
     kept: list[str] = field(default_factory=list)
-    last: str = ""
     characters: set[str] = field(default_factory=set)
-    seen: int = 0
-    step: int = 1
 
     def add(self, texts: Sequence[str]) -> None:
-        """Look at the texts of a row."""
+        """Take some of the texts of rows, and look for characters in all."""
         self.characters.update(*(text for text in texts if not text.isascii()))
-        for text in texts:
-            if self.seen % self.step == 0:
-                self._keep([text[:_SAMPLE_CHARACTERS]])
-            self.seen += 1
-        self.last = texts[-1][:_SAMPLE_CHARACTERS]
+        self.kept += [text[:_SAMPLE_CHARACTERS] for text in texts[:: len(texts) // _SAMPLE_OF_BATCH + 1]]
 
     def add_sample(self, other: Sample) -> None:
-        """Add a sample of rows that follow."""
+        """Add a sample of rows that follow; of all a part stays."""
         self.characters |= other.characters
-        self._keep(other.kept)
-        self.last = other.last
-
-    def _keep(self, texts: Sequence[str]) -> None:
-        self.kept += texts
-        while len(self.kept) > _SAMPLE_TEXTS:
-            self.kept, self.step = self.kept[::2], self.step * 2
+        self.kept += other.kept
+        if len(self.kept) > _SAMPLE_TEXTS:
+            self.kept = self.kept[::2]
 
     def texts(self) -> list[str]:
         """Return them; each character stands by itself, between letters and digits, and twice."""
         odd = [f"{c} a{c}b {c}{c}1{c}" for c in sorted(self.characters | set(map(chr, range(1, 256))))]
-        return ["", *self.kept, self.last, *odd]
+        return ["", *self.kept, *odd]
 
 
 class Encoder:
@@ -177,11 +166,13 @@ class Encoder:
         """Return the ids of texts end to end; those that hold marks, or that fastokens must not have, are encoded by others."""
         odd: dict[int, list[int]] = {}
         joined = "\0".join(texts)
+        if joined.isascii():
+            return self._plain(texts)
         if any(marker in joined for marker in MARKERS.pattern[1:-1]):
             from transformers.utils.chat_template_utils import encode_marked_chat
 
             odd = {n: encode_marked_chat(self.tokenizer, text) for n, text in enumerate(texts) if MARKERS.search(text)}
-        if self._fast and not joined.isascii():
+        if self._fast:
             refused = [n for n, text in enumerate(texts) if not text.isascii() and self._fast.refuses(text)]
             odd = dict(zip(refused, self._lists([texts[n] for n in refused]), strict=True)) | odd
         if not odd:

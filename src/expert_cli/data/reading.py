@@ -87,8 +87,6 @@ def _content(file: DataFile) -> Iterator[io.BufferedReader]:
             plain = pa.CompressedInputStream(raw, codec.replace("bzip2", "bz2"))
         content = io.BufferedReader(plain, _BUFFER_BYTES)
         start = content.peek(3)[:3]
-        if codec and not start:
-            raise EOFError("it is empty")
         if start == b"\x1f\x8b\x08":
             raise InputError(f"{file}: the file is compressed by gzip", f"Name it {file}.gz.")
         if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
@@ -195,13 +193,13 @@ def _arrow_batches(opened: Any) -> tuple[Any, Iterator[Any]]:
     """Of the file format, and of the stream format that `datasets` writes."""
     import pyarrow as pa
 
-    is_file = opened.read(6) == b"ARROW1"
-    opened.seek(0)
-    if not is_file:
+    try:
+        table = pa.ipc.open_file(opened)
+        return table.schema, map(table.get_batch, range(table.num_record_batches))
+    except pa.ArrowInvalid:
+        opened.seek(0)
         stream = pa.ipc.open_stream(opened)
         return stream.schema, iter(stream)
-    table = pa.ipc.open_file(opened)
-    return table.schema, map(table.get_batch, range(table.num_record_batches))
 
 
 def _columnar(batches_of: Callable[[Any], tuple[Any, Iterator[Any]]], file: DataFile) -> Iterator[RawRow]:

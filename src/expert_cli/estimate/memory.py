@@ -26,9 +26,8 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import PreTrainedModel
 
 from expert_cli.config.run_config import QUANTIZED, Layout, RunConfig
-from expert_cli.data.packing.batches import orders_of, schedule_of
+from expert_cli.data.packing.batches import Schedule, orders_of, schedule_of
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.data.store.build import TokenStore
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.key import Quantization

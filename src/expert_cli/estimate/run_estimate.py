@@ -14,8 +14,7 @@ from expert_cli.config.effects import Effect
 from expert_cli.config.plan import FOR_EVERY_BASE, Plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.packing.batches import fixed_shape, orders_of
-from expert_cli.data.packing.step_schedule import few_steps
+from expert_cli.data.packing.batches import few_steps, fixed_shape, orders_of
 from expert_cli.errors import InputError
 from expert_cli.estimate.memory import (
     CONTEXT_BYTES,

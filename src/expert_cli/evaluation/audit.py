@@ -166,9 +166,9 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
     rows = [*{row.where: AuditRow.of(row) for row in selected.rows()}.values()]
     count = min(limit or len(rows), len(rows))
     rows = [rows[(2 * part + 1) * len(rows) // (2 * count)] for part in range(count)]
-    verifiers, bad = {case.case.verifier for case in cases}, selected.train_report
+    verifiers, bad = {case.case.verifier for case in cases}, selected.reports["train"]
     verifier = verifier or (verifiers.pop() if len(verifiers) == 1 else "")
-    files = [str(path) for one in selected.train for path in one.located.files]
+    files = [str(path) for one in located.train for path in one.files]
     audit = Audit(run.expert, run.manifest, verifier, files, [*map(str, case_files)], rows, cases, bad.dropped.total())
     for where, _, reason in (told.partition(": ") for told in bad.examples):
         audit.add("unreadable", where, reason, "")

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from expert_cli.data import overlap
-from expert_cli.data.schema_prompt import schema_prompt
+from expert_cli.data.database_prompt import schema_prompt
 from expert_cli.errors import InputError
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verifiers.case import Case

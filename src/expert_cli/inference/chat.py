@@ -8,8 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from expert_cli.config.plan import TrainedAdapter
-from expert_cli.data.schema_prompt import schema_prompt
-from expert_cli.data.schema_prompt.database import creates_tables
+from expert_cli.data.database_prompt import creates_tables, schema_prompt
 from expert_cli.errors import InputError
 from expert_cli.inference.expert import Expert, PromptRenderer, base_renderer, open_expert
 from expert_cli.inference.expert_config import GenerationConfig, decoding_for, generation_config

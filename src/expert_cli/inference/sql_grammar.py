@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
-from expert_cli.data.schema_prompt.styles import HEADING
+from expert_cli.data.database_prompt import HEADING
 
 Tables = Mapping[str, Collection[str]]
 """The columns of each table, as their names are written, without quotes."""

@@ -19,7 +19,7 @@ from typing import Literal
 from expert_cli.config.data_sources import PLAIN_TEXT, format_name, resolve_sources, test_sources
 from expert_cli.config.run_config import SourceKind
 from expert_cli.config.settings import Settings
-from expert_cli.data.store.inspect import BUILDING, STORE_NAME, read_stats, recorded_key
+from expert_cli.data.store.lookup import BUILDING, STORE_NAME, read_stats, recorded_key
 from expert_cli.errors import ExpertError
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.utils.filesystem import facts_of, files_below, matching

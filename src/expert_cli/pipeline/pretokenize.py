@@ -12,23 +12,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from expert_cli.config.run_config import RunConfig
+from expert_cli.data.conversation import BadRow, text_of
 from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.right_size import LengthRow, length_table, recommend
-from expert_cli.data.rows import BadRow, text_of
+from expert_cli.data.packing.plan import LengthRow, length_table, recommend
 from expert_cli.data.sources import Located, LocatedData, require_apart
-from expert_cli.data.staging import stage, staged_path
-from expert_cli.data.store import remote
 from expert_cli.data.store.build import (
     TokenStore,
     adopt_foreign_store,
-    foreign_store,
     store_state,
     tokenize,
 )
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.inspect import StoreState
-from expert_cli.data.store.key import StoreKey
+from expert_cli.data.store.files import stage, staged_path
+from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, foreign_store, look_up, put_store
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.training_data import DataInputs
@@ -87,9 +84,9 @@ def _store_at_url(
     here = local.state == "hit"
     if here and not (put or force):
         return build()
-    place, (there, _) = remote.place_of_store(run.store_url, key), _look_up(run, key)
+    place, (there, _) = StoredFolder(run.store_url) / key.name, _look_up(run, key)
     if there.state == "hit" and not (here or force):
-        there = remote.fetch(place, key, run.store, report)
+        there = fetch_store(place, key, run.store, report)
     if there.state == "damaged":
         report.info(f"store     {there.state}: {there.reason}")
     if there.state == "hit" and not force:
@@ -99,17 +96,17 @@ def _store_at_url(
         report.warning(f"{told}. pretokenize --output {StoredFolder(run.store_url)} puts it there")
         return build()
     store = build()
-    remote.put(store.home, place, report)
+    put_store(store.home, place, report)
     return replace(store, status="built" if there.state == "missing" else "rebuilt", url=place.url)
 
 
 def _look_up(run: RunConfig, key: StoreKey) -> tuple[StoreState, dict[str, Any]]:
     """Look for a store at the run's URL. Raises EnvironmentProblem: `offline` forbids it, too."""
-    place = remote.place_of_store(run.store_url, key)
+    place = StoredFolder(run.store_url) / key.name
     if run.data.offline:  # a variable of the hub's client says nothing of a cluster's own storage
         told = "Leave --offline out, or name a folder of token stores."
         raise EnvironmentProblem(f"{place}: is not looked at: --offline is given", told)
-    return remote.look_up(place, key)
+    return look_up(place, key)
 
 
 def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Reporter) -> DataInputs:
@@ -158,8 +155,8 @@ def explain(run: RunConfig, inputs: DataInputs) -> StoreExplanation:
     key, state = store_state(run.data, inputs, run.store)
     if run.store_url:
         there, _ = _look_up(run, key)
-        return StoreExplanation(run.expert, remote.place_of_store(run.store_url, key).url, key, there)
-    return StoreExplanation(run.expert, str(run.store / key.sha256[:12]), key, state)
+        return StoreExplanation(run.expert, (StoredFolder(run.store_url) / key.name).url, key, there)
+    return StoreExplanation(run.expert, str(run.store / key.name), key, state)
 
 
 @dataclass(frozen=True)

@@ -242,7 +242,7 @@ def _row_form(run: RunConfig, inputs: DataInputs, sampled: Cases, held_back: Cas
     """Return the form of the training rows, which the rounds' rows have, too; rows that ask what was held back are told."""
     data = replace(run.data, validation=(), validation_share=0.0, schema_prompt=None)  # as the rows stand
     selected = select_rows(data, inputs.located, NullReporter())
-    first, held = selected.train[0], HeldOut(asked_by_cases(held_back))
+    first, held = selected.readers[0], HeldOut(asked_by_cases(held_back))
     form = RowForm(first.columns, inputs.template, run.data.schema_prompt)
     if not (form.columns.response or form.columns.messages):
         told = f"rounds train rows of prompt and answer, those of {first.located} are whole documents"

@@ -18,7 +18,7 @@ import numpy as np
 from expert_cli.config.data_sources import missing, parse_source
 from expert_cli.config.plan import Plan, make_plan, named_weights, needless_int4
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.packing.right_size import LengthRow, length_table, recommend
+from expert_cli.data.packing.plan import LengthRow, length_table, recommend
 from expert_cli.data.select import RowReport, RowSelection, select_rows
 from expert_cli.data.sources import locate_data
 from expert_cli.data.store.documents import DocumentLengths
@@ -109,7 +109,7 @@ class RowsManifest:
             "found": {
                 "form": self.kind,
                 "columns": self.report.mapping,
-                "not_read": self.report.unread(),
+                "not_read": self.report.unread,
                 "read": self.report.read,
                 "good": self.good,
                 "length": {"p50": at(50), "p99": at(99), "max": at(100), "by": lengths.by},
@@ -156,7 +156,7 @@ def write_manifest_of_rows(
     if needless_int4(plan, machine):
         base["quantization"] = "none"
     selection = _selected(plan)
-    rows = sum(map(len, selection.train))
+    rows = int(selection.copies["train"].sum())
     held_back = _held_back(plan, dataset["path"], rows)
     dataset |= held_back
     lengths = _lengths(planned(), selection, report)
@@ -167,8 +167,8 @@ def write_manifest_of_rows(
             place = Path(os.path.relpath(place, here)).as_posix()
         dataset |= {key: _named(place, dataset[key]) for key in ("path", "validation_path") if key in dataset}
     planned()
-    kind = selection.train[0].columns.form
-    return RowsManifest(path, written, dataset["path"], kind, selection.train_report, lengths, size, steps)
+    kind = selection.readers[0].columns.form
+    return RowsManifest(path, written, dataset["path"], kind, selection.reports["train"], lengths, size, steps)
 
 
 def _named(place: str, source: str) -> str:

@@ -11,7 +11,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.config.run_identity import PROGRAMS, STORE, identity, require_goes_on
 from expert_cli.data.sources import Located, LocatedData, content_of, locate_data
 from expert_cli.data.store.files import FileHashCache, file_hashes
-from expert_cli.data.store.key import store_key
+from expert_cli.data.store.lookup import store_key
 from expert_cli.errors import ExpertError, IntegrityError
 from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.runs.fit_result import FitResult, mean_span

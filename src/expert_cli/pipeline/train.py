@@ -21,9 +21,9 @@ from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.config.run_identity import begun_as, require_same
 from expert_cli.data.packing.dataset import TrainingData
-from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
+from expert_cli.data.store.build import TokenStore, trusted_sha256
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.key import StoreKey
+from expert_cli.data.store.lookup import StoreKey, foreign_store
 from expert_cli.errors import InputError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine

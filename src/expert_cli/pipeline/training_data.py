@@ -10,12 +10,12 @@ from expert_cli.config.adapter_origin import PROMPTING, init_origin, require_sam
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import RunConfig, SourceSpec
 from expert_cli.data.packing.dataset import PackedDataset, TrainingData
-from expert_cli.data.select import source_columns
+from expert_cli.data.select import RowReader
 from expert_cli.data.sources import LocatedData, locate_data
 from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import file_hashes
-from expert_cli.data.store.key import StoreInputs
+from expert_cli.data.store.lookup import StoreInputs
 from expert_cli.errors import InputError
 from expert_cli.inference.expert import (
     PromptRenderer,
@@ -133,7 +133,7 @@ def resolve_inputs(run: RunConfig, report: Reporter, located: LocatedData | None
     located = located or locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
-    columns = source_columns(located.train[0], run.data)
+    columns = RowReader.of(located.train[0], run.data).columns
     of_prompts = [name for name in PROMPTING if getattr(run.model, name) not in (None, "", ())]
     of_prompts += ["system_prompt"] if run.model.system_prompt == "" else []
     if columns.form in ("text", "segments") and of_prompts:

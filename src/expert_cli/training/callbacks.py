@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from expert_cli.data.packing.order import mixed
+from expert_cli.data.packing.random_fit import mixed
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.utils.distributed import all_reduce_any
 

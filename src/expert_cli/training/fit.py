@@ -17,12 +17,14 @@ from expert_cli.data.packing.batches import (
     Collator,
     FixedShape,
     PackedBatchSampler,
+    Schedule,
+    few_steps,
     fixed_shape,
     orders_of,
     schedule_of,
+    shared_out,
 )
 from expert_cli.data.packing.dataset import TrainingData
-from expert_cli.data.packing.step_schedule import Schedule, few_steps, shared_out
 from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, is_eval_loss
 from expert_cli.model.adapter import magnitudes

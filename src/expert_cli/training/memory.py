@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.packing.step_schedule import Schedule
+from expert_cli.data.packing.batches import Schedule
 from expert_cli.errors import TrainingFailed
 from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
 from expert_cli.model.flat_parameters import optimizer_bytes

@@ -19,9 +19,8 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback
 from transformers.integrations.neftune import activate_neftune
 
-from expert_cli.data.packing.batches import Batch, Collator, FixedShape, PackedBatchSampler, once_in_turn
+from expert_cli.data.packing.batches import Batch, Collator, FixedShape, PackedBatchSampler, Schedule, once_in_turn
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.errors import TrainingFailed
 from expert_cli.hardware.devices import device_of
 from expert_cli.hardware.step_timer import StepTimer

@@ -22,7 +22,7 @@ from expert_cli.config.run_identity import (
 )
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store.files import FileHashCache
-from expert_cli.data.store.key import store_key
+from expert_cli.data.store.lookup import store_key
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.hardware import machine
 from expert_cli.pipeline.run_result import finished

@@ -123,3 +123,19 @@ def test_what_cannot_be_told_is_an_error_with_the_mapping_to_write(
     assert message in caught.value.message
     assert hint in caught.value.hint
     assert caught.value.message.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("names", "task"),
+    [
+        ("prompt Chosen Rejected", "preferences"),
+        ("prompt completion label", "judged right or wrong"),
+        ("text label", "classification"),
+        ("input_ids attention_mask", "tokens"),
+        ("contents", "Gemini"),
+    ],
+)
+def test_columns_of_another_task_are_refused_unless_the_manifest_names_what_is_read(names: str, task: str) -> None:
+    with pytest.raises(InputError, match=f"rows of .*{task}"):
+        choose_columns(names.split(), NOTHING, "rows")
+    assert choose_columns(names.split(), ColumnMapping(text=names.split(maxsplit=1)[0]), "rows").form == "text"

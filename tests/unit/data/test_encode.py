@@ -126,6 +126,6 @@ def test_a_byte_that_the_vocabulary_lacks_is_passed_over_as_tokenizers_does() ->
 def test_the_sample_has_texts_and_characters_of_all_rows() -> None:
     found = sample(*(f"a{n}?" for n in range(3000)), "é", "漢")
     texts = found.texts()
-    assert {"a0?", "漢"} <= set(texts)
-    assert any("é" in text for text in texts)
+    assert "a0?" in texts
+    assert all(any(odd in text for text in texts) for odd in "é漢")
     assert len(found.kept) <= 128

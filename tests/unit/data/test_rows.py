@@ -9,7 +9,8 @@ import pytest
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import Columns, choose_columns
-from expert_cli.data.rows import BadRow, NotTrained, Row, to_row
+from expert_cli.data.conversation import BadRow
+from expert_cli.data.rows import TRAILING, NotTrained, Row, to_row
 from tests.chat_templates import of_trl
 from tests.documents import written
 from tests.row_forms import FORMS, columns_of, mapping_of
@@ -172,8 +173,6 @@ U, A = turn("user", "u"), turn("assistant", "a")
         ),
         ([U, turn("assistant", " ")], "the last assistant turn is empty"),
         ([U, {**A, "weight": 0}], "no assistant turn is to be trained"),
-        ([{"role": "user", "content": "u", "value": "v"}, A], 'a message\'s "value" is not its "content"'),
-        ([{"from": "human", "value": "u", "content": "v"}, A], 'a message\'s "content" is not its "value"'),
     ],
 )
 def test_a_conversation_ends_with_its_last_answer(turns: Any, expected: list[dict[str, Any]] | str) -> None:
@@ -182,7 +181,7 @@ def test_a_conversation_ends_with_its_last_answer(turns: Any, expected: list[dic
         assert row == expected
         return
     assert row.messages == expected
-    assert row.trailing == len(turns) - len(expected)
+    assert (TRAILING in row.unread) == (len(turns) > len(expected))
 
 
 @pytest.mark.parametrize(
@@ -204,7 +203,6 @@ def test_a_conversation_ends_with_its_last_answer(turns: Any, expected: list[dic
         ({"content": "a", "images": ["x.png"]}, 'a message has "images", which cannot be trained', None),
         ({"content": "a", "tool_calls": "f()"}, 'a message\'s "tool_calls" is text', None),
         ({"content": "a", "tool_calls": [{}]}, 'a message\'s "tool_calls" is not a list of calls with names', None),
-        ({"content": "a", "thinking": "R", "reasoning": "S"}, 'a message has "thinking" and "reasoning", which differ', None),
         ({"content": "a", "reasoning_content": ["R"]}, 'a message\'s "reasoning_content" is a list', None),
         ({"content": "a", "reasoning_content": "\ud800"}, "a message is not Unicode text (half of a surrogate pair)", None),
     ],
@@ -314,7 +312,7 @@ def test_own_names_go_before_the_usual_ones() -> None:
     row = read({"messages": turns}, mapping=named)
     assert isinstance(row, Row)
     assert row.messages == [turn("system", "s"), U, A]
-    assert row.unread == {"content", "role"}
+    assert row.unread == {"messages[].content", "messages[].role"}
 
 
 def test_conversations_that_differ_beside_their_contents_are_no_repeats() -> None:
@@ -344,3 +342,97 @@ def test_what_a_row_asks() -> None:
     assert (chat.question, chat.answer) == (("u\nassistant: a\nv", "s"), "b")
     assert (text.question, text.answer, text.is_whole_text) == (("once", ""), "once", True)
     assert [row.example() for row in (pair, text)] == [("q", "c", "a", "x:1"), None]
+
+
+@pytest.mark.parametrize("name", ["image", "Audio"])
+def test_a_row_with_a_picture_or_a_sound_is_bad_and_one_without_is_read(name: str) -> None:
+    assert conversation([U, A], **{name: "boat.png"}) == f'"{name}" is there, but text alone is trained'
+    for nothing in (None, "", [], {}):
+        assert conversation([U, A], **{name: nothing}).answer == "a"
+
+
+@pytest.mark.parametrize("nothing", ["", " \n", "\u200b", "\ufeff\u200d "])
+def test_an_answer_that_shows_nothing_is_none(nothing: str) -> None:
+    empty = turn("assistant", nothing)
+    assert conversation([U, empty, U, A]) == "an earlier assistant turn is empty"
+    assert conversation([U, empty]) == "the last assistant turn is empty"
+    assert read({"instruction": "?", "output": nothing}) == '"output" is empty'
+    assert conversation([U, {**empty, "weight": 0}, U, A]).trained == [None, False, None, None]
+
+
+@pytest.mark.parametrize("said", ["\u200bé", "👍", "．"])
+def test_an_answer_that_shows_something_is_one(said: str) -> None:
+    assert conversation([U, turn("assistant", said)]).answer == said
+
+
+# Tools and calls are what their author meant, whatever a table or an encoder made of them -------------------------------
+
+
+def tool(name: str, **properties: Any) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties}
+    return {"type": "function", "function": {"name": name, "description": None, "parameters": parameters}}
+
+
+def calling(arguments: Any, tools: list[Any] | None = None) -> Any:
+    function = {"name": "find", "arguments": arguments} if arguments != "absent" else {"name": "find"}
+    calls = [{"type": "function", "function": function}]
+    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": None, "tool_calls": calls}]
+    return conversation(turns, tools=tools)
+
+
+def arguments_of(row: Row) -> Any:
+    return row.messages[-1]["tool_calls"][0]["function"]["arguments"]
+
+
+def test_a_table_gives_no_tool_the_parameters_of_others() -> None:
+    optional = {"type": ["number", "null"], "default": None, "enum": [1, None]}
+    row = calling({}, [tool("weather", city={"type": "string"}, a=None, b=None), tool("add", a=optional, city=None)])
+    properties = [one["function"]["parameters"]["properties"] for one in row.tools]
+    assert properties == [{"city": {"type": "string"}}, {"a": optional}]
+    assert all("description" not in one["function"] for one in row.tools)
+
+
+NULLABLE = (
+    {"type": ["string", "null"]},
+    {"type": "null"},
+    {"type": "string", "nullable": True},
+    {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    {"enum": ["a", None]},
+)
+
+
+@pytest.mark.parametrize("schema", NULLABLE)
+def test_an_argument_is_null_where_its_tool_says_that_it_may_be(schema: Any) -> None:
+    row = calling({"a": None}, [tool("find", a=schema)])
+    assert (arguments_of(row), row.unread) == ({"a": None}, frozenset())
+
+
+@pytest.mark.parametrize("tools", [None, [tool("find", a={"type": "string"})], [tool("find")], [tool("other", a={})]])
+@pytest.mark.parametrize("given", [{"a": None, "b": {"c": None}}, '{"a": null, "b": {"c": null}}'])
+def test_a_null_that_no_tool_allows_is_left_out_and_told(tools: Any, given: Any) -> None:
+    row = calling(given, tools)
+    assert (arguments_of(row), row.unread) == ({"b": {"c": None}}, {"arguments of calls that are null"})
+
+
+@pytest.mark.parametrize("given", ["", " ", None, {}, "absent"])
+def test_no_arguments_are_an_empty_object(given: Any) -> None:
+    row = calling(given)
+    assert (arguments_of(row), row.unread) == ({}, frozenset())
+
+
+def test_json_text_stays_as_it_was_written() -> None:
+    assert arguments_of(calling('{"a":2}')) == '{"a":2}'
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ('"{\\"a\\": 2}"', "JSON text within JSON text"),
+        ("a=2", "text that is not JSON"),
+        ("[1]", "not an object"),
+        ([1], "not an object"),
+        (3, "not an object"),
+    ],
+)
+def test_other_arguments_are_a_bad_row(given: Any, reason: str) -> None:
+    assert reason in calling(given)

@@ -14,7 +14,7 @@ from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, 
 from expert_cli.data.select import RowSelection, repeat_counts, select_rows
 from expert_cli.data.sources import locate_data
 from expert_cli.data.store.files import FileHashCache
-from expert_cli.data.store.key import store_key
+from expert_cli.data.store.lookup import store_key
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import NullReporter, Reporter
 from tests.words import Words
@@ -58,7 +58,7 @@ def test_a_slice_counts_bad_rows_too(tmp_path: Path, split: str, numbers: list[i
     found = selected(data_of(rows_of(tmp_path / "rows.jsonl", *rows, split=split)), bad_share=1.0)
     assert [row.answer for row in found.rows()] == [f"a{n}" for n in numbers if n != 3]
     assert [row.where for row in found.rows()] == [f"{tmp_path / 'rows.jsonl'}:{n + 1}" for n in numbers if n != 3]
-    assert sum(found.train_report.dropped.values()) == (3 in numbers)
+    assert sum(found.reports["train"].dropped.values()) == (3 in numbers)
 
 
 def test_more_than_one_row_in_a_hundred_is_refused_and_named(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_more_than_one_row_in_a_hundred_is_refused_and_named(tmp_path: Path) -> 
     words = Words()
     assert len(answers(data_of(rows_of(tmp_path / "few.jsonl", *rows)), words)) == 198
     assert any(
-        "2 of 200 rows are bad and left out" in line and "few.jsonl:8: not valid JSON" in line for line in words.lines
+        "left out: 2 of 200 rows are bad" in line and "few.jsonl:8: not valid JSON" in line for line in words.lines
     )
     rows[11] = {"question": "q", "answer": 3}
     with pytest.raises(
@@ -96,15 +96,15 @@ def test_repeats_are_looked_for_over_all_sources(tmp_path: Path, by: Any, left: 
     specs = rows_of(tmp_path / "1.jsonl", one, other, one), rows_of(tmp_path / "2.jsonl", one, {**one, "answer": "b"})
     found = selected(data_of(*specs, filters=RowFilters(by)))
     assert [row.answer for row in found.rows()] == left
-    assert found.train_report.filtered == {reason: 5 - len(left)}
-    assert found.train_report.filters()[reason]["examples"][0]["where"].endswith(":3" if by == "row" else ":2")
+    assert found.reports["train"].filtered == {reason: 5 - len(left)}
+    assert found.reports["train"].left_out[reason][0]["where"].endswith(":3" if by == "row" else ":2")
 
 
 def test_rows_of_another_length_are_left_out_and_shown(tmp_path: Path) -> None:
     rows = [{"question": "q" * n, "answer": "a"} for n in (1, 5, 9)]
     found = selected(data_of(rows_of(tmp_path / "rows.jsonl", *rows), filters=RowFilters("off", 4, 8)))
     assert [row.question[0] for row in found.rows()] == ["q" * 5]
-    assert found.train_report.filtered == {"shorter than 4 characters": 1, "longer than 8 characters": 1}
+    assert found.reports["train"].filtered == {"shorter than 4 characters": 1, "longer than 8 characters": 1}
 
 
 def test_a_column_called_weight_may_hold_something_else(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_column_called_weight_may_hold_something_else(tmp_path: Path) -> None:
     assert answers(data_of(rows_of(tmp_path / "1.jsonl", *flags))) == ["a1", "a3"]
     found = selected(data_of(rows_of(tmp_path / "2.jsonl", *kilograms)))
     assert len(list(found.rows())) == 4
-    assert found.train_report.unread() == ["weight"]
+    assert found.reports["train"].unread == ["weight"]
 
 
 @pytest.mark.parametrize(("share", "drawn"), [(0.2, 20), (0.5, 80), (0.001, 1), (0.1, 9)])
@@ -138,7 +138,7 @@ def test_where_there_are_fewer_all_are_trained_again_and_that_is_told(tmp_path: 
     words = Words()
     assert answers(data_of(*specs), words)[80:] == [f"o{number}" for number in range(20)]
     (told,) = [line for line in words.lines if "replay.share" in line]
-    assert "replay.share 0.5 asks for 80 rows beside 80 others, there are 20: all are trained again, 20.0%" in told
+    assert "20 rows are trained again beside 80 others: there are no more, replay.share 0.5 asks for 80" in told
 
 
 @pytest.mark.parametrize(
@@ -170,13 +170,6 @@ def test_a_source_is_drawn_up_to_its_cap_and_repeated(
     assert key(data) != key(data_of(replace(data.train[0], weight=1.5)))
 
 
-def test_repeated_rows_come_round_after_round(tmp_path: Path) -> None:
-    every = answers(data_of(rows_of(tmp_path / "rows.jsonl", *pairs("a", 4), weight=1.5)))
-    assert every[:4] == ["a0", "a1", "a2", "a3"]
-    assert len(every) == 6
-    assert sorted(every[4:]) == every[4:]
-
-
 @pytest.mark.parametrize(
     ("split", "numbers"),
     [
@@ -191,8 +184,7 @@ def test_rows_are_numbered_over_all_files_of_a_source(tmp_path: Path, split: str
         rows_of(tmp_path / f"{name}.jsonl", *some)
     found = selected(data_of(SourceSpec("files", str(tmp_path / "*.jsonl"), split=split, repeat=2)))
     assert [row.answer for row in found.rows()] == [f"a{n}" for n in numbers] * 2
-    (source,) = found.train
-    assert [source.row(number).answer for number in source.taken().tolist()] == [f"a{n}" for n in numbers] * 2
+    assert [found.row(number).answer for number in found.taken("train")[0]] == [f"a{n}" for n in numbers] * 2
 
 
 @pytest.mark.parametrize(
@@ -223,6 +215,13 @@ def test_a_row_that_evaluates_is_no_row_of_a_repeated_source(tmp_path: Path) -> 
     assert not set(held) & set(train)
 
 
+def test_a_source_of_which_nothing_is_taken_keeps_its_place(tmp_path: Path) -> None:
+    specs = rows_of(tmp_path / "1.jsonl", *pairs("a", 4), weight=0.0), rows_of(tmp_path / "2.jsonl", *pairs("b", 3))
+    held = (rows_of(tmp_path / "3.jsonl", *pairs("c", 2)),)
+    found = selected(data_of(*specs, validation=held))
+    assert [[len(rows) for rows in found.taken(split)] for split in found.splits] == [[0, 3], [2]]
+
+
 def test_sources_of_two_forms_are_refused(tmp_path: Path) -> None:
     specs = rows_of(tmp_path / "1.jsonl", *pairs("a", 2)), rows_of(tmp_path / "2.jsonl", {"text": "once"})
     with pytest.raises(InputError, match=r"2.jsonl: rows are text \(text <- text\), those of .*1.jsonl are pair"):
@@ -230,10 +229,10 @@ def test_sources_of_two_forms_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changed_is_told(tmp_path: Path) -> None:
-    (source,) = selected(data_of(rows_of(tmp_path / "rows.jsonl", *pairs("a", 4)))).train
+    found = selected(data_of(rows_of(tmp_path / "rows.jsonl", *pairs("a", 4))))
     rows_of(tmp_path / "rows.jsonl", *pairs("a", 2))
     with pytest.raises(InputError, match=r"rows.jsonl: changed while it was read"):
-        source.row(3)
+        found.row(3)
 
 
 def test_a_column_that_is_not_read_is_named(tmp_path: Path) -> None:

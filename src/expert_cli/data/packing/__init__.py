@@ -1,3 +1,3 @@
 """The lengths of documents go in, packs, batches and the steps of a run come out. `dataset.py` decides what becomes of long
-documents. Drawn by seed and epoch: which documents share a pack (`random_fit.py`), and the order of the packs (`order.py`).
+documents. Drawn by seed and epoch: which documents share a pack, and the order of the packs (`random_fit.py`).
 """

@@ -12,6 +12,7 @@ packs cannot be shared out evenly, some processes have nothing left in the last 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -23,15 +24,84 @@ from torch.utils.data import Sampler
 
 from expert_cli.config.run_config import Layout, RunConfig
 from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, PackedDataset, Place
-from expert_cli.data.packing.order import epoch_order, grouped_order
 from expert_cli.data.packing.plan import Ints
-from expert_cli.data.packing.step_schedule import Schedule
+from expert_cli.data.packing.random_fit import epoch_order, grouped_order
 
 Batch = dict[str, Any]
 LARGEST_SHARE = 0.03
 """Of a step's work, this much may be the padding of targets before more sizes of them are recorded."""
 QUANTILES = (0.5, 0.9, 1.0)
 """Shares of the micro-batches that the sizes of targets have room for, where there are several."""
+FEW_STEPS = 50
+"""An adapter learns little in fewer optimizer steps, warm-up and decay of the learning rate among them."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The optimizer steps of a run, known before it starts. `max_steps` -1: `epochs` decide.
+
+    packs: of every epoch. packs_per_step: those of one optimizer step, of all processes together: the effective batch.
+    batch_size: those of a micro-batch. processes: how many train now.
+    """
+
+    packs: int
+    packs_per_step: int
+    batch_size: int
+    processes: int
+    epochs: float
+    max_steps: int
+
+    @property
+    def accumulation(self) -> int:
+        """Micro-batches that each process takes in an optimizer step; of the last ones some may be empty."""
+        return -(-self.packs_per_step // (self.batch_size * self.processes))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps of one pass over the data; the last one may have fewer packs."""
+        return -(-self.packs // self.packs_per_step)
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        if self.max_steps > 0:
+            return self.max_steps
+        return max(1, math.ceil(self.epochs * self.steps_per_epoch - 1e-9))
+
+    @property
+    def epochs_begun(self) -> int:
+        """Passes over the data that the run begins."""
+        return -(-self.steps // self.steps_per_epoch)
+
+    def places(self, step: int) -> tuple[int, Ints]:
+        """Return the epoch (from 0) of optimizer step `step` (from 0) and its places in that epoch's order."""
+        epoch, within = divmod(step, self.steps_per_epoch)
+        first = within * self.packs_per_step
+        return epoch, np.arange(first, min(first + self.packs_per_step, self.packs))
+
+    def micro_steps(self, step: int) -> int:
+        """Return the micro-steps of optimizer step `step`; the same for every process."""
+        _, places = self.places(step)
+        return -(-len(places) // (self.batch_size * self.processes))
+
+
+def few_steps(schedule: Schedule) -> str:
+    """Return one sentence where epochs make very few optimizer steps, with what makes more; else ""."""
+    if schedule.max_steps > 0 or schedule.steps >= FEW_STEPS:
+        return ""
+    told = f"the run has {schedule.steps} optimizer steps in all, of {schedule.packs_per_step} packs each"
+    return f"{told}: a smaller batch_size or gradient_accumulation_steps, more epochs or more rows make more"
+
+
+def shared_out(schedule: Schedule, begun_with: int) -> str:
+    """Return one sentence where other processes train than began the run, else ""."""
+    if schedule.processes == begun_with:
+        return ""
+    before = replace(schedule, processes=begun_with)
+    return (
+        f"processes {begun_with} -> {schedule.processes}: a step's {schedule.packs_per_step} packs, in micro-batches of "
+        f"{schedule.batch_size}, are accumulated over {schedule.accumulation} instead of {before.accumulation}"
+    )
 
 
 def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with: int = 0) -> Schedule:

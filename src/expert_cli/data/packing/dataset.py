@@ -193,10 +193,8 @@ def fitted(documents: Documents, numbers: Ints, capacity: int, overflow: Overflo
     counts = -(-lengths // capacity) if overflow == "split" else np.where((overflow == "drop") & is_long, 0, 1)
     which = np.repeat(np.arange(len(numbers)), counts)
     if len(numbers) and not len(which):
-        raise InputError(
-            f"none of the {len(numbers)} documents fits max_seq_length {capacity}; the shortest has {lengths.min()} tokens",
-            "Raise training.config.max_seq_length, or let long documents be truncated.",
-        )
+        told = f"none of the {len(numbers)} documents fits max_seq_length {capacity}; the shortest has {lengths.min()} tokens"
+        raise InputError(told, "Raise training.config.max_seq_length, or let long documents be truncated.")
     starts = capacity * (np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts))
     stops = np.minimum(lengths[which], starts + capacity)
     pieces = Pieces(numbers[which], starts, stops)

@@ -10,10 +10,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,19 +22,30 @@ from filelock import Timeout
 from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.encode import Encoded, Encoder, Sample
+from expert_cli.data.encode import EMPTY, Encoded, Encoder, Sample
 from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question, overlap_json
-from expert_cli.data.rows import Row
-from expert_cli.data.select import BAD_SHARE, FileSlice, RowBatch, RowReader, RowReport, Split, select
+from expert_cli.data.select import BAD_SHARE, FileSlice, RowBatch, RowReader, RowReport, select
 from expert_cli.data.sources import size_of, stamp_of
 from expert_cli.data.store.documents import Documents, data_files
-from expert_cli.data.store.files import FileHashCache, ShardRecord, shard_name, write_fingerprint, write_shard
-from expert_cli.data.store.inspect import BUILDING, StoreState, inspect_store, lock_of, read_stats, store_kind
-from expert_cli.data.store.key import StoreInputs, StoreKey
+from expert_cli.data.store.files import (
+    FileHashCache,
+    write_fingerprint,
+    write_shard,
+)
+from expert_cli.data.store.lookup import (
+    BUILDING,
+    StoreInputs,
+    StoreKey,
+    StoreState,
+    inspect_store,
+    lock_of,
+    read_stats,
+)
 from expert_cli.data.templates.mask import FOREIGN, Document, describe_forms
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import remove
+from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.reporter import Reporter
 
 SHARD_ROWS = 20_000
@@ -110,7 +120,7 @@ def tokenize(
     stamps = {file: stamp_of(file) for file in inputs.located.files()}
     source_bytes = sum(map(size_of, stamps))
     key, state = store_state(data, inputs, folder, verify=verify)
-    home = folder / key.sha256[:12]
+    home = folder / key.name
     if state.state == "hit" and not force:
         return TokenStore(home, "hit", state.reason, key, read_stats(home), 0.0, 0)
     if locked:
@@ -121,32 +131,28 @@ def tokenize(
         report.info(f"store     {change}")
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
 
-    def fill(building: Path) -> Filled:
+    def fill(building: Path) -> Mapping[str, Any]:
         building.mkdir()
         with TemporaryDirectory(dir=building) as spool:
             written = StoreBuild(data, inputs, report, Path(spool), fast=True)
             if not written.encoder.agrees(written.sample):
                 report.info("encoder   fastokens gives other ids than tokenizers for a sample of these rows: once more")
                 written = StoreBuild(data, inputs, report, Path(spool), fast=False)
-            records = written.write(building)
+            stats = written.write(building)
         for file, seen in stamps.items():
             if stamp_of(file, fresh=True) != seen:
                 raise InputError(f"{file}: changed while it was read", "wait until it is written, then start again")
-        return records, written.stats
+        return stats
 
     home = build(folder, key, fill, inputs.hashes, report, expert=expert, force=force)
     status = "built" if state.state == "missing" else "rebuilt"
     return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, source_bytes)
 
 
-Filled = tuple[list[ShardRecord], Callable[[Path], Mapping[str, Any]]]
-"""The shards that were written, and what tells the statistics of a folder of them."""
-
-
 def build(
     folder: Path,
     key: StoreKey,
-    fill: Callable[[Path], Filled],
+    fill: Callable[[Path], Mapping[str, Any]],
     hash_cache: FileHashCache,
     report: Reporter,
     *,
@@ -158,32 +164,40 @@ def build(
     force: build even then. Waits while another process builds the same store. Raises EnvironmentProblem when the disk is full
     (nothing of this build is left) or the folder cannot be written.
     """
-    home, building = folder / key.sha256[:12], folder / f"{BUILDING}{key.sha256[:12]}"
+    home, building = folder / key.name, folder / f"{BUILDING}{key.name}"
     failed, elsewhere = f"cannot write the token store in {folder}", "put the store elsewhere: pretokenize --output DIR"
-    with disk_errors(failed, elsewhere, unfinished=building), _lock(home, report):
-        if home.is_file():
-            raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
-        hash_cache.refresh()
-        if not force and inspect_store(folder, key, hash_cache).state == "hit":
-            return home
-        remove(building)
-        records, stats = fill(building)
-        write_fingerprint(building, key.sha256, dict(key.parts), records, stats, expert=expert)
-        remove(home)
-        building.rename(home)
-        state = inspect_store(folder, key, hash_cache, hash_all=True)
-        hash_cache.save()
-        if state.state != "hit":
-            raise IntegrityError(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
+    with disk_errors(failed, elsewhere, unfinished=building):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = lock_of(home)  # the operating system frees it when its owner dies
+        try:
+            held = lock.acquire(timeout=0)
+        except Timeout:
+            report.info("another process builds this token store; waiting for it")
+            held = lock.acquire(poll_interval=0.5)
+        with held:
+            if home.is_file():
+                raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
+            hash_cache.refresh()
+            if not force and inspect_store(folder, key, hash_cache).state == "hit":
+                return home
+            remove(building)
+            stats = fill(building)
+            write_fingerprint(building, key.sha256, dict(key.parts), stats, expert=expert)
+            remove(home)
+            building.rename(home)
+            state = inspect_store(folder, key, hash_cache, hash_all=True)
+            hash_cache.save()
+    if state.state != "hit":
+        raise IntegrityError(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
     return home
 
 
-@dataclass(kw_only=True)
+@dataclass
 class EncodedBatch(RowBatch):
-    """Rows as documents. made: int32 [good rows], how many of each, -1: the template refuses it. forms: of whole texts."""
+    """Rows as documents. counts: int64 [rows], how many of each have a trained token; forms: of whole texts."""
 
-    made: NDArray[np.int32]
-    encoded: Encoded = field(init=False)
+    encoded: Encoded = EMPTY
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     sample: Sample = field(default_factory=Sample)
     forms: Counter[str] = field(default_factory=Counter)
     has_reasoning: bool = False
@@ -201,43 +215,41 @@ class RowEncoder:
         waiting: deque[Future[EncodedBatch]] = deque()
         with ThreadPoolExecutor(1) as thread:
             for batch in self.reader(part):
-                waiting.append(thread.submit(self._encoded, *self._documents(batch)))
+                waiting.append(thread.submit(self._encoded, *self._written(batch)))
                 if len(waiting) > _MOST_WAITING:
                     yield waiting.popleft().result()
             yield from (done.result() for done in waiting)
 
-    def _documents(self, read: RowBatch) -> tuple[EncodedBatch, list[Document]]:
-        template, documents = self.encoder.template, list[Document]()
+    def _written(self, read: RowBatch) -> tuple[EncodedBatch, list[list[Document]]]:
+        """Write rows down by the template; those that it refuses are bad."""
+        template = self.encoder.template
         template.forms.clear()
         template.counts.clear()
-        made = np.zeros(len(read.rows), np.int32)
-        batch = EncodedBatch(read.place, read.report, hashes=read.hashes, made=made)
-        for number, (row, written) in enumerate(zip(read.rows, template.documents(read.rows), strict=True)):
-            if isinstance(written, str):
-                batch.report.drop(written, row.where)
-                made[number] = -1
-                continue
-            batch.sample.add([turn["content"] for turn in row.messages] or [row.answer])
-            documents += written
-            made[number] = len(written)
-        batch.usable = (made >= 0).tobytes()
-        batch.forms, batch.has_reasoning = Counter(template.forms), bool(template.counts["thinking"])
-        return batch, documents
+        written = template.documents(read.rows)
+        for row, refusal in zip(read.rows, written, strict=True):
+            if isinstance(refusal, str):
+                read.report.drop(refusal, row.where)
+        read.keep([not isinstance(one, str) for one in written])
+        batch = EncodedBatch(**{**vars(read), "rows": []}, forms=Counter(template.forms))
+        batch.has_reasoning = bool(template.counts["thinking"])
+        texts = ([turn["content"] for turn in row.messages] or [row.answer] for row in read.rows)
+        batch.sample.add([*chain(*texts)])
+        return batch, [one for one in written if not isinstance(one, str)]
 
-    def _encoded(self, batch: EncodedBatch, documents: list[Document]) -> EncodedBatch:
-        batch.encoded, trained = self.encoder.encode(documents).trained_only()
-        rows = np.repeat(np.arange(len(batch.made)), np.maximum(batch.made, 0))
-        batch.made[batch.made > 0] = np.bincount(rows[trained], minlength=len(batch.made))[batch.made > 0]
+    def _encoded(self, batch: EncodedBatch, written: list[list[Document]]) -> EncodedBatch:
+        batch.encoded, trained = self.encoder.encode([*chain(*written)]).trained_only()
+        row_of = np.repeat(np.arange(len(written)), [*map(len, written)])
+        batch.counts = np.bincount(row_of[trained], minlength=len(written))
         return batch
 
 
 class Spool:
-    """The documents of all rows, on disk, until it is known which rows are taken."""
+    """The documents of all rows, on disk, until it is known which rows are taken. counts: how many each row has."""
 
     def __init__(self, folder: Path) -> None:
         """Write them below a folder."""
         self._files = folder / "ids", folder / "trained"
-        self._made, self._sizes = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        self._counts, self._sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
         for file in self._files:
             file.write_bytes(b"")
 
@@ -246,32 +258,30 @@ class Spool:
         for file, values in zip(self._files, (batch.encoded.ids, batch.encoded.trained), strict=True):
             with file.open("ab") as out:
                 out.write(values.tobytes())
-        self._made.append(np.maximum(batch.made, 0))
+        self._counts.append(batch.counts)
         self._sizes.append(np.diff(batch.encoded.offsets).astype(np.int32))
 
     def seal(self) -> None:
         """Note where each row begins: all are there."""
-        self.made, self._sizes = np.concatenate(self._made), [np.concatenate(self._sizes)]
-        self._documents = np.append(0, self.made.cumsum(dtype=np.int64))
-        self._tokens = np.append(0, self._sizes[0].cumsum(dtype=np.int64))
+        self.counts, self.sizes = np.concatenate(self._counts), np.concatenate(self._sizes)
+        self._documents = np.append(0, self.counts.cumsum())
+        self._tokens = np.append(0, self.sizes.cumsum(dtype=np.int64))[self._documents]
 
     def documents(self, rows: NDArray[np.int64]) -> Encoded:
         """Return the documents of some rows, end to end."""
-        pieces = _joined(self._documents[rows], self._documents[rows + 1])
-        sizes = np.concatenate([self._sizes[0][begin:end] for begin, end in pieces])
+
+        def taken(values: NDArray[Any], begins: NDArray[np.int64]) -> NDArray[Any]:
+            spans = zip(begins[rows].tolist(), begins[rows + 1].tolist(), strict=True)
+            return np.concatenate([values[:0], *(values[begin:end] for begin, end in spans)])
+
+        sizes = taken(self.sizes, self._documents)
         if not len(sizes):
-            return Encoded(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, np.bool_))
+            return EMPTY
         ids, trained = (
-            np.concatenate([there[self._tokens[begin] : self._tokens[end]] for begin, end in pieces])
-            for there in (np.memmap(self._files[0], np.int32, "r"), np.memmap(self._files[1], np.bool_, "r"))
+            taken(np.asarray(np.memmap(file, kind, "r")), self._tokens)
+            for file, kind in zip(self._files, (np.int32, np.bool_), strict=True)
         )
         return Encoded(ids, np.append(0, sizes.cumsum(dtype=np.int64)), trained)
-
-
-def _joined(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return ranges, those that follow each other as one."""
-    first = np.flatnonzero(np.append(True, begins[1:] != ends[:-1])[: len(begins)])
-    return list(zip(begins[first].tolist(), ends[np.append(first[1:], len(ends)) - 1].tolist(), strict=True))
 
 
 class StoreBuild:
@@ -280,8 +290,7 @@ class StoreBuild:
     def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter, folder: Path, *, fast: bool) -> None:
         """Read and encode all rows; `folder` takes what is kept of them. Raises what `select_rows` does."""
         self.inputs, self.report = inputs, report
-        self.spool, self.sample = Spool(folder), Sample()
-        self.forms = Counter[str]()
+        self.spool, self.sample, self.forms = Spool(folder), Sample(), Counter[str]()
         self.has_reasoning = False
         self.encoder = Encoder(inputs.template, fast=fast)
         self.looks_for_overlap = bool(inputs.cases or inputs.located.validation or data.validation_share)
@@ -302,34 +311,46 @@ class StoreBuild:
         self.forms.update(batch.forms)
         self.has_reasoning |= batch.has_reasoning
 
-    def _taken(self, split: Split) -> list[NDArray[np.int64]]:
-        return [source.taken() for source in self.selection.sources(split)]
+    def write(self, building: Path) -> dict[str, Any]:
+        """Write the shards and return the statistics of each split.
 
-    def write(self, building: Path) -> list[ShardRecord]:
-        """Write the shards. Raises InputError: more than 1 % of the texts are in another tokenizer's tokens."""
+        Raises InputError: more than 1 % of the texts are in another tokenizer's tokens; nothing of a split is trained.
+        """
         self.report.info(f"encoder   {self.encoder.engine}: {self.encoder.reason}")
         self._tell_forms()
-        records: list[ShardRecord] = []
-        for split in self.splits:
-            rows = np.concatenate(self._taken(split))
-            names = (shard_name(split, number) for number in count())
+        stats: dict[str, Any] = {}
+        for split in self.selection.splits:
+            of_sources = self.selection.taken(split)
+            counts = [self.spool.counts[rows] for rows in of_sources]
+            rows, lengths, trained = np.concatenate(of_sources), LengthHistogram.of_all(()), 0
+            numbers = count()
             with self.report.progress(f"writing {split}", len(rows), "rows") as bar:
                 for start in range(0, len(rows), SHARD_ROWS):
                     if len(documents := self.spool.documents(rows[start : start + SHARD_ROWS])):
-                        records.append(write_shard(building, next(names), documents))
+                        write_shard(building, split, next(numbers), documents)
+                        lengths += LengthHistogram.of(np.diff(documents.offsets))
+                        trained += int(documents.trained.sum())
                     bar.update(min(start + SHARD_ROWS, len(rows)))
-        return records
-
-    @property
-    def splits(self) -> tuple[Split, ...]:
-        """The splits that the store gets."""
-        return ("train", "validation") if self.selection.validation else ("train",)
+            report = self.selection.reports[split]
+            if untrained := sum(int((one == 0).sum()) for one in counts):
+                report.dropped["no trained token"] = untrained
+            stats[split] = split_stats(lengths, trained, report, self.encoder.engine, self.forms)
+            if several := sum(int((one > 1).sum()) for one in counts):
+                stats[split]["split_conversations"] = several
+            if split == "validation" and len(counts) > 1:
+                stats[split]["sources"] = [int(one.sum()) for one in counts]
+        stats["train"]["overlap"] = self._overlap() if self.looks_for_overlap else {}
+        found = self.selection
+        again = [number for number, reader in enumerate(found.readers) if reader.located.spec.share]
+        if replayed := int(found.copies["train"][np.isin(found.source, again)].sum()):
+            stats["train"]["replayed"] = replayed
+        return stats
 
     def _tell_forms(self) -> None:
         foreign = sum(count for form, count in self.forms.items() if form.endswith(FOREIGN))
-        if foreign > BAD_SHARE * len(self.spool.made):
+        if foreign > BAD_SHARE * len(self.spool.counts):
             raise InputError(
-                f"{foreign} of {len(self.spool.made)} texts are written in control tokens that the tokenizer does not have "
+                f"{foreign} of {len(self.spool.counts)} texts are written in control tokens that the tokenizer does not have "
                 f"({describe_forms(self.forms)}): to the model they would be words",
                 'Give the rows as "messages", or take the base model that they were written for.',
             )
@@ -341,40 +362,18 @@ class StoreBuild:
                 "beside the adapter, unless a program passes enable_thinking=True"
             )
 
-    def stats(self, building: Path) -> dict[str, Any]:
-        """Return the store's statistics. Raises InputError: nothing of a split is trained."""
-        stats: dict[str, Any] = {}
-        for split, report in zip(
-            self.splits, (self.selection.train_report, self.selection.validation_report), strict=False
-        ):
-            if not (building / split).is_dir():
-                raise _nothing_trained()
-            made = [self.spool.made[rows] for rows in self._taken(split)]
-            all_made = np.concatenate(made)
-            untrained = int((all_made == 0).sum())
-            documents = Documents(building / split)
-            stats[split] = split_stats(documents, report, untrained, self.encoder.engine, self.forms)
-            if several := int((all_made > 1).sum()):
-                stats[split]["split_conversations"] = several
-            if split == "validation" and len(made) > 1:
-                stats[split]["sources"] = [int(one.sum()) for one in made]
-        stats["train"]["overlap"] = self._overlap() if self.looks_for_overlap else {}
-        if replayed := sum(len(source) for source in self.selection.train if source.located.spec.share):
-            stats["train"]["replayed"] = replayed
-        return stats
-
     def _overlap(self) -> dict[str, Any]:
         """What of the cases and of the rows that evaluate stands in the rows that train."""
-        train, asked = self._asked("train")
-        held, hashes = self._asked("validation")
-        cases = self.inputs.cases
-
-        def place(number: int) -> str:
-            return self._row("train", train[number]).where
+        found, cases = self.selection, self.inputs.cases
+        train, held = np.flatnonzero(found.copies["train"]), np.flatnonzero(found.copies["validation"])
+        asked, hashes = found.hashes["asked"][train], found.hashes["asked"][held]
 
         def question(number: int) -> Question:
-            row = self._row("validation", held[number])
-            return Question(*row.question, row.where)
+            one = found.row(held[number])
+            return Question(*one.question, one.where)
+
+        def place(number: int) -> str:
+            return found.row(train[number]).where
 
         told = {}
         if len(held):
@@ -384,69 +383,27 @@ class StoreBuild:
             told["cases"] = overlap_json(len(cases), HeldOut(cases[:MOST_HELD_OUT]), asked, cases.__getitem__, place)
         return told
 
-    def _asked(self, split: Split) -> tuple[NDArray[np.int64], NDArray[np.bytes_]]:
-        """Return the rows that are taken, each once, and the hashes of what they ask."""
-        rows, hashes = [np.zeros(0, np.int64)], [np.zeros(0, "S16")]
-        for source in self.selection.sources(split):
-            mine = np.flatnonzero(source.copies)
-            rows.append(mine + source.first)
-            hashes.append(np.frombuffer(source.hashes["asked"], "S16")[mine])
-        return np.concatenate(rows), np.concatenate(hashes)
-
-    def _row(self, split: Split, number: np.int64) -> Row:
-        sources = self.selection.sources(split)
-        return next(one for one in reversed(sources) if one.first <= number).row(int(number))
-
 
 def split_stats(
-    documents: Documents, report: RowReport, untrained: int, encoder: str, forms: Mapping[str, int]
+    lengths: LengthHistogram, trained: int, report: RowReport, encoder: str, forms: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Return the statistics of a split. untrained: rows that were taken and train nothing.
-
-    Raises InputError: nothing of it is trained.
-    """
-    lengths, trained = documents.histogram(), documents.trained_tokens()
+    """Return the statistics of a split. Raises InputError: nothing of it is trained."""
     if not trained:
-        raise _nothing_trained()
+        raise InputError("no document has a trained token", "check that the response column is mapped and not empty")
     counts, edges = lengths.binned(12)
-    dropped = {**report.dropped, **report.filtered, **({"no trained token": untrained} if untrained else {})}
     return {
         "rows": len(lengths),
         "tokens": lengths.tokens,
         "trained_tokens": trained,
-        "dropped": dropped,
-        "filtered": report.filters(),
+        "dropped": {**report.dropped, **report.filtered},
+        "filtered": {name: {"rows": rows, "examples": report.left_out[name]} for name, rows in report.filtered.items()},
         "length": {**{f"p{p}": lengths.percentile(p) for p in _PERCENTILES}, "max": lengths.longest},
         "histogram": {"counts": counts.tolist(), "edges": [round(float(edge), 1) for edge in edges]},
         "mapping": report.mapping,
-        "ignored": report.unread(),
+        "ignored": report.unread,
         "forms": dict(forms),
         "encoder": encoder,
     }
-
-
-def _nothing_trained() -> InputError:
-    return InputError("no document has a trained token", "check that the response column is mapped and not empty")
-
-
-@contextmanager
-def _lock(home: Path, report: Reporter) -> Iterator[None]:
-    """Hold the lock of one store. The operating system frees it when its owner dies."""
-    home.parent.mkdir(parents=True, exist_ok=True)
-    lock = lock_of(home)
-    try:
-        held = lock.acquire(timeout=0)
-    except Timeout:
-        report.info("another process builds this token store; waiting for it")
-        held = lock.acquire(poll_interval=0.5)
-    with held:
-        yield
-
-
-def foreign_store(folder: Path) -> Path | None:
-    """Return a data set that another program saved where stores lie (`folder` itself or one below), None without one."""
-    below = sorted(path for path in folder.glob("[!.]*") if path.is_dir())
-    return next((place for place in (folder, *below) if store_kind(place) == "saved"), None)
 
 
 def trusted_sha256(home: Path, hash_cache: FileHashCache) -> str:
@@ -478,5 +435,6 @@ def adopt_foreign_store(home: Path, key: StoreKey, vocab_size: int) -> TokenStor
             message = f"{documents.folder}: ids run from {smallest} to {largest}, the tokenizer has {vocab_size}"
             hint = "it was made with another tokenizer; leave --trust-store out to build a store"
             raise IntegrityError(message, hint)
-        stats[split] = split_stats(documents, RowReport(), documents.empty, "another program", {})
+        report = RowReport(dropped=Counter({"no trained token": documents.empty} if documents.empty else {}))
+        stats[split] = split_stats(documents.histogram(), documents.trained_tokens(), report, "another program", {})
     return replace(trusted, stats=stats)

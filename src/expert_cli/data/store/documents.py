@@ -17,8 +17,6 @@ from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import parse_json
 from expert_cli.utils.length_histogram import LengthHistogram
 
-_LARGEST = 2**31 - 1
-
 
 class DocumentLengths(NamedTuple):
     """Of some documents all tokens, those before the first trained one, and the trained ones; int64 [documents] each."""
@@ -47,9 +45,13 @@ class DocumentsOfShard:
         whole = np.unpackbits(self.bits[first // 8 : (last + 7) // 8], bitorder="little")
         return whole[first % 8 : first % 8 + stop - start].view(np.bool_)
 
-    def mask(self) -> NDArray[np.bool_]:
-        """Return whether each token is trained."""
-        return self.trained(0, len(self.ids))
+    def lengths(self) -> DocumentLengths:
+        """Measure the documents: each mask is read."""
+        begins, stops = self.starts[:-1].astype(np.int64), self.starts[1:].astype(np.int64)
+        trained = np.flatnonzero(self.trained(0, len(self.ids)))
+        first, beyond = np.searchsorted(trained, begins), np.searchsorted(trained, stops)
+        prompts = np.minimum(np.append(trained, len(self.ids))[first], stops) - begins
+        return DocumentLengths(stops - begins, prompts, beyond - first)
 
 
 class Documents:
@@ -101,7 +103,7 @@ class Documents:
 
     def measured(self) -> Iterator[DocumentLengths]:
         """Yield the lengths of all documents, shard by shard: each mask is read."""
-        return (measured(part.starts, part.mask()) for part in self._shards)
+        return (part.lengths() for part in self._shards)
 
     def histogram(self) -> LengthHistogram:
         """Return how many documents have which length."""
@@ -113,7 +115,7 @@ class Documents:
 
     def trained_tokens(self) -> int:
         """Return how many tokens are trained in all documents."""
-        return sum(int(np.count_nonzero(part.mask())) for part in self._shards)
+        return int(self.trained_lengths().sum())
 
     def id_range(self) -> tuple[int, int]:
         """Return the smallest and the largest token id; (0, -1) if there is no token."""
@@ -134,55 +136,41 @@ def _parts(file: Path) -> list[DocumentsOfShard]:
     """Map an Arrow file of a store, a record batch each. Raises IntegrityError if it is not what a store holds."""
     try:
         with pa.memory_map(str(file)) as source:
-            batches = list(pa.ipc.open_stream(source))
-    except (OSError, pa.ArrowInvalid) as error:
-        raise IntegrityError(f"{file} cannot be read: {error}", BUILD_ANEW) from error
-    return [_part(file, batch) for batch in batches]
+            return [_part(batch) for batch in pa.ipc.open_stream(source)]
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise IntegrityError(f"{file}: {error}", BUILD_ANEW) from error
 
 
-def _part(file: Path, batch: Any) -> DocumentsOfShard:
+def _part(batch: Any) -> DocumentsOfShard:
+    """Return the documents of a record batch, views where it is of a store. Raises ValueError: it is of another form."""
     names = batch.schema.names
-    if "input_ids" not in names or not {"completion_mask", "labels"} & set(names):
-        message = f"{file} has the columns {', '.join(names)}; input_ids and completion_mask (or labels) are needed"
-        raise IntegrityError(message, BUILD_ANEW)
-    starts, flat = _lists(file, batch, "input_ids")
-    ids = _values(flat)
-    if ids.dtype != np.int32 and len(ids) and max(-int(ids.min()), int(ids.max())) > _LARGEST:
-        raise IntegrityError(f"{file}: ids run from {ids.min()} to {ids.max()}", BUILD_ANEW)
-    of_mask, flat = _lists(file, batch, "completion_mask" if "completion_mask" in names else "labels")
+    kind = next((name for name in ("completion_mask", "labels") if name in names), "")
+    if "input_ids" not in names or not kind:
+        raise ValueError(f"its columns are {', '.join(names)}; input_ids and completion_mask (or labels) are needed")
+    starts, flat = _lists(batch, "input_ids", pa.int32())
+    of_mask, mask = _lists(batch, kind, pa.bool_() if kind == "completion_mask" else pa.int32())
     if not np.array_equal(starts, of_mask):
-        raise IntegrityError(f"{file}: ids and mask differ in length", BUILD_ANEW)
-    if "completion_mask" in names:
-        mask = flat.cast(pa.bool_())
-        first_bit, bits = mask.offset, np.frombuffer(mask.buffers()[1] or b"", np.uint8)
+        raise ValueError("ids and mask differ in length")
+    ids, first_bit = _values(flat), mask.offset
+    if kind == "completion_mask":
+        bits = np.frombuffer(mask.buffers()[1] or b"", np.uint8)
     else:
-        labels = _values(flat)
-        wrong = np.flatnonzero((labels != -100) & (labels != ids))
-        if len(wrong):
-            at = int(wrong[0])
-            told = (
-                f"{file}: labels are not the ids at their places, as at token {at:,}: label {labels[at]}, id {ids[at]}"
-            )
-            raise IntegrityError(
-                told, "Write -100 or the token's own id: labels are not shifted, and hold no other targets."
-            )
+        labels = _values(mask)
+        for at in np.flatnonzero((labels != -100) & (labels != ids))[:1]:
+            told = f"labels are not the ids at their places, as at token {at:,}: label {labels[at]}, id {ids[at]}"
+            raise ValueError(f"{told}; labels are -100 or the token's own id, not shifted")
         first_bit, bits = 0, np.packbits(labels != -100, bitorder="little")
     # A document without a token, which only other programs write, trains nothing.
     empty = np.flatnonzero(starts[1:] <= starts[:-1])
-    starts = np.delete(starts, empty + 1) if len(empty) else starts
-    return DocumentsOfShard(starts, ids.astype(np.int32, copy=False), bits, first_bit, len(empty))
+    return DocumentsOfShard(np.delete(starts, empty + 1) if len(empty) else starts, ids, bits, first_bit, len(empty))
 
 
-def _lists(file: Path, batch: Any, name: str) -> tuple[NDArray[np.integer[Any]], Any]:
-    """Return where the lists of a column begin, [rows + 1], and their values end to end, numbers or booleans."""
-    column = batch.column(name)
-    is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
-    of = column.type.value_type if is_list else pa.null()
-    if not (pa.types.is_integer(of) or (pa.types.is_boolean(of) and name == "completion_mask")):
-        raise IntegrityError(f"{file}: {name} is of type {column.type}, not a list of numbers", BUILD_ANEW)
+def _lists(batch: Any, name: str, of: Any) -> tuple[NDArray[np.integer[Any]], Any]:
+    """Return where the lists of a column begin, [rows + 1], and their values end to end."""
+    column = batch.column(name).cast(pa.list_(of))
     flat = column.flatten()
     if column.null_count or flat.null_count:
-        raise IntegrityError(f"{file}: {name} has gaps (null)", BUILD_ANEW)
+        raise ValueError(f"{name} has gaps (null)")
     starts = _values(column.offsets)
     return starts - starts[0] if starts[0] else starts, flat
 
@@ -191,15 +179,6 @@ def _values(array: Any) -> NDArray[Any]:
     """View an Arrow array of numbers; Arrow's own way to numpy imports pandas, which takes 0.3 s."""
     dtype = np.dtype(array.type.to_pandas_dtype())
     return np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
-
-
-def measured(starts: NDArray[np.integer[Any]], mask: NDArray[np.bool_]) -> DocumentLengths:
-    """Measure documents that lie end to end; starts: [documents + 1]; mask: whether each token is trained."""
-    begins, stops = starts[:-1].astype(np.int64), starts[1:].astype(np.int64)
-    trained = np.flatnonzero(mask)
-    first, beyond = np.searchsorted(trained, begins), np.searchsorted(trained, stops)
-    prompts = np.minimum(np.append(trained, len(mask))[first], stops) - begins
-    return DocumentLengths(stops - begins, prompts, beyond - first)
 
 
 def drawn_prompts(home: Path | None, count: int, seed: int) -> list[list[int]]:
@@ -211,10 +190,6 @@ def drawn_prompts(home: Path | None, count: int, seed: int) -> list[list[int]]:
         return []
     verify_store(home, file_hashes(home.parent).sha256)
     documents = Documents(home / "train")
-    prompts = []
-    for number in random.Random(seed).sample(range(len(documents)), min(count, len(documents))):  # noqa: S311
-        ids, trained = documents.document(number)
-        start = int(trained.argmax())
-        if start:
-            prompts.append(ids[:start].tolist())
-    return prompts
+    numbers = random.Random(seed).sample(range(len(documents)), min(count, len(documents)))  # noqa: S311
+    drawn = (documents.document(number) for number in numbers)
+    return [ids[: trained.argmax()].tolist() for ids, trained in drawn if trained.argmax()]

@@ -1,9 +1,9 @@
-"""The files of a token store: written beside their place, synced, hashed, verified before they are read.
+"""The files of a token store: written beside their place, synced, hashed, verified before they are read; copies of files.
 
 A store as it lies on disk (opens with `datasets.load_from_disk`):
 
     <first 12 of the key>/
-      fingerprint.json         {"key": 64 hex, "parts": {...}, "expert", "shards": [...],
+      fingerprint.json         {"key": 64 hex, "parts": {...}, "expert",
                                 "files": {path: {"bytes", "sha256"}}, "self": a hash of all that}; written last
       stats.json               rows, tokens, what was dropped
       dataset_dict.json        the splits
@@ -17,9 +17,11 @@ A store as it lies on disk (opens with `datasets.load_from_disk`):
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -29,7 +31,19 @@ from numpy.typing import NDArray
 
 from expert_cli.data.encode import Encoded
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.files import read_sealed, sha256_of, stamp, sync_file, sync_names, write_json, write_sealed
+from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.files import (
+    beside,
+    read_sealed,
+    sha256_of,
+    stamp,
+    sync_names,
+    write_json,
+    write_sealed,
+)
+from expert_cli.utils.paths import is_inside
+from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import plural, size_text
 from expert_cli.utils.verified_folder import VerifiedFolder
 
 FINGERPRINT = "fingerprint.json"
@@ -51,43 +65,17 @@ SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class ShardRecord:
-    """One shard that is complete on disk."""
-
-    file: str
-    bytes: int
-    sha256: str
-    rows: int
-    tokens: int
-    trained_tokens: int
-
-
-def shard_name(split: str, number: int) -> str:
-    """Return the name of a split's shard in a store."""
-    return f"{split}/data-{number:05d}.arrow"
-
-
-def write_shard(folder: Path, name: str, encoded: Encoded) -> ShardRecord:
-    """Write one shard, complete or not at all, and return its record. Raises OSError (disk full)."""
-    path = folder / name
+def write_shard(folder: Path, split: str, number: int, encoded: Encoded) -> None:
+    """Write one shard of a split. Raises OSError (disk full)."""
+    path = folder / split / f"data-{number:05d}.arrow"
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".tmp")
     # From buffers: pa.array imports pandas (0.3 s) to ask whether it was given some, and takes long over booleans.
-    offsets = _int32(encoded.offsets)
-    ids = _int32(encoded.ids)
+    offsets, ids = _int32(encoded.offsets), _int32(encoded.ids)
     bits = np.packbits(encoded.trained, bitorder="little")
     mask = pa.Array.from_buffers(pa.bool_(), len(encoded.trained), [None, pa.py_buffer(bits)])
     columns = [pa.ListArray.from_arrays(offsets, ids), pa.ListArray.from_arrays(offsets, mask)]
-    try:
-        with pa.OSFile(str(beside), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
-            writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
-        sync_file(beside)
-        size, sha256 = beside.stat().st_size, sha256_of(beside)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-    return ShardRecord(name, size, sha256, len(encoded), len(encoded.ids), int(encoded.trained.sum()))
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
+        writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
 
 
 def _int32(values: NDArray[np.integer[Any]]) -> Any:
@@ -96,30 +84,21 @@ def _int32(values: NDArray[np.integer[Any]]) -> Any:
 
 
 def write_fingerprint(
-    folder: Path,
-    key: str,
-    parts: Mapping[str, str],
-    shards: Sequence[ShardRecord],
-    stats: Callable[[Path], Mapping[str, Any]],
-    *,
-    expert: str,
+    folder: Path, key: str, parts: Mapping[str, str], stats: Mapping[str, Any], *, expert: str
 ) -> None:
     """Write what turns a folder of shards into a store: the layout's JSON files, statistics, and last the fingerprint."""
-    splits = sorted({shard.file.split("/")[0] for shard in shards})
-    write_json(folder / SPLITS, {"splits": splits})
+    splits = sorted(path for path in folder.iterdir() if path.is_dir())
+    write_json(folder / SPLITS, {"splits": [split.name for split in splits]})
     for split in splits:
-        names = [shard.file.split("/")[1] for shard in shards if shard.file.startswith(f"{split}/")]
-        state: dict[str, Any] = {"_data_files": [{"filename": name} for name in names], "_fingerprint": key[:16]}
-        state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None}
-        state |= {"_output_all_columns": False, "_split": split}
+        shards = [{"filename": path.name} for path in sorted(split.glob("*.arrow"))]
+        state: dict[str, Any] = {"_data_files": shards, "_fingerprint": key[:16], "_split": split.name}
+        state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None, "_output_all_columns": False}
         info = {"citation": "", "description": "", "features": _FEATURES, "homepage": "", "license": ""}
-        write_json(folder / split / STATE, state)
-        write_json(folder / split / "dataset_info.json", info)
-    write_json(folder / STATS, stats(folder))
-    known = {shard.file: {"bytes": shard.bytes, "sha256": shard.sha256} for shard in shards}
-    files = VerifiedFolder.measured(folder, known, leave_out=(FINGERPRINT,)).files
-    body = {"key": key, "parts": dict(parts), "expert": expert, "shards": [*map(asdict, shards)], "files": files}
-    write_sealed(folder / FINGERPRINT, body)
+        write_json(split / STATE, state)
+        write_json(split / "dataset_info.json", info)
+    write_json(folder / STATS, dict(stats))
+    files = VerifiedFolder.measured(folder, leave_out=(FINGERPRINT,)).files
+    write_sealed(folder / FINGERPRINT, {"key": key, "parts": dict(parts), "expert": expert, "files": files})
     sync_names(folder)
 
 
@@ -153,7 +132,7 @@ def names_outside(fingerprint: Mapping[str, Any]) -> str:
 
     Raises KeyError, TypeError: it is not of its form.
     """
-    for name in (*fingerprint["files"], *(shard["file"] for shard in fingerprint.get("shards", ()))):
+    for name in fingerprint["files"]:
         inside = PurePosixPath(name)
         if inside.is_absolute() or ".." in inside.parts or ":" in name or "\\" in name:
             return f"{FINGERPRINT} names a file outside the store, {name}"
@@ -199,3 +178,43 @@ class FileHashCache:
             with suppress(OSError):
                 write_sealed(self.path, {"files": there})
                 self.changed = False
+
+
+# On a faster disk: `--stage /fast` makes /fast/home/me/train.jsonl of /home/me/train.jsonl -----------------------
+
+
+def staged_path(path: Path, target: Path) -> Path:
+    """Return where the copy of a file or folder lies: its whole path again under `target`, so that no two collide.
+
+    Links are not resolved: a file of the hub cache keeps its name and suffix.
+    """
+    full = Path(os.path.abspath(path))  # noqa: PTH100  resolve() would follow the links, absolute() keeps ".."
+    drive = re.sub(r"[^\w.-]+", "_", full.drive).strip("_")
+    return target.absolute() / drive / full.relative_to(full.anchor)
+
+
+def stage(files: Sequence[Path], target: Path, report: Reporter) -> dict[Path, Path]:
+    """Copy files under `target`; return where the copy of each lies. Those that lie there already stay where they are.
+
+    A copy is used again if its SHA-256 is that of the source, which is read again only where it changed. Raises
+    EnvironmentProblem: no such file, no room, cannot be written; IntegrityError: a copy reads back different.
+    """
+    copies = {path: path if is_inside(path, target) else staged_path(path, target) for path in files}
+    copied = 0
+    with disk_errors(f"cannot be staged to {target}", "stage to another disk: --stage DIR"):
+        target.mkdir(parents=True, exist_ok=True)
+        hashes = file_hashes(target)
+        for path, copy in copies.items():
+            sha256 = "" if path == copy else hashes.sha256(path)
+            if path == copy or (copy.is_file() and hashes.sha256(copy, again=True) == sha256):
+                continue
+            with beside(copy) as unfinished:
+                shutil.copyfile(path, unfinished)
+                if sha256_of(unfinished) != sha256:
+                    told = f"{path}: changed while it was staged, or its copy {copy} reads back different"
+                    raise IntegrityError(told, "wait until it is written, or stage to another disk")
+                unfinished.replace(copy)
+            copied += copy.stat().st_size
+        hashes.save()
+    report.info(f"staged    {plural(len(copies), 'file')} in {target}, {size_text(copied)} copied")
+    return copies

@@ -50,39 +50,39 @@ def ray_flat_map(address: str, report: Reporter) -> Iterator[FlatMap]:
     try:
         import ray
         import ray.data
+
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except ImportError as error:
         raise EnvironmentProblem("--ray: Ray is not installed", 'pip install "ray[data]"') from error
-    try:
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
         known = "local, auto (on a machine of the cluster), HOST:6379 or ray://HOST:10001"
         raise EnvironmentProblem(f"--ray {address}: no cluster answers: {first_line(error)}", known) from error
+    context = ray.data.DataContext.get_current()
+    context.execution_options.preserve_order = True
+    context.enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    cluster: Any = ray  # its functions have no types
+    cores = int(cluster.cluster_resources().get("CPU", 1))
+    report.info(f"ray       {plural(len(cluster.nodes()), 'machine')}, {plural(cores, 'core')}")
+
+    def flat_map(function: Callable[[Any], Iterator[Any]], things: Sequence[Any]) -> Iterator[Any]:
+        if not things:
+            return
+        items = [{"item": pickle.dumps(thing)} for thing in things]
+        made = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+            _Worker,
+            fn_constructor_args=(pickle.dumps(function),),
+            batch_size=1,
+            batch_format="numpy",
+            compute=ray.data.ActorPoolStrategy(size=min(cores, len(items))),
+        )
+        for row in made.iter_rows():
+            result = pickle.loads(row["item"])  # noqa: S301
+            if isinstance(result, ExpertError):
+                raise result
+            yield result
+
     try:
-        context = ray.data.DataContext.get_current()
-        context.execution_options.preserve_order = True
-        context.enable_progress_bars = False
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
-        cluster: Any = ray  # its functions have no types
-        cores = int(cluster.cluster_resources().get("CPU", 1))
-        report.info(f"ray       {plural(len(cluster.nodes()), 'machine')}, {plural(cores, 'core')}")
-
-        def flat_map(function: Callable[[Any], Iterator[Any]], things: Sequence[Any]) -> Iterator[Any]:
-            if not things:
-                return
-            items = [{"item": pickle.dumps(thing)} for thing in things]
-            made = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-                _Worker,
-                fn_constructor_args=(pickle.dumps(function),),
-                batch_size=1,
-                batch_format="numpy",
-                compute=ray.data.ActorPoolStrategy(size=min(cores, len(items))),
-            )
-            for row in made.iter_rows():
-                result = pickle.loads(row["item"])  # noqa: S301
-                if isinstance(result, ExpertError):
-                    raise result
-                yield result
-
         yield flat_map
     finally:
         ray.shutdown()

@@ -23,7 +23,8 @@ from expert_cli._compat import (
     template_literals,
     template_variables,
 )
-from expert_cli.data.rows import REASONING, Row
+from expert_cli.data.conversation import REASONING
+from expert_cli.data.rows import Row
 from expert_cli.data.templates import mask
 from expert_cli.data.templates.mask import ANSWERS, Document, TrainedTurns
 from expert_cli.errors import InputError
@@ -64,8 +65,7 @@ class Template:
 
     `name` says which template it is; `jinja` is its text with the run's changes. `input_separator`: what stands between an
     instruction and its input. `given`: the manifest's own template as it came, "" = none. `bos_token`: what the tokenizer puts
-    before a text. `forms`: how many whole texts had which form; `counts`: "split" conversations are one document for each
-    answer, answers with "thinking" are asked for otherwise.
+    before a text. `forms`: how many whole texts had which form; `counts`: answers with "thinking" are asked for otherwise.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Template:
         for number, (row, contents) in enumerate(zip(rows, said, strict=True)):
             shape = tuple([turn["role"] for turn in row.messages]), tuple(row.trained)
             is_new = shape not in self._shapes
-            is_spoken = any(text in content for text in literals for content in contents)
+            is_spoken = literals and any(text in content for text in literals for content in contents)
             try:
                 quick = None if is_spoken else self._filled(row, contents, shape)
                 if quick is None or is_new or number % _CHECKED_EVERY == 0:
@@ -138,7 +138,6 @@ class Template:
                         return self.documents(rows)
                     quick = real
                 found.append(quick)
-                self.counts["split"] += len(quick) > 1
             except InputError as error:
                 found.append(error.message)
         return found
@@ -147,7 +146,7 @@ class Template:
 
     def _filled(self, row: Row, contents: list[str], shape: _Shape) -> list[Document] | None:
         """Join the contents and the texts of their shape; None where the template might look into what is said."""
-        if row.tools or row.kwargs or not row.messages or any(len(turn) > 2 for turn in row.messages):
+        if row.tools or row.kwargs or not row.messages or max(map(len, row.messages)) > 2:
             return None
         if shape not in self._shapes:
             self._shapes[shape] = self._parts(row, "\n\t") or self._parts(row, "")
@@ -316,10 +315,8 @@ class Template:
             return str(self.tokenizer.apply_chat_template(list(turns), **how, **(given or {})))  # type: ignore[arg-type]
         except Exception as error:  # a template raises anything
             roles = ", ".join(turn["role"] for turn in turns)
-            raise InputError(
-                f"the chat template refuses a conversation of {roles}: {first_line(error)}",
-                'Give the rows the roles it knows, or set another "prompt_template".',
-            ) from error
+            told = f"the chat template refuses a conversation of {roles}: {first_line(error)}"
+            raise InputError(told, 'Give the rows the roles it knows, or set another "prompt_template".') from error
 
     def require_read(self, names: Mapping[str, Any]) -> None:
         """Raise InputError if the template is to be given something that it does not read, or that is given to it anyway."""

@@ -8,14 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from accelerate.data_loader import skip_first_batches
-from torch.utils.data import DataLoader
 
-from expert_cli.data.packing.batches import Batch, Collator, PackedBatchSampler, once_in_turn
-from expert_cli.data.packing.dataset import FILLER, PackedDataset
-from expert_cli.data.packing.order import epoch_order, grouped_order
-from expert_cli.data.packing.step_schedule import Schedule
+from expert_cli.data.packing.batches import (
+    FEW_STEPS,
+    Collator,
+    PackedBatchSampler,
+    Schedule,
+    few_steps,
+    once_in_turn,
+)
+from expert_cli.data.packing.dataset import FILLER
+from expert_cli.data.packing.random_fit import epoch_order, grouped_order
 from expert_cli.training.trainer import EpochLoader
 from tests.packs import END, packed
 
@@ -123,34 +127,8 @@ def test_evaluation_sees_every_pack_once() -> None:
     assert shares == [[[(0, 0), (0, 1)], [(0, 4)]], [[(0, 2), (0, 3)], [FILLER]]]
 
 
-def loaded(dataset: PackedDataset, schedule: Schedule, **settings: object) -> list[Batch]:
-    return list(
-        DataLoader(dataset, batch_sampler=batches(schedule), collate_fn=Collator(0), **settings)  # type: ignore[arg-type]
-    )
-
-
-def test_a_spawned_worker_gives_the_same_batches(tmp_path: Path) -> None:
-    dataset = packed(tmp_path, *((n % 5, n % 3 + 1) for n in range(24)), capacity=12)
-    schedule = Schedule(len(dataset), packs_per_step=2, batch_size=2, processes=1, epochs=2.0, max_steps=-1)
-    alone = loaded(dataset, schedule)
-    spawned = loaded(dataset, schedule, num_workers=1, multiprocessing_context="spawn")
-    assert len(alone) > 1
-    for mine, theirs in zip(alone, spawned, strict=True):
-        assert mine.keys() == theirs.keys()
-        for name, value in mine.items():
-            assert torch.equal(value, theirs[name]) if isinstance(value, torch.Tensor) else value == theirs[name]
-
-
 def lengths(count: int) -> np.ndarray:
     return np.random.default_rng(1).integers(1, 500, count)
-
-
-def test_a_grouped_order_depends_on_seed_and_epoch_alone() -> None:
-    def order(seed: int, epoch: int) -> tuple[int, ...]:
-        return tuple(grouped_order(lengths(100), 8, seed, epoch).tolist())
-
-    assert order(1, 2) == order(1, 2)
-    assert len({order(seed, epoch) for seed in range(3) for epoch in range(3)}) == 9
 
 
 def test_neighbors_in_a_grouped_order_have_similar_lengths() -> None:
@@ -162,3 +140,21 @@ def test_neighbors_in_a_grouped_order_have_similar_lengths() -> None:
 
     assert padding_share(np.arange(4000)) > 0.4
     assert padding_share(grouped_order(sizes, 8, 0, 0)) < 0.03
+
+
+def schedule(packs: int, batch: int, accumulation: int, *, epochs: float = 2.0, max_steps: int = -1) -> Schedule:
+    return Schedule(packs, batch * accumulation, batch, 1, epochs, max_steps)
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (schedule(1600, 16, 4, epochs=1.5), "38 optimizer steps in all, of 64 packs each"),
+        (schedule(20, 4, 1), "10 optimizer steps"),
+        (schedule(FEW_STEPS, 2, 1), ""),
+        (schedule(20, 4, 1, max_steps=6), ""),
+    ],
+)
+def test_few_steps_are_told_of_where_nobody_asked_for_them(made: Schedule, told: str) -> None:
+    assert bool(few_steps(made)) == bool(told)
+    assert told in few_steps(made)

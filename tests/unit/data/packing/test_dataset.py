@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expert_cli.data.packing.batches import orders_of, schedule_of
-from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, PackedDataset, truncate_middle
+from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset, truncate_middle
+from expert_cli.data.packing.plan import answer_cut
 from expert_cli.data.packing.random_fit import random_fit
-from expert_cli.data.packing.right_size import answer_cut
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow, Packing
@@ -34,21 +34,11 @@ def test_a_pack_restarts_its_positions_and_masks_by_position_not_by_id(tmp_path:
     assert dataset.document_lengths.counts.tolist() == [0, 0, 1, 0, 1]
 
 
-def test_a_filler_has_no_tokens(tmp_path: Path) -> None:
-    dataset = packed(tmp_path, (2, 2))
-    assert [tensor.tolist() for tensor in dataset[FILLER].values()] == [[], [], []]
-
-
 def test_the_first_token_of_a_document_is_never_a_target(tmp_path: Path) -> None:
     dataset = packed(tmp_path, (0, 3), (0, 2), capacity=5)
     first = dataset[0, 0]["position_ids"] == 0
     assert first.sum() == 2
     assert (dataset[0, 0]["labels"][first] == IGNORE_INDEX).all()
-
-
-def test_a_pack_has_a_document_that_is_too_long_without_its_middle(tmp_path: Path) -> None:
-    dataset = packed(tmp_path, (5, 2), (1, 1), capacity=5, packing="off", overflow="truncate")
-    assert [dataset[0, i]["input_ids"].tolist() for i in range(2)] == [[100, 101, 104, 200, END], [100, END]]
 
 
 def test_concat_loses_no_token_and_cuts_documents(tmp_path: Path) -> None:
@@ -111,13 +101,6 @@ def test_a_long_document_can_be_an_error() -> None:
     ) as error:
         PackedDataset(LONG, 8, "off", "error")
     assert "training.config.max_seq_length to 25" in error.value.hint
-
-
-@pytest.mark.parametrize("overflow", ["truncate", "drop", "split", "error"])
-def test_documents_that_fit_stay_as_they_are(overflow: Overflow) -> None:
-    data = PackedDataset(Lengths(numbers(8, 1)), 8, "off", overflow)
-    assert contents(data.plan(0)) == [[(0, 0, 8)], [(1, 0, 1)]]
-    assert data.left_out == (0, 0)
 
 
 def test_dropping_every_document_is_an_error() -> None:
@@ -184,24 +167,6 @@ def test_every_token_is_trained_once_an_epoch(packing: Packing, *, group_by_leng
         assert sorted(tokens) == [(d, token) for d, length in enumerate(TWENTY.tolist()) for token in range(length)]
 
 
-@pytest.mark.parametrize("packing", PACKINGS)
-def test_what_is_told_of_all_packs_is_what_they_are(packing: Packing) -> None:
-    packs = twenty(packing)
-    pieces = {number: packs.plan(0).pack(number) for number in trained(packs, 0)}
-    lengths = {number: int(part.lengths.sum()) for number, part in pieces.items()}
-    packs.plan(1)  # of which nothing is told
-    assert packs.pack_lengths.tokens == TWENTY.sum()
-    assert len(packs) == len(lengths)
-    assert packs.fill() == TWENTY.sum() / (len(lengths) * 10)
-    assert (packs.pack_lengths.longest, packs.pack_lengths.mean) == (max(lengths.values()), TWENTY.sum() / len(lengths))
-    assert (
-        packs.document_lengths.counts.tolist()
-        == np.bincount(np.concatenate([p.lengths for p in pieces.values()])).tolist()
-    )
-    for count in range(1, len(lengths) + 1):
-        assert [lengths[number] for number in packs.longest(count)] == sorted(lengths.values(), reverse=True)[:count]
-
-
 def test_packs_and_their_order_are_the_same_in_every_version() -> None:
     """A run that goes on trains the same packs in the same order."""
     packs = twenty()
@@ -212,10 +177,7 @@ def test_packs_and_their_order_are_the_same_in_every_version() -> None:
         *([8, 19], [18], [6, 11], [5], [2, 4], [7, 13, 14]),
         *([12], [9, 16, 17], [10, 15], [0, 3], [1]),  # 1 and 5 were one pack before they were evened out
     ]
-    assert second == [
-        *([3, 19], [1], [4, 18], [11, 15], [9], [0, 5]),
-        *([12], [7, 8, 13], [6, 17], [10, 16], [2, 14]),
-    ]
+    assert second == [*([3, 19], [1], [4, 18], [11, 15], [9], [0, 5]), *([12], [7, 8, 13], [6, 17], [10, 16], [2, 14])]
 
 
 def run_of(epochs: float, max_steps: int = -1) -> Any:
@@ -252,14 +214,6 @@ def test_every_epoch_of_a_run_has_as_many_packs_as_the_one_that_needs_most(run: 
         ]
     sent = pickle.loads(pickle.dumps(packs))  # noqa: S301
     assert len(sent.plan(epochs - 1)) == made.packs
-
-
-def test_a_worker_process_is_sent_no_plan_and_makes_the_same() -> None:
-    packs = twenty()
-    there = packs.plan(1).pack(trained(packs, 1)[-1])
-    sent = pickle.loads(pickle.dumps(packs))  # noqa: S301  as a DataLoader does
-    assert sent._latest is None
-    assert [part.tolist() for part in sent.plan(1).pack(trained(packs, 1)[-1])] == [part.tolist() for part in there]
 
 
 def test_packs_that_hold_prompts_alone_are_left_out_and_counted() -> None:

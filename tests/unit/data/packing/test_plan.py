@@ -8,8 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.plan import PackingPlan, Pieces, best_fit, concat, no_packing
-from tests.packs import whole
+from expert_cli.data.packing.dataset import PackedDataset
+from expert_cli.data.packing.plan import (
+    SIZES,
+    PackingPlan,
+    best_fit,
+    concat,
+    length_table,
+    no_packing,
+    recommend,
+)
+from expert_cli.data.store.documents import DocumentLengths
+from expert_cli.utils.length_histogram import LengthHistogram
+from tests.packs import Lengths, whole
 
 
 def numbers(*values: int) -> NDArray[np.int64]:
@@ -56,18 +67,6 @@ def test_every_document_is_whole_in_exactly_one_pack(case: tuple[list[int], int]
     assert [pieces[0] for pieces in packs] == sorted(pieces[0] for pieces in packs)
 
 
-@pytest.mark.parametrize(
-    ("median", "spread", "capacity"),
-    [(100, 0.3, 512), (100, 1.5, 512), (50_000, 1.0, 200_000)],
-    ids=["narrow", "wide", "lengths beyond 16 bits"],
-)
-def test_packs_of_many_documents_are_those_of_best_fit_decreasing(median: int, spread: float, capacity: int) -> None:
-    lengths = np.random.default_rng(3).lognormal(np.log(median), spread, 2000).astype(int).clip(1, capacity)
-    packs = best_fit(whole(lengths), capacity)
-    tokens = np.add.reduceat(packs.pieces.lengths, packs.offsets[:-1])
-    assert sorted(tokens.tolist()) == sorted(naive_best_fit(lengths.tolist(), capacity))
-
-
 def test_a_document_goes_where_the_least_room_is_left() -> None:
     packs = best_fit(whole(numbers(9, 2, 1, 6, 4, 6)), 10)
     assert contents(packs) == [[(0, 0, 9), (2, 0, 1)], [(1, 0, 2), (5, 0, 6)], [(3, 0, 6), (4, 0, 4)]]
@@ -85,15 +84,6 @@ def test_concat_keeps_every_token_in_order(lengths: list[int], capacity: int) ->
     flat = [(d, token) for pieces in packs for d, start, stop in pieces for token in range(start, stop)]
     assert flat == [(d, token) for d, length in enumerate(lengths) for token in range(length)]
     assert {sum(stop - start for _, start, stop in pieces) for pieces in packs[:-1]} <= {capacity}
-
-
-def test_single_gives_every_document_its_own_pack() -> None:
-    assert contents(no_packing(whole(numbers(3, 1)))) == [[(0, 0, 3)], [(1, 0, 1)]]
-
-
-def test_packs_of_pieces_name_the_documents() -> None:
-    pieces = Pieces(numbers(0, 1, 1, 1, 2), numbers(0, 0, 8, 16, 0), numbers(3, 8, 16, 20, 5))
-    assert contents(best_fit(pieces, 8)) == [[(0, 0, 3), (2, 0, 5)], [(1, 0, 8)], [(1, 8, 16)], [(1, 16, 20)]]
 
 
 PARTED = {
@@ -118,3 +108,54 @@ def test_parted_packs_hold_the_same_documents_in_the_same_order(case: tuple[list
     assert len(parted) == wanted
     assert parted.lengths.min(initial=1) > 0
     assert [piece for pieces in contents(parted) for piece in pieces] == [piece for p in contents(plan) for piece in p]
+
+
+def recommended(lengths: NDArray[np.int64], prompts: NDArray[np.int64], present: int, at_once: int = 1000) -> int:
+    """What is recommended for documents that are looked at so many at once."""
+    documents = DocumentLengths(lengths, prompts, lengths - prompts)
+    parts = [
+        DocumentLengths(*(column[start : start + at_once] for column in documents))
+        for start in range(0, len(lengths), at_once)
+    ]
+    return recommend(LengthHistogram.of(lengths), parts, present)
+
+
+def test_right_size_counts_the_packs_that_packing_makes() -> None:
+    lengths = np.random.default_rng(1).lognormal(6, 1, 5000).astype(int).clip(0, 4999) + 1
+    rows = length_table(LengthHistogram.of(lengths), 600)
+    assert [row.max_seq_length for row in rows] == [512, 600, 768, 1024, 1536, 2048, 4096]
+    for row in rows:
+        packs = PackedDataset(Lengths(lengths), row.max_seq_length, "best_fit", "truncate")
+        assert (row.sequences, row.fill) == (len(packs), packs.fill())
+        assert (row.truncated_rows, row.truncated_tokens) == packs.left_out
+
+
+RECOMMENDED = {
+    "fits 512": ((512, 100), (0, 0), 512),
+    "one token too long of 613": ((513, 100), (0, 0), 768),
+    "one token and a seam of 5513": ((513, *[500] * 10), (0,) * 11, 512),
+    "fits 4096": ((4096, 9), (4000, 2), 4096),
+    "one token too long of 4106": ((4097, 9), (0, 2), 4096),
+    "beyond the table": ((5000, 9), (0, 2), 8192),
+    "answers whole, prompts gone": ((40_000, 9), (39_990, 2), 65_536),
+    "a few tokens of the prompts": ((520, *[512] * 9), (519, *[511] * 9), 768),
+    "few tokens, but of the answers": ((513, *[512] * 9), (0, *[511] * 9), 768),
+}
+
+
+@pytest.mark.parametrize(("lengths", "prompts", "size"), RECOMMENDED.values(), ids=RECOMMENDED.keys())
+@pytest.mark.parametrize("at_once", [1, 7, 1000])
+def test_recommended_size_cuts_next_to_nothing(
+    lengths: tuple[int, ...], prompts: tuple[int, ...], size: int, at_once: int
+) -> None:
+    assert recommended(numbers(*lengths), numbers(*prompts), SIZES[0], at_once) == size
+
+
+@pytest.mark.parametrize(
+    ("longest", "present", "size"), [(300, 384, 384), (385, 384, 512), (600, 700, 700), (600, 800, 768)]
+)
+def test_the_present_length_is_recommended_where_it_is_the_smallest_that_cuts_nothing(
+    longest: int, present: int, size: int
+) -> None:
+    lengths = numbers(longest, 9)
+    assert recommended(lengths, numbers(0, 2), present) == size

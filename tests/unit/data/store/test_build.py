@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -16,40 +17,40 @@ import datasets
 import numpy as np
 import pytest
 
+from expert_cli.config.plan import Plan, make_plan
+from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store import files as store_files
-from expert_cli.data.store.build import Filled, TokenStore, build, tokenize
+from expert_cli.data.store.build import TokenStore, build, tokenize
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import FileHashCache, shard_name, write_shard
-from expert_cli.data.store.inspect import StoreState, inspect_store
-from expert_cli.data.store.key import StoreInputs, StoreKey, store_key
-from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.data.store.files import FINGERPRINT, FileHashCache, read_fingerprint, write_shard
+from expert_cli.data.store.lookup import StoreInputs, StoreKey, StoreState, inspect_store, recorded_key, store_key
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
+from expert_cli.hardware.machine import inspect
+from expert_cli.utils.files import write_sealed
+from expert_cli.utils.paths import cache_folder, stores_of_url
 from expert_cli.utils.reporter import NullReporter, Reporter
+from tests import manifests
 from tests.packs import encoded
 from tests.tiny import TinyTokenizer, template_for, tiny_tokenizer
 from tests.words import Words
 
 KEY = StoreKey((("format", "1"), ("train data", "abc")))
-BUILDING = f".building-{KEY.sha256[:12]}"
+BUILDING = f".building-{KEY.name}"
 ROOT = str(Path(__file__).parents[4])
 LENGTHS = [3, 2, 4, *[2] * 20]
-SHARDS = {
-    "train": [encoded((1, 2), (1, 1)), encoded((1, 3)), encoded(*[(1, 1)] * 20)],
-    "validation": [encoded((1, 2))],
-}
+SHARDS = {"train": [encoded((1, 2), (1, 1)), encoded((1, 3)), encoded(*[(1, 1)] * 20)], "validation": [encoded((1, 2))]}
 
 
-def fill(building: Path) -> Filled:
-    records = [
-        write_shard(building, shard_name(split, number), shard)
-        for split, shards in SHARDS.items()
-        for number, shard in enumerate(shards)
-    ]
-    return records, lambda _: {"rows": 24}
+def fill(building: Path) -> dict[str, Any]:
+    for split, shards in SHARDS.items():
+        for number, shard in enumerate(shards):
+            write_shard(building, split, number, shard)
+    return {"rows": 24}
 
 
-def make(folder: Path, key: StoreKey = KEY, filled: Callable[[Path], Filled] = fill) -> Path:
+def make(folder: Path, key: StoreKey = KEY, filled: Callable[[Path], dict[str, Any]] = fill) -> Path:
     return build(folder, key, filled, FileHashCache(folder / ".memo.json"), NullReporter())
 
 
@@ -61,8 +62,8 @@ def contents(home: Path) -> dict[str, bytes]:
     return {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*") if path.is_file()}
 
 
-def breaks(building: Path) -> Filled:
-    write_shard(building, shard_name("train", 0), SHARDS["train"][0])
+def breaks(building: Path) -> dict[str, Any]:
+    write_shard(building, "train", 0, SHARDS["train"][0])
     raise KeyboardInterrupt
 
 
@@ -78,7 +79,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert trained_tokens.tolist() == [length - 1 for length in LENGTHS]
     assert documents.histogram().counts.tolist() == [0, 0, 21, 1, 1]
     assert documents.id_range() == (9, 201)
-    assert home.name == KEY.sha256[:12]
+    assert home.name == KEY.name
 
 
 def test_the_datasets_library_opens_it(tmp_path: Path) -> None:
@@ -149,25 +150,13 @@ def test_a_hit_hashes_nothing_and_verify_hashes_all(tmp_path: Path, monkeypatch:
     assert len(hashed) == len(contents(home)) - 1
 
 
-def test_a_read_only_store_is_used(tmp_path: Path) -> None:
-    home = make(tmp_path)
-    for path in [*tmp_path.rglob("*"), tmp_path]:
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    try:
-        assert state(tmp_path).state == "hit"
-        assert len(Documents(home / "train")) == 23
-    finally:
-        for path in [tmp_path, *tmp_path.rglob("*")]:
-            path.chmod(0o755)
-
-
 def test_a_full_disk_leaves_no_debris_and_the_old_store_intact(tmp_path: Path) -> None:
     old = make(tmp_path)
     whole = contents(old)
     other = StoreKey((("format", "1"), ("train data", "other")))
 
-    def full(building: Path) -> Filled:
-        write_shard(building, shard_name("train", 0), SHARDS["train"][0])
+    def full(building: Path) -> dict[str, Any]:
+        write_shard(building, "train", 0, SHARDS["train"][0])
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(EnvironmentProblem, match="No space left") as caught:
@@ -267,7 +256,7 @@ def test_every_change_of_content_changes_the_key(tmp_path: Path, changes: dict[s
 
 def test_the_rule_is_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = key_of(tmp_path)
-    monkeypatch.setattr("expert_cli.data.store.key.STORE_RULE", 0)
+    monkeypatch.setattr("expert_cli.data.store.lookup.STORE_RULE", 0)
     assert key_of(tmp_path) != before
 
 
@@ -288,16 +277,6 @@ def test_the_seed_counts_where_rows_are_drawn(tmp_path: Path) -> None:
     drawn = (SourceSpec("file", "x", weight=0.5),)
     assert key_of(tmp_path / "a", train=drawn, seed=1) != key_of(tmp_path / "b", train=drawn, seed=2)
     assert key_of(tmp_path / "a", validation_share=0.1, seed=1) != key_of(tmp_path / "b", validation_share=0.1, seed=2)
-
-
-def test_the_key_is_the_same_in_another_process(tmp_path: Path) -> None:
-    code = (
-        f"import sys; sys.path.insert(0, {ROOT!r}); from pathlib import Path; "
-        f"from tests.unit.data.store import test_build as t; print(t.key_of(Path({str(tmp_path / 'b')!r})))"
-    )
-    environment = {**os.environ, "PYTHONHASHSEED": "77"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.strip() == key_of(tmp_path / "a")
 
 
 ROW = '{"instruction": "q", "output": "a"}\n'
@@ -335,50 +314,105 @@ def test_a_source_that_changes_while_it_is_read_is_not_stored(tmp_path: Path) ->
     assert tokenized(source, folder, NullReporter()).status == "hit"
 
 
-@pytest.mark.parametrize("damage", [b"[]", b"\xff"], ids=["list", "not UTF-8"])
-def test_a_damaged_memo_is_none(tmp_path: Path, damage: bytes) -> None:
-    (tmp_path / ".memo.json").write_bytes(damage)
-    make(tmp_path)
-    assert state(tmp_path).state == "hit"
-
-
-def test_a_memo_with_one_digit_changed_is_none(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(b"abc")
-    hash_cache = FileHashCache(tmp_path / "m")
-    true = hash_cache.sha256(path)
-    hash_cache.save()
-    assert FileHashCache(tmp_path / "m").known
-    (tmp_path / "m").write_text((tmp_path / "m").read_text().replace(true[:8], "00000000"))
-    assert FileHashCache(tmp_path / "m").sha256(path) == true
-
-
-IN_THE_WAY: dict[str, Any] = {
-    "folder": lambda out: out.touch(),
-    "store": lambda out: (out.mkdir(), (out / KEY.sha256[:12]).touch()),
-    "lock": lambda out: (out / f".lock-{KEY.sha256[:12]}").mkdir(parents=True),
-}
-
-
-@pytest.mark.parametrize("lay", IN_THE_WAY.values(), ids=IN_THE_WAY.keys())
-def test_something_else_in_the_place_of_a_store_is_named(tmp_path: Path, lay: Any) -> None:
-    out = tmp_path / "stores" / "out"
-    out.parent.mkdir()
-    lay(out)
-    before = set(tmp_path.rglob("*"))
-    with pytest.raises(EnvironmentProblem, match=r"cannot write the token store in .*stores") as caught:
+def test_something_else_in_the_place_of_a_store_is_named(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / KEY.name).touch()
+    with pytest.raises(EnvironmentProblem, match=r"cannot write the token store in .*out") as caught:
         make(out)
     assert "move it away" in caught.value.hint
-    assert before <= set(tmp_path.rglob("*"))
+    assert (out / KEY.name).is_file()
 
 
-def test_a_build_writes_through_no_link(tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    write_shard(elsewhere, "train/data-00000.arrow", SHARDS["train"][0])
-    before = contents(elsewhere)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / BUILDING).symlink_to(elsewhere)
-    home = make(tmp_path / "out")
-    assert not home.is_symlink()
-    assert len(Documents(home / "train")) == 23
-    assert contents(elsewhere) == before
+# What is read of it -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("numbers", [[], [0], [22], [1, 2], [0, 2, 3, 21], [*range(23)]], ids=str)
+def test_lengths_are_those_of_the_numbers(tmp_path: Path, numbers: list[int]) -> None:
+    documents = Documents(make(tmp_path) / "train")
+    asked = np.array(numbers, np.int64)
+    assert documents.lengths_of(asked).tolist() == [LENGTHS[number] for number in numbers]
+    assert documents.prompt_lengths_of(asked).tolist() == [1] * len(numbers)
+    assert len(documents) == len(LENGTHS)
+
+
+def test_a_row_without_a_token_is_no_document(tmp_path: Path) -> None:
+    ids = [[], [1, 2], [], [], [3, 4, 5, 6], [7], []]
+    labels = [[], [-100, 2], [], [], [-100, -100, -100, 6], [-100], []]
+    datasets.Dataset.from_dict({"input_ids": ids, "labels": labels}).save_to_disk(str(tmp_path / "rows"))
+    documents = Documents(tmp_path / "rows")
+    assert (len(documents), documents.empty) == (3, 4)
+    (measured,) = documents.measured()
+    assert measured.tokens.tolist() == documents.lengths_of(np.arange(3)).tolist() == [2, 4, 1]
+    assert measured.prompts.tolist() == documents.prompt_lengths_of(np.arange(3)).tolist() == [1, 3, 1]
+    assert measured.trained.tolist() == [1, 1, 0]
+    assert [documents.document(number)[0].tolist() for number in range(3)] == [[1, 2], [3, 4, 5, 6], [7]]
+
+
+@pytest.mark.parametrize("labels", [[-100, 3, 9], [2, 3, -100]], ids=["other", "shifted"])
+def test_labels_that_are_not_the_ids_at_their_places_are_refused(tmp_path: Path, labels: list[int]) -> None:
+    datasets.Dataset.from_dict({"input_ids": [[1, 2, 3]], "labels": [labels]}).save_to_disk(str(tmp_path / "rows"))
+    with pytest.raises(IntegrityError, match="labels are not the ids at their places, as at token"):
+        Documents(tmp_path / "rows")
+
+
+# Where the stores of an expert lie, and what is wrong with one, by its fingerprint ---------------------------------------
+
+
+def planned(folder: Path, name: str, written: str | None) -> Plan:
+    home = folder / "project" / "experts" / "one"
+    home.mkdir(parents=True, exist_ok=True)
+    manifest = manifests.small(**({"pretokenized_cache": written} if written else {}))
+    return make_plan(manifests.write(home, {**manifest, "name": name}), inspect(), Overrides())
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "place"),
+    [
+        ("Expert-SQL", None, "datasets_optimized/expert-sql/tokenized"),
+        ("an_expert 2.0", None, "datasets_optimized/an-expert-2-0/tokenized"),
+        ("专家一", None, "datasets_optimized/model-4f7aa777/tokenized"),
+        ("one", "cache\\mine", "cache/mine"),
+        ("one", "./cache/../cache/mine/", "cache/mine"),
+    ],
+)
+def test_where_the_stores_of_an_expert_lie(tmp_path: Path, name: str, written: str | None, place: str) -> None:
+    assert planned(tmp_path, name, written).run.store == tmp_path / "project" / place
+
+
+def test_stores_at_a_url_have_a_folder_of_this_machine(tmp_path: Path) -> None:
+    run = planned(tmp_path, "one", "s3://bucket/stores/").run
+    assert run.store_url == "s3://bucket/stores/"
+    assert run.store == stores_of_url("s3://bucket/stores") != stores_of_url("s3://other/stores")
+    assert run.store.is_relative_to(cache_folder())
+    run = planned(tmp_path, "one", (tmp_path / "project" / "here").as_uri()).run
+    assert (run.store, run.store_url) == (tmp_path / "project" / "here", "")
+    for written, error in (("none://host/a", "none:// is not read"), ("file:///etc/x", "outside the project root")):
+        with pytest.raises(InputError, match=error):
+            planned(tmp_path, "one", written)
+
+
+@pytest.mark.parametrize(
+    ("fingerprint", "note"),
+    [
+        ({"files": {"train/gone.arrow": {"bytes": 1}}}, "train/gone.arrow is missing"),
+        ({"files": {"dataset_dict.json": {"bytes": 5}}}, "dataset_dict.json has 52 bytes, not 5"),
+        ({"files": {"../x": {"bytes": 5}}}, "fingerprint.json names a file outside the store, ../x"),
+        ({"files": ["a"]}, "fingerprint.json is not of its form"),
+        ({"key": "fedcba987654"}, "fingerprint.json belongs to another folder, fedcba987654"),
+    ],
+)
+def test_what_is_wrong_with_a_store_is_named(tmp_path: Path, fingerprint: dict[str, Any], note: str) -> None:
+    home = make(tmp_path)
+    assert recorded_key(home) == (KEY.sha256, "")
+    write_sealed(home / FINGERPRINT, {**read_fingerprint(home), **fingerprint})
+    assert recorded_key(home) == ("", note)
+
+
+def test_a_fingerprint_that_is_cut_is_told(tmp_path: Path) -> None:
+    path = make(tmp_path) / FINGERPRINT
+    whole = path.read_text(encoding="utf-8")
+    path.write_text(json.dumps({**json.loads(whole), "expert": "another"}), encoding="utf-8")
+    assert recorded_key(path.parent)[0] == ""
+    path.unlink()
+    assert recorded_key(path.parent) == ("", "no fingerprint.json: an interrupted or foreign build")

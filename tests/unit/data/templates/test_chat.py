@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.lib.conversations import FAMILIES, Family, control_tokens
 from expert_cli.data.rows import Row
 from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.make_template import STYLES, style_text
-from expert_cli.data.templates.mask import ANSWERS, TrainedTurns
+from expert_cli.data.templates.mask import ANSWERS, TrainedTurns, find_answers
 from expert_cli.errors import InputError
 from tests.chat_templates import (
     ALWAYS_THINKING,
@@ -210,16 +209,11 @@ def test_everything_is_trained_but_what_says_otherwise() -> None:
 def test_quick_and_by_the_template_are_the_same() -> None:
     """Contents of a shape that was seen are joined with its texts; what a template might look into goes through it."""
     contents = [
-        "plain",
+        *["plain", "<|im_end|>", "assistant", "<think>", "a\ue000b", "é漢😀"],
         " blank ",
         "\nlines\n",
-        "<|im_end|>",
         "</think> x",
-        "assistant",
-        "<think>",
         "{{ 1 }}",
-        "a\ue000b",
-        "é 漢 😀",
     ]
     for jinja, said in product((CHATML, QWEN3, QWEN25, LLAMA31, FORGETTING), contents):
         row = talk(("user", said), ("assistant", f"{said} y"), ("user", "z"), ("assistant", said))
@@ -233,19 +227,10 @@ def test_quick_and_by_the_template_are_the_same() -> None:
 
 def spoken(rng: random.Random) -> str:
     words = [
-        "assistant",
-        "user",
-        "system",
+        *["assistant", "user", "system", "<think>", "</think>", "<tool_call>", "four", "é", "<|", "im_end"],
         END,
-        "<think>",
-        "</think>",
-        "<tool_call>",
-        "four",
         "  ",
         "\n",
-        "é",
-        "<|",
-        "im_end",
         "",
     ]
     return "".join(rng.choices(words, k=rng.randint(0, 5)))
@@ -361,13 +346,6 @@ def test_an_empty_system_prompt_takes_the_default_away(jinja: str, prompt: str) 
     assert template.prompt([{"role": "user", "content": "u"}]) == prompt
 
 
-@pytest.mark.parametrize("system", ["Be brief.", ""])
-@pytest.mark.parametrize("jinja", [SMOLLM2, QWEN25, LLAMA31, CHATML, ""])
-def test_a_row_keeps_its_own_system_message(jinja: str, system: str) -> None:
-    turns = [{"role": "system", "content": "Mine."}, {"role": "user", "content": "u"}]
-    assert made(jinja, system_prompt=system).prompt(turns) == made(jinja).prompt(turns)
-
-
 @pytest.mark.parametrize(
     ("jinja", "options", "message"),
     [
@@ -404,18 +382,6 @@ def test_a_named_template_gives_way_to_an_own_one_that_writes_the_same() -> None
     names = [template_for(own, name, eos_token=EOS).name for name in ("", "chatml", "qwen3", "alpaca", "llama")]
     of_own = "the tokenizer's own chat template"
     assert names == [of_own, of_own, of_own, "alpaca", "llama"]
-
-
-def test_what_a_run_is_given_tells_templates_apart() -> None:
-    given = (
-        {},
-        {"system_prompt": ""},
-        {"system_prompt": "Be brief."},
-        {"chat_template_kwargs": {"enable_thinking": True}},
-    )
-    prints = [template_for(tokenizer(chat_template=QWEN3), "", eos_token=EOS, **one).fingerprint for one in given]
-    assert prints[0] == "the tokenizer's own chat template, '<|im_end|>', '\\n\\n'"
-    assert len(set(prints)) == 4
 
 
 def test_alpaca_heads_an_input_by_the_name_of_its_column() -> None:
@@ -470,19 +436,35 @@ def test_segments_are_trained_as_they_say() -> None:
     assert written(made(CHATML), row) == ["q <|im_end|>⟦a⟧b"]
 
 
-# Families of models -----------------------------------------------------------------------------------------------------------
+TURN = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
+PUBLISHED_TEXTS = {
+    "Phi-4": (
+        "chatml",
+        "<|im_start|>user<|im_sep|>q<|im_end|><|im_start|>assistant<|im_sep|>⟦a<|im_end|>⟧"
+        "<|im_start|>user<|im_sep|>r<|im_end|><|im_start|>assistant<|im_sep|>⟦b<|im_end|>⟧",
+    ),
+    "control tokens in an answer": ("chatml", f"{TURN}⟦<think>\nr\n</think>\n\na<|fim_middle|>b<|im_end|>⟧\n"),
+    "nobody answers": ("chatml", "<|im_start|>user\nq<|im_end|>\n"),
+    "nothing is answered": ("chatml", f"{TURN}\n"),
+    "Phi-4-mini": ("phi", "<|user|>q<|end|><|assistant|>⟦a<|end|>⟧<|tool_response|>4<|end|><|assistant|>⟦b<|end|>⟧"),
+    "Mistral, results of tools": (
+        "mistral",
+        "[INST] q[/INST]⟦ a</s>⟧[AVAILABLE_TOOLS] [{}][/AVAILABLE_TOOLS][INST] r[/INST]⟦[TOOL_CALLS] [{}, {}]</s>⟧"
+        "[TOOL_RESULTS] 4[/TOOL_RESULTS][TOOL_RESULTS] 5[/TOOL_RESULTS]⟦ nine</s>⟧[INST] t[/INST]⟦ b</s>⟧",
+    ),
+    "Alpaca, another heading": ("alpaca", "### Instruction:\nq\n\n### Response:\n⟦a\n### Steps:\nb⟧"),
+    "Orca Mini": (
+        "alpaca",
+        "### System:\ns\n\n### User:\nq\n\n### Response:\n⟦a⟧\n\n### User:\nr\n\n### Response:\n⟦b⟧",
+    ),
+    "a tale": ("plain", "He said: Assistant: no."),
+}
 
-HERE = [family for family in FAMILIES if family.jinja()]
 
-
-@pytest.mark.parametrize("family", HERE, ids=lambda family: family.name)
-def test_a_users_turn_is_trained_as_it_stands_in_the_template(family: Family) -> None:
-    jinja = family.jinja()
-    one = tokenizer(*control_tokens(family, jinja))
-    options: dict[str, Any] = {"given": jinja, "eos_token": family.eos}
-    both = template_for(one, "", trained=TrainedTurns(roles=("user", "assistant")), **options)
-    documents = written(both, talk(*TALK))
-    trained = [part.partition("⟧")[0] for text in documents for part in text.split("⟦")[1:]]
-    asked = [part for part in trained if "How many?" in part or "Sure?" in part]
-    assert len(asked) == 2
-    assert asked[0].lstrip().startswith("How many?")
+@pytest.mark.parametrize(("form", "marked"), PUBLISHED_TEXTS.values(), ids=PUBLISHED_TEXTS)
+def test_exactly_the_answers_are_found(form: str, marked: str) -> None:
+    text = marked.replace("⟦", "").replace("⟧", "")
+    found, spans = find_answers(text, {"</s>"})
+    for start, stop in reversed(spans):
+        text = f"{text[:start]}⟦{text[start:stop]}⟧{text[stop:]}"
+    assert (found, text) == (form, marked)

@@ -1,0 +1,310 @@
+"""The turns of a conversation and their calls, as OpenAI, ShareGPT and others write them -> as chat templates read them.
+
+What cannot be used is a `BadRow`, with the reason in the same words for every row with this fault.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, TypeVar
+
+from expert_cli.config.run_config import ColumnMapping
+from expert_cli.utils.text import type_name
+
+T = TypeVar("T")
+Turns = list[dict[str, Any]]
+Says = list[bool | None]
+"""Of each turn whether it is trained, None where it does not say."""
+CALL = "function_call"
+ROLES: Mapping[str, str] = {
+    **{role: role for role in ("system", "developer", "user", "assistant", "tool", CALL)},
+    **dict.fromkeys(("function", "ipython", "observation"), "tool"),
+    "human": "user",
+    "gpt": "assistant",
+}
+"""The roles of a conversation, OpenAI's, ShareGPT's and LLaMA-Factory's, and what they are here."""
+_PLAIN_ROLES = frozenset(("system", "user", "assistant"))
+_WEIGHTS: Mapping[str, bool] = {"weight": True, "train": True, "loss": True, "loss_mask": True, "masked": False}
+"""Whether a turn is trained, as OpenAI, axolotl and others write it, and whether 1 or true says that it is."""
+REASONING = ("reasoning_content", "thinking", "reasoning")
+_CARRIED: Mapping[str, tuple[type, str]] = {
+    **dict.fromkeys(REASONING, (str, "assistant")),
+    "tool_calls": (list, "assistant"),
+    "tool_call_id": (str, "tool"),
+    "name": (str, "tool"),
+}
+"""What else of a turn reaches the chat template: what it must be, and the role whose turns have it."""
+_NOT_CARRIED = ("audio", "images", "image", "videos", "refusal", "prefix", "mask", "train_detail")
+"""What changes what a turn says or trains, and cannot be expressed."""
+_FLAGS = {**dict.fromkeys(("0", "0.0", "false"), False), **dict.fromkeys(("1", "1.0", "true", ""), True)}
+"""How weight and train are written, in any case; "": nothing is said."""
+NULL_ARGUMENTS = "arguments of calls that are null"
+
+
+class BadRow(Exception):
+    """The reason why a row cannot be used."""
+
+
+def turns_of(value: object, label: str, mapping: ColumnMapping) -> tuple[Turns, Says, Set[str]]:
+    """Return turns as chat templates read them, whether each says that it is trained, and the fields that nothing reads."""
+    value = parsed(value, label)
+    if not isinstance(value, list):
+        raise BadRow(f'"{label}" is {type_name(value)}, not a list of messages')
+    if not (mapping.role or mapping.content or mapping.roles) and all(map(_is_plain, value)):
+        return value, [None] * len(value), frozenset()
+    turns, trained, unread = Turns(), Says(), set[str]()
+    for turn in value:
+        if not isinstance(turn, dict):
+            raise BadRow(f"a message is {type_name(turn)}, not an object")
+        read, says, left = _turn(turn, mapping)
+        turns.append(read)
+        trained.append(says)
+        unread |= {f"{label}[].{name}" for name in left}
+    return turns, trained, unread
+
+
+def _is_plain(turn: object) -> bool:
+    """Whether a turn is a role and a text and nothing else, as most are."""
+    if type(turn) is not dict or len(turn) != 2 or turn.get("role") not in _PLAIN_ROLES:
+        return False
+    content = turn.get("content")
+    return type(content) is str and (content.isascii() or _is_unicode(content))
+
+
+def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, Any], bool | None, set[str]]:
+    role_key = mapping.role if mapping.role in turn else "role" if "role" in turn else "from"
+    usual = "value" if role_key == "from" or (role_key == mapping.role and "content" not in turn) else "content"
+    content_key = mapping.content if mapping.content in turn else usual
+    said = text_of(turn, role_key, "a message's role")
+    role = dict(mapping.roles).get(said) or ROLES.get(said)
+    if role is None:
+        told = f'a message has the role "{said[:40]}", which is none here'
+        raise BadRow(f'{told}; "field_mapping.roles" says whose turns these are')
+    if role == CALL:
+        role, turn = "assistant", {**turn, role_key: "assistant", content_key: None, **_called(turn.get(content_key))}
+    more = {name: one for name, one in turn.items() if name not in (role_key, content_key) and one is not None}
+    if CALL in more:  # OpenAI's, before there were several
+        if more.get("tool_calls") or role != "assistant":
+            raise BadRow('a message has "function_call" beside "tool_calls", or is no answer')
+        more |= _called(more.pop(CALL))
+    content = _content(turn.get(content_key), more)
+    carried = _carried(more, role)
+    says = [flag_of(more[name], f'a message\'s "{name}"') == kept for name, kept in _WEIGHTS.items() if name in more]
+    unread = {name for name, value in more.items() if name not in (*carried, *_WEIGHTS) and value not in ("", [], {})}
+    if content is not None or "tool_calls" not in carried:
+        content = text_of(turn if content is None else {content_key: content}, content_key, "a message's content")
+    require_json(carried, "a message")
+    return {"role": role, "content": content or "", **carried}, all(says) if says else None, unread
+
+
+def _content(value: object, more: dict[str, object]) -> object:
+    """What a turn says; the text of its parts where it is a list of them. Reasoning that stands among them goes to `more`."""
+    if not isinstance(value, list):
+        return value
+    texts: list[str] = []
+    for part in value:
+        if not isinstance(part, (dict, str)):
+            raise BadRow(f"a part of a message's content is {type_name(part)}, not text")
+        fields = {"text": part} if isinstance(part, str) else part
+        kind = str(fields.get("type", "text"))
+        if kind not in ("text", "input_text", "output_text", *REASONING):
+            raise BadRow(f'a message\'s content has a part of the type "{kind:.40}", but text alone is trained')
+        said = text_of(fields, kind if kind in REASONING else "text", "a part of a message's content")
+        if kind in REASONING:
+            more["reasoning_content"] = f"{more.get('reasoning_content') or ''}{said}"
+        else:
+            texts.append(said)
+    return "".join(texts)
+
+
+def _called(value: object) -> dict[str, object]:
+    """The calls of a turn that is one, or a list of them, as JSON; what stands beside a name is kept."""
+    said = parsed(value, CALL)
+    calls: list[Any] = said if isinstance(said, list) else [said]
+    if not calls or not all(map(has_name, calls)):
+        raise BadRow('a message of the role "function_call" is not a call with its name as JSON')
+    return {"tool_calls": [call if "function" in call else {"type": "function", "function": call} for call in calls]}
+
+
+def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
+    """What else a turn says; an empty text or list says nothing."""
+    for name in _NOT_CARRIED:
+        if more.get(name):
+            raise BadRow(f'a message has "{name}", which cannot be trained')
+    for name, (kind, of) in _CARRIED.items():
+        if more.get(name) and role != of == "assistant":
+            raise BadRow(f'a message of the role "{role}" has "{name}", which only answers have')
+        if name in more and not isinstance(more[name], kind):
+            raise BadRow(f'a message\'s "{name}" is {type_name(more[name])}')
+    calls: Any = more.get("tool_calls") or []
+    if not all(map(has_name, calls)):
+        raise BadRow('a message\'s "tool_calls" is not a list of calls with names')
+    return {name: more[name] for name, (_, of) in _CARRIED.items() if role == of and more.get(name)}
+
+
+def mend_calls(turns: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> tuple[Turns, list[Any], Set[str]]:
+    """Return turns and tools without what a table added: one type for a column gives all the fields of all others, as nulls.
+
+    JSON Schema has no keyword whose value is null but `default` and `const`; an argument may be null where its tool's schema
+    says so. Nothing, null and "" are no arguments: {}. Arguments that are left out are unread.
+    """
+    tools, mended, unread = [*map(_without_nulls, tools)], Turns(), set[str]()
+    parameters = {tool["name"]: _object(tool.get("parameters")) for tool in map(_function, tools)}
+    for turn in turns:
+        calls = list(turn.get("tool_calls", ()))
+        for number, call in enumerate(calls):
+            function = _function(call)
+            given = _arguments(function.get("arguments"))
+            known = _object(parameters.get(function["name"], {}).get("properties"))
+            kept = {name: one for name, one in given.items() if one is not None or _takes_null(known.get(name))}
+            if len(kept) < len(given) or not given:
+                function = {**function, "arguments": kept}
+                calls[number] = {**call, "function": function} if "function" in call else function
+                unread |= {NULL_ARGUMENTS} if given else set()
+        mended.append({**turn, "tool_calls": calls} if calls else dict(turn))
+    return mended, tools, unread
+
+
+def _without_nulls(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [*map(_without_nulls, schema)]
+    if not isinstance(schema, dict):
+        return schema
+    kept = ((name, one) for name, one in schema.items() if one is not None or name in ("default", "const"))
+    return {name: _without_nulls(one) for name, one in kept}
+
+
+def _arguments(given: object) -> dict[str, Any]:
+    """Arguments of a call, an object or its JSON text."""
+    try:
+        value = (json.loads(given) if given.strip() else {}) if isinstance(given, str) else given
+    except (ValueError, RecursionError) as error:
+        raise BadRow("arguments of a call are text that is not JSON") from error
+    if isinstance(value, str):
+        raise BadRow("arguments of a call are JSON text within JSON text: encode them once")
+    if value is not None and not isinstance(value, dict):
+        raise BadRow("arguments of a call are not an object")
+    return value or {}
+
+
+def _takes_null(schema: Any) -> bool:
+    """Whether a property's schema says that it may be null."""
+    if not isinstance(schema, dict):
+        return False
+    kinds = schema.get("type")
+    if kinds == "null" or (isinstance(kinds, list) and "null" in kinds) or schema.get("nullable") is True:
+        return True
+    ways = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
+    return any(map(_takes_null, ways)) or None in (schema.get("enum") or ())
+
+
+def _function(tool: Any) -> dict[str, Any]:
+    """What has the name of a tool, or of a call of one; {} where nothing has."""
+    function = tool.get("function") or tool if isinstance(tool, dict) else {}
+    return _object(function)
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def has_name(tool: object) -> bool:
+    """Return whether this is a tool, or a call of one, with its name."""
+    name = _function(tool).get("name")
+    return isinstance(name, str) and bool(name)
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text shows nothing: blanks, or characters without a form like U+200B."""
+    said = text.strip()
+    return not said or not (said.isascii() or any(map(str.isprintable, said)))
+
+
+def are_messages(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(turn, dict) for turn in value)
+
+
+def parsed(value: object, label: str) -> Any:
+    """Return a field that may hold its value as JSON text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except (ValueError, RecursionError) as error:
+        raise BadRow(f'"{label}" is not JSON') from error
+
+
+def require_json(value: object, label: str) -> None:
+    """Refuse what chat templates cannot be given: fields of Parquet may hold what JSON has no word for."""
+    try:
+        json_text(value).encode()
+    except UnicodeEncodeError as error:
+        raise BadRow(f"{label} is not Unicode text (half of a surrogate pair)") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadRow(f"{label} holds what JSON cannot") from error
+
+
+def json_text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def beside_content(turn: Mapping[str, Any]) -> str:
+    """Return as JSON what a turn has beside its role and content, "" for nothing."""
+    return json_text({name: turn[name] for name in turn if name not in ("role", "content")}) if len(turn) > 2 else ""
+
+
+def field_of(fields: Mapping[str, Any], key: str, kind: type[T], what: str, label: str = "") -> T:
+    """Return a field of this type, `what` in words; `label` names it where the key alone would not. Raises BadRow."""
+    label = label or f'"{key}"'
+    value = fields.get(key)
+    if value is None:
+        raise BadRow(f"{label} is {'null' if key in fields else 'missing'}")
+    if not isinstance(value, kind):
+        hint = ": write it as JSON text" if kind is str and isinstance(value, dict | list) else ""
+        raise BadRow(f"{label} is {type_name(value)}, not {what}{hint}")
+    return value
+
+
+def optional(fields: Mapping[str, Any], key: str, kind: type[T], what: str) -> T | None:
+    """Return a field of this type, None where it says nothing; "" is no column, though pandas names its index so."""
+    return None if not key or fields.get(key) in (None, "") else field_of(fields, key, kind, what)
+
+
+def optional_text(fields: Mapping[str, Any], key: str) -> str:
+    return text_of(fields, key) if key and fields.get(key) is not None else ""
+
+
+def text_of(fields: Mapping[str, Any], key: str, label: str = "") -> str:
+    """Return the text of a field, which `label` names where the key alone would not. Raises BadRow."""
+    value = fields.get(key)
+    if not isinstance(value, str):
+        value = field_of(fields, key, str, "text", label)
+    if not value.isascii() and not _is_unicode(value):
+        label = label or f'"{key}"'
+        raise BadRow(f"{label} is not Unicode text (half of a surrogate pair)")
+    return value
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def answer_of(fields: Mapping[str, Any], key: str) -> str:
+    """Return the text of a field that must say something. Raises BadRow."""
+    value = text_of(fields, key)
+    if is_blank(value):
+        raise BadRow(f'"{key}" is empty')
+    return value
+
+
+def flag_of(value: object, label: str) -> bool:
+    """Return what 0 or false, 1 or true says; nothing says that it is. Raises BadRow for another value, which `label` names."""
+    known = "" if value is None else str(value).strip().lower()
+    if known not in _FLAGS:
+        raise BadRow(f"{label} is {value!r:.40}: 0 and false, 1 and true are known")
+    return _FLAGS[known]

@@ -1,0 +1,272 @@
+"""Which token store a run needs, by its key, and what lies where it should: here, or at a URL.
+
+A store is keyed by content alone: the bytes of the source files (of those in object storage the version that the storage
+tells, so that nothing is read for the key), which rows and columns of them, tokenizer, template, which turns train, and the
+rule by which rows become shards (`STORE_RULE`). Times, paths, threads, processes, sequence length and packing are not in it.
+
+<12 hex>/                      a token store, named by the first 12 of its key, as `files.py` describes it
+.building-<12 hex>/            a build that was interrupted, or is under way
+s3://bucket/stores/<12 hex>/   the files that it has on a disk, the fingerprint put last: fetched whole, used from the disk
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from expert_cli.config.run_config import DataConfig
+from expert_cli.data.overlap import Question
+from expert_cli.data.select import FlatMap, local_flat_map
+from expert_cli.data.sources import Located, LocatedData, content_of
+from expert_cli.data.store.files import (
+    FINGERPRINT,
+    SPLITS,
+    STATE,
+    STATS,
+    STORE_RULE,
+    FileHashCache,
+    names_outside,
+    read_fingerprint,
+    verify_store,
+)
+from expert_cli.data.templates.chat import Template
+from expert_cli.data.templates.mask import TrainedTurns
+from expert_cli.errors import InputError, IntegrityError
+from expert_cli.utils.files import parse_json, parse_sealed, remove
+from expert_cli.utils.filesystem import is_file, newest_first
+from expert_cli.utils.object_storage import StoredFolder
+from expert_cli.utils.redaction import redact
+from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import change, size_text
+from expert_cli.utils.verified_folder import folder_beside
+
+BUILDING = ".building-"
+STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class StoreKey:
+    """What a store is made of, part by part; `sha256` over all of it names the store."""
+
+    parts: tuple[tuple[str, str], ...]
+
+    @property
+    def sha256(self) -> str:
+        """The key."""
+        return hashlib.sha256(json.dumps(self.parts).encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """The name of the store's folder."""
+        return self.sha256[:12]
+
+    def changes(self, other: Mapping[str, str]) -> list[str]:
+        """Return one line for every part that differs in `other`, as a store has it: which, from what, to what."""
+        mine = {name: redact(value) for name, value in self.parts}
+        names = [name for name in dict.fromkeys([*other, *mine]) if mine.get(name) != other.get(name)]
+        return [f"{name}: {change(other.get(name, 'nothing'), mine.get(name, 'nothing'))}" for name in names]
+
+
+def store_key(
+    data: DataConfig, located: LocatedData, hash_cache: FileHashCache, *, tokenizer: str, template: str
+) -> StoreKey:
+    """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make."""
+
+    def content(sources: Sequence[Located]) -> str:
+        files = [[one.revision, *(content_of(file, hash_cache.sha256) for file in one.files)] for one in sources]
+        return _sha256(files)
+
+    def rows(sources: Sequence[Located]) -> str:
+        """Which rows are taken; the seed counts only where a weight or a share draws rows."""
+        found = []
+        for spec in (source.spec for source in sources):
+            seed = data.seed if spec.share or spec.max_rows or spec.weight != int(spec.weight) else None
+            found.append([spec.split, spec.weight, seed, spec.share, spec.max_rows, spec.repeat])
+        return json.dumps(found)
+
+    parts = {
+        "rule": str(STORE_RULE),
+        "train data": content(located.train),
+        "train rows": rows(located.train),
+        "validation data": content(located.validation),
+        "validation rows": rows(located.validation),
+        "split": json.dumps([data.validation_share, data.seed]) if data.validation_share else "none",
+        "filters": json.dumps(asdict(data.filters)),
+        "tokenizer": tokenizer,
+        "template": template,
+        "mapping": json.dumps({name: value for name, value in asdict(data.mapping).items() if value}),
+        "trained turns": str(TrainedTurns.of(data)),
+    }
+    if shown := data.schema_prompt:
+        parts["schema prompt"] = json.dumps(asdict(replace(shown, databases=shown.database_column)))
+        parts["databases"] = _sha256([[path.name, hash_cache.sha256(path)] for path in shown.files()])
+    return StoreKey(tuple(parts.items()))
+
+
+def _sha256(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class StoreInputs:
+    """What a store is made of, found on this machine: the data files, the tokenizer, the template.
+
+    hashes: those of files that were read already. No part of the key: cases, what an evaluation asks, looked for in the
+    rows that train; flat_map, on which machines rows are looked at and written down.
+    """
+
+    located: LocatedData
+    tokenizer: Any  # with the `sha256` of all that its ids depend on
+    template: Template
+    hashes: FileHashCache
+    cases: Sequence[Question] = field(default=(), kw_only=True)
+    flat_map: FlatMap = field(default=local_flat_map, kw_only=True)
+
+    def key(self, data: DataConfig) -> StoreKey:
+        """Return the key that these inputs give now. Raises IntegrityError: a file of the hub is not the one it was."""
+        made_by = {"tokenizer": self.tokenizer.sha256, "template": self.template.fingerprint}
+        return store_key(data, self.located, self.hashes, **made_by)
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """What lies where a store should lie: state "hit", "missing", "stale" or "damaged", and why."""
+
+    state: str
+    reason: str
+    changes: tuple[str, ...] = ()
+
+
+def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, hash_all: bool = False) -> StoreState:
+    """Say whether `folder` (the one above the key) holds this store, unharmed.
+
+    stale: there is none with this key, but one of another key; `changes` tells what differs from the newest of them.
+    """
+    home = folder / key.name
+    if home.is_dir():
+        try:
+            fingerprint = verify_store(home, partial(hash_cache.sha256, again=hash_all))
+        except IntegrityError as error:
+            return StoreState("damaged", error.message)
+        if fingerprint["key"] != key.sha256:
+            return StoreState("damaged", f"{home} holds another key than its name says")
+        return StoreState("hit", f"{home} fits")
+    for path in newest_first(folder.glob(f"[0-9a-f]*/{FINGERPRINT}")):
+        with suppress(IntegrityError):
+            changes = key.changes(read_fingerprint(path.parent)["parts"])
+            return StoreState("stale", f"{path.parent} was made from something else", tuple(changes))
+    return StoreState("missing", f"no store in {folder}")
+
+
+def read_stats(home: Path) -> dict[str, Any]:
+    """Return the statistics of a verified store."""
+    return dict(parse_json((home / STATS).read_bytes()))
+
+
+def foreign_store(folder: Path) -> Path | None:
+    """Return a data set that another program saved where stores lie (`folder` itself or one below), None without one."""
+    places = (folder, *sorted(path for path in folder.glob("[!.]*") if path.is_dir()))
+    saved = (place for place in places if is_file(place / SPLITS) or is_file(place / STATE))
+    return next((place for place in saved if not is_file(place / FINGERPRINT)), None)
+
+
+def recorded_key(folder: Path) -> tuple[str, str]:
+    """Return (key, "") of a token store whole by its fingerprint, names and sizes, else ("", what is wrong).
+
+    Hashes no file of the store.
+    """
+    try:
+        key = str(verify_store(folder, sha256=None)["key"])
+    except IntegrityError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return "", f"no {FINGERPRINT}: an interrupted or foreign build"
+        return "", error.message.removeprefix(f"{folder}: ")
+    if not re.fullmatch(r"[0-9a-f]{64}", key) or not key.startswith(folder.name):
+        return "", f"{FINGERPRINT} belongs to another folder, {key[:12]}"
+    return key, ""
+
+
+def lock_of(home: Path) -> FileLock:
+    """Return the lock that the builder of a store holds, of the store's folder or of its build."""
+    return FileLock(home.with_name(f".lock-{home.name.removeprefix(BUILDING)}"))
+
+
+def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
+    """Delete the stores in `folder` that were built for `expert` and have another key than `keep`, and its broken builds.
+
+    A name proves nothing: a folder is a store if our own fingerprint lies in it. A folder with a store's name that stays is
+    told; an unfinished build has a hidden name of our own.
+    """
+    for path in sorted(folder.iterdir()):
+        is_other = STORE_NAME.fullmatch(path.name) and path.name.removeprefix(BUILDING) != keep[:12]
+        if not is_other or path.is_symlink() or not path.is_dir():
+            continue
+        owner = expert if path.name.startswith(BUILDING) else None
+        with suppress(IntegrityError, KeyError):
+            written = read_fingerprint(path)
+            owner = str(written.get("expert", "")) if str(written["key"]).startswith(path.name) else owner
+        if owner is None:
+            report.warning(f"{path} is not deleted: it has the name of a token store, but no {FINGERPRINT} of one")
+        elif owner != expert:
+            report.info(f"kept      {path}, built for {owner}")
+        else:
+            try:
+                with lock_of(path).acquire(timeout=0):
+                    remove(path)
+                report.info(f"deleted   {path}")
+            except Timeout:
+                report.info(f"kept      {path}, which another process is building")
+
+
+# At a URL -------------------------------------------------------------------------------------------------------------------
+
+
+def look_up(place: StoredFolder, key: StoreKey) -> tuple[StoreState, dict[str, Any]]:
+    """Say whether the store of a key lies at its place, and return its fingerprint. Raises EnvironmentProblem."""
+    if place.info(FINGERPRINT) is None:
+        return StoreState("missing", f"no store in {place}"), {}
+    try:
+        body = parse_sealed(place.read(FINGERPRINT))
+        damage = names_outside(body) or ("" if body["key"] == key.sha256 else f"{FINGERPRINT} belongs to another store")
+    except (ValueError, KeyError, TypeError):
+        damage = f"{FINGERPRINT} is not of its form"
+    return (StoreState("damaged", f"{place}: {damage}"), {}) if damage else (StoreState("hit", f"{place} fits"), body)
+
+
+def fetch_store(place: StoredFolder, key: StoreKey, folder: Path, report: Reporter) -> StoreState:
+    """Bring the store of a key to `folder`, whole and verified, if it lies at its place; return what lies there.
+
+    Raises EnvironmentProblem: the storage, or the disk.
+    """
+    found, fingerprint = look_up(place, key)
+    if found.state != "hit":
+        return found
+    home, size = folder / key.name, sum(file["bytes"] for file in fingerprint["files"].values())
+    report.info(f"store     fetching {size_text(size)} of {place}")
+    try:
+        with folder_beside(home) as beside:
+            place.get([*fingerprint["files"], FINGERPRINT], beside)
+            verify_store(beside)
+            with lock_of(home):
+                remove(home)
+                beside.rename(home)
+    except (InputError, IntegrityError) as error:  # an object is gone, or not what was put
+        return StoreState("damaged", f"{place}: {error.message}")
+    return found
+
+
+def put_store(home: Path, place: StoredFolder, report: Reporter) -> None:
+    """Put a whole store at its place; what lay there is no store until all is there. Raises EnvironmentProblem."""
+    place.remove(FINGERPRINT)
+    place.put(home, [*read_fingerprint(home)["files"]])
+    place.put(home, [FINGERPRINT])
+    report.info(f"store     put into {place}; a copy stays in {home}")
