@@ -11,7 +11,7 @@ from expert_cli.config.data_files import format_name
 from expert_cli.config.run_config import SourceKind, SourceSpec
 from expert_cli.config.splits import named_split, parse_split, split_of
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.utils.filesystem import matching
+from expert_cli.utils.files import matching
 from expert_cli.utils.object_storage import is_url, without_file_scheme
 from expert_cli.utils.redaction import without_passwords
 from expert_cli.utils.text import shortened

@@ -29,6 +29,10 @@ Count = Literal["memory_allocated", "max_memory_allocated", "memory_reserved", "
 Card = tuple[str, int, tuple[int, int]]
 """Name, bytes of memory and compute capability."""
 
+_OUT_OF_MEMORY = ("out of memory", "_STATUS_ALLOC_FAILED", "DefaultCPUAllocator")
+"""torch.OutOfMemoryError of CUDA, the driver by way of torch.AcceleratorError or Triton; cuBLAS, cuDNN and their like, which
+allocate for themselves; a CPU. accelerate's `should_reduce_batch_size` knows neither cuBLAS nor AcceleratorError."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -206,6 +210,14 @@ def device_of(place: torch.device) -> Device:
 def has_expandable_segments() -> bool:
     """Whether CUDA's allocator can grow its blocks: on Linux, not in WSL 2, where it fails (pytorch issue 192330)."""
     return sys.platform == "linux" and "microsoft" not in platform.release().lower()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether torch or one of its libraries could not get the memory that it asked for."""
+    import torch
+
+    told = isinstance(error, RuntimeError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)
+    return told or isinstance(error, torch.OutOfMemoryError)
 
 
 def _host_memory() -> tuple[int, int]:

@@ -29,7 +29,7 @@ from expert_cli.pipeline.inputs import DataInputs
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.overlap import own_cases, tell_overlap
 from expert_cli.pipeline.shown_documents import ShownDocuments
-from expert_cli.utils.filesystem import files_below
+from expert_cli.utils.files import files_below
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter

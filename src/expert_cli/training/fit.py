@@ -24,6 +24,7 @@ from expert_cli.data.packing.batches import (
 from expert_cli.data.packing.dataset import TrainingData
 from expert_cli.data.packing.step_schedule import Schedule, few_steps, shared_out
 from expert_cli.errors import Interrupted, TrainingFailed
+from expert_cli.hardware.devices import is_out_of_memory
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, is_eval_loss
 from expert_cli.model.adapter import magnitudes
 from expert_cli.model.flops import Flops, flops, peak_flops
@@ -41,7 +42,6 @@ from expert_cli.training.checkpointing.resume import Checkpoints, Resumed
 from expert_cli.training.memory import adjust_as_before, fit_memory, out_of_memory
 from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.training.trainer import ExpertTrainer
-from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import plural
 

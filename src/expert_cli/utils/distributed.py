@@ -41,7 +41,7 @@ def all_reduce_sum(*counts: int) -> list[int]:
 
 def all_reduce_any(*flags: bool) -> list[bool]:
     """Return each flag as set if any process sets it: all must save, stop and shrink at the same step."""
-    return [count > 0 for count in all_reduce_sum(*map(int, flags))]
+    return [count > 0 for count in all_reduce_sum(*flags)]
 
 
 def broadcast_rank0(decide: Callable[[], Result]) -> Result:
@@ -56,8 +56,7 @@ def broadcast_rank0(decide: Callable[[], Result]) -> Result:
 
     held: list[Any] = [decide() if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(held, src=0, group=_cpu_group(), device=torch.device("cpu"))
-    found: Result = held[0]
-    return found
+    return held[0]  # type: ignore[no-any-return]
 
 
 def gather_rank0(value: Result) -> list[Result]:

@@ -22,7 +22,7 @@ class Bar(Protocol):
 
 
 class Reporter(Protocol):
-    """Where the library reports what it does; it never prints by itself."""
+    """Where lines, tables and progress go."""
 
     def info(self, text: str) -> None:
         """Report one line of what happens."""
@@ -82,14 +82,10 @@ class PlainBar:
 
     def __init__(self, say: Callable[[str], None], title: str, total: float | None, unit: str) -> None:
         """say: takes a line."""
-        self.info = say
-        self.title = title
-        self.total = total
-        self.unit = unit
+        self.info, self.title, self.total, self.unit = say, title, total, unit
         self.shown = time.monotonic()
         self.first: tuple[float, float] | None = None
-        self.counted = ""
-        self.pending = ""
+        self.counted = self.pending = ""
 
     def update(self, done: float, note: str = "") -> None:
         """Take the present state, and say it if it is time. What a first state says as done was done before the bar."""

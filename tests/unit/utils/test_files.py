@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -10,6 +14,8 @@ from threading import Barrier
 import pytest
 
 from expert_cli.utils.files import (
+    facts_of,
+    files_below,
     json_text,
     parse_json,
     remove,
@@ -74,3 +80,41 @@ def test_two_may_remove_a_folder_at_once(tmp_path: Path) -> None:
         ends = [pool.submit(begin), pool.submit(begin)]
     assert [end.exception() for end in ends] == [None, None]
     assert not folder.exists()
+
+
+def test_a_file_that_goes_between_two_looks_is_left_out(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).touch()
+
+    def going() -> Iterator[Path]:
+        yield tmp_path / "b"
+        (tmp_path / "c").unlink()
+        yield tmp_path / "c"
+        yield tmp_path / "a"
+
+    assert [path.name for path in facts_of(going())] == ["b", "a"]
+
+
+def test_a_folder_that_goes_while_one_looks_has_no_files(tmp_path: Path) -> None:
+    everything = {tmp_path / name for name in ["a", "one/b", "one/below/c", "two/d"]}
+    for path in everything:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert {*files_below(tmp_path)} == everything
+    found = files_below(tmp_path)
+    first = next(path for path in found if path.parent != tmp_path)
+    other = tmp_path / ("two" if first.is_relative_to(tmp_path / "one") else "one")
+    shutil.rmtree(other)
+    assert not any(path.is_relative_to(other) for path in found)
+    assert list(files_below(other)) == []
+
+
+def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(folder: Path) -> None:
+        raise OSError(errno.EIO, "input/output error", str(folder))
+
+    monkeypatch.setattr(os, "scandir", fails)
+    with pytest.raises(OSError, match="input/output error"):
+        list(files_below(tmp_path))

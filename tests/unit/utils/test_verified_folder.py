@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.utils.verified_folder import VerifiedFolder, folder_beside
+from expert_cli.utils.files import VerifiedFolder, folder_beside
 
 
 def filled(folder: Path) -> Path:

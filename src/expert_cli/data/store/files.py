@@ -29,8 +29,16 @@ from numpy.typing import NDArray
 
 from expert_cli.data.encode import Encoded
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.files import read_sealed, sha256_of, stamp, sync_file, sync_names, write_json, write_sealed
-from expert_cli.utils.verified_folder import VerifiedFolder
+from expert_cli.utils.files import (
+    VerifiedFolder,
+    read_sealed,
+    sha256_of,
+    stamp,
+    sync_file,
+    sync_names,
+    write_json,
+    write_sealed,
+)
 
 FINGERPRINT = "fingerprint.json"
 STATE = "state.json"

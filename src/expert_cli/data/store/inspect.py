@@ -18,8 +18,7 @@ from filelock import FileLock, Timeout
 from expert_cli.data.store.files import FINGERPRINT, SPLITS, STATE, STATS, FileHashCache, read_fingerprint, verify_store
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.files import parse_json, remove
-from expert_cli.utils.filesystem import is_file, newest_first
+from expert_cli.utils.files import facts_of, is_file, parse_json, remove
 from expert_cli.utils.reporter import Reporter
 
 BUILDING = ".building-"
@@ -53,7 +52,8 @@ def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, has
 
 
 def _other_store(folder: Path, key: StoreKey) -> StoreState:
-    for path in newest_first(folder.glob(f"[0-9a-f]*/{FINGERPRINT}")):
+    found = facts_of(folder.glob(f"[0-9a-f]*/{FINGERPRINT}"))
+    for path in sorted(found, key=lambda path: found[path].st_mtime, reverse=True):
         with suppress(IntegrityError):
             changes = key.changes(read_fingerprint(path.parent)["parts"])
             return StoreState("stale", f"{path.parent} was made from something else", tuple(changes))

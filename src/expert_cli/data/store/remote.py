@@ -13,11 +13,10 @@ from expert_cli.data.store.files import FINGERPRINT, names_outside, read_fingerp
 from expert_cli.data.store.inspect import StoreState, lock_of
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.utils.files import parse_sealed, remove
+from expert_cli.utils.files import folder_beside, parse_sealed, remove
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import size_text
-from expert_cli.utils.verified_folder import folder_beside
 
 
 def place_of_store(url: str, key: StoreKey) -> StoredFolder:

@@ -20,7 +20,7 @@ from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.cache import fault, materialize
 from expert_cli.model.loading.names import Package
 from expert_cli.utils.disk_errors import disk_problem
-from expert_cli.utils.filesystem import facts_of, files_below
+from expert_cli.utils.files import facts_of, files_below
 from expert_cli.utils.offline import forbidden_by
 from expert_cli.utils.reporter import Reporter
 

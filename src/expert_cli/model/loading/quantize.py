@@ -13,10 +13,9 @@ from transformers.utils import logging
 
 from expert_cli._compat import keep_8bit_scales, keep_autograd_on_cpu
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.hardware.devices import DEVICES
+from expert_cli.hardware.devices import DEVICES, is_out_of_memory
 from expert_cli.manifest.types import Dtype, Quantization
 from expert_cli.model.flops import attention_layers
-from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.text import first_line
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}

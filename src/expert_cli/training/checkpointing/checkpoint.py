@@ -33,8 +33,16 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
-from expert_cli.utils.files import parse_json, read_sealed, remove, sha256_of, sync_names, write_json, write_sealed
-from expert_cli.utils.verified_folder import VerifiedFolder
+from expert_cli.utils.files import (
+    VerifiedFolder,
+    parse_json,
+    read_sealed,
+    remove,
+    sha256_of,
+    sync_names,
+    write_json,
+    write_sealed,
+)
 
 CHECKPOINT_RULE = 3  # what stands in a checkpoint, and how; one of another rule is not read
 LEAST = 2  # checkpoints are kept: the newest may turn out damaged

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from expert_cli.utils.out_of_memory import is_out_of_memory
+from expert_cli.hardware.devices import is_out_of_memory
 
 MEMORY = {
     "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
