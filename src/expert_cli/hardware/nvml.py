@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 THROTTLES = {
@@ -117,16 +118,14 @@ def visible(environment: Mapping[str, str] = os.environ) -> list[int]:
         names = {
             index: "" if problem else str(_ask("nvmlDeviceGetUUID", card) or "") for index, card, problem in _each()
         }
-        chosen = environment.get("CUDA_VISIBLE_DEVICES")
-        if chosen is None:
-            return list(names)
-        found: list[int] = []
-        for word in chosen.split(","):
-            index = _index_of(word.strip(), names)
-            if index is None:
-                break
-            found.append(index)
-        return found
+    chosen = environment.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return list(names)
+    meant = (
+        next((index for index, name in names.items() if word and (word == str(index) or name.startswith(word))), None)
+        for word in map(str.strip, chosen.split(","))
+    )
+    return list(takewhile(lambda index: index is not None, meant))  # type: ignore[arg-type]
 
 
 def sample() -> list[GpuSample]:
@@ -179,13 +178,6 @@ def _each() -> Iterator[tuple[int, Any, str]]:
             except library.NVMLError as error:
                 gone = "" if is_named and error.value not in lost else str(error)
             yield index, card, gone
-
-
-def _index_of(word: str, names: Mapping[int, str]) -> int | None:
-    """Return the index of the card that a word of CUDA_VISIBLE_DEVICES means, or None."""
-    if word.isdecimal():
-        return int(word) if int(word) in names else None
-    return next((index for index, name in names.items() if word and name.startswith(word)), None)
 
 
 def _sample(index: int, card: Any) -> GpuSample:
