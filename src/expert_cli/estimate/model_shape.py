@@ -17,7 +17,7 @@ from expert_cli.manifest.types import Quantization
 from expert_cli.model.activation_checkpointing import attention_block, decoder_layers
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.flops import frozen_linears, head_widths
-from expert_cli.model.loading.meta import meta_base
+from expert_cli.model.loading.quantize import meta_base
 
 NF4_BLOCK = 64
 NESTED_BLOCK = 256

@@ -10,7 +10,7 @@ import pytest
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.hardware.machine import FLASH_ATTENTION, Machine
+from expert_cli.hardware.machine import Machine
 from tests import manifests
 from tests.machines import CPU, H200, PLAIN_CPU, RTX_4090, T4, install
 
@@ -241,7 +241,7 @@ def test_one_key(tmp_path: Path, case: Told) -> None:
 def test_flash_attention_is_for_the_gpus_that_it_runs_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Machine, status: str, words: str
 ) -> None:
-    install(tmp_path, monkeypatch, **dict([FLASH_ATTENTION]))
+    install(tmp_path, monkeypatch, flash_attn="flash-attn")
     test_one_key(tmp_path, config("flash_attention_2", status, words, {"flash_attention_2": True}, machine=machine))
 
 

