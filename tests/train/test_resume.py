@@ -20,7 +20,7 @@ from expert_cli.cli import app
 from expert_cli.errors import InputError, IntegrityError, TrainingFailed
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.checkpointing import checkpoint
+from expert_cli.training import checkpoint
 from expert_cli.utils.reporter import Bar, NullBar, NullReporter
 from tests import manifests, tiny
 from tests.small_trainer import IMPOSSIBLE

@@ -14,9 +14,9 @@ from transformers import PreTrainedModel
 
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.types import Quantization
-from expert_cli.model.activation_checkpointing import attention_block, decoder_layers
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.flops import frozen_linears, head_widths
+from expert_cli.model.layers import decoder_layers
 from expert_cli.model.loading.quantize import meta_base
 
 NF4_BLOCK = 64
@@ -81,7 +81,7 @@ def shape_of(model: PeftModel) -> Shape:
     quantized = {id(layer.weight) for layer in linear}
     layers: list[tuple[BlockShape, BlockShape]] = []
     for layer in decoder_layers(base):
-        block = attention_block(layer)
+        block = getattr(layer, "self_attn", None)  # in hybrid models most layers have another block in its place
         attention = {module: name for name, module in block.named_modules()} if block else {}
         rest = {module: name for name, module in layer.named_modules() if module not in attention}
         # in attention the norms are those of all query heads or of all key heads

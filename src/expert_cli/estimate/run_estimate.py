@@ -36,7 +36,7 @@ from expert_cli.model.flops import flops
 from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.select import Kernel, KernelPlan, free_bytes
 from expert_cli.model.loading.quantize import DTYPES, meta_base, weights_dtype
-from expert_cli.model.untrained_rows import stored_weights
+from expert_cli.model.vocabulary_rows import stored_weights
 from expert_cli.pipeline.inputs import training_inputs
 from expert_cli.pipeline.pretokenize import store_for
 from expert_cli.pipeline.token_rows import choose_token_rows

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from expert_cli.model.token_rows import base_layer
+from expert_cli.model.vocabulary_rows import base_layer
 from expert_cli.utils.length_histogram import LengthHistogram
 
 PEAK_TFLOPS: Mapping[str, float] = {

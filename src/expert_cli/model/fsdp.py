@@ -28,8 +28,8 @@ from torch.distributed.tensor import DTensor
 
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.compute import ComputeConfig
-from expert_cli.model.activation_checkpointing import decoder_layers
-from expert_cli.model.token_rows import base_layer
+from expert_cli.model.layers import decoder_layers
+from expert_cli.model.vocabulary_rows import base_layer
 from expert_cli.utils.distributed import world_size
 
 

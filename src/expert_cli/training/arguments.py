@@ -12,7 +12,7 @@ from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.machine import has_package
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.manifest.keys.optim import BY_EVALUATIONS
-from expert_cli.training.checkpointing.checkpoint import LEAST
+from expert_cli.training.checkpoint import LEAST
 
 REPORT_PACKAGES = {"azure_ml": "azureml", "flyte": "flytekit"}  # the others are named as their packages are
 

@@ -38,7 +38,7 @@ from expert_cli.runs.signals import StopRequest
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.callbacks import StepCallback
 from expert_cli.training.captured_step import CudaGraphs
-from expert_cli.training.checkpointing.resume import Checkpoints, Resumed
+from expert_cli.training.checkpoint import Checkpoints, Resumed
 from expert_cli.training.memory import adjust_as_before, fit_memory, out_of_memory
 from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.training.trainer import ExpertTrainer

@@ -17,10 +17,10 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.errors import TrainingFailed
 from expert_cli.hardware.devices import is_out_of_memory
-from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
 from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.model.kernels.dequantize import DequantizedLinear, drop_packed, restore_packed
-from expert_cli.training.checkpointing.checkpoint import CheckpointState
+from expert_cli.model.layers import decoder_layers, enable_activation_checkpointing
+from expert_cli.training.checkpoint import CheckpointState
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.distributed import all_reduce_any
 from expert_cli.utils.reporter import Reporter

@@ -27,10 +27,9 @@ from expert_cli.hardware.devices import device_of, is_out_of_memory
 from expert_cli.hardware.step_timer import StepTimer
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, eval_loss_of
 from expert_cli.manifest.keys.optim import OptimConfig
-from expert_cli.model.activation_checkpointing import set_checkpointing
-from expert_cli.model.compiled_layers import compile_anew
 from expert_cli.model.flat_parameters import FlatParameters
-from expert_cli.model.kernels.dora import has_norms, refresh_norms
+from expert_cli.model.kernels.lora import refresh_norms
+from expert_cli.model.layers import compile_anew, set_checkpointing
 from expert_cli.runs.signals import leave_signals
 from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, Recorded
 from expert_cli.training.health import TrainingHealth, TrainingState
@@ -263,7 +262,7 @@ class ExpertTrainer(Trainer):
         """Hand callbacks the model that people know, not the one that returns its loss alone."""
         model, graphs = self.model.model, self.graphs
         self._clip = Recorded(partial(self.flat.clip, self.args.max_grad_norm), graphs)
-        self.refresh = Recorded(partial(refresh_norms, model), graphs if has_norms(model) else None)
+        self.refresh = Recorded(partial(refresh_norms, model), graphs if getattr(model, "dora_layers", []) else None)
         prepared: tuple[Any, Any] = super()._prepare_for_training(*settings)  # type: ignore[no-untyped-call]
         self.callback_handler.model = model
         return prepared

@@ -110,7 +110,7 @@ CASES = [
         {"compute.capture": False},
         machine=H200,
     ),
-    config("use_cuda_graphs", "not_used", "a CPU launches nothing", GRAPHS),
+    config("use_cuda_graphs", "not_used", "a CPU has no launches", GRAPHS),
     config("use_cuda_graphs", "not_used", "no fixed shape", {**GRAPHS, "packing": False}, machine=H200),
     config("use_cuda_graphs", "not_used", "fsdp gathers", {**GRAPHS, "fsdp": True}, machine=H200),
     config("cuda_graph_warmup_steps", "adjusted", "proven on the first micro-batch", GRAPHS, machine=H200),
@@ -121,7 +121,7 @@ CASES = [
         {**GRAPHS, "use_cuda_graphs": False},
         machine=H200,
     ),
-    config("cuda_graph_warmup_steps", "not_used", "a CPU launches nothing", GRAPHS),
+    config("cuda_graph_warmup_steps", "not_used", "a CPU has no launches", GRAPHS),
     config(
         "warmup_steps",
         "adjusted",

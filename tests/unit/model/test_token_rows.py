@@ -13,7 +13,7 @@ from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 from expert_cli.data.packing.batches import Collator
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss, can_skip_logits
-from expert_cli.model.token_rows import spare_copies
+from expert_cli.model.vocabulary_rows import spare_copies
 from tests import tiny
 from tests.packs import model_inputs, pack
 

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from expert_cli.model.loading.sources import LocalModel
-from expert_cli.model.untrained_rows import held_weights, stored_weights, token_matrices, untrained_rows
+from expert_cli.model.vocabulary_rows import held_weights, stored_weights, token_matrices, untrained_rows
 from tests import tiny
 
 VOCABULARY, HIDDEN = 20_000, 32

@@ -47,8 +47,8 @@ from expert_cli.hardware import machine
 from expert_cli.hardware.devices import DEVICES, Device, is_out_of_memory
 from expert_cli.inference.expert import load_base_of
 from expert_cli.manifest.types import Dtype
-from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
+from expert_cli.model.layers import enable_activation_checkpointing
 from expert_cli.pipeline.inputs import DataInputs, training_inputs
 from expert_cli.pipeline.pretokenize import describe, store_for
 from expert_cli.pipeline.token_rows import choose_token_rows

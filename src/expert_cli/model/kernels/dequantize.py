@@ -36,7 +36,16 @@ def dequantize_linears(model: torch.nn.Module, dtype: torch.dtype, *, keep_packe
     """
     replaced = 0
     for parent, name, layer in _children(model, Linear4bit):
-        setattr(parent, name, _unpacked(layer, dtype, keep_packed=keep_packed))
+        weight, has_bias = frozen_weight(layer, dtype), layer.bias is not None
+        plain = DequantizedLinear(layer.in_features, layer.out_features, bias=has_bias, device="meta")
+        plain.weight = torch.nn.Parameter(weight, requires_grad=False)
+        if has_bias:
+            plain.bias = torch.nn.Parameter(layer.bias.data.to(dtype), requires_grad=False)
+        if keep_packed:
+            layer.weight = layer.weight.to("cpu")
+            # beside the model: neither moved with it nor counted among its layers
+            object.__setattr__(plain, "packed", layer)
+        setattr(parent, name, plain.train(layer.training))
         replaced += 1
     return replaced
 
@@ -76,17 +85,3 @@ def _children(model: torch.nn.Module, kind: type[torch.nn.Module]) -> Iterator[t
         for name, layer in list(parent.named_children()):
             if isinstance(layer, kind):
                 yield parent, name, layer
-
-
-def _unpacked(layer: Any, dtype: torch.dtype, *, keep_packed: bool) -> DequantizedLinear:
-    weight = frozen_weight(layer, dtype)
-    plain = DequantizedLinear(layer.in_features, layer.out_features, bias=layer.bias is not None, device="meta")
-    plain.weight = torch.nn.Parameter(weight, requires_grad=False)
-    if layer.bias is not None:
-        plain.bias = torch.nn.Parameter(layer.bias.data.to(dtype), requires_grad=False)
-    plain.train(layer.training)
-    if keep_packed:
-        layer.weight = layer.weight.to("cpu")
-        # beside the model: neither moved with it nor counted among its layers
-        object.__setattr__(plain, "packed", layer)
-    return plain

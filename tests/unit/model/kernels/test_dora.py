@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from expert_cli.model.kernels.dora import refresh_norms
+from expert_cli.model.kernels.lora import refresh_norms
 from tests.adapted import adapted, distance, ours, step
 
 

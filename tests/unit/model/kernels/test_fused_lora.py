@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
-from expert_cli.model.kernels.fused_lora import fuse
+from expert_cli.model.kernels.lora import fuse
+from expert_cli.model.layers import enable_activation_checkpointing
 from tests import tiny
 from tests.adapted import IDS, adapted, distance, ours, step
 from tests.kernel_counts import KernelCounter
