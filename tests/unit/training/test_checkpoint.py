@@ -32,7 +32,8 @@ from expert_cli.training.checkpoint import (
     read,
     rotate,
     write,
-)from expert_cli.training.trainer import ExpertTrainer
+)
+from expert_cli.training.trainer import ExpertTrainer
 from tests.killed import in_child, killed_at
 from tests.recorders import Recorder
 from tests.small_trainer import WATCH, small_trainer
