@@ -30,11 +30,6 @@ class StepTimer:
         self._since = time.perf_counter()
         self._before = dict(self.totals)
 
-    @property
-    def on_gpu(self) -> bool:
-        """Whether what is timed is a GPU."""
-        return self.device.is_gpu
-
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
         """Count the block as `name`; phases are not nested."""

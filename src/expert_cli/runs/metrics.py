@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +52,11 @@ class MetricsTail:
         return [line for text in whole if text.strip() and (line := self._parsed(text)) is not None]
 
     def _parsed(self, text: bytes) -> dict[str, Any] | None:
-        try:
-            line = parse_json(text)
-        except ValueError:
-            line = None
-        if not isinstance(line, dict):
-            self.damaged += 1
-            return None
-        return line
+        with suppress(ValueError):
+            if isinstance(line := parse_json(text), dict):
+                return line
+        self.damaged += 1
+        return None
 
 
 def truncate_metrics(metrics: Path, step: int) -> None:

@@ -5,8 +5,6 @@ half the micro-batch at the same effective batch, activations (recomputed instea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,10 +59,8 @@ def fit_memory(trainer: ExpertTrainer, run: RunConfig, report: Reporter) -> None
 def adjust_as_before(trainer: ExpertTrainer, before: CheckpointState, run: RunConfig) -> None:
     """Give up again what the run that wrote a checkpoint had given up; not a micro-batch that is now asked for otherwise."""
     told, optim = before.state, run.optim
-    keys = ("batch_size", "gradient_accumulation_steps")
-    if told["batch_size"] <= optim.batch_size and all(
-        getattr(optim, key) == told["identity"][f"optim.{key}"] for key in keys
-    ):
+    asked = (told["identity"][f"optim.{key}"] for key in ("batch_size", "gradient_accumulation_steps"))
+    if told["batch_size"] <= optim.batch_size and (optim.batch_size, optim.gradient_accumulation_steps) == (*asked,):
         trainer.use(replace(trainer.batches.schedule, batch_size=told["batch_size"]))
         trainer.adjusted += told["adjusted"]
     if told["recomputes"]:
@@ -107,12 +103,16 @@ def _fits(trainer: ExpertTrainer) -> bool:
 
     Nothing is left of it but the recording: gradients are zero again, and every training step seeds its own random numbers.
     """
-    device = trainer.timer.device
+    device, optimizer = trainer.timer.device, trainer.optim_config.optim
     device.reset_peak()
     room = device.memory()[0] + (device.held("memory_reserved") or 0)
+    # paged states give way to the host's memory
+    later = 0 if "paged" in optimizer else optimizer_bytes(trainer.flat.flat, optimizer)
+    later += int(MARGIN * device.memory()[1]) if device.is_gpu else 0
     try:
-        with _as_in_later_steps(trainer):
-            trainer.try_step()
+        held = torch.empty(later, dtype=torch.uint8, device=trainer.args.device)
+        trainer.try_step()
+        del held
         # Windows' driver moves what is too much to the host's memory without a word.
         return (device.held("max_memory_reserved") or 0) <= room
     except RuntimeError as error:
@@ -123,19 +123,6 @@ def _fits(trainer: ExpertTrainer) -> bool:
     finally:
         trainer.flat.gradient.zero_()
         device.empty_cache()  # the failed attempt's blocks have the wrong sizes; not in the loop
-
-
-@contextmanager
-def _as_in_later_steps(trainer: ExpertTrainer) -> Iterator[None]:
-    """Hold what the steps after the first one do: the optimizer's state, and a margin."""
-    optimizer, device = trainer.optim_config.optim, trainer.timer.device
-    # paged states give way to the host's memory
-    missing = 0 if "paged" in optimizer else optimizer_bytes(trainer.flat.flat, optimizer)
-    if trainer.timer.on_gpu:
-        missing += int(MARGIN * device.memory()[1])
-    held = torch.empty(missing, dtype=torch.uint8, device=trainer.args.device)
-    yield
-    del held
 
 
 def _merge(trainer: ExpertTrainer, report: Reporter) -> None:

@@ -29,7 +29,7 @@ from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.kernels.lora import refresh_norms
-from expert_cli.model.layers import compile_anew, set_checkpointing
+from expert_cli.model.layers import compile_anew, has_dropout, set_checkpointing
 from expert_cli.runs.signals import leave_signals
 from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, Recorded
 from expert_cli.training.health import TrainingHealth, TrainingState
@@ -70,22 +70,16 @@ class ExpertTrainer(Trainer):
         captured_step.py); None: every step is eager.
         """
         super().__init__(**kwargs)
-        self.optim_config = optim_config
-        self.watch = watch
-        self.batches = batches
-        self.run_answers = run_answers
-        self.checkpoints = checkpoints
-        self._shape_of = shape_of
+        self.optim_config, self.watch, self.batches = optim_config, watch, batches
+        self.run_answers, self.checkpoints, self._shape_of = run_answers, checkpoints, shape_of
         self.progress = TrainingState()
         self.timer = StepTimer(device_of(self.args.device))
         self.flat = FlatParameters(self.model.named_parameters())
         self.model.gradient = self.flat.gradient
         scaled = self.accelerator.scaler is not None
         self.health = TrainingHealth(self.progress, self.flat, self._documents, scaled=scaled)
-        self.graphs = graphs
+        self.graphs, self.not_captured, self.recomputes = graphs, "", False
         self.captured: CapturedStep | None = None
-        self.not_captured = ""
-        self.recomputes = False
         self.adjusted: list[str] = []
         self.add_callback(AfterUpdate(self))
         self._step_loss = torch.zeros((), device=self.args.device)
@@ -128,13 +122,11 @@ class ExpertTrainer(Trainer):
         batch = self._largest_batch()
         self.model.train()
         # Recomputed layers with dropout read the random state, which a recording forbids (pytorch issue 162504).
-        drops = any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in self.model.modules())
-        kept = drops and set_checkpointing(self.model.base, on=False)
+        kept = has_dropout(self.model) and set_checkpointing(self.model.base, on=False)
         noise = activate_neftune(self.model, self.neftune_noise_alpha) if self.neftune_noise_alpha else None
         try:
-            self.captured = CapturedStep(
-                self.model, self.flat.gradient, batch, shape.targets, self.graphs, self.args.seed
-            )
+            seed = self.args.seed
+            self.captured = CapturedStep(self.model, self.flat.gradient, batch, shape.targets, self.graphs, seed)
         except Exception as error:  # whatever a card or a driver says: such a run is eager
             if is_out_of_memory(error) and not kept:
                 raise
@@ -161,7 +153,7 @@ class ExpertTrainer(Trainer):
             batch_sampler=batches,
             collate_fn=collate,
             num_workers=workers,
-            pin_memory=self.args.dataloader_pin_memory and self.timer.on_gpu,
+            pin_memory=self.args.dataloader_pin_memory and self.timer.device.is_gpu,
             prefetch_factor=self.args.dataloader_prefetch_factor if workers else None,
             persistent_workers=workers > 0,
             worker_init_fn=leave_signals,
@@ -173,11 +165,8 @@ class ExpertTrainer(Trainer):
         """Return the micro-batches of a step and its trained tokens, of all processes together."""
         with self.timer.phase("data"):
             batches = [next(epoch_iterator) for _ in range(num_batches)]
-        trained, real, places = all_reduce_sum(
-            sum(batch["trained_tokens"] for batch in batches),
-            sum(batch["real_tokens"] for batch in batches),
-            sum(batch["input_ids"].numel() for batch in batches),
-        )
+        counts = ((batch["trained_tokens"], batch["real_tokens"], batch["input_ids"].numel()) for batch in batches)
+        trained, real, places = all_reduce_sum(*map(sum, zip(*counts, strict=True)))
         self._counted = {"trained": trained, "real": real, "padded": places - real}
         if not trained:
             told = f"step {self.state.global_step + 1} trains no token; {self._documents(self.state.global_step)}"
@@ -186,9 +175,11 @@ class ExpertTrainer(Trainer):
 
     def on_device(self, batch: Batch) -> Batch:
         """Return what the model is given of a batch, on its device."""
-        inputs = {name: value for name, value in batch.items() if name not in ("real_tokens", "trained_tokens")}
-        tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
-        return inputs | {name: value.to(self.args.device, non_blocking=True) for name, value in tensors.items()}
+        return {
+            name: value.to(self.args.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+            for name, value in batch.items()
+            if name not in ("real_tokens", "trained_tokens")
+        }
 
     # a step
 
@@ -305,9 +296,8 @@ class ExpertTrainer(Trainer):
                 self.model.eval()
                 sums = {name: self._loss_and_tokens(packs) for name, packs in sets.items()}
                 self.model.train()
-                found = {
-                    EVAL_LOSS: sum(sums.values()),
-                    **{eval_loss_of(name): its for name, its in sums.items() if name},
+                found = {EVAL_LOSS: sum(sums.values())} | {
+                    eval_loss_of(name): its for name, its in sums.items() if name
                 }
                 metrics = {name: float(its[0] / its[1].clamp(min=1.0)) for name, its in found.items()}
             every = self.watch.execution_eval_steps

@@ -17,8 +17,8 @@ from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.step_timer import StepTimer
 from expert_cli.model.flops import Flops
 from expert_cli.runs.fit_result import Done
+from expert_cli.training.callbacks import MetricsCallback
 from expert_cli.training.health import TrainingState
-from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.utils.reporter import NullBar
 from tests.fake_torch import as_if
 
@@ -61,9 +61,7 @@ def test_memory_is_that_of_the_device_in_use(tmp_path: Path, monkeypatch: pytest
 
 def test_after_a_resume_the_speed_is_that_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [50.0]
-    monkeypatch.setattr(
-        "expert_cli.training.metrics_callback.time", SimpleNamespace(monotonic=lambda: now[0], time=time.time)
-    )
+    monkeypatch.setattr("expert_cli.training.callbacks.time", SimpleNamespace(monotonic=lambda: now[0], time=time.time))
     notes: list[str] = []
     metrics_callback = watching(tmp_path, on_gpu=False)
     metrics_callback.bar = SimpleNamespace(update=lambda _, note="": notes.append(note))  # type: ignore[assignment]
