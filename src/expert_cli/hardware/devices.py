@@ -55,10 +55,7 @@ class Device:
         return not self.is_gpu or bool(_cuda().is_available())
 
     def place(self, process: int = 0) -> str | int:
-        """Return where a process's model belongs, as transformers' `device_map` takes it.
-
-        process: its number on this machine; each has a card of its own, dealt as accelerate does.
-        """
+        """Return where the model of a process, by its number on this machine, goes, as transformers' `device_map` takes it."""
         return process % int(_cuda().device_count()) if self.is_gpu else self.name
 
     def card_name(self) -> str:
@@ -112,10 +109,7 @@ class Device:
         return _cuda().Event(enable_timing=True) if self.is_gpu else _Mark()
 
     def sample(self) -> dict[str, float | None] | None:
-        """Look once at the card in use: FIGURES, None for what it does not tell; None where it tells nothing.
-
-        The driver is asked; torch numbers the card among those that CUDA_VISIBLE_DEVICES names.
-        """
+        """Ask the driver about the card in use: FIGURES, None for what it does not tell; None where it tells nothing."""
         if not self.is_gpu:
             return None
         with nvml.nvml_session():

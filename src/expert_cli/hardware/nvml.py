@@ -110,9 +110,8 @@ def driver_info() -> Driver:
 def visible(environment: Mapping[str, str] = os.environ) -> list[int]:
     """Return the indices of the GPUs that CUDA shows to a process with this environment, in CUDA's order.
 
-    CUDA_VISIBLE_DEVICES is read as CUDA reads it: numbers, names (GPU-..., its first characters are enough), up
-    to the first that is none. Numbers are taken as the driver's, which they are for cards
-    of one kind, and for any with CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    CUDA_VISIBLE_DEVICES holds numbers (the driver's, for cards of one kind) and names (GPU-..., or how they begin), up to the
+    first that is none.
     """
     with nvml_session():
         names = {
@@ -152,10 +151,7 @@ def _library() -> Any:
 
 
 def _ask(names: str | Sequence[str], *about: Any) -> Any:
-    """Return the answer to a question, None where this card, driver or system has none.
-
-    names: of one that was renamed all names, the newest first; library and driver may each know only some of them.
-    """
+    """Return the answer to a question, by its first name that library and driver know; None where there is none."""
     library = _library()
     for name in (names,) if isinstance(names, str) else names:
         with suppress(library.NVMLError, library.NVMLLibraryMismatchError):

@@ -17,9 +17,8 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 class StepTimer:
     """Adds up the time of every phase.
 
-    Each phase lies between two events of the device, so that on a GPU what counts is the GPU's time, and waiting for data
-    counts only while it has nothing to do; the events are read when the figures are asked for, not before. "other" is what
-    remains of the wall clock: the tool itself.
+    Each phase lies between two events of the device, read when the figures are asked for, so that on a GPU its own time counts.
+    "other" is what remains of the wall clock: the tool itself.
     """
 
     def __init__(self, device: Device) -> None:

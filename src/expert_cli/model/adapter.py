@@ -102,10 +102,7 @@ def magnitudes(model: PeftModel) -> dict[str, torch.Tensor]:
 
 
 def linear_names(model: torch.nn.Module) -> list[str]:
-    """Return the last name parts of the model's linear layers, the output head left out.
-
-    So are names that other modules have, too: Zamba2 numbers some linear layers as it numbers its decoder layers.
-    """
+    """Return the last name parts that only linear layers have, the head left out (Zamba2 numbers some as its layers)."""
     head = getattr(model, "get_output_embeddings", lambda: None)()
     linear: set[str] = set()
     others: set[str] = set()

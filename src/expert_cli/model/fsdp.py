@@ -4,11 +4,9 @@
     embedding        gathered while tokens are looked up
     head             gathered while the loss is computed, where its gradient is made too
 
-What is trained is a hundredth of the base and stays what it is without FSDP: DDP exchanges its gradients, and optimizer,
-clipping and checkpoints know of no shares. (accelerate's own FSDP2 shards what is trained as well: a bitsandbytes optimizer
-and the fused LoRA layers cannot read such tensors, and every checkpoint would have to be gathered.)
-
-bitsandbytes' 4-bit weights are sharded as the bytes they are packed in; their scales, 0.13 bits a weight, stay whole.
+What is trained is a hundredth of the base and stays what it is without FSDP. (accelerate's own FSDP2 shards it as well: a
+bitsandbytes optimizer and the fused LoRA layers cannot read such tensors.) bitsandbytes' 4-bit weights are sharded as the
+bytes they are packed in; their scales, 0.13 bits a weight, stay whole.
 """
 
 from __future__ import annotations
@@ -34,10 +32,7 @@ from expert_cli.utils.distributed import world_size
 
 
 def require_processes(compute: ComputeConfig, count: int) -> None:
-    """Raise InputError where a share of the base model is asked for and a single process trains, or accelerate is to share.
-
-    accelerate's FSDP and DeepSpeed share out what is trained as well, which checkpoints and flat parameters do not know.
-    """
+    """Raise InputError where fsdp is asked for and a single process trains, or where accelerate shards the adapter too."""
     for variable, name in (("ACCELERATE_USE_FSDP", "FSDP"), ("ACCELERATE_USE_DEEPSPEED", "DeepSpeed")):
         if os.environ.get(variable, "").lower() == "true":
             raise InputError(
@@ -80,10 +75,7 @@ def shard_base(model: PeftModel, device_type: str, *, full_logits: bool) -> None
 
 
 def _as_plain_bytes(base: torch.nn.Module, device: torch.device) -> None:
-    """Let 4-bit layers hold plain tensors, which can be sharded, and have their scales on the device.
-
-    bitsandbytes puts the two together again in each forward pass.
-    """
+    """Let 4-bit layers hold plain tensors, which can be sharded; bitsandbytes adds the scales again in each forward pass."""
     for layer in base.modules():
         if isinstance(layer, Linear4bit):
             layer.weight = torch.nn.Parameter(layer.weight.data.as_subclass(torch.Tensor), requires_grad=False)

@@ -4,12 +4,9 @@
     seen       a a a B B B B B c c c D D          every second document is another one: nothing else may change
     alone      A A A | B B B B B | C C C | D D    each by transformers' own attention: packed, it must be the same
 
-Nothing that a document does not attend to can reach it, so `seen` is exactly 0 in any dtype where tokens meet in attention
-alone. They also meet where a whole batch is scaled or sorted at once (8-bit weights, experts): rows of a batch, which no
-attention connects, then change each other too, and so may documents, by rounding. `difference` is rounding: 1e-5, or what
-one rounding of the embeddings grows to on its way through this model in this dtype.
-
-All figures are norms of differences of the last hidden states, as shares of those states' own.
+`seen` is exactly 0 in any dtype where tokens meet in attention alone. They also meet where a whole batch is scaled or sorted
+at once (8-bit weights, experts): rows of a batch then change each other too, and so may documents, by rounding. `difference`
+is rounding: 1e-5, or what one rounding of the embeddings grows to on its way through this model in this dtype.
 """
 
 from __future__ import annotations
@@ -39,11 +36,10 @@ SLACK = 2.0
 
 @dataclass(frozen=True)
 class Isolation:
-    """What was measured; shares of the hidden states' norm.
+    """What was measured: norms of differences of the last hidden states, as shares of those states' own.
 
     seen: change of documents whose neighbors in the pack change; may_see: of documents whose neighbors in the batch do.
-    difference: of packed documents to the same ones alone; rounding: what rounding would make of it. Where the former are
-    within ROUNDING, the latter are not measured: 0.
+    difference: of packed documents to the same ones alone; rounding: what rounding would make of it; 0: not measured.
     """
 
     seen: float
@@ -61,8 +57,7 @@ class Isolation:
 def packs(longest: int, window: int | None, *, one_document: bool = False) -> list[tuple[int, ...]]:
     """Return the lengths of documents that take every way through the layers which a run's documents take.
 
-    longest: tokens of the run's longest document. window: tokens that a model with a sliding window attends to.
-    one_document: no two documents of the run share a row.
+    longest: tokens of its longest document. window: of a sliding window. one_document: no two documents share a row.
     """
     found = [tuple(min(length, longest) for length in SHORT)]
     if window and window < longest:
@@ -79,10 +74,7 @@ def prove(
     one_document: bool = False,
     autocast: torch.dtype | None = None,
 ) -> None:
-    """Measure on every way through attention; longest, one_document as in `packs`.
-
-    Raises EnvironmentProblem where documents see each other, or are not what they are alone.
-    """
+    """Raise EnvironmentProblem where documents see each other, or are not what they are alone; longest, one_document: `packs`."""
     window = getattr(model.config.get_text_config(), "sliding_window", None)
     for lengths in packs(longest, window, one_document=one_document):
         found = measure_leakage(model, layout, lengths, autocast=autocast)

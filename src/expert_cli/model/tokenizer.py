@@ -47,8 +47,7 @@ class TokenizerInfo:
 def load_tokenizer(folder: Path) -> TokenizerInfo:
     """Return the tokenizer of a model folder; nothing is fetched and no code of the folder runs.
 
-    Raises EnvironmentProblem where there is none, it has no fast backend, or no token ends an answer; InputError where its
-    chat template cannot write a question with an answer.
+    Raises EnvironmentProblem (none there, no fast backend, no token ends an answer), InputError (of its chat template).
     """
     try:
         hf = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)

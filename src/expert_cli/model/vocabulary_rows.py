@@ -1,12 +1,11 @@
 """Rows of the embedding and of the head: which were never trained, and how those compute that an adapter trains.
 
-A row that was never trained lies among others. No text of the pretraining holds the token, and its row is what it began as, or
-what it was pushed to together with all others of its kind: it lies on another such row, on the mean of all (where transformers
-puts rows that are added to a model), or at zero. A trained row lies apart from every other. So Land and Bartolo find such
-tokens (arXiv:2405.05417), by the distance to rows that are known to be unused; here the nearest row will do, which need not be
-known. Distances of SmolLM2-135M-Instruct, in parts of the median distance to the mean: below 0.01 for rows of tokens that it
-never saw (<gh_stars>, <jupyter_code>), 0.17 and 0.20 for <|im_start|> and <|im_end|>, which began there and were fine-tuned,
-0.45 and more for 99.9 % of all. Random rows that were added one by one and never trained lie apart, too: they are not told.
+Where no text of the pretraining holds a token, its row is what it began as, or what it was pushed to together with all others
+of its kind: it lies on another such row, on the mean of all (where transformers puts rows that are added), or at zero. So Land
+and Bartolo find such tokens (arXiv:2405.05417), by the distance to rows that are known to be unused; here the nearest row will
+do. Distances of SmolLM2-135M-Instruct, in parts of the median distance to the mean: below 0.01 for tokens that it never saw,
+0.17 and 0.20 for <|im_start|> and <|im_end|>, which began there and were fine-tuned, 0.45 and more for 99.9 % of all. Random
+rows that were added one by one and never trained lie apart, too: they are not told.
 
 PEFT's `trainable_token_indices` puts the trained rows into a copy of the matrix [V, H] at every pass, whose gradient is as
 large. Here the frozen matrix gives what it gives, and what the k trained rows give takes its place; the numbers are PEFT's:
@@ -88,10 +87,7 @@ def base_layer(layer: Any) -> Any:
 
 
 def active_rows(layer: Any) -> TrainedRows | None:
-    """Return the trained rows that an embedding or head computes with; None: it has none, or they are off or merged.
-
-    `spare_copies` comes first: it puts their ids on the device, once.
-    """
+    """Return the trained rows that an embedding or head computes with (after `spare_copies`); None: none, off, or merged."""
     from peft.tuners.trainable_tokens.layer import TrainableTokensLayer
     from peft.utils.other import TrainableTokensWrapper
 

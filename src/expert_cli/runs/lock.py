@@ -152,10 +152,9 @@ def lives(facts: Mapping[str, Any]) -> bool:
 
 
 def birth(pid: int) -> float:
-    """Return when a process began, as a figure that stays the same when the clock is set.
+    """Return when a process began, as a figure that stays the same when the clock is set: on Linux ticks since boot.
 
-    On Linux psutil counts from a boot time that moves with the clock: there, clock ticks since boot (proc_pid_stat(5)).
-    Other systems keep the time as it was. Raises OSError, psutil.Error: no such process.
+    psutil counts there from a boot time that moves with the clock. Raises OSError, psutil.Error: no such process.
     """
     if platform.system() == "Linux":
         return float(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])

@@ -35,10 +35,7 @@ class StopRequest:
         self._pid, self._handlers = os.getpid(), ExitStack()
 
     def asked(self, *, at_once: bool = False) -> bool:
-        """Whether the run shall stop; then `reason` tells by what, and `exit_code` how to end (130 or 143).
-
-        at_once: look for the file, however short ago that was done.
-        """
+        """Whether the run shall stop; then `reason` tells by what, and `exit_code` how to end (130 or 143). at_once: look now."""
         if not self.exit_code and (at_once or time.monotonic() >= self._next_look):
             self._next_look = time.monotonic() + LOOK_EVERY_S
             if self._file.exists():
@@ -116,9 +113,6 @@ def _end(number: int) -> None:
 
 
 def leave_signals(worker: int) -> None:  # noqa: ARG001  torch's signature
-    """Leave Ctrl-C and the first SIGTERM to the main process, which would fail for want of a worker that died of it.
-
-    A terminal sends Ctrl-C to all processes of a run; torchrun and SLURM send SIGTERM so.
-    """
+    """Leave Ctrl-C and the first SIGTERM, which all processes of a run are sent, to the main process: it needs its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, _: signal.signal(number, signal.SIG_DFL))

@@ -107,10 +107,7 @@ class Ending:
 
 
 def standing(file: Path, *, is_complete: bool, command: str = "") -> Ending:
-    """Return how the run that keeps this status.json stands.
-
-    is_complete: whether the mark of a whole run is there, which runs without a status.json have too. command: that of run.json.
-    """
+    """Return how a run stands. is_complete: whether the mark of a whole run is there. command: that of run.json."""
     told = read_json(file)
     state, reason = str(told.get("state")), str(told.get("reason") or "")
     command = str(told.get("command") or command)

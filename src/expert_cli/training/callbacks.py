@@ -124,10 +124,7 @@ def seed_of(seed: int, step: int, rank: int) -> int:
 
 
 class MetricsCallback(TrainerCallback):
-    """Writes one line of metrics.jsonl a logged step, adds what it measures to `logs`, and moves the progress bar.
-
-    Callbacks that come after it find in `logs` the tokens, the memory, and where the time went.
-    """
+    """Writes one line of metrics.jsonl a logged step, adds what it measures to `logs`, and moves the progress bar."""
 
     bar: Bar
 

@@ -228,7 +228,7 @@ def find_checkpoint(
 ) -> Resumed | None:
     """Return the checkpoint to go on from: the newest good one in `folder` ("auto"; None without any), or the one named.
 
-    Raises IntegrityError: a named one that fails verification, or one that belongs to a run that differs from this one.
+    Raises IntegrityError: it is damaged, or belongs to a run that differs from this one.
     """
     if wanted == AUTO:
         found = latest_valid(folder)
@@ -253,10 +253,9 @@ def find_checkpoint(
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Writes the checkpoints of a run, and puts one into its trainer.
+    """Writes the checkpoints of a run, and puts one, `resumed`, into its trainer; `status` is told how far the run is.
 
-    identity: what a run that goes on must have in common with this one. resumed: what this one goes on from. status: is told
-    how far the run is.
+    identity: what a run that goes on must have in common with this one.
     """
 
     folder: Path

@@ -56,9 +56,7 @@ def fit(
     stop: StopRequest,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> FitResult:
-    """Train the adapter in place.
-
-    stop: what asks the run to stop, entered. callbacks: people's own, called behind the tool's.
+    """Train the adapter in place. stop: entered. callbacks: people's own, called behind the tool's.
 
     Raises TrainingFailed: loss not finite, out of memory, a DoRA magnitude that stands still. Interrupted: asked to stop,
     after a checkpoint was written.

@@ -77,10 +77,7 @@ def recompute(trainer: ExpertTrainer, run: RunConfig) -> bool:
 
 
 def out_of_memory(trainer: ExpertTrainer, checkpoints: Path, go_on: str) -> TrainingFailed:
-    """Return the error of a run whose memory ran out in a later step. go_on: the command that goes on with it.
-
-    Its hint is that command with the next thing to give up.
-    """
+    """Return the error of a run whose memory ran out in a later step; its hint is `go_on` with the next thing to give up."""
     kept = f"; the checkpoints in {checkpoints} are safe" if any(checkpoints.glob("checkpoint-*")) else ""
     schedule, optim = trainer.batches.schedule, trainer.optim_config
     remedy: dict[str, object] = {}
@@ -99,10 +96,7 @@ def out_of_memory(trainer: ExpertTrainer, checkpoints: Path, go_on: str) -> Trai
 
 
 def _fits(trainer: ExpertTrainer) -> bool:
-    """Record a step, or run one, beside what later steps hold and the first does not; return whether it fitted.
-
-    Nothing is left of it but the recording: gradients are zero again, and every training step seeds its own random numbers.
-    """
+    """Record a step, or run one, beside what later steps hold and the first does not; return whether it fitted."""
     device, optimizer = trainer.timer.device, trainer.optim_config.optim
     device.reset_peak()
     room = device.memory()[0] + (device.held("memory_reserved") or 0)
@@ -126,10 +120,7 @@ def _fits(trainer: ExpertTrainer) -> bool:
 
 
 def _merge(trainer: ExpertTrainer, report: Reporter) -> None:
-    """Take twice the micro-batch at the same effective batch, again and again while the recorded step says that it is faster.
-
-    All processes decide alike.
-    """
+    """Double the micro-batch at the same effective batch while the recorded step says that it is faster; all processes alike."""
     device, asked = trainer.timer.device, trainer.batches.schedule
     while (schedule := trainer.batches.schedule).accumulation % 2 == 0:
         free, total = device.memory()

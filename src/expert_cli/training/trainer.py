@@ -65,7 +65,7 @@ class ExpertTrainer(Trainer):
         """Take what the Trainer's own arguments have no place for; the rest is theirs.
 
         batches: yields the packs of every micro-step of an epoch. checkpoints: writes and reads them
-        (`checkpointing.resume.Checkpoints`). run_answers: lets the model as it is answer cases, and returns the share that is
+        (`checkpoint.Checkpoints`). run_answers: lets the model as it is answer cases, and returns the share that is
         right; None: not asked for. shape_of: what micro-batches are padded to; None: nothing. graphs: records the step (see
         captured_step.py); None: every step is eager.
         """
@@ -98,10 +98,7 @@ class ExpertTrainer(Trainer):
         self.args.gradient_accumulation_steps = schedule.accumulation
 
     def try_step(self) -> None:
-        """Record the step, where graphs are asked for; else run forward and backward on the largest micro-batch.
-
-        Raises torch's error where memory runs out.
-        """
+        """Record the step, where graphs are asked for; else run the largest micro-batch. Raises torch's error: out of memory."""
         if self.graphs is not None and self._capture():
             return
         self.accelerator.backward(self.model(**self._largest_batch()))

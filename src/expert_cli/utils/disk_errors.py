@@ -29,11 +29,10 @@ _TOLD = re.compile(r"(?:\(os error |\[[Ee]rrno )(\d+)[)\]]")
 def disk_problem(
     error: BaseException | str, failed: str = "", elsewhere: str = "give another folder"
 ) -> EnvironmentProblem | None:
-    """Return the error for a full disk or a place that cannot be written; None where it is something else.
+    """Return the error for a full disk or a place that cannot be written; None where it is something else, or told already.
 
-    error: an exception, or what another program said; a library's own exception counts where it tells of a full disk, an
-    ExpertError never: what it quotes may come from anywhere.
-    failed: what could not be done and where ("" = the error's own path says it). elsewhere: what to do instead ("" = nothing).
+    error: an exception, also a library's own that tells of a full disk, or what another program said. failed: what could not be
+    done and where ("" = the error's own path says it). elsewhere: what to do instead ("" = nothing).
     """
     if isinstance(error, ExpertError):
         return None

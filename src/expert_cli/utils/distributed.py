@@ -1,8 +1,7 @@
 """What the processes of a job tell each other: counts, flags, decisions, and who waits for whom. Over gloo, on CPUs.
 
-Gradients go over the devices' own back end. These do not: reading a number there waits for all that the device has still to
-do, in every step. And NCCL gives up after ten minutes, while the first process may tokenize for hours; gloo ends at once
-when a process is gone, so it may wait as long as it takes.
+Reading a number from the devices' own back end waits for all that the device has still to do. And NCCL gives up after ten
+minutes, while the first process may tokenize for hours; gloo ends at once when a process is gone.
 """
 
 from __future__ import annotations
@@ -45,10 +44,7 @@ def all_reduce_any(*flags: bool) -> list[bool]:
 
 
 def broadcast_rank0(decide: Callable[[], Result]) -> Result:
-    """Return, in every process, what `decide` returns in the first one, which alone calls it.
-
-    On another node the files may not be there, and under load an answer may run out of time in one process alone.
-    """
+    """Return, in every process, what `decide` returns in the first one, which alone calls it."""
     if world_size() == 1:
         return decide()
     import torch
@@ -103,8 +99,8 @@ def leave() -> None:
 def naming_lost_processes() -> Iterator[None]:
     """Say of a connection that broke that another process of the job is gone.
 
-    The first process then ends with 3, with which schedulers try again. The others end with 1, the smallest, so that where it
-    was the first one that failed its own exit code is the highest. Raises EnvironmentProblem, ExpertError.
+    The first process ends with 3, with which schedulers try again, the others with 1, so that its own exit code is the highest.
+    Raises EnvironmentProblem, ExpertError.
     """
     try:
         yield

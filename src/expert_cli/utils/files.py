@@ -129,10 +129,7 @@ def _seal(body: Mapping[str, Any]) -> str:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder with all that is in it, or a file, or a link but nothing it leads to. Raises OSError.
-
-    Another process may remove it, or parts of it, at the same time.
-    """
+    """Remove a folder with all that is in it, a file, or a link but nothing it leads to, also while another process does."""
     while path.is_dir() and not path.is_symlink():
         with suppress(FileNotFoundError):  # what it was about to remove has gone: the rest is next
             shutil.rmtree(path)
@@ -236,7 +233,7 @@ class VerifiedFolder:
         leave_out: Collection[str] = (),
         times: bool = False,
     ) -> VerifiedFolder:
-        """Return a folder with its files as they are, made durable; hidden ones, as file systems make, are no part of it.
+        """Return a folder with its files as they are, made durable; hidden ones are no part of it.
 
         known: entries of files that need not be read again. leave_out: names that are no part of it. times: with "mtime_ns".
         """

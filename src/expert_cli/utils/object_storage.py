@@ -1,7 +1,6 @@
 """Objects in storage that is reached by URL (s3://, gs://, hf:// ...), through fsspec: its file systems, this tool's errors.
 
-An object is read by range and written as a whole: it appears when all of it is there. There are no locks and no renaming:
-what belongs together is told by an object that is written last. Nothing is remembered of what was listed.
+An object appears when all of it is there; what belongs together is told by an object that is written last.
 """
 
 from __future__ import annotations

@@ -57,8 +57,7 @@ def folder_name(expert: str) -> str:
 def store_folder(root: Path, expert: str, written: str = "") -> Path:
     """Return the folder of an expert's token stores, above their keys; `written`: the manifest's `pretokenized_cache`.
 
-    A backslash stands between folders, as Windows writes it, and "~" for the user's folder; links are resolved. Stores at a URL
-    have a folder of this machine's cache, where they are built and copies of them lie.
+    Of stores at a URL it is a folder of this machine's cache, where they are built and copies of them lie.
     """
     if is_url(written):
         return stores_of_url(written)

@@ -14,10 +14,9 @@ from expert_cli._compat import quiet_imports
 def prepare_process() -> None:
     """Keep third parties quiet, and share the cores; to be called before torch and bitsandbytes are imported.
 
-    torch's threads spin for milliseconds at every barrier. Beside another program they do so on the very core that the one
-    they wait for needs, and a step takes three to five times as long. 1,000 turns are what libgomp
-    takes itself where it sees more threads than cores; KMP_BLOCKTIME, in ms, is its counterpart on Windows and macOS. Both
-    are read when torch is loaded. What the user sets stands.
+    torch's threads spin for milliseconds at every barrier; beside another program a step then takes three to five times as
+    long. 1,000 turns are what libgomp takes itself where it sees more threads than cores; KMP_BLOCKTIME, in ms, is its
+    counterpart on Windows and macOS. What the user sets stands.
     """
     quiet_imports()
     waiting = {"GOMP_SPINCOUNT": "1000"} if sys.platform == "linux" else {"KMP_BLOCKTIME": "1"}

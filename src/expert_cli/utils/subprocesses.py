@@ -173,10 +173,7 @@ def _end(child: subprocess.Popen[bytes], own_session: bool) -> None:
 
 
 class JsonLinesWorker:
-    """Answers a line of JSON with a line of JSON, in processes that start when they are needed.
-
-    Threads may ask at once: each has a process to itself until it has its answer, which then serves whoever asks next.
-    """
+    """Answers a line of JSON with a line of JSON, in processes that start when they are needed, one for each thread that asks."""
 
     def __init__(self, start: Callable[[], LineProcess]) -> None:
         """Start nothing yet. start: returns a process that is ready to be asked."""
@@ -190,10 +187,7 @@ class JsonLinesWorker:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[Callable[[Mapping[str, Any], float], dict[str, Any]]]:
-        """Give what asks one process, so often as needed; it raises as `ask`, and that process is ended.
-
-        Another exception leaves the process to whoever asks next: it has answered all that it was asked.
-        """
+        """Give what asks one process, so often as needed; where it raises as `ask` does, that process is ended."""
         process: LineProcess | None = None
 
         def exchange(request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:

@@ -195,20 +195,14 @@ def attention_backend(name: str) -> AttentionBackend:
 
 
 def loaded_with(asked: Attention) -> str | None:
-    """Return transformers' own attention with which a base model is loaded, and generates; others are put on it later.
-
-    None: SDPA where the architecture has it, else eager.
-    """
+    """Return the attention with which a base model is loaded, and generates. None: SDPA where the architecture has it."""
     return "eager" if asked == "eager" else None
 
 
 def choose_attention(
     asked: Attention, device: DeviceName, dtype: Dtype, machine: Machine, model: Any = None
 ) -> tuple[AttentionBackend, str]:
-    """Return the back end for a setting on a machine, and the reason: why not a better one, and what this one is.
-
-    model: transformers', where it is there; None: one that nothing refuses.
-    """
+    """Return the back end for a setting on a machine, and the reason. model: transformers'; None: one that nothing refuses."""
     # where flash-attn cannot be had, what stands in for it is fused too
     asked_by = ("flash", "fused") if asked == "flash" else (asked,)
     words = []

@@ -1,9 +1,8 @@
 """NF4 weights with a copy in the compute dtype: the same numbers, without unpacking them at every step.
 
-Linear4bit unpacks its weight in every forward and again in every backward pass. An adapter never changes the frozen
-weight, so it can be unpacked once, for 2 bytes a weight instead of 0.55. The products are bitwise the same wherever
-bitsandbytes multiplies with the unpacked weight itself: always on a CPU, on a GPU in the backward pass and from 1,537 tokens
-on; fewer go through its own kernels (0.50.2), which multiply the same numbers in another order.
+An adapter never changes the frozen weight, so it can be unpacked once, for 2 bytes a weight instead of 0.55. The products are
+bitwise the same wherever bitsandbytes multiplies with the unpacked weight itself: always on a CPU, on a GPU in the backward
+pass and from 1,537 tokens on; fewer go through its own kernels (0.50.2), which multiply in another order.
 
 Whether there is room for the copy is known once a step has been tried. Until then the packed weights may wait on the host.
 """
@@ -30,10 +29,7 @@ def copy_bytes(model: torch.nn.Module) -> int:
 
 
 def dequantize_linears(model: torch.nn.Module, dtype: torch.dtype, *, keep_packed: bool = False) -> int:
-    """Replace every Linear4bit by a frozen Linear that holds its unpacked weight; return how many. `model` in place.
-
-    keep_packed: on the host, so that `restore_packed` can undo it.
-    """
+    """Replace every Linear4bit by a frozen Linear with its unpacked weight; return how many. keep_packed: for `restore_packed`."""
     replaced = 0
     for parent, name, layer in _children(model, Linear4bit):
         weight, has_bias = frozen_weight(layer, dtype), layer.bias is not None

