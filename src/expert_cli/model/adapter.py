@@ -44,7 +44,9 @@ def add_adapter(
     except ValueError as error:
         words = f"{model.config.model_type} takes no {adapter.type} adapter on these layers: {first_line(error)}"
         raise InputError(words, 'name other target_modules, or write "adapter_type": "lora"') from error
-    trained_in_fp32(adapted)
+    for parameter in adapted.parameters():
+        if parameter.requires_grad:  # PEFT widens those of an adapter alone
+            parameter.data = parameter.data.float()
     if adapter.init_adapter is not None:
         _take_tensors(adapted, find_adapter(adapter.init_adapter).adapter)
     return adapted
@@ -82,14 +84,6 @@ def _take_tensors(model: PeftModel, folder: Path) -> None:
             f"{folder} does not fit the adapter of this run: {error}",
             "set adapter_type, rank and target_modules as they were",
         ) from error
-
-
-def trained_in_fp32(model: PeftModel) -> PeftModel:
-    """Return the same model, its trainable tensors in fp32; PEFT widens those of an adapter alone."""
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            parameter.data = parameter.data.float()
-    return model
 
 
 def magnitudes(model: PeftModel) -> dict[str, torch.Tensor]:

@@ -74,7 +74,7 @@ def prove(
     one_document: bool = False,
     autocast: torch.dtype | None = None,
 ) -> None:
-    """Raise EnvironmentProblem where documents see each other, or are not what they are alone; longest, one_document: `packs`."""
+    """Raise EnvironmentProblem where documents see each other, or are not what they are alone (`packs`)."""
     window = getattr(model.config.get_text_config(), "sliding_window", None)
     for lengths in packs(longest, window, one_document=one_document):
         found = measure_leakage(model, layout, lengths, autocast=autocast)
@@ -96,22 +96,21 @@ def measure_leakage(
     model.eval()
     try:
         with torch.no_grad(), torch.autocast(device.type, dtype=autocast, enabled=autocast is not None):
-            return _measure(_Reader(model, layout, lengths), _epsilon(device, autocast or model.dtype))
+            return _measure(_Reader(model, layout, lengths), autocast or model.dtype)
     finally:
         model.train(was_training)
 
 
-def _measure(reader: _Reader, epsilon: float) -> Isolation:
+def _measure(reader: _Reader, dtype: torch.dtype) -> Isolation:
     ids = reader.ids
     together = reader.packed(ids)
     changed = torch.zeros(ids.shape[1], dtype=torch.bool, device=ids.device)
     for document in reader.documents[::2]:
         changed[document] = True
+    halves = [part for part in (changed, ~changed) if not bool(part.all())]
     seen = max(
-        _share(together[~part], reader.packed(torch.where(part, reader.other, ids))[~part])
-        if bool((~part).any())
-        else 0.0
-        for part in (changed, ~changed)
+        (_share(together[~part], reader.packed(torch.where(part, reader.other, ids))[~part]) for part in halves),
+        default=0.0,
     )
     with plain_attention(reader.model):
         alone = reader.alone(ids)
@@ -119,7 +118,7 @@ def _measure(reader: _Reader, epsilon: float) -> Isolation:
         rounding = may_see = 0.0
         if max(seen, difference) > ROUNDING:  # else no excuse is needed, and its forward passes are saved
             may_see = reader.neighbors() if seen > ROUNDING else 0.0
-            with _rounded_embeddings(reader.model, epsilon):
+            with _rounded_embeddings(reader.model, dtype):
                 rounding = _share(alone, reader.alone(ids))
     return Isolation(seen, difference, may_see, rounding)
 
@@ -160,8 +159,10 @@ class _Reader:
 
 
 @contextmanager
-def _rounded_embeddings(model: PreTrainedModel, epsilon: float) -> Iterator[None]:
-    """Let the embeddings be off by up to one rounding each."""
+def _rounded_embeddings(model: PreTrainedModel, dtype: torch.dtype) -> Iterator[None]:
+    """Let the embeddings be off by up to one rounding each; TF32 keeps 10 bits of an fp32 number's 23."""
+    is_tf32 = model.device.type == "cuda" and dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32
+    epsilon = 2.0**-10 if is_tf32 else torch.finfo(dtype).eps
 
     def rounded(module: Any, args: Any, out: torch.Tensor) -> torch.Tensor:  # noqa: ARG001  torch's signature
         random = torch.Generator().manual_seed(1)
@@ -173,13 +174,6 @@ def _rounded_embeddings(model: PreTrainedModel, epsilon: float) -> Iterator[None
         yield
     finally:
         hook.remove()
-
-
-def _epsilon(device: torch.device, dtype: torch.dtype) -> float:
-    """Return by how much of a number its product's rounding can be off; TF32 keeps 10 bits of an fp32 number's 23."""
-    if device.type == "cuda" and dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32:
-        return 2.0**-10
-    return torch.finfo(dtype).eps
 
 
 def _share(of: torch.Tensor, other: torch.Tensor) -> float:

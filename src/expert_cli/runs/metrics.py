@@ -103,7 +103,7 @@ def intervals(lines: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | No
 def rates(
     lines: Sequence[Mapping[str, Any]], key: str, earlier: Sequence[Mapping[str, Any]] = ()
 ) -> tuple[list[float], list[float]]:
-    """Return the values of a figure a second, and the seconds that each held: the weights of their mean. earlier: lines before."""
+    """Return the values of a figure a second, and the seconds that each held: the weights of a mean. earlier: lines before."""
     preceding = next((line for line in reversed(earlier) if number(line, key) is not None), None)
     told = [line for line in lines if number(line, key) is not None]
     return numbers(told, key), intervals(told, preceding)
@@ -213,7 +213,7 @@ def forgotten_in_words(told: Any) -> str:
 
 
 def base_title(name: str, base: Mapping[str, Any]) -> str:
-    """Return what gave the other answers, by its key of BASES: the expert without its grammar, another model, the base model."""
+    """Return what gave other answers, by its key of BASES: the expert without its grammar, another model, the base model."""
     if name == ENDPOINT:
         return str(part(base, "generation").get("model"))
     if name == WITHOUT_GRAMMAR:

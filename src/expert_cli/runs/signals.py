@@ -35,7 +35,7 @@ class StopRequest:
         self._pid, self._handlers = os.getpid(), ExitStack()
 
     def asked(self, *, at_once: bool = False) -> bool:
-        """Whether the run shall stop; then `reason` tells by what, and `exit_code` how to end (130 or 143). at_once: look now."""
+        """Whether to stop; then `reason` tells by what, and `exit_code` how to end (130 or 143). at_once: look now."""
         if not self.exit_code and (at_once or time.monotonic() >= self._next_look):
             self._next_look = time.monotonic() + LOOK_EVERY_S
             if self._file.exists():

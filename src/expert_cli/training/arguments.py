@@ -18,7 +18,7 @@ REPORT_PACKAGES = {"azure_ml": "azureml", "flyte": "flytekit"}  # the others are
 
 
 def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> TrainingArguments:
-    """Return the Trainer's arguments for this run. more: of a Trainer that is not ours. Raises EnvironmentProblem: `report_to`."""
+    """Return the Trainer's arguments for this run. more: of a Trainer that is not ours. Raises EnvironmentProblem."""
     for name in run.watch.report_to:
         if not has_package(package := REPORT_PACKAGES.get(name, name)):
             hint = f"pip install {package}, or take it out of report_to"

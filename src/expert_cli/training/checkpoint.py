@@ -265,14 +265,12 @@ class Checkpoints:
 
     def save(self, trainer: ExpertTrainer) -> None:
         """Write a checkpoint of the step just done and remove those that are not kept."""
-        state, scaler, schedule = trainer.state, trainer.accelerator.scaler, trainer.lr_scheduler
+        state, scaler, progress = trainer.state, trainer.accelerator.scaler, vars(trainer.progress)
         optimizer = trainer.optimizer.optimizer  # accelerate has wrapped it
         adapter, config = adapter_parts(trainer.model.model)
         tensors, numbers = optimizer_parts(optimizer)
-        progress = vars(trainer.progress)
         parts: list[Any] = [*trainer.callback_handler.callbacks, trainer.control]
         exportable: list[Any] = [one for one in parts if isinstance(one, ExportableState)]
-        callbacks = TrainerState(stateful_callbacks=exportable)
         written = CheckpointState(
             adapter=adapter,
             adapter_config=config,
@@ -281,7 +279,7 @@ class Checkpoints:
                 "identity": self.identity,
                 "optimizer": numbers,
                 "learning_rates": [group["lr"] for group in optimizer.param_groups],
-                "scheduler": schedule.state_dict(),
+                "scheduler": trainer.lr_scheduler.state_dict(),
                 "scaler": scaler.state_dict() if scaler is not None else {},
                 "progress": {name: value for name, value in progress.items() if name != "losses"},
                 "gradients": trainer.flat.state(),
@@ -289,7 +287,9 @@ class Checkpoints:
                 "recomputes": trainer.recomputes,
                 "adjusted": list(trainer.adjusted),
             },
-            trainer_state=asdict(replace(state, stateful_callbacks=callbacks.stateful_callbacks)),
+            trainer_state=asdict(
+                replace(state, stateful_callbacks=TrainerState(stateful_callbacks=exportable).stateful_callbacks)
+            ),
         )
         write(self.folder, state.global_step, written)
         best = {state.best_global_step} if trainer.args.load_best_model_at_end and state.best_global_step else set()
@@ -347,20 +347,12 @@ def load_optimizer(optimizer: Any, tensors: Mapping[str, torch.Tensor], numbers:
             state[name] = value
         elif name in state:
             state[name].copy_(value)
+        elif parameter.device.type != "cpu" and getattr(optimizer, "is_paged", False) and name in ("state1", "state2"):
+            # in memory as bitsandbytes gives it to a new state (AdEMAMix has two moments in one)
+            state[name] = optimizer_buffer(optimizer, parameter, value).copy_(value)
         else:
-            state[name] = _placed(optimizer, group, parameter, name, value)
-
-
-def _placed(
-    optimizer: Any, group: Mapping[str, Any], parameter: torch.Tensor, name: str, value: torch.Tensor
-) -> torch.Tensor:
-    """Return a state's value where the optimizer would have made it."""
-    on_card = parameter.device.type != "cpu"
-    if on_card and getattr(optimizer, "is_paged", False) and name in ("state1", "state2"):
-        # in memory as bitsandbytes gives it to a new state (AdEMAMix has two moments in one)
-        return optimizer_buffer(optimizer, parameter, value).copy_(value)
-    counts_on_cpu = name == "step" and not (group.get("capturable") or group.get("fused"))
-    return value.clone() if counts_on_cpu else value.to(parameter.device, copy=True)
+            counts_on_cpu = name == "step" and not (group.get("capturable") or group.get("fused"))
+            state[name] = value.clone() if counts_on_cpu else value.to(parameter.device, copy=True)
 
 
 def _parameters(optimizer: Any) -> Iterator[tuple[torch.Tensor, Mapping[str, Any]]]:

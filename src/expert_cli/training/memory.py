@@ -120,7 +120,7 @@ def _fits(trainer: ExpertTrainer) -> bool:
 
 
 def _merge(trainer: ExpertTrainer, report: Reporter) -> None:
-    """Double the micro-batch at the same effective batch while the recorded step says that it is faster; all processes alike."""
+    """Double the micro-batch at the same effective batch while the recorded step says that it is faster; all alike."""
     device, asked = trainer.timer.device, trainer.batches.schedule
     while (schedule := trainer.batches.schedule).accumulation % 2 == 0:
         free, total = device.memory()

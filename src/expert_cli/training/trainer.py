@@ -98,7 +98,7 @@ class ExpertTrainer(Trainer):
         self.args.gradient_accumulation_steps = schedule.accumulation
 
     def try_step(self) -> None:
-        """Record the step, where graphs are asked for; else run the largest micro-batch. Raises torch's error: out of memory."""
+        """Record the step, where graphs are asked for; else run the largest micro-batch. Raises torch's error."""
         if self.graphs is not None and self._capture():
             return
         self.accelerator.backward(self.model(**self._largest_batch()))

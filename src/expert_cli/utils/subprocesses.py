@@ -173,7 +173,7 @@ def _end(child: subprocess.Popen[bytes], own_session: bool) -> None:
 
 
 class JsonLinesWorker:
-    """Answers a line of JSON with a line of JSON, in processes that start when they are needed, one for each thread that asks."""
+    """Answers a line of JSON with a line of JSON, in processes that start when needed, one for each thread that asks."""
 
     def __init__(self, start: Callable[[], LineProcess]) -> None:
         """Start nothing yet. start: returns a process that is ready to be asked."""

@@ -132,7 +132,7 @@ def is_figures(column: Sequence[str]) -> bool:
 
 
 def aligned(columns: list[str], rows: list[list[str]]) -> list[str]:
-    """Return a table as lines: the heads, where there are any, and every row, two blanks between cells; figures on the right."""
+    """Return a table as lines: the heads, where there are any, and every row, two blanks apart; figures on the right."""
     head = [columns] if any(columns) and rows else []
     cells = []
     for column in zip(*head, *rows, strict=True):

