@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState
 
@@ -287,9 +286,7 @@ class Checkpoints:
                 "recomputes": trainer.recomputes,
                 "adjusted": list(trainer.adjusted),
             },
-            trainer_state=asdict(
-                replace(state, stateful_callbacks=TrainerState(stateful_callbacks=exportable).stateful_callbacks)
-            ),
+            trainer_state=asdict(replace(state, stateful_callbacks=exportable)),
         )
         write(self.folder, state.global_step, written)
         best = {state.best_global_step} if trainer.args.load_best_model_at_end and state.best_global_step else set()
