@@ -1,1 +1,3 @@
-"""The run directory: who owns it, where its files are, how its log, status and metrics are written and read."""
+"""The run directory: who owns it (`lock.py`), where its files are (`paths.py`), how its log, status and metrics are written and
+read.
+"""
