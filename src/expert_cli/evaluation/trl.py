@@ -20,8 +20,7 @@ from expert_cli.evaluation.result import Evaluation, GradedAnswer
 from expert_cli.evaluation.verdict import Grade, Progress
 from expert_cli.evaluation.verifiers.case import FORGED, plain
 from expert_cli.evaluation.verifiers.registry import verifier
-from expert_cli.utils.files import parse_json, require_new_file
-from expert_cli.utils.json_lines import write_json_lines
+from expert_cli.utils.files import json_lines, parse_json, require_new_file, write_bytes
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.text import type_name
 
@@ -120,7 +119,7 @@ def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> d
         for chosen, rejected in pairs:
             turns = {"prompt": _turn("user", turn), "chosen": _turn("assistant", chosen)}
             rows.append({"id": one.row.id, **turns, "rejected": _turn("assistant", rejected)})
-    write_json_lines(path, rows)
+    write_bytes(path, json_lines(rows))
     prompts = sum(map(bool, of_cases))
     all_right = sum(all(one.verdict.passed for one in answer.samples) for answer in found.answers)
     figures = {"file": str(path), "pairs": len(rows), "prompts": prompts, "all_right": all_right}

@@ -9,7 +9,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
 from expert_cli.data.rows import BadRow, text_of
 from expert_cli.errors import InputError
-from expert_cli.utils.json_lines import json_objects
+from expert_cli.utils.files import json_objects
 from expert_cli.utils.reporter import Reporter
 
 _REMEDIES = {

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from expert_cli.utils.files import write_text
-from expert_cli.utils.json_lines import json_lines, json_objects, write_json_lines
+from expert_cli.utils.files import json_lines, json_objects, write_text
 
 TEXTS = {
     "a join": "SELECT 1 FROM a JOIN b ON a.b_key=b.id WHERE b.user_token=1",
@@ -23,7 +22,7 @@ TEXTS = {
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
 def test_a_row_is_read_as_it_was_written(tmp_path: Path, text: str) -> None:
     row: dict[str, Any] = {"output": text, "my_key": text, "turns": [{"content": text}]}
-    write_json_lines(tmp_path / "rows.jsonl", [row, {"a": 1}])
+    (tmp_path / "rows.jsonl").write_bytes(json_lines([row, {"a": 1}]))
     written = json.loads(json.dumps(row).replace("\\udce9", "?"))
     assert [one for _, _, one in json_objects(tmp_path / "rows.jsonl")] == [written, {"a": 1}]
 
