@@ -1,21 +1,28 @@
-"""Files are whole or absent."""
+"""Files and folders are whole or absent, and are as they were recorded; rows are written as they are."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 
 from expert_cli.utils.files import (
+    VerifiedFolder,
     facts_of,
     files_below,
+    folder_beside,
+    json_lines,
+    json_objects,
     json_text,
     parse_json,
     remove,
@@ -118,3 +125,104 @@ def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(
     monkeypatch.setattr(os, "scandir", fails)
     with pytest.raises(OSError, match="input/output error"):
         list(files_below(tmp_path))
+
+
+def filled(folder: Path) -> Path:
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a").write_text("one")
+    (folder / "sub" / "b").write_text("four")
+    (folder / ".nfs0001").touch()
+    (folder / "progress").touch()
+    return folder
+
+
+def test_the_record_names_every_file_that_is_not_left_out(tmp_path: Path) -> None:
+    known = {"sub/b": {"bytes": 4, "sha256": "told"}}
+    files = VerifiedFolder.measured(filled(tmp_path / "x"), known, leave_out=("progress",)).files
+    assert dict(files) == {**known, "a": {"bytes": 3, "sha256": hashlib.sha256(b"one").hexdigest()}}
+    times = VerifiedFolder.measured(tmp_path / "x", times=True).files
+    assert times["a"]["mtime_ns"] == (tmp_path / "x" / "a").stat().st_mtime_ns
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "none": (lambda folder: None, ""),
+    "gone": (lambda folder: (folder / "sub" / "b").unlink(), "sub/b is missing"),
+    "cut": (lambda folder: (folder / "a").write_text("on"), "a has 2 bytes, not 3"),
+    "changed": (lambda folder: (folder / "a").write_text("two"), "a does not match its hash"),
+    "no file": (lambda folder: ((folder / "a").unlink(), (folder / "a").symlink_to("a")), "a cannot be read: "),
+}
+
+
+@pytest.mark.parametrize(("damage", "words"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_damage_is_named(tmp_path: Path, damage: Callable[[Path], object], words: str) -> None:
+    recorded = VerifiedFolder.measured(filled(tmp_path))
+    damage(tmp_path)
+    found = recorded.damage()
+    assert found.startswith(words)
+    assert bool(found) is bool(words)
+
+
+def test_sizes_alone_are_compared_without_a_hash(tmp_path: Path) -> None:
+    recorded = VerifiedFolder.measured(filled(tmp_path))
+    (tmp_path / "a").write_text("two")
+    assert recorded.damage(None) == ""
+    (tmp_path / "a").unlink()
+    assert recorded.damage(None) == "a is missing"
+
+
+def test_a_file_that_cannot_be_hashed_is_damage(tmp_path: Path) -> None:
+    def fails(path: Path) -> str:
+        raise OSError(5, os.strerror(5), str(path))
+
+    assert VerifiedFolder.measured(filled(tmp_path)).damage(fails) == f"a cannot be read: {os.strerror(5)}"
+
+
+def test_a_recorded_time_spares_the_hash(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def hashed(path: Path) -> str:
+        asked.append(path.name)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    recorded = VerifiedFolder.measured(filled(tmp_path), times=True)
+    os.utime(tmp_path / "a", ns=(1, 1))
+    assert recorded.damage(hashed) == ""
+    assert asked == ["a"]
+
+
+def test_what_is_not_renamed_is_removed(tmp_path: Path) -> None:
+    def fails() -> None:
+        with folder_beside(tmp_path / "deep" / "home") as beside:
+            filled(beside / "x")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert list((tmp_path / "deep").iterdir()) == []
+    with folder_beside(tmp_path / "deep" / "home") as beside:
+        beside.rename(tmp_path / "deep" / "home")
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["home"]
+
+
+TEXTS = {
+    "a join": "SELECT 1 FROM a JOIN b ON a.b_key=b.id WHERE b.user_token=1",
+    "a quote behind": 'my_key="abc" and her_token="x"',
+    "a line behind": "sorted(rows, key=f, sort_key=g)\n    return",
+    "JSON in a text": '{"primary_key": "id", "API_KEY": "k"}',
+    "half a pair": "caf\udce9",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+def test_a_row_is_read_as_it_was_written(tmp_path: Path, text: str) -> None:
+    row: dict[str, Any] = {"output": text, "my_key": text, "turns": [{"content": text}]}
+    (tmp_path / "rows.jsonl").write_bytes(json_lines([row, {"a": 1}]))
+    written = json.loads(json.dumps(row).replace("\\udce9", "?"))
+    assert [one for _, _, one in json_objects(tmp_path / "rows.jsonl")] == [written, {"a": 1}]
+
+
+def test_a_token_of_the_hub_is_not_written(tmp_path: Path) -> None:
+    token = "hf_" + "a" * 34
+    assert json.loads(json_lines([{"a": f'login("{token}")'}])) == {"a": 'login("***")'}
+    write_text(tmp_path / "Modelfile", f"PARAMETER stop my_key=abc\n# {token}\n")
+    assert (tmp_path / "Modelfile").read_bytes() == b"PARAMETER stop my_key=abc\n# ***\n"
