@@ -143,17 +143,6 @@ def test_every_device_is_planned_on_its_own_machine_and_refused_elsewhere(device
         assert raised.value.hint
 
 
-def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
-    here, manifest = replace(H200, gpus=()), manifests.small(device="cuda")
-    for said, words in (
-        (Overrides(device="cuda"), "--device cuda: no usable"),
-        (Overrides(), "device cuda: no usable"),
-    ):
-        with pytest.raises(EnvironmentProblem, match=words) as raised:
-            resolve(load_manifest(manifests.write(tmp_path, manifest)), here, said)
-        assert "a machine with an NVIDIA GPU" in raised.value.hint
-
-
 def test_to_torch_the_cards_of_amd_are_cuda(tmp_path: Path) -> None:
     run, told = decide(load_manifest(manifests.write(tmp_path, manifests.small(device="rocm", bf16=True))), MI300X)
     assert (run.compute.device, run.compute.dtype, run.compute.tf32) == ("cuda", "bf16", False)
@@ -163,17 +152,10 @@ def test_to_torch_the_cards_of_amd_are_cuda(tmp_path: Path) -> None:
         resolve(load_manifest(manifests.write(tmp_path, manifests.small())), MI300X, Overrides(device="xpu"))
 
 
-def test_the_command_line_goes_before_the_manifest_and_an_unknown_device_lists_all(tmp_path: Path) -> None:
-    manifest = manifests.small()
-    manifest["training"]["config"]["device"] = "cpu"
-    loaded = load_manifest(manifests.write(tmp_path, manifest))
-    assert (
-        resolve(loaded, H200).compute.device == resolve(loaded, H200, Overrides(device="auto")).compute.device == "cpu"
-    )
-    assert resolve(loaded, H200, Overrides(device="cuda")).compute.device == "cuda"
-    with pytest.raises(InputError, match="--device tpu: must be") as raised:
-        resolve(loaded, H200, Overrides(device="tpu"))
-    assert all(name in raised.value.message for name in get_args(DeviceChoice))
+def test_the_command_line_goes_before_the_manifest(tmp_path: Path) -> None:
+    loaded = load_manifest(manifests.write(tmp_path, manifests.small(device="cpu")))
+    for asked, device in ((None, "cpu"), ("auto", "cpu"), ("cuda", "cuda")):
+        assert resolve(loaded, H200, Overrides(device=asked)).compute.device == device
 
 
 def test_what_bitsandbytes_lacks_is_told_before_anything_is_loaded(tmp_path: Path) -> None:

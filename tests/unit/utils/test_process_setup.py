@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 from expert_cli.utils.process_setup import usable_cores
-from tests.tiny import tiny_model_folder
-from tests.train.projects import project
 
 HERE = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 SHOWS = {"OMP_DISPLAY_ENV": "verbose"}
@@ -42,16 +40,6 @@ def test_threads_that_wait_sleep_soon() -> None:
 )
 def test_what_the_user_sets_stands(theirs: dict[str, str], line: str) -> None:
     assert line in printed(SET_UP, **theirs)
-
-
-@linux
-@pytest.mark.slow
-def test_train_loads_torch_after_it(tmp_path: Path) -> None:
-    manifest = project(tmp_path, tiny_model_folder(tmp_path / "model", "llama"))
-    words = ["expert-cli", "train", f"--manifest={manifest}", "--max-steps=1", "--offline"]
-    assert "GOMP_SPINCOUNT = '1000'" in printed(
-        f"import sys; sys.argv = {words}; from expert_cli.cli import main; main()"
-    )
 
 
 @pytest.mark.parametrize(
