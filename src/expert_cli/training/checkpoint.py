@@ -9,7 +9,7 @@ checkpoints/
         state.json                   identity of the run, the numbers of optimizer and schedule, what was given up for memory
         trainer_state.json           the Trainer's own
     .writing-50/                     a writer was killed, or is under way: no reader looks at it
-    .removed-20/, .replaced-40/      on its way out; stands for checkpoint-40 while that is written again
+    .removed-20/                     on its way out
 
 A folder is written under its hidden name, synced and renamed. `serial` counts the checkpoints ever written here: the newest
 is the one written last, which after going on from an older one is not the one with the most steps.
@@ -62,7 +62,7 @@ OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 _FILES = {ADAPTER, ADAPTER_CONFIG, OPTIMIZER, STATE, TRAINER_STATE_NAME}
 _NAME = re.compile(r"checkpoint-[0-9]+")
-_LEFT = re.compile(r"\.(?:writing|removed|replaced)-[0-9]+")
+_LEFT = re.compile(r"\.(?:writing|removed)-[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,13 @@ def write(folder: Path, step: int, parts: CheckpointState) -> None:
 
     Raises EnvironmentProblem if the disk is full or cannot be written: nothing of this checkpoint is left then.
     """
-    home, beside, before = (folder / name for name in (f"checkpoint-{step}", f".writing-{step}", f".replaced-{step}"))
+    home, beside, before = (folder / f"{name}-{step}" for name in ("checkpoint", ".writing", ".removed"))
     elsewhere = "give another folder with --output; the checkpoints before are intact"
     with disk_errors(f"cannot write a checkpoint in {folder}", elsewhere):
         folder.mkdir(parents=True, exist_ok=True)
-        _tidy(folder)
+        for left in [path for path in folder.iterdir() if _LEFT.fullmatch(path.name)]:
+            with suppress(OSError):  # somebody reads it
+                remove(left)
         try:
             beside.mkdir()
             last = max((_serial(path) or 0 for path in _newest_first(folder)), default=0)
@@ -153,17 +155,6 @@ def rotate(folder: Path, keep: int | None, protect: set[int]) -> list[Path]:
             removed.append(path)
             remove(hidden)
     return removed
-
-
-def _tidy(folder: Path) -> None:
-    """Remove what killed writers left; a checkpoint that one was about to replace gets its name back."""
-    for path in [path for path in folder.iterdir() if _LEFT.fullmatch(path.name)]:
-        home = folder / f"checkpoint-{path.name.rpartition('-')[2]}"
-        with suppress(OSError):  # somebody reads it
-            if path.name.startswith(".replaced") and not home.exists():
-                path.rename(home)
-            else:
-                remove(path)
 
 
 def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> None:

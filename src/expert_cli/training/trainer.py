@@ -145,7 +145,7 @@ class ExpertTrainer(Trainer):
     def loader(self, dataset: Dataset[Any], batches: PackedBatchSampler, collate: Collator) -> DataLoader[Batch]:
         """Return a loader with the manifest's settings; its workers go on from epoch to epoch, as long as it lives."""
         workers = self.args.dataloader_num_workers
-        return EpochLoader(
+        loader: Any = DataLoader(
             dataset,
             batch_sampler=batches,
             collate_fn=collate,
@@ -155,6 +155,8 @@ class ExpertTrainer(Trainer):
             persistent_workers=workers > 0,
             worker_init_fn=leave_signals,
         )
+        loader.set_epoch = batches.set_epoch  # which the Trainer calls
+        return loader  # type: ignore[no-any-return]
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Batch], num_batches: int, device: Any
@@ -371,12 +373,3 @@ class AfterUpdate(TrainerCallback):
         """End the phase that clipping began."""
         self.trainer.refresh()
         self.trainer.timer.end()
-
-
-class EpochLoader(DataLoader[Batch]):
-    """A loader whose sampler is told the epoch, as the Trainer does with loaders that can be told."""
-
-    def set_epoch(self, epoch: int) -> None:
-        """Go through this epoch (from 0) the next time."""
-        sampler: Any = self.batch_sampler
-        sampler.set_epoch(epoch)
