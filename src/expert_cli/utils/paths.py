@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import platformdirs
 
@@ -69,12 +69,6 @@ def store_folder(root: Path, expert: str, written: str = "") -> Path:
 def stores_of_url(url: str) -> Path:
     """Return this machine's folder for the token stores at a URL: no other URL has it."""
     return cache_folder() / "stores" / f"{slug(url)}-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:8]}"
-
-
-def shown(file: str) -> str:
-    """Return a file's name with that of its folder: enough for people, and nothing of this machine."""
-    path = PurePath(file)
-    return "/".join(path.relative_to(path.anchor).parts[-2:])
 
 
 def project_root(manifest: Path) -> Path:
