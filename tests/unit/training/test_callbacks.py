@@ -23,7 +23,7 @@ from expert_cli.runs.fit_result import Done
 from expert_cli.training.callbacks import FIRST_CHECKPOINT_S, MetricsCallback, SaveSchedule, seed_of
 from expert_cli.training.health import TrainingState
 from expert_cli.training.trainer import ExpertTrainer
-from expert_cli.utils.reporter import NullBar
+from expert_cli.utils.reporter import Bar
 from tests.fake_torch import as_if
 from tests.small_trainer import WATCH, small_trainer
 
@@ -179,7 +179,7 @@ def line_of(made: MetricsCallback, **logs: float) -> dict[str, Any]:
 def watching(folder: Path, *, on_gpu: bool) -> MetricsCallback:
     timer, metrics = StepTimer(DEVICES["cuda" if on_gpu else "cpu"]), folder / "metrics.jsonl"
     made = MetricsCallback(TrainingState(), timer, metrics, Flops(1.0, 1.0), None)
-    made.bar = NullBar()
+    made.bar = Bar()
     return made
 
 
