@@ -27,7 +27,6 @@ class StepTimer:
         self.totals: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
         self._pending: list[tuple[Phase, Any, Any]] = []
         self._since = time.perf_counter()
-        self._before = dict(self.totals)
 
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
@@ -48,25 +47,22 @@ class StepTimer:
 
     def lap(self) -> tuple[float, dict[str, float]]:
         """Return the seconds since the last lap and the share of each phase in them; the shares sum to 1."""
-        self._collect()
+        if self._pending:
+            self._pending[-1][2].synchronize()
+        spent = dict.fromkeys(PHASES, 0.0)
+        for name, begin, end in self._pending:
+            spent[name] += begin.elapsed_time(end) / 1000
+        self._pending.clear()
         now = time.perf_counter()
-        wall = max(1e-9, now - self._since)
-        spent: dict[Phase, float] = {name: self.totals[name] - self._before[name] for name in PHASES if name != "other"}
-        other = max(0.0, wall - sum(spent.values()))
-        self.totals["other"] += other
-        self._since, self._before = now, dict(self.totals)
-        return wall, _shares({**spent, "other": other})
+        wall, self._since = max(1e-9, now - self._since), now
+        spent["other"] = max(0.0, wall - sum(spent.values()))
+        for phase, seconds in spent.items():
+            self.totals[phase] += seconds
+        return wall, _shares(spent)
 
     def shares(self) -> dict[str, float]:
         """Return the share of each phase in all laps so far."""
         return _shares(self.totals)
-
-    def _collect(self) -> None:
-        if self._pending:
-            self._pending[-1][2].synchronize()
-        for name, begin, end in self._pending:
-            self.totals[name] += begin.elapsed_time(end) / 1000
-        self._pending.clear()
 
 
 def _shares(seconds: dict[Phase, float]) -> dict[str, float]:

@@ -57,7 +57,12 @@ def shard_base(model: PeftModel, device_type: str, *, full_logits: bool) -> None
     trained = {parameter for parameter in model.parameters() if parameter.requires_grad}
     for parameter in trained:
         parameter.data = parameter.data.to(device)
-    _as_plain_bytes(base, device)
+    for layer in base.modules():
+        if isinstance(
+            layer, Linear4bit
+        ):  # plain tensors can be sharded; bitsandbytes adds the scales in each forward pass
+            layer.weight = torch.nn.Parameter(layer.weight.data.as_subclass(torch.Tensor), requires_grad=False)
+            layer.quant_state.to(device)
     mesh = init_device_mesh(device.type, (world_size(),))
     shard = partial(fully_shard, mesh=mesh, reshard_after_forward=True)
     decoder, embedding, head = base.get_decoder(), base.get_input_embeddings(), base.get_output_embeddings()
@@ -72,14 +77,6 @@ def shard_base(model: PeftModel, device_type: str, *, full_logits: bool) -> None
         base_layer(head).weight = base_layer(embedding).weight
     else:
         shard(head, ignored_params=trained)
-
-
-def _as_plain_bytes(base: torch.nn.Module, device: torch.device) -> None:
-    """Let 4-bit layers hold plain tensors, which can be sharded; bitsandbytes adds the scales again in each forward pass."""
-    for layer in base.modules():
-        if isinstance(layer, Linear4bit):
-            layer.weight = torch.nn.Parameter(layer.weight.data.as_subclass(torch.Tensor), requires_grad=False)
-            layer.quant_state.to(device)
 
 
 @contextmanager

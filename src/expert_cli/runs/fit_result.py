@@ -52,16 +52,6 @@ class FitResult:
     adjusted: tuple[str, ...]
     stop_reason: str
 
-    @property
-    def first_loss(self) -> float:
-        """The loss of the first optimizer step."""
-        return self.losses[0]
-
-    @property
-    def last_loss(self) -> float:
-        """The loss of the last optimizer step."""
-        return self.losses[-1]
-
     def mean_losses(self) -> tuple[float, float]:
         """Return the means of the first and of the last `mean_span` losses, which a single odd batch moves less."""
         span = mean_span(len(self.losses))
