@@ -25,6 +25,7 @@ BASES = ("baseline", "few_shot", WITHOUT_GRAMMAR, ENDPOINT)
 expert that are held to no grammar, and those of another model's server.
 """
 SHARES = ("data", "host_to_device", "forward", "backward", "captured", "optimizer", "checkpoint", "eval", "other")
+"""What the time of a step goes into; captured: forward and backward, replayed from a graph."""
 
 
 class MetricsTail:

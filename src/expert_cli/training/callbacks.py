@@ -15,11 +15,11 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.data.packing.order import mixed
-from expert_cli.hardware.step_timer import StepTimer
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, is_eval_loss
 from expert_cli.model.flops import Flops
 from expert_cli.runs.fit_result import Done
 from expert_cli.training.health import TrainingState
+from expert_cli.training.step_timer import StepTimer
 from expert_cli.utils.distributed import all_reduce_any
 from expert_cli.utils.reporter import Bar
 

@@ -24,7 +24,6 @@ from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.errors import TrainingFailed
 from expert_cli.hardware.devices import device_of, is_out_of_memory
-from expert_cli.hardware.step_timer import StepTimer
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, eval_loss_of
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.model.flat_parameters import FlatParameters
@@ -33,6 +32,7 @@ from expert_cli.model.layers import compile_anew, has_dropout, set_checkpointing
 from expert_cli.runs.signals import leave_signals
 from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, Recorded
 from expert_cli.training.health import TrainingHealth, TrainingState
+from expert_cli.training.step_timer import StepTimer
 from expert_cli.utils.distributed import all_reduce_sum, broadcast_rank0
 from expert_cli.utils.text import first_line
 

@@ -20,12 +20,13 @@ from expert_cli.config.resolve import Overrides, decide, resolve
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware import devices as device_module
 from expert_cli.hardware.devices import DEVICES, Device, device_of, is_out_of_memory
-from expert_cli.hardware.step_timer import PHASES, StepTimer
 from expert_cli.manifest.keys.compute import DeviceChoice, DeviceName
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.model.kernels.select import kernel_plan
 from expert_cli.model.loading.quantize import load_base
+from expert_cli.runs.metrics import SHARES
 from expert_cli.training.arguments import training_arguments
+from expert_cli.training.step_timer import StepTimer
 from tests import manifests, tiny
 from tests.fake_nvml import FakeNvml
 from tests.fake_torch import MB, FakeEvent, as_if
@@ -252,7 +253,7 @@ def test_what_a_cpu_really_raises() -> None:
 
 def test_every_moment_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 5.0
-    for module in ("hardware.step_timer", "hardware.devices"):
+    for module in ("training.step_timer", "hardware.devices"):
         monkeypatch.setattr(f"expert_cli.{module}.time", SimpleNamespace(perf_counter=lambda: now))
     timer = StepTimer(DEVICES["cpu"])
     timer.lap()
@@ -263,11 +264,11 @@ def test_every_moment_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now += 0.01
     timer.end()
     wall, shares = timer.lap()
-    assert tuple(shares) == PHASES
+    assert tuple(shares) == SHARES
     assert wall == pytest.approx(0.06)
     assert {name: share * wall for name, share in shares.items() if share} == pytest.approx(
         {"forward": 0.03, "data": 0.01, "other": 0.02}
     )
     now += 0.06
-    assert timer.lap()[1] == pytest.approx(dict.fromkeys(PHASES, 0.0) | {"other": 1.0})
+    assert timer.lap()[1] == pytest.approx(dict.fromkeys(SHARES, 0.0) | {"other": 1.0})
     assert timer.shares()["other"] == pytest.approx(8 / 12)

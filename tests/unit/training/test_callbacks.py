@@ -16,12 +16,12 @@ import torch
 from transformers import TrainerCallback, TrainerState
 
 from expert_cli.hardware.devices import DEVICES
-from expert_cli.hardware.step_timer import StepTimer
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.model.flops import Flops
 from expert_cli.runs.fit_result import Done
 from expert_cli.training.callbacks import FIRST_CHECKPOINT_S, MetricsCallback, SaveSchedule, seed_of
 from expert_cli.training.health import TrainingState
+from expert_cli.training.step_timer import StepTimer
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import Bar
 from tests.fake_torch import as_if

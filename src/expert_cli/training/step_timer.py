@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any
 
 from expert_cli.hardware.devices import Device
-
-Phase = Literal["data", "host_to_device", "forward", "backward", "captured", "optimizer", "checkpoint", "eval", "other"]
-"""captured: forward and backward, replayed from a graph."""
-PHASES: tuple[Phase, ...] = get_args(Phase)
+from expert_cli.runs.metrics import SHARES
 
 
 class StepTimer:
@@ -24,18 +21,18 @@ class StepTimer:
     def __init__(self, device: Device) -> None:
         """Start the wall clock."""
         self.device = device
-        self.totals: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
-        self._pending: list[tuple[Phase, Any, Any]] = []
+        self.totals: dict[str, float] = dict.fromkeys(SHARES, 0.0)
+        self._pending: list[tuple[str, Any, Any]] = []
         self._since = time.perf_counter()
 
     @contextmanager
-    def phase(self, name: Phase) -> Iterator[None]:
+    def phase(self, name: str) -> Iterator[None]:
         """Count the block as `name`; phases are not nested."""
         self.begin(name)
         yield
         self.end()
 
-    def begin(self, name: Phase) -> None:
+    def begin(self, name: str) -> None:
         """Count what follows as `name`, until `end`."""
         self._open = name, self.device.event(), self.device.event()
         self._open[1].record()
@@ -49,7 +46,7 @@ class StepTimer:
         """Return the seconds since the last lap and the share of each phase in them; the shares sum to 1."""
         if self._pending:
             self._pending[-1][2].synchronize()
-        spent = dict.fromkeys(PHASES, 0.0)
+        spent = dict.fromkeys(SHARES, 0.0)
         for name, begin, end in self._pending:
             spent[name] += begin.elapsed_time(end) / 1000
         self._pending.clear()
@@ -65,6 +62,6 @@ class StepTimer:
         return _shares(self.totals)
 
 
-def _shares(seconds: dict[Phase, float]) -> dict[str, float]:
+def _shares(seconds: dict[str, float]) -> dict[str, float]:
     total = sum(seconds.values()) or 1.0
-    return {name: seconds[name] / total for name in PHASES}
+    return {name: seconds[name] / total for name in SHARES}
