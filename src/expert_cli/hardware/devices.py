@@ -67,7 +67,7 @@ class Device:
 
         Where CPU and GPU share one memory, CUDA counts the files in it as taken, which they are not.
         """
-        if not self.is_gpu or getattr(_cuda().get_device_properties(_cuda().current_device()), "is_integrated", 0):
+        if not self.is_gpu or getattr(_cuda().get_device_properties(_cuda().current_device()), "is_integrated", False):
             host = psutil.virtual_memory()
             return int(host.available), int(host.total)
         free, total = _cuda().mem_get_info()
