@@ -1,4 +1,4 @@
-"""Files and folders are whole or absent, and are as they were recorded; rows are written as they are."""
+"""Files and folders are whole or absent, and as they were recorded; rows are written as they are, without the hub's tokens."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from expert_cli.console.terminal import Console
 from expert_cli.utils.files import (
     VerifiedFolder,
     facts_of,
@@ -24,9 +25,13 @@ from expert_cli.utils.files import (
     json_lines,
     json_objects,
     parse_json,
+    read_sealed,
     remove,
+    write_json,
+    write_sealed,
     write_text,
 )
+from expert_cli.utils.redaction import redact
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
@@ -199,3 +204,23 @@ def test_a_row_is_read_as_it_was_written(tmp_path: Path, text: str) -> None:
     (tmp_path / "rows.jsonl").write_bytes(json_lines([row, {"a": 1}]))
     written = json.loads(json.dumps(row).replace("\\udce9", "?"))
     assert [one for _, _, one in json_objects(tmp_path / "rows.jsonl")] == [written, {"a": 1}]
+
+
+TOKEN = "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"
+
+
+def test_tokens_of_the_hub_are_told_from_other_words() -> None:
+    assert redact(f"token {TOKEN} here, hf_{'a' * 27}… hf_{'b' * 33}...") == "token *** here, ***… ***..."
+    others = f'/models/hf_{"a" * 16} hf_{"b" * 33} hf_hub key=value {{"eos_token": "</s>", "primary_key": "id"}}'
+    assert redact(others) == others
+
+
+def test_a_document_without_its_secrets_is_still_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    value = {TOKEN: [{"b": (TOKEN, 1)}, None], "quote": f'"{TOKEN}"', "at": Path("/a"), "half": "caf\udce9", "f": 0.1}
+    expected = {"***": [{"b": ["***", 1]}, None], "quote": '"***"', "at": "/a", "half": "caf\udce9", "f": 0.1}
+    write_json(tmp_path / "a.json", value)
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == expected
+    write_sealed(tmp_path / "b.json", value)
+    assert read_sealed(tmp_path / "b.json") == expected
+    Console("train", as_json=True).document(value)
+    assert json.loads(capsys.readouterr().out) == {"schema_version": 1, "command": "train", **expected}
