@@ -1,4 +1,4 @@
-"""Objects in storage that is reached by URL (s3://, gs://, hf:// ...), through fsspec: its file systems, this tool's errors.
+"""Objects in storage that is reached by URL (s3://, gs://, hf:// ...), through fsspec; and what forbids the network.
 
 An object appears when all of it is there; what belongs together is told by an object that is written last.
 """
@@ -33,6 +33,23 @@ _LIBRARIES = {"aiobotocore", "aiohttp", "asyncio", "botocore", "gcsfs", "google"
 _LIBRARIES |= {"httpcore", "httpcore2", "httpx", "httpx2", "urllib3"}  # the hub's client, by its version
 _VERSIONS = ("ETag", "md5Hash", "etag", "blob_id", "generation", "last_modified", "mtime", "created")
 """Under which name a file system tells what it knows an object's content by."""
+
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+"""As the hub client reads them: the first that is not empty decides."""
+
+
+def forbidden_by(*, asked: bool) -> str:
+    """Return what forbids the network, by name and with its value, for an error to tell; "" where nothing does.
+
+    asked: whether the option was given. The hub client reads its variables once, when it is imported: its answer counts.
+    """
+    from huggingface_hub import constants
+
+    reasons = ["--offline is given"] if asked else []
+    if constants.HF_HUB_OFFLINE:
+        name = next((name for name in OFFLINE if os.environ.get(name)), OFFLINE[0])
+        reasons.append(f"the variable {name} is set ({name}={os.environ.get(name, '')})")
+    return " and ".join(reasons)
 
 
 def is_url(written: str | os.PathLike[str]) -> bool:

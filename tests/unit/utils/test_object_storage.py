@@ -1,8 +1,10 @@
-"""Objects by URL: told from paths, written, listed, read by range, and what is said where that cannot be."""
+"""Objects by URL: told from paths, written, listed, read by range, and what is said where that cannot be, or may not."""
 
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -101,3 +103,32 @@ def test_errors_of_the_hubs_own_client_are_told() -> None:
         storage_errors("hf://datasets/a/b"),
     ):
         get_session().get("http://127.0.0.1:1/")
+
+
+ASK = (
+    "import sys; from expert_cli.utils.object_storage import forbidden_by; print(forbidden_by(asked=len(sys.argv) > 1))"
+)
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        pytest.param({}, "", id="nothing"),
+        pytest.param({"HF_HUB_OFFLINE": "0"}, "", id="switched off"),
+        pytest.param({"HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "1"}, "", id="the first decides"),
+        pytest.param({"HF_HUB_OFFLINE": "on"}, "the variable HF_HUB_OFFLINE is set (HF_HUB_OFFLINE=on)", id="on"),
+        pytest.param(
+            {"TRANSFORMERS_OFFLINE": "1"},
+            "the variable TRANSFORMERS_OFFLINE is set (TRANSFORMERS_OFFLINE=1)",
+            id="older",
+        ),
+    ],
+)
+def test_what_forbids_the_network(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], told: str) -> None:
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for option, first in (([], ""), (["--offline"], "--offline is given")):
+        done = subprocess.run([sys.executable, "-c", ASK, *option], capture_output=True, text=True, check=True)
+        assert done.stdout == " and ".join(filter(None, (first, told))) + "\n"

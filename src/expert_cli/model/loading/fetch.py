@@ -25,7 +25,7 @@ from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.cache import fault, materialize
 from expert_cli.model.loading.names import ELSEWHERE, Package
 from expert_cli.utils.disk_errors import disk_problem
-from expert_cli.utils.offline import forbidden_by
+from expert_cli.utils.object_storage import forbidden_by
 from expert_cli.utils.reporter import Reporter
 
 _WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
