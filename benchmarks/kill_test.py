@@ -165,7 +165,7 @@ def finish(process: Process) -> None:
 
 def traces(output: Path) -> dict[str, Any]:
     """Return all that must be equal in a broken and an unbroken run."""
-    from expert_cli.training.checkpointing import checkpoint
+    from expert_cli.training import checkpoint
 
     paths = RunPaths(output)
     newest = checkpoint.latest_valid(paths.checkpoints)

@@ -12,8 +12,7 @@ from peft import PeftModel
 
 from expert_cli.manifest.key import AdapterType, Quantization
 from expert_cli.model.adapter import add_adapter
-from expert_cli.model.kernels.dora import patch_dora
-from expert_cli.model.kernels.fused_lora import fuse
+from expert_cli.model.kernels.lora import fuse, patch_dora
 from expert_cli.model.loading.quantize import load_base
 from tests import run_blocks, tiny
 

@@ -23,10 +23,10 @@ from triton.runtime import interpreter
 from expert_cli._compat import apply_liger
 from expert_cli.data.packing.batches import Collator
 from expert_cli.model import isolation
-from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.model.layers import enable_activation_checkpointing
 from tests import run_blocks, tiny
 from tests.packs import model_inputs, pack
 

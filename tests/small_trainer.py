@@ -20,7 +20,7 @@ from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.callbacks import StepCallback
-from expert_cli.training.checkpointing.resume import Checkpoints
+from expert_cli.training.checkpoint import Checkpoints
 from expert_cli.training.trainer import ExpertTrainer
 from tests import run_blocks, tiny
 from tests.packs import packed

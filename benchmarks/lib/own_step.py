@@ -20,18 +20,17 @@ from expert_cli.hardware import machine
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.expert import load_base_of
 from expert_cli.model import isolation
-from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
-from expert_cli.model.compiled_layers import compile_layers
 from expert_cli.model.flops import Flops, flops
 from expert_cli.model.kernels.select import KernelPlan, apply_adapter_kernels, apply_kernels, kernel_plan, with_capture
+from expert_cli.model.layers import compile_layers, enable_activation_checkpointing
 from expert_cli.model.loading.quantize import autocast_of
 from expert_cli.pipeline.pretokenize import store_for
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import DataInputs, training_data, training_inputs
 from expert_cli.runs.signals import StopRequest
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.checkpointing.resume import Checkpoints
+from expert_cli.training.checkpoint import Checkpoints
 from expert_cli.training.fit import fit
 from expert_cli.utils.reporter import NullReporter
 

@@ -12,8 +12,8 @@ from peft import PeftModel
 
 from expert_cli.errors import InputError
 from expert_cli.manifest.key import AdapterType, Quantization
-from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter, magnitudes
+from expert_cli.model.layers import decoder_layers, enable_activation_checkpointing
 from expert_cli.model.loading.quantize import load_base
 from tests import run_blocks, tiny
 

@@ -20,8 +20,8 @@ from expert_cli.cli import app
 from expert_cli.errors import InputError, IntegrityError, TrainingFailed
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.checkpointing import checkpoint
-from expert_cli.utils.reporter import Bar, NullBar, NullReporter
+from expert_cli.training import checkpoint
+from expert_cli.utils.reporter import Bar, NullReporter
 from tests import manifests, tiny
 from tests.small_trainer import IMPOSSIBLE
 from tests.train.projects import ROWS, project, train
@@ -52,7 +52,7 @@ class CrashingAt(NullReporter):
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
-        yield self if title == "training" else NullBar()
+        yield self if title == "training" else Bar()
 
 
 @pytest.fixture(scope="module")

@@ -34,10 +34,9 @@ from expert_cli.manifest.key import Dtype, Quantization
 from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.runs.metrics import read_json
-from expert_cli.utils.files import sha256_of, write_text
+from expert_cli.utils.files import VerifiedFolder, folder_beside, sha256_of, write_text
 from expert_cli.utils.paths import slug
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.verified_folder import VerifiedFolder, folder_beside
 
 PROMPTS, TOKENS = 20, 8
 """Asked in the check, where fewer are given with training rows beside them; tokens of each answer that are compared."""

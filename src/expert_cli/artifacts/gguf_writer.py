@@ -20,7 +20,7 @@ from expert_cli.data.templates.chat import Template
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.inference.expert import PromptRenderer
 from expert_cli.inference.expert_config import ExpertConfig
-from expert_cli.model.loading.gguf_tokenizer import RULES, pre_tokenizer
+from expert_cli.model.loading.gguf import RULES, pre_tokenizer
 from expert_cli.model.tokenizer import TokenizerInfo
 
 GgufType = Literal["q8_0", "f16"]

@@ -1,6 +1,6 @@
 """The model card, README.md: metadata for the hub, and sections between markers, which may come later.
 
-No path of this machine stands in it: `LocalModel.address`, `shown`.
+No path of this machine stands in it: `LocalModel.address`, `short_place`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from expert_cli.inference.expert_config import GENERATION_CONFIG, ExpertConfig
 from expert_cli.manifest.key import CARD
 from expert_cli.runs.fit_result import FitResult
 from expert_cli.utils.files import write_json, write_text
-from expert_cli.utils.paths import shown
 from expert_cli.utils.redaction import redact
+from expert_cli.utils.text import short_place
 
 PROMPT = "Hello"
 """What a card's lines ask where there is no better prompt."""
@@ -46,7 +46,9 @@ def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
     rows = [row for row in plan.effects if row.reason == CARD.reason or row.key.startswith(_FOR_ROUTERS)]
     told = {row.key: row.value for row in rows if row.value and not row.key.startswith(_SHOWN)}
     document = json.dumps(told, indent=2, ensure_ascii=False)
-    document = re.sub(r'"(?:[A-Za-z]:)?[/\\][^"]+"', lambda path: json.dumps(shown(json.loads(path[0]))), document)
+    document = re.sub(
+        r'"(?:[A-Za-z]:)?[/\\][^"]+"', lambda path: json.dumps(short_place(json.loads(path[0]))), document
+    )
     data_files = [re.sub(r"^([A-Za-z]:)?[/\\](.*[/\\])?", "", spec.path) for spec in run.data.train]
     parts = [f"---\n{data.to_yaml()}\n---\n\n# {run.expert}\n"]
     parts += [f"{manifest.description}\n"] if manifest.description else []
@@ -102,7 +104,9 @@ def put_token_rows(card: Path, config: Mapping[str, Any], tokenizer: Any, *, is_
 
 def trained_from_lines(told: Mapping[str, Any]) -> list[str]:
     """Return the section on the adapters that this one was trained on from. told: `init_adapter` of its run.json."""
-    chain = [f"- {_code(shown(one['path']))}, SHA-256 `{one['sha256']}`" for one in (told, *reversed(told["chain"]))]
+    chain = [
+        f"- {_code(short_place(one['path']))}, SHA-256 `{one['sha256']}`" for one in (told, *reversed(told["chain"]))
+    ]
     return ["The last one first; each was trained on from the one below it.", "", *chain]
 
 
@@ -124,7 +128,7 @@ def put_results(card: Path, document: Mapping[str, Any]) -> None:
     """Write an evaluation's accuracies into a card's metadata, where the hub reads them. document: as `evaluate` prints it."""
     from huggingface_hub import EvalResult, ModelCard
 
-    found, cases = ModelCard.load(card), shown(document["cases_file"])
+    found, cases = ModelCard.load(card), short_place(document["cases_file"])
     found.data.model_name = found.data.get("model_name") or card.parent.name
     shares = {None: document, **document["by_category"]}.items()
     values = {name: ("text-generation", cases, cases, "accuracy", share["accuracy"]) for name, share in shares}

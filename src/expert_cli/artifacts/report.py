@@ -22,9 +22,8 @@ from expert_cli.errors import InputError
 from expert_cli.runs import metrics
 from expert_cli.runs.status import Ending, standing
 from expert_cli.utils.files import write_text
-from expert_cli.utils.paths import shown
 from expert_cli.utils.redaction import redact
-from expert_cli.utils.text import duration, moment, shortened
+from expert_cli.utils.text import duration, moment, short_place, shortened
 
 MAX_RUNS, CHARACTERS, POINTS = 6, 600, 3000
 """Runs that have a color each; characters of one text, points of one chart over all runs, that are shown."""
@@ -104,7 +103,7 @@ def _template() -> jinja2.Template:
         "moment": lambda time: moment(str(time)),
         "pairs": lambda value: list(value.items()) if isinstance(value, Mapping) else [],
         "short": lambda text: shortened(str(text), CHARACTERS),
-        "shown": shown,
+        "shown": short_place,
     }
     words = ("base_title", "forgotten_in_words", "grammar_in_words", "mean_shares", "sample_shares")
     environment.filters |= {name: getattr(metrics, name) for name in words}

@@ -44,18 +44,17 @@ from expert_cli.data.packing.batches import PackedBatchSampler, orders_of, sched
 from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.hardware import machine
-from expert_cli.hardware.devices import DEVICES, Device
+from expert_cli.hardware.devices import DEVICES, Device, is_out_of_memory
 from expert_cli.inference.expert import load_base_of
 from expert_cli.manifest.key import Dtype
-from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
+from expert_cli.model.layers import enable_activation_checkpointing
 from expert_cli.pipeline.pretokenize import describe, store_for
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import DataInputs, training_inputs
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.arguments import training_arguments
 from expert_cli.utils.files import write_json
-from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.reporter import NullReporter
 
 Ints = NDArray[np.int64]

@@ -115,17 +115,20 @@ def _checkpointing(config: Config) -> tuple[Checkpointing, bool]:
     return what, reentrant
 
 
+def why_eager(device: DeviceName, *, packs: bool, fsdp: bool) -> str:
+    """Return why the step of no model can be recorded in a CUDA graph; "" where one can."""
+    reasons = {
+        "a CPU has no launches to save": device == "cpu",
+        "packing is off: batches have no fixed shape, so every step is launched kernel by kernel": not packs,
+        "fsdp gathers layers in every step, which is launched kernel by kernel": fsdp,
+    }
+    return next((why for why, holds in reasons.items() if holds), "")
+
+
 def _capture(config: Config, device: DeviceName, checkpointing: Checkpointing) -> bool:
     """Return whether a CUDA graph is asked for, and note what becomes of it and of what goes with it."""
     asked = bool(config.use("use_cuda_graphs"))
-    if device == "cpu":
-        lack = "a CPU launches nothing that it would have to wait for"
-    elif config["packing"] is False:
-        lack = "packing is false: batches have no fixed shape, so every step is launched kernel by kernel"
-    elif config["fsdp"]:
-        lack = "fsdp gathers layers in every step, which is launched kernel by kernel"
-    else:
-        lack = ""
+    lack = why_eager(device, packs=config["packing"] is not False, fsdp=config["fsdp"])
     if lack:
         config.leave(lack, "use_cuda_graphs")
     if lack or not asked:

@@ -18,7 +18,7 @@ from expert_cli.manifest.key import CARD, applied, not_used
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.reader import LoadedManifest
-from expert_cli.utils.filesystem import matching
+from expert_cli.utils.files import matching
 from expert_cli.utils.object_storage import is_url, without_file_scheme
 from expert_cli.utils.redaction import without_passwords
 from expert_cli.utils.text import shortened

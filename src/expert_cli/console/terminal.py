@@ -20,7 +20,7 @@ from rich.text import Text
 
 from expert_cli.console.tokens import STYLES, lines
 from expert_cli.utils.redaction import redact
-from expert_cli.utils.reporter import Bar, NullBar, PlainBar
+from expert_cli.utils.reporter import Bar, PlainBar, Reporter
 from expert_cli.utils.text import Token, aligned, clean, count, failure_lines, is_figures
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _grouped(columns: list[str], rows: list[list[str]]) -> Table:
     return table
 
 
-class Console:
+class Console(Reporter):
     """Writes to the terminal: live bars where there is one, plain lines where there is none.
 
     as_json: stdout gets one JSON document and nothing else. quiet: only warnings, errors and results. debug: errors that do
@@ -205,7 +205,7 @@ class Console:
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
         """Show a bar while the block runs."""
         if self.quiet:
-            yield NullBar()
+            yield Bar()
         elif self._err.is_terminal:
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -225,7 +225,7 @@ class Console:
             bar.finish()
 
 
-class _LiveBar:
+class _LiveBar(Bar):
     def __init__(self, progress: Progress, task: Any, total: float | None, unit: str) -> None:
         self.progress = progress
         self.task = task

@@ -33,10 +33,8 @@ from expert_cli.config.data_sources import (
 from expert_cli.config.run_config import DataConfig, SourceSpec
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.disk_errors import disk_problem
-from expert_cli.utils.files import parse_json, stamp
-from expert_cli.utils.filesystem import is_file, is_folder, matching
-from expert_cli.utils.object_storage import ObjectInfo, StoredFolder
-from expert_cli.utils.offline import forbidden_by
+from expert_cli.utils.files import is_file, is_folder, matching, parse_json, stamp
+from expert_cli.utils.object_storage import ObjectInfo, StoredFolder, forbidden_by
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line

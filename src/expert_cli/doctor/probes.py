@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.doctor.checks import Probe, attempt
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware import machine
-from expert_cli.hardware.devices import CUDA, DEVICES, Device
+from expert_cli.hardware.devices import CUDA, DEVICES, Device, cards
 from expert_cli.model.kernels.attention_backends import BACKENDS, AttentionBackend
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def try_torch() -> str:
     import torch
 
     loaded = f"loads in {time.monotonic() - started:.1f} s"
-    seen = len(CUDA.cards()) if CUDA.is_available() else 0
+    seen = len(cards()) if CUDA.is_available() else 0
     if not seen:
         here = machine.inspect()
         if here.torch_device != "cpu" and here.gpus:

@@ -32,7 +32,6 @@ from expert_cli.data.store.build import TokenStore
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.key import Quantization
 from expert_cli.manifest.keys.adapter import AdapterConfig
-from expert_cli.model.activation_checkpointing import attention_block, decoder_layers
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.model.flops import frozen_linears, head_widths
@@ -45,8 +44,8 @@ from expert_cli.model.kernels.select import (
     predict_kernels,
     with_capture,
 )
-from expert_cli.model.loading.meta import meta_base
-from expert_cli.model.loading.quantize import DTYPES, weights_dtype
+from expert_cli.model.layers import decoder_layers
+from expert_cli.model.loading.quantize import DTYPES, meta_base, weights_dtype
 
 CONTEXT_BYTES = 500 << 20
 """What CUDA itself takes of a card, where none is here to measure it on: an assumption, cards differ by 300 MB."""
@@ -290,7 +289,7 @@ def shape_of(model: PeftModel) -> Shape:
     quantized = {id(layer.weight) for layer in linear}
     layers: list[tuple[BlockShape, BlockShape]] = []
     for layer in decoder_layers(base):
-        block = attention_block(layer)
+        block = getattr(layer, "self_attn", None)  # in hybrid models most layers have another block in its place
         attention = {module: name for name, module in block.named_modules()} if block else {}
         rest = {module: name for name, module in layer.named_modules() if module not in attention}
         # in attention the norms are those of all query heads or of all key heads

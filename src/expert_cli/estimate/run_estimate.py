@@ -35,9 +35,8 @@ from expert_cli.hardware.machine import Machine
 from expert_cli.model.flops import flops
 from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.select import Kernel, KernelPlan, free_bytes
-from expert_cli.model.loading.meta import meta_base
-from expert_cli.model.loading.quantize import DTYPES, weights_dtype
-from expert_cli.model.untrained_rows import stored_weights
+from expert_cli.model.loading.quantize import DTYPES, meta_base, weights_dtype
+from expert_cli.model.vocabulary_rows import stored_weights
 from expert_cli.pipeline.pretokenize import store_for
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import laid_out, training_inputs

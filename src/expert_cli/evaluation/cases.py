@@ -20,7 +20,7 @@ from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.registry import known_verifiers, verifier
 from expert_cli.inference.expert_config import Stop
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
-from expert_cli.utils.json_lines import json_objects
+from expert_cli.utils.files import json_objects
 from expert_cli.utils.text import type_name
 
 MAX_CHARACTERS = 4_000_000

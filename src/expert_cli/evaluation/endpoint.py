@@ -26,7 +26,7 @@ from expert_cli.evaluation.cases import EvalCase, digest_of
 from expert_cli.evaluation.grade import NOTHING, Evaluated, Permissions, beside, grade, in_order
 from expert_cli.inference.expert_config import GenerationConfig, read_expert_config
 from expert_cli.runs.metrics import ENDPOINT
-from expert_cli.utils.offline import forbidden_by
+from expert_cli.utils.object_storage import forbidden_by
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line, shortened
 

@@ -18,8 +18,7 @@ from expert_cli.evaluation.cases import CaseAnswer, case_in, digest_of
 from expert_cli.evaluation.grade import Evaluation, GradedAnswer, Permissions, grade
 from expert_cli.evaluation.verifiers.case import FORGED, Grade, Progress, plain
 from expert_cli.evaluation.verifiers.registry import verifier
-from expert_cli.utils.files import parse_json, require_new_file
-from expert_cli.utils.json_lines import write_json_lines
+from expert_cli.utils.files import json_lines, parse_json, require_new_file, write_bytes
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.text import type_name
 
@@ -112,7 +111,7 @@ def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> d
             turns = [("user", one.row.asked.turn(input_separator or "")), *(("assistant", text) for text in said)]
             of_pair = [[{"role": role, "content": text}] for role, text in turns]
             rows.append({"id": one.row.id, **dict(zip(("prompt", "chosen", "rejected"), of_pair, strict=True))})
-    write_json_lines(path, rows)
+    write_bytes(path, json_lines(rows))
     prompts = sum(map(bool, of_cases))
     all_right = sum(all(one.verdict.passed for one in answer.samples) for answer in found.answers)
     figures = {"file": str(path), "pairs": len(rows), "prompts": prompts, "all_right": all_right}

@@ -29,10 +29,14 @@ Count = Literal["memory_allocated", "max_memory_allocated", "memory_reserved", "
 Card = tuple[str, int, tuple[int, int]]
 """Name, bytes of memory and compute capability."""
 
+_OUT_OF_MEMORY = ("out of memory", "_STATUS_ALLOC_FAILED", "DefaultCPUAllocator")
+"""torch.OutOfMemoryError of CUDA, the driver by way of torch.AcceleratorError or Triton; cuBLAS, cuDNN and their like, which
+allocate for themselves; a CPU. accelerate's `should_reduce_batch_size` knows neither cuBLAS nor AcceleratorError."""
+
 
 @dataclass(frozen=True)
 class Device:
-    """A device, by its name in torch, as `--device`, manifests and run.json have it; what is written here holds for GPUs."""
+    """A device, by its name in torch, as `--device`, manifests and run.json have it."""
 
     name: Literal["cpu", "cuda"]
 
@@ -48,53 +52,46 @@ class Device:
 
     def is_available(self) -> bool:
         """Whether torch, as installed, can compute on it now. Loads torch."""
-        return bool(self._torch().is_available())
-
-    def cards(self) -> list[Card]:
-        """Return the cards that torch sees, the one it takes first. Loads torch."""
-        with warnings.catch_warnings(), suppress(RuntimeError):
-            warnings.simplefilter("ignore")  # of a driver that is too old, with which none is seen
-            module = self._torch()
-            found = [module.get_device_properties(index) for index in range(module.device_count())]
-            return [(each.name, int(each.total_memory), (each.major, each.minor)) for each in found]
-        return []
+        return not self.is_gpu or bool(_cuda().is_available())
 
     def place(self, process: int = 0) -> str | int:
-        """Return where a process's model belongs, as transformers' `device_map` takes it.
-
-        process: its number on this machine; each has a card of its own, dealt as accelerate does.
-        """
-        return process % int(self._torch().device_count())
+        """Return where the model of a process, by its number on this machine, goes, as transformers' `device_map` takes it."""
+        return process % int(_cuda().device_count()) if self.is_gpu else self.name
 
     def card_name(self) -> str:
         """Return the name of the card in use."""
-        return str(self._torch().get_device_name())
+        return str(_cuda().get_device_name()) if self.is_gpu else self.name
 
     def memory(self) -> tuple[int, int]:
-        """Return (bytes that are free, bytes in all) of the card in use.
+        """Return (bytes that are free, bytes in all) of the card in use, or of the host.
 
         Where CPU and GPU share one memory, CUDA counts the files in it as taken, which they are not.
         """
-        module = self._torch()
-        if getattr(module.get_device_properties(module.current_device()), "is_integrated", 0):
-            return _host_memory()
-        free, total = module.mem_get_info()
+        if not self.is_gpu or getattr(_cuda().get_device_properties(_cuda().current_device()), "is_integrated", False):
+            host = psutil.virtual_memory()
+            return int(host.available), int(host.total)
+        free, total = _cuda().mem_get_info()
         return int(free), int(total)
 
     def held(self, count: Count) -> int | None:
-        """Return a count of bytes; None where nothing counts it."""
-        return int(getattr(self._torch(), count)())
+        """Return a count of bytes, on a CPU this process's resident memory; None for a peak there: nothing counts it."""
+        if self.is_gpu:
+            return int(getattr(_cuda(), count)())
+        return None if "max" in count else int(psutil.Process().memory_info().rss)
 
     def reset_peak(self) -> None:
         """Begin to count both peaks anew, where they are counted."""
-        self._torch().reset_peak_memory_stats()
+        if self.is_gpu:
+            _cuda().reset_peak_memory_stats()
 
     def spilled(self) -> int:
         """Return the bytes of its memory that lie in the host's: Windows' driver moves them there without a word."""
-        return max(0, (self.held("memory_reserved") or 0) - self.memory()[1])
+        return max(0, (self.held("memory_reserved") or 0) - self.memory()[1]) if self.is_gpu else 0
 
     def set_flags(self, *, tf32: bool) -> None:
         """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN, and an allocator whose blocks grow."""
+        if not self.is_gpu:
+            return
         import torch
 
         if has_expandable_segments():  # fixed blocks fragment when batches differ in length
@@ -104,78 +101,39 @@ class Device:
 
     def empty_cache(self) -> None:
         """Give back what torch keeps and nothing uses."""
-        self._torch().empty_cache()
+        if self.is_gpu:
+            _cuda().empty_cache()
 
     def event(self) -> Any:
         """Return a mark in what the device has to do, which tells the milliseconds to another one."""
-        return self._torch().Event(enable_timing=True)
+        return _cuda().Event(enable_timing=True) if self.is_gpu else _Mark()
 
     def sample(self) -> dict[str, float | None] | None:
-        """Look once at the card in use: FIGURES, None for what it does not tell; None where it tells nothing.
-
-        The driver is asked; torch numbers the card among those that CUDA_VISIBLE_DEVICES names.
-        """
+        """Ask the driver about the card in use: FIGURES, None for what it does not tell; None where it tells nothing."""
+        if not self.is_gpu:
+            return None
         with nvml.nvml_session():
-            index = dict(enumerate(nvml.visible())).get(self._torch().current_device())
+            index = dict(enumerate(nvml.visible())).get(_cuda().current_device())
             found = next((one for one in nvml.sample() if one.index == index), None)
         if found is None:
             return None
         figures = (found.utilization, found.memory_used_mb, found.power_w, found.temperature_c)
         return dict(zip(FIGURES, figures, strict=True))
 
-    def _torch(self) -> Any:
-        import torch
 
-        return torch.cuda
+def _cuda() -> Any:
+    import torch
+
+    return torch.cuda
 
 
-class Cpu(Device):
-    """The processor: it is everywhere, and does each thing at once."""
-
-    def is_available(self) -> bool:
-        """Return True."""
-        return True
-
-    def cards(self) -> list[Card]:
-        """Return none."""
-        return []
-
-    def place(self, process: int = 0) -> str | int:  # noqa: ARG002
-        """Return the only place there is."""
-        return self.name
-
-    def card_name(self) -> str:
-        """Return the one name that there is."""
-        return self.name
-
-    def memory(self) -> tuple[int, int]:
-        """Return (bytes that are free, bytes in all) of the host's memory."""
-        return _host_memory()
-
-    def held(self, count: Count) -> int | None:
-        """Return this process's resident memory; None for a peak: nothing counts it."""
-        return None if "max" in count else int(psutil.Process().memory_info().rss)
-
-    def reset_peak(self) -> None:
-        """Do nothing: no peak is counted."""
-
-    def spilled(self) -> int:
-        """Return 0: its memory is the host's."""
-        return 0
-
-    def set_flags(self, *, tf32: bool) -> None:
-        """Do nothing: there is nothing to switch."""
-
-    def empty_cache(self) -> None:
-        """Do nothing: torch keeps nothing."""
-
-    def event(self) -> Any:
-        """Return a mark on the clock."""
-        return _Mark()
-
-    def sample(self) -> dict[str, float | None] | None:
-        """Return None."""
-        return None
+def cards() -> list[Card]:
+    """Return the cards that torch sees, the one it takes first. Loads torch."""
+    with warnings.catch_warnings(), suppress(RuntimeError):
+        warnings.simplefilter("ignore")  # of a driver that is too old, with which none is seen
+        found = [_cuda().get_device_properties(index) for index in range(_cuda().device_count())]
+        return [(each.name, int(each.total_memory), (each.major, each.minor)) for each in found]
+    return []
 
 
 class _Mark:
@@ -194,8 +152,7 @@ class _Mark:
 
 
 CUDA = Device("cuda")
-DEVICES: dict[str, Device] = {"cpu": Cpu("cpu"), "cuda": CUDA}
-"""By name."""
+DEVICES = {"cpu": Device("cpu"), "cuda": CUDA}
 
 
 def device_of(place: torch.device) -> Device:
@@ -208,6 +165,9 @@ def has_expandable_segments() -> bool:
     return sys.platform == "linux" and "microsoft" not in platform.release().lower()
 
 
-def _host_memory() -> tuple[int, int]:
-    memory = psutil.virtual_memory()
-    return int(memory.available), int(memory.total)
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether torch or one of its libraries could not get the memory that it asked for."""
+    import torch
+
+    told = isinstance(error, RuntimeError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)
+    return told or isinstance(error, torch.OutOfMemoryError)

@@ -15,16 +15,12 @@ from pathlib import Path
 import psutil
 
 from expert_cli.hardware import nvml
-from expert_cli.hardware.devices import CUDA, Device
+from expert_cli.hardware.devices import CUDA, Device, cards
 from expert_cli.utils.process_setup import prepare_process, usable_cores
 
-FLASH_ATTENTION = "flash_attn", "flash-attn"
-"""Its module and its distribution: FlashAttention 4 has a module of the same name."""
 AMPERE = (8, 0)
 """The compute capability with which NVIDIA's cards learned bfloat16 on tensor cores and TF32."""
 PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "datasets", "accelerate", "tokenizers", "expert-cli")
-
-
 Lack = tuple[str, str]
 """What is missing, and the remedy."""
 
@@ -113,22 +109,25 @@ class Machine:
 
 def inspect() -> Machine:
     """Look at this machine."""
+    cuda, hip = _torch_built_for("cuda"), _torch_built_for("hip")
+    kernels = f"libbitsandbytes_{'rocm' if hip else 'cuda'}*"
     found = Machine(
         system=platform.system(),
         cores=usable_cores(),
         memory_bytes=psutil.virtual_memory().total,
         gpus=(),
-        cpu_bf16=_cpu_has_bf16(),
-        torch_cuda=_torch_built_for("cuda"),
+        # natively (AVX512-BF16, AMX, Arm BF16), as Linux tells; elsewhere nothing does
+        cpu_bf16=bool(re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", _text(Path("/proc/cpuinfo")))),
+        torch_cuda=cuda,
         versions=(
             ("python", platform.python_version()),
             *((name, installed(name) or "not installed") for name in PACKAGES),
         ),
-        torch_hip=_torch_built_for("hip"),
+        torch_hip=hip,
+        # its folder is looked into: importing it loads torch
+        bitsandbytes_has_gpu=any(folder.glob(kernels)) if (folder := _folder_of("bitsandbytes")) else True,
     )
-    kernels = "rocm" if found.torch_hip else "cuda"
-    found = replace(found, bitsandbytes_has_gpu=_has_kernels(kernels))
-    return replace(found, gpus=_seen_by_torch()) if found.torch_hip else _with_nvidia(found)
+    return replace(found, gpus=_seen_by_torch()) if hip else _with_nvidia(found)
 
 
 def has_package(name: str) -> bool:
@@ -138,12 +137,12 @@ def has_package(name: str) -> bool:
 
 def flash_attention_lacks(device: str, machine: Machine) -> str:
     """Return why the package of FlashAttention 2 does not run on the machine's first GPU, or ""."""
-    module, distribution = FLASH_ATTENTION
     if device == "cpu" or not machine.gpus:
         return "flash-attn needs a GPU"
     if not machine.gpus[0].is_ampere:
         return "this GPU is older than Ampere"
-    return "" if has_package(module) and installed(distribution) else f"{distribution} is not installed"
+    # FlashAttention 4 has a module of the same name.
+    return "" if has_package("flash_attn") and installed("flash-attn") else "flash-attn is not installed"
 
 
 def cpu_name() -> str:
@@ -161,8 +160,8 @@ def installed(name: str) -> str | None:
 
 def _with_nvidia(found: Machine) -> Machine:
     """Return the machine with the cards that training may use, the one it takes first, as the driver or else torch tells."""
-    cards = nvml.sample()
-    shown = [cards[index] for index in nvml.visible()]
+    samples = nvml.sample()
+    shown = [samples[index] for index in nvml.visible()]
     unusable = tuple(
         f"{card.name or f'GPU {card.index}'} does not answer ({card.problem})" for card in shown if card.problem
     )
@@ -172,8 +171,7 @@ def _with_nvidia(found: Machine) -> Machine:
         for card in shown
         if card.capability is not None
     )
-    told = bool(gpus) and len(gpus) == len(shown)
-    if found.torch_cuda and not told:
+    if found.torch_cuda and (not gpus or len(gpus) < len(shown)):
         with suppress(OSError):  # where the driver's own library is not there, torch need not be asked
             ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
             gpus = _seen_by_torch() or gpus
@@ -182,32 +180,19 @@ def _with_nvidia(found: Machine) -> Machine:
 
 def _seen_by_torch() -> tuple[Gpu, ...]:
     prepare_process()  # its settings are read when torch is loaded
-    return tuple(Gpu(*card) for card in CUDA.cards())
+    return tuple(Gpu(*card) for card in cards())
 
 
 def _torch_built_for(toolkit: str) -> str:
     """Read the version of a toolkit from torch's version file, because importing torch takes seconds; "": not built for it."""
-    folder = _folder_of("torch")
-    text = _text(folder / "version.py") if folder else ""
+    text = _text(folder / "version.py") if (folder := _folder_of("torch")) else ""
     match = re.search(rf"^{toolkit}\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE)
     return match.group(1) if match else ""
 
 
-def _has_kernels(toolkit: str) -> bool:
-    """Whether bitsandbytes has kernels for a toolkit's GPUs. Its folder is looked into: importing it loads torch."""
-    folder = _folder_of("bitsandbytes")
-    return folder is None or any(folder.glob(f"libbitsandbytes_{toolkit}*"))
-
-
 def _folder_of(package: str) -> Path | None:
     spec = importlib.util.find_spec(package)
-    places = spec.submodule_search_locations if spec else None
-    return Path(places[0]) if places else None
-
-
-def _cpu_has_bf16() -> bool:
-    """Whether the CPU multiplies bfloat16 natively (AVX512-BF16, AMX, Arm BF16), as Linux tells; elsewhere nothing does."""
-    return bool(re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", _text(Path("/proc/cpuinfo"))))
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
 def _text(path: Path) -> str:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 THROTTLES = {
@@ -109,24 +110,21 @@ def driver_info() -> Driver:
 def visible(environment: Mapping[str, str] = os.environ) -> list[int]:
     """Return the indices of the GPUs that CUDA shows to a process with this environment, in CUDA's order.
 
-    CUDA_VISIBLE_DEVICES is read as CUDA reads it: numbers, names (GPU-..., its first characters are enough), up
-    to the first that is none. Numbers are taken as the driver's, which they are for cards
-    of one kind, and for any with CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    CUDA_VISIBLE_DEVICES holds numbers (the driver's, for cards of one kind) and names (GPU-..., or how they begin), up to the
+    first that is none.
     """
     with nvml_session():
         names = {
             index: "" if problem else str(_ask("nvmlDeviceGetUUID", card) or "") for index, card, problem in _each()
         }
-        chosen = environment.get("CUDA_VISIBLE_DEVICES")
-        if chosen is None:
-            return list(names)
-        found: list[int] = []
-        for word in chosen.split(","):
-            index = _index_of(word.strip(), names)
-            if index is None:
-                break
-            found.append(index)
-        return found
+    chosen = environment.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return list(names)
+    meant = (
+        next((index for index, name in names.items() if word and (word == str(index) or name.startswith(word))), None)
+        for word in map(str.strip, chosen.split(","))
+    )
+    return list(takewhile(lambda index: index is not None, meant))  # type: ignore[arg-type]
 
 
 def sample() -> list[GpuSample]:
@@ -153,10 +151,7 @@ def _library() -> Any:
 
 
 def _ask(names: str | Sequence[str], *about: Any) -> Any:
-    """Return the answer to a question, None where this card, driver or system has none.
-
-    names: of one that was renamed all names, the newest first; library and driver may each know only some of them.
-    """
+    """Return the answer to a question, by its first name that library and driver know; None where there is none."""
     library = _library()
     for name in (names,) if isinstance(names, str) else names:
         with suppress(library.NVMLError, library.NVMLLibraryMismatchError):
@@ -179,13 +174,6 @@ def _each() -> Iterator[tuple[int, Any, str]]:
             except library.NVMLError as error:
                 gone = "" if is_named and error.value not in lost else str(error)
             yield index, card, gone
-
-
-def _index_of(word: str, names: Mapping[int, str]) -> int | None:
-    """Return the index of the card that a word of CUDA_VISIBLE_DEVICES means, or None."""
-    if word.isdecimal():
-        return int(word) if int(word) in names else None
-    return next((index for index, name in names.items() if word and name.startswith(word)), None)
 
 
 def _sample(index: int, card: Any) -> GpuSample:

@@ -24,11 +24,10 @@ from expert_cli.inference.expert_config import DecodingConfig, Example, ExpertCo
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.dequantize import dequantize_linears
-from expert_cli.model.loading.meta import meta_base
-from expert_cli.model.loading.quantize import DTYPES, load_base
+from expert_cli.model.loading.quantize import DTYPES, load_base, meta_base
 from expert_cli.model.loading.sources import LocalModel, fetch_model
-from expert_cli.model.token_rows import spare_copies
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
+from expert_cli.model.vocabulary_rows import spare_copies
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line, shortened

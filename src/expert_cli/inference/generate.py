@@ -13,11 +13,11 @@ from transformers import GenerationConfig as ModelGenerationConfig
 from transformers import LogitsProcessor, PreTrainedTokenizerFast, StoppingCriteria, TextIteratorStreamer
 
 from expert_cli.errors import EnvironmentProblem
+from expert_cli.hardware.devices import is_out_of_memory
 from expert_cli.inference.expert_config import GenerationConfig, Stop
 from expert_cli.inference.grammar import GrammarLogitsProcessor, Held, Way
-from expert_cli.model.compiled_layers import uncompiled
 from expert_cli.model.kernels.attention import plain_attention
-from expert_cli.utils.out_of_memory import is_out_of_memory
+from expert_cli.model.layers import uncompiled
 
 BEAMS = 4
 """Beams by which a query is asked again that does not compile, where the expert does not say how many."""

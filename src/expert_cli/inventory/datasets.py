@@ -22,7 +22,7 @@ from expert_cli.config.settings import Settings
 from expert_cli.data.store.lookup import BUILDING, STORE_NAME, read_stats, recorded_key
 from expert_cli.errors import ExpertError
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.utils.filesystem import facts_of, files_below, matching
+from expert_cli.utils.files import facts_of, files_below, matching
 from expert_cli.utils.paths import STORES, project_root, store_folder
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import utc_time

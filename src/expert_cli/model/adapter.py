@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.manifest.keys.adapter import AdapterConfig
-from expert_cli.model.recurrence import read_as_weights, recurrent_layers
+from expert_cli.model.layers import read_as_weights, recurrent_layers
 from expert_cli.utils.text import change, first_line
 
 
@@ -44,7 +44,9 @@ def add_adapter(
     except ValueError as error:
         words = f"{model.config.model_type} takes no {adapter.type} adapter on these layers: {first_line(error)}"
         raise InputError(words, 'name other target_modules, or write "adapter_type": "lora"') from error
-    trained_in_fp32(adapted)
+    for parameter in adapted.parameters():
+        if parameter.requires_grad:  # PEFT widens those of an adapter alone
+            parameter.data = parameter.data.float()
     if adapter.init_adapter is not None:
         _take_tensors(adapted, find_adapter(adapter.init_adapter).adapter)
     return adapted
@@ -84,14 +86,6 @@ def _take_tensors(model: PeftModel, folder: Path) -> None:
         ) from error
 
 
-def trained_in_fp32(model: PeftModel) -> PeftModel:
-    """Return the same model, its trainable tensors in fp32; PEFT widens those of an adapter alone."""
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            parameter.data = parameter.data.float()
-    return model
-
-
 def magnitudes(model: PeftModel) -> dict[str, torch.Tensor]:
     """Return a copy of DoRA's magnitude vectors by name; empty for other adapters."""
     return {
@@ -102,10 +96,7 @@ def magnitudes(model: PeftModel) -> dict[str, torch.Tensor]:
 
 
 def linear_names(model: torch.nn.Module) -> list[str]:
-    """Return the last name parts of the model's linear layers, the output head left out.
-
-    So are names that other modules have, too: Zamba2 numbers some linear layers as it numbers its decoder layers.
-    """
+    """Return the last name parts that only linear layers have, the head left out (Zamba2 numbers some as its layers)."""
     head = getattr(model, "get_output_embeddings", lambda: None)()
     linear: set[str] = set()
     others: set[str] = set()

@@ -45,8 +45,7 @@ class FlatParameters:
     def clip(self, largest: float) -> torch.Tensor:
         """Scale all gradients so that their common norm is at most `largest` (0: leave them).
 
-        Return the norms before that, [1 + tensors]: the common one, then each tensor's, for `dead_layers` to be told once
-        they can be read without waiting.
+        Return the norms before that, [1 + tensors]: the common one, then each tensor's, for `dead_layers`.
         """
         each = norms([parameter.grad for parameter in self.parameters if parameter.grad is not None])
         total = torch.linalg.vector_norm(each)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from expert_cli.model.token_rows import base_layer
+from expert_cli.model.vocabulary_rows import base_layer
 from expert_cli.utils.length_histogram import LengthHistogram
 
 PEAK_TFLOPS: Mapping[str, float] = {
@@ -62,10 +62,9 @@ def flops(model: Any, lengths: LengthHistogram, *, recomputed: bool) -> Flops:
         a token           4 N_linear + 6 N_adapter + 6 S_eff heads head_dim layers
         a trained token   4 V H more
 
-    Frozen weights need no gradient of their own, hence 4, not 6. S_eff = sum(length^2) / sum(length) over the documents,
-    `lengths`, which attend within themselves. recomputed: activation checkpointing adds the forward pass again.
-    transformers' own total_flos takes every parameter as trained. Layers: those that attend; what others do beside their
-    linear layers, a state's update or a convolution, is left out.
+    Frozen weights need no gradient of their own, hence 4, not 6, as in transformers' total_flos. S_eff = sum(length^2) /
+    sum(length) over the documents, `lengths`. recomputed: activation checkpointing adds the forward pass again. Of layers that
+    do not attend a state's update or a convolution is left out.
     """
     config = model.config.get_text_config()
     linear = sum(layer.in_features * layer.out_features for layer in frozen_linears(model))
@@ -78,10 +77,7 @@ def flops(model: Any, lengths: LengthHistogram, *, recomputed: bool) -> Flops:
 
 
 def frozen_linears(model: Any) -> list[torch.nn.Linear]:
-    """Return the linear layers of the base but its head: adapters' own are trained, 4-bit ones are Linear by inheritance.
-
-    Their weights are counted by in_features x out_features: packed 4-bit tensors hold two in a byte.
-    """
+    """Return the linear layers of the base but its head, 4-bit ones too: in_features x out_features counts their weights."""
     head = base_layer(model.get_output_embeddings())
     linear = [module for module in model.modules() if isinstance(module, torch.nn.Linear) and module is not head]
     return [layer for layer in linear if not any(p.requires_grad for p in layer.parameters())]

@@ -4,11 +4,9 @@
     embedding        gathered while tokens are looked up
     head             gathered while the loss is computed, where its gradient is made too
 
-What is trained is a hundredth of the base and stays what it is without FSDP: DDP exchanges its gradients, and optimizer,
-clipping and checkpoints know of no shares. (accelerate's own FSDP2 shards what is trained as well: a bitsandbytes optimizer
-and the fused LoRA layers cannot read such tensors, and every checkpoint would have to be gathered.)
-
-bitsandbytes' 4-bit weights are sharded as the bytes they are packed in; their scales, 0.13 bits a weight, stay whole.
+What is trained is a hundredth of the base and stays what it is without FSDP. (accelerate's own FSDP2 shards it as well: a
+bitsandbytes optimizer and the fused LoRA layers cannot read such tensors.) bitsandbytes' 4-bit weights are sharded as the
+bytes they are packed in; their scales, 0.13 bits a weight, stay whole.
 """
 
 from __future__ import annotations
@@ -28,16 +26,13 @@ from torch.distributed.tensor import DTensor
 
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.compute import ComputeConfig
-from expert_cli.model.activation_checkpointing import decoder_layers
-from expert_cli.model.token_rows import base_layer
+from expert_cli.model.layers import decoder_layers
+from expert_cli.model.vocabulary_rows import base_layer
 from expert_cli.utils.distributed import world_size
 
 
 def require_processes(compute: ComputeConfig, count: int) -> None:
-    """Raise InputError where a share of the base model is asked for and a single process trains, or accelerate is to share.
-
-    accelerate's FSDP and DeepSpeed share out what is trained as well, which checkpoints and flat parameters do not know.
-    """
+    """Raise InputError where fsdp is asked for and a single process trains, or where accelerate shards the adapter too."""
     for variable, name in (("ACCELERATE_USE_FSDP", "FSDP"), ("ACCELERATE_USE_DEEPSPEED", "DeepSpeed")):
         if os.environ.get(variable, "").lower() == "true":
             raise InputError(
@@ -62,7 +57,12 @@ def shard_base(model: PeftModel, device_type: str, *, full_logits: bool) -> None
     trained = {parameter for parameter in model.parameters() if parameter.requires_grad}
     for parameter in trained:
         parameter.data = parameter.data.to(device)
-    _as_plain_bytes(base, device)
+    for layer in base.modules():
+        if isinstance(
+            layer, Linear4bit
+        ):  # plain tensors can be sharded; bitsandbytes adds the scales in each forward pass
+            layer.weight = torch.nn.Parameter(layer.weight.data.as_subclass(torch.Tensor), requires_grad=False)
+            layer.quant_state.to(device)
     mesh = init_device_mesh(device.type, (world_size(),))
     shard = partial(fully_shard, mesh=mesh, reshard_after_forward=True)
     decoder, embedding, head = base.get_decoder(), base.get_input_embeddings(), base.get_output_embeddings()
@@ -77,17 +77,6 @@ def shard_base(model: PeftModel, device_type: str, *, full_logits: bool) -> None
         base_layer(head).weight = base_layer(embedding).weight
     else:
         shard(head, ignored_params=trained)
-
-
-def _as_plain_bytes(base: torch.nn.Module, device: torch.device) -> None:
-    """Let 4-bit layers hold plain tensors, which can be sharded, and have their scales on the device.
-
-    bitsandbytes puts the two together again in each forward pass.
-    """
-    for layer in base.modules():
-        if isinstance(layer, Linear4bit):
-            layer.weight = torch.nn.Parameter(layer.weight.data.as_subclass(torch.Tensor), requires_grad=False)
-            layer.quant_state.to(device)
 
 
 @contextmanager

@@ -4,12 +4,9 @@
     seen       a a a B B B B B c c c D D          every second document is another one: nothing else may change
     alone      A A A | B B B B B | C C C | D D    each by transformers' own attention: packed, it must be the same
 
-Nothing that a document does not attend to can reach it, so `seen` is exactly 0 in any dtype where tokens meet in attention
-alone. They also meet where a whole batch is scaled or sorted at once (8-bit weights, experts): rows of a batch, which no
-attention connects, then change each other too, and so may documents, by rounding. `difference` is rounding: 1e-5, or what
-one rounding of the embeddings grows to on its way through this model in this dtype.
-
-All figures are norms of differences of the last hidden states, as shares of those states' own.
+`seen` is exactly 0 in any dtype where tokens meet in attention alone. They also meet where a whole batch is scaled or sorted
+at once (8-bit weights, experts): rows of a batch then change each other too, and so may documents, by rounding. `difference`
+is rounding: 1e-5, or what one rounding of the embeddings grows to on its way through this model in this dtype.
 """
 
 from __future__ import annotations
@@ -39,11 +36,10 @@ SLACK = 2.0
 
 @dataclass(frozen=True)
 class Isolation:
-    """What was measured; shares of the hidden states' norm.
+    """What was measured: norms of differences of the last hidden states, as shares of those states' own.
 
     seen: change of documents whose neighbors in the pack change; may_see: of documents whose neighbors in the batch do.
-    difference: of packed documents to the same ones alone; rounding: what rounding would make of it. Where the former are
-    within ROUNDING, the latter are not measured: 0.
+    difference: of packed documents to the same ones alone; rounding: what rounding would make of it; 0: not measured.
     """
 
     seen: float
@@ -61,8 +57,7 @@ class Isolation:
 def packs(longest: int, window: int | None, *, one_document: bool = False) -> list[tuple[int, ...]]:
     """Return the lengths of documents that take every way through the layers which a run's documents take.
 
-    longest: tokens of the run's longest document. window: tokens that a model with a sliding window attends to.
-    one_document: no two documents of the run share a row.
+    longest: tokens of its longest document. window: of a sliding window. one_document: no two documents share a row.
     """
     found = [tuple(min(length, longest) for length in SHORT)]
     if window and window < longest:
@@ -79,10 +74,7 @@ def prove(
     one_document: bool = False,
     autocast: torch.dtype | None = None,
 ) -> None:
-    """Measure on every way through attention; longest, one_document as in `packs`.
-
-    Raises EnvironmentProblem where documents see each other, or are not what they are alone.
-    """
+    """Raise EnvironmentProblem where documents see each other, or are not what they are alone (`packs`)."""
     window = getattr(model.config.get_text_config(), "sliding_window", None)
     for lengths in packs(longest, window, one_document=one_document):
         found = measure_leakage(model, layout, lengths, autocast=autocast)
@@ -104,22 +96,21 @@ def measure_leakage(
     model.eval()
     try:
         with torch.no_grad(), torch.autocast(device.type, dtype=autocast, enabled=autocast is not None):
-            return _measure(_Reader(model, layout, lengths), _epsilon(device, autocast or model.dtype))
+            return _measure(_Reader(model, layout, lengths), autocast or model.dtype)
     finally:
         model.train(was_training)
 
 
-def _measure(reader: _Reader, epsilon: float) -> Isolation:
+def _measure(reader: _Reader, dtype: torch.dtype) -> Isolation:
     ids = reader.ids
     together = reader.packed(ids)
     changed = torch.zeros(ids.shape[1], dtype=torch.bool, device=ids.device)
     for document in reader.documents[::2]:
         changed[document] = True
+    halves = [part for part in (changed, ~changed) if not bool(part.all())]
     seen = max(
-        _share(together[~part], reader.packed(torch.where(part, reader.other, ids))[~part])
-        if bool((~part).any())
-        else 0.0
-        for part in (changed, ~changed)
+        (_share(together[~part], reader.packed(torch.where(part, reader.other, ids))[~part]) for part in halves),
+        default=0.0,
     )
     with plain_attention(reader.model):
         alone = reader.alone(ids)
@@ -127,7 +118,7 @@ def _measure(reader: _Reader, epsilon: float) -> Isolation:
         rounding = may_see = 0.0
         if max(seen, difference) > ROUNDING:  # else no excuse is needed, and its forward passes are saved
             may_see = reader.neighbors() if seen > ROUNDING else 0.0
-            with _rounded_embeddings(reader.model, epsilon):
+            with _rounded_embeddings(reader.model, dtype):
                 rounding = _share(alone, reader.alone(ids))
     return Isolation(seen, difference, may_see, rounding)
 
@@ -168,8 +159,10 @@ class _Reader:
 
 
 @contextmanager
-def _rounded_embeddings(model: PreTrainedModel, epsilon: float) -> Iterator[None]:
-    """Let the embeddings be off by up to one rounding each."""
+def _rounded_embeddings(model: PreTrainedModel, dtype: torch.dtype) -> Iterator[None]:
+    """Let the embeddings be off by up to one rounding each; TF32 keeps 10 bits of an fp32 number's 23."""
+    is_tf32 = model.device.type == "cuda" and dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32
+    epsilon = 2.0**-10 if is_tf32 else torch.finfo(dtype).eps
 
     def rounded(module: Any, args: Any, out: torch.Tensor) -> torch.Tensor:  # noqa: ARG001  torch's signature
         random = torch.Generator().manual_seed(1)
@@ -181,13 +174,6 @@ def _rounded_embeddings(model: PreTrainedModel, epsilon: float) -> Iterator[None
         yield
     finally:
         hook.remove()
-
-
-def _epsilon(device: torch.device, dtype: torch.dtype) -> float:
-    """Return by how much of a number its product's rounding can be off; TF32 keeps 10 bits of an fp32 number's 23."""
-    if device.type == "cuda" and dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32:
-        return 2.0**-10
-    return torch.finfo(dtype).eps
 
 
 def _share(of: torch.Tensor, other: torch.Tensor) -> float:

@@ -47,8 +47,7 @@ class TokenizerInfo:
 def load_tokenizer(folder: Path) -> TokenizerInfo:
     """Return the tokenizer of a model folder; nothing is fetched and no code of the folder runs.
 
-    Raises EnvironmentProblem where there is none, it has no fast backend, or no token ends an answer; InputError where its
-    chat template cannot write a question with an answer.
+    Raises EnvironmentProblem (none there, no fast backend, no token ends an answer), InputError (of its chat template).
     """
     try:
         hf = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
@@ -79,7 +78,7 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
         hf=hf,
         eos_id=eos_id,
         eos_token=eos_token,
-        pad_id=_first(hf.pad_token_id, hf.eos_token_id, eos_id),
+        pad_id=next(one for one in (hf.pad_token_id, hf.eos_token_id, eos_id) if one is not None),
         has_chat_template=has_chat_template,
         vocab_size=backend.get_vocab_size(with_added_tokens=True),
         sha256=_sha256(folder, hf, eos_token),
@@ -96,10 +95,6 @@ def _turn_end(hf: PreTrainedTokenizerFast, backend: tokenizers.Tokenizer) -> int
     tail = text.rpartition(_PROBE)[2]
     control = backend.get_added_tokens_decoder()
     return next((token for token in backend.encode(tail, add_special_tokens=False).ids if token in control), None)
-
-
-def _first(*ids: int | None) -> int:
-    return next(value for value in ids if value is not None)
 
 
 def _sha256(folder: Path, hf: PreTrainedTokenizerFast, eos_token: str) -> str:

@@ -29,8 +29,7 @@ from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, fore
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.training_data import DataInputs
-from expert_cli.utils.filesystem import files_below
-from expert_cli.utils.json_lines import json_objects
+from expert_cli.utils.files import files_below, json_objects
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.redaction import HUB_TOKEN

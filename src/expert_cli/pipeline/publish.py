@@ -14,8 +14,8 @@ from expert_cli.evaluation.grade import Evaluated
 from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, sample_shares
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import write_json
-from expert_cli.utils.paths import shown
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import short_place
 
 SECTION = "Evaluation"
 
@@ -67,7 +67,8 @@ def card_lines(document: dict[str, Any]) -> list[str]:
     bases = {base_title(name, document[name]): document[name] for name in BASES if document.get(name)}
     titles = "".join(f" {title} |" for title in bases)
     lines = [
-        f"{document['cases']} cases ({shown(document['cases_file'])}), answers to queries and programs run, JSON compared; "
+        f"{document['cases']} cases ({short_place(document['cases_file'])}), answers to queries and programs run, "
+        "JSON compared; "
         f"{_chosen(document['generation'])}, at most {document['generation']['max_new_tokens']} tokens; "
         f"{document['generation']['cut_off']} cut off there, {document['generation'].get('looping', 0)} ended in a loop.",
         *filter(None, [grammar_in_words(document.get("grammar"))]),

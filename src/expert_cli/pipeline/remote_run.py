@@ -11,13 +11,11 @@ from pathlib import Path
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem, RunLocked
 from expert_cli.pipeline.options import RunOptions
-from expert_cli.training.checkpointing.checkpoint import MANIFEST, latest_valid
-from expert_cli.utils.files import remove, stamp_of
-from expert_cli.utils.filesystem import facts_of, files_below
+from expert_cli.training.checkpoint import MANIFEST, latest_valid
+from expert_cli.utils.files import facts_of, files_below, folder_beside, remove, stamp_of
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
-from expert_cli.utils.verified_folder import folder_beside
 
 _LAST = ("", MANIFEST, "status.json", "COMPLETE")  # each says that other files are there
 _CHECKPOINT = re.compile(r"(checkpoints/checkpoint-([0-9]+)/)(.+)")

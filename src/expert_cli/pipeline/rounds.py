@@ -53,8 +53,7 @@ from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.signals import STOP_FILE, StopRequest
 from expert_cli.runs.status import RunStatus
 from expert_cli.utils.distributed import barrier, broadcast_rank0
-from expert_cli.utils.files import remove, sha256_of, sync_folder, write_bytes, write_json
-from expert_cli.utils.json_lines import json_lines
+from expert_cli.utils.files import json_lines, remove, sha256_of, sync_folder, write_bytes, write_json
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.statistics import Paired
 from expert_cli.utils.text import plural

@@ -121,7 +121,7 @@ def document(
         "output": str(output),
         "steps": done.steps,
         "epochs": done.epochs,
-        "loss": {"first": done.first_loss, "last": done.last_loss, "first_mean": first, "last_mean": last},
+        "loss": {"first": done.losses[0], "last": done.losses[-1], "first_mean": first, "last_mean": last},
         "eval_loss": done.eval_loss,
         **({"eval_losses": dict(done.eval_losses)} if done.eval_losses else {}),
         "tokens": {"real": done.real_tokens, "trained": done.trained_tokens, "padded": done.padded_tokens},

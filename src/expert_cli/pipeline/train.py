@@ -31,9 +31,7 @@ from expert_cli.inference.expert import PromptRenderer, load_base_of
 from expert_cli.inference.expert_config import json_separators
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model import isolation
-from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
-from expert_cli.model.compiled_layers import compile_layers
 from expert_cli.model.fsdp import require_processes, shard_base
 from expert_cli.model.kernels.select import (
     KernelPlan,
@@ -43,6 +41,7 @@ from expert_cli.model.kernels.select import (
     with_capture,
     with_graphs,
 )
+from expert_cli.model.layers import compile_layers, enable_activation_checkpointing
 from expert_cli.model.loading.quantize import autocast_of
 from expert_cli.pipeline.before_after import ask, choose, choose_texts, measure, measuring, missed, samples
 from expert_cli.pipeline.options import RunOptions, require_folders_apart
@@ -58,7 +57,7 @@ from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.signals import StopRequest
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.checkpointing.resume import Checkpoints, Resumed, find_checkpoint
+from expert_cli.training.checkpoint import Checkpoints, Resumed, find_checkpoint
 from expert_cli.training.fit import fit
 from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, naming_lost_processes, rank0_first
 from expert_cli.utils.reporter import NullReporter, Reporter

@@ -27,9 +27,9 @@ from expert_cli.inference.expert import (
 from expert_cli.manifest.key import adjusted
 from expert_cli.manifest.keys.loader import PACKINGS
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of, is_eval_loss
-from expert_cli.model.loading.meta import meta_base
+from expert_cli.model.layers import recurrent_layers
+from expert_cli.model.loading.quantize import meta_base
 from expert_cli.model.loading.sources import LocalModel
-from expert_cli.model.recurrence import recurrent_layers
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.reporter import Reporter
 

@@ -30,9 +30,8 @@ class FitResult:
     """Steps done, the loss of each (mean per trained token of one optimizer step, unrounded), tokens: of the whole run.
 
     eval_losses: the last evaluation by named set, where there are several.
-    Of the process that ended it, which may have gone on from a checkpoint: `here`, peak_memory_mb, mfu (share of the
-    hardware's peak that `peak` names; None where no peak is known), step_time_shares, which sum to 1, capture: how the
-    step was recorded, and the reason, as the kernel plan says it.
+    Of the process that ended it, which may have gone on from a checkpoint: `here`, peak_memory_mb, mfu (share of the peak that
+    `peak` names; None: not known), step_time_shares, which sum to 1, capture: as the kernel plan says it.
     adjusted: what had to be changed to fit the GPU's memory. stop_reason: why training ended where it did.
     """
 
@@ -52,16 +51,6 @@ class FitResult:
     capture: tuple[str, str]
     adjusted: tuple[str, ...]
     stop_reason: str
-
-    @property
-    def first_loss(self) -> float:
-        """The loss of the first optimizer step."""
-        return self.losses[0]
-
-    @property
-    def last_loss(self) -> float:
-        """The loss of the last optimizer step."""
-        return self.losses[-1]
 
     def mean_losses(self) -> tuple[float, float]:
         """Return the means of the first and of the last `mean_span` losses, which a single odd batch moves less."""

@@ -72,23 +72,19 @@ def run_lock(output: Path) -> Iterator[None]:
 
 def contents(output: Path) -> list[Path]:
     """Return what lies in an output folder, the lock's own files left out; nothing where there is no folder."""
-    if not output.is_dir():
-        return []
     own = (f"{INSIDE}.lock", f"{INSIDE}.owner.json")
-    return [path for path in output.iterdir() if path.name not in own]
+    return [path for path in output.iterdir() if path.name not in own] if output.is_dir() else []
 
 
 def is_held(output: Path) -> bool:
     """Whether a run owns the folder, be it one that is not in the registry: of another container, or without a cache."""
     base = _base(output)
     file = base.with_name(f"{base.name}.lock")
-    if not file.exists():
+    with suppress(Timeout, OSError):  # a lock file of another user cannot be asked
+        if file.exists():
+            FileLock(file).acquire(timeout=0).lock.release()
         return False
-    try:
-        with FileLock(file).acquire(timeout=0):
-            return False
-    except (Timeout, OSError):  # a lock file of another user cannot be asked
-        return True
+    return True
 
 
 def running() -> list[RunningRun]:
@@ -98,11 +94,11 @@ def running() -> list[RunningRun]:
         facts = _read(entry)
         if facts.get("host", platform.node()) != platform.node():
             continue
-        if not lives(facts) or "output" not in facts:
+        if lives(facts) and "output" in facts:
+            found.append(RunningRun(facts["pid"], Path(str(facts["output"])), facts["started"]))
+        else:
             with suppress(OSError):
                 entry.unlink(missing_ok=True)
-            continue
-        found.append(RunningRun(int(facts["pid"]), Path(str(facts["output"])), float(facts["started"])))
     return sorted(found, key=lambda run: run.started)
 
 
@@ -121,19 +117,13 @@ def _base(output: Path) -> Path:
 
 def _acquire(lock: FileLock, owner_file: Path, output: Path) -> None:
     """Take the lock; wait only while its owner is dead and its last children are about to be, or for one who asks."""
-    since = time.monotonic()
-    while True:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            owner = _read(owner_file)
-            patience = ORPHANS_END_S if owner.get("host") in (None, platform.node()) else _ASKED_S
-            if lives(owner) or time.monotonic() > since + patience:
-                hint = "wait for that run, end it, or give another folder with --output"
-                raise RunLocked(f"{output} belongs to {_words(owner)}", hint) from None
-            time.sleep(0.1)
-        else:
-            return
+    owner = _read(owner_file)
+    patience = ORPHANS_END_S if owner.get("host") in (None, platform.node()) else _ASKED_S
+    try:
+        lock.acquire(timeout=0 if lives(owner) else patience)
+    except Timeout:
+        hint = "wait for that run, end it, or give another folder with --output"
+        raise RunLocked(f"{output} belongs to {_words(_read(owner_file))}", hint) from None
 
 
 def _words(owner: dict[str, Any]) -> str:
@@ -162,10 +152,9 @@ def lives(facts: Mapping[str, Any]) -> bool:
 
 
 def birth(pid: int) -> float:
-    """Return when a process began, as a figure that stays the same when the clock is set.
+    """Return when a process began, as a figure that stays the same when the clock is set: on Linux ticks since boot.
 
-    On Linux psutil counts from a boot time that moves with the clock: there, clock ticks since boot (proc_pid_stat(5)).
-    Other systems keep the time as it was. Raises OSError, psutil.Error: no such process.
+    psutil counts there from a boot time that moves with the clock. Raises OSError, psutil.Error: no such process.
     """
     if platform.system() == "Linux":
         return float(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])

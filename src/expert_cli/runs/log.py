@@ -34,7 +34,7 @@ class RunLog:
             _append(self._file, lines)
 
 
-class Logged:
+class Logged(Reporter):
     """A reporter whose lines are written to a log as well: of a progress bar those of a console without a terminal."""
 
     def __init__(self, report: Reporter, log: RunLog) -> None:
@@ -68,7 +68,7 @@ class Logged:
             kept.finish()
 
 
-class _Both:
+class _Both(Bar):
     def __init__(self, *bars: Bar) -> None:
         self.bars = bars
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ BASES = ("baseline", "few_shot", WITHOUT_GRAMMAR, ENDPOINT)
 expert that are held to no grammar, and those of another model's server.
 """
 SHARES = ("data", "host_to_device", "forward", "backward", "captured", "optimizer", "checkpoint", "eval", "other")
+"""What the time of a step goes into; captured: forward and backward, replayed from a graph."""
 
 
 class MetricsTail:
@@ -51,14 +53,11 @@ class MetricsTail:
         return [line for text in whole if text.strip() and (line := self._parsed(text)) is not None]
 
     def _parsed(self, text: bytes) -> dict[str, Any] | None:
-        try:
-            line = parse_json(text)
-        except ValueError:
-            line = None
-        if not isinstance(line, dict):
-            self.damaged += 1
-            return None
-        return line
+        with suppress(ValueError):
+            if isinstance(line := parse_json(text), dict):
+                return line
+        self.damaged += 1
+        return None
 
 
 def truncate_metrics(metrics: Path, step: int) -> None:
@@ -105,10 +104,7 @@ def intervals(lines: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | No
 def rates(
     lines: Sequence[Mapping[str, Any]], key: str, earlier: Sequence[Mapping[str, Any]] = ()
 ) -> tuple[list[float], list[float]]:
-    """Return the values of a figure that is told a second, and how many seconds each held: the weights of their mean.
-
-    earlier: the lines before these.
-    """
+    """Return the values of a figure a second, and the seconds that each held: the weights of a mean. earlier: lines before."""
     preceding = next((line for line in reversed(earlier) if number(line, key) is not None), None)
     told = [line for line in lines if number(line, key) is not None]
     return numbers(told, key), intervals(told, preceding)
@@ -218,9 +214,7 @@ def forgotten_in_words(told: Any) -> str:
 
 
 def base_title(name: str, base: Mapping[str, Any]) -> str:
-    """Return what is called which gave other answers, by its key of BASES: the expert without its grammar, another model by its
-    name, else the base model, with how many examples before each question, where there were any.
-    """
+    """Return what gave other answers, by its key of BASES: the expert without its grammar, another model, the base model."""
     if name == ENDPOINT:
         return str(part(base, "generation").get("model"))
     if name == WITHOUT_GRAMMAR:

@@ -10,10 +10,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any
+from types import FrameType
 
 from expert_cli.errors import CTRL_C, TERMINATED
 from expert_cli.utils.distributed import broadcast_rank0, gather_rank0
@@ -31,19 +30,12 @@ class StopRequest:
 
     def __init__(self, run_folder: Path) -> None:
         """Look for the file STOP in `run_folder`."""
-        self.exit_code = 0
-        self.reason = ""
-        self.by_signal = False
-        self._file = run_folder / STOP_FILE
-        self._next_look = 0.0
-        self._pid = os.getpid()
-        self._before: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
+        self.exit_code, self.reason, self.by_signal = 0, "", False
+        self._file, self._next_look = run_folder / STOP_FILE, 0.0
+        self._pid, self._handlers = os.getpid(), ExitStack()
 
     def asked(self, *, at_once: bool = False) -> bool:
-        """Whether the run shall stop; then `reason` tells by what, and `exit_code` how to end (130 or 143).
-
-        at_once: look for the file, however short ago that was done.
-        """
+        """Whether to stop; then `reason` tells by what, and `exit_code` how to end (130 or 143). at_once: look now."""
         if not self.exit_code and (at_once or time.monotonic() >= self._next_look):
             self._next_look = time.monotonic() + LOOK_EVERY_S
             if self._file.exists():
@@ -59,18 +51,13 @@ class StopRequest:
         self.exit_code, self.reason, self.by_signal = first
 
     def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():
-            for number in _signals():
-                self._before[number] = signal.signal(number, self._handle)
+        # Windows sends SIGBREAK for Ctrl-Break, and to processes in groups of their own.
+        numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
+        self._handlers.enter_context(_handling(self._handle, *numbers))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            # None: a handler that was not set from Python, which cannot be put back.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        self._before.clear()
+    def __exit__(self, *_: object) -> None:
+        self._handlers.close()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if os.getpid() != self._pid:
@@ -90,9 +77,6 @@ class Terminated(KeyboardInterrupt):
 @contextmanager
 def raising_sigterm() -> Iterator[None]:
     """Let SIGTERM raise Terminated, so that what is open is closed; processes forked meanwhile end. For the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     mine = os.getpid()
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -100,16 +84,23 @@ def raising_sigterm() -> Iterator[None]:
             _end(number)
         raise Terminated
 
-    before = signal.signal(signal.SIGTERM, handle)
+    with _handling(handle, signal.SIGTERM):
+        yield
+
+
+@contextmanager
+def _handling(handle: Callable[[int, FrameType | None], None], *numbers: int) -> Iterator[None]:
+    """Let signals be handled so meanwhile; in a thread that is not the main one, to which they belong, nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
-
-
-def _signals() -> list[int]:
-    # Windows sends SIGBREAK for Ctrl-Break, and to processes in groups of their own.
-    return [int(number) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if (number := getattr(signal, name, None))]
+        for number, handler in before.items():
+            # None: a handler that was not set from Python, which cannot be put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _end(number: int) -> None:
@@ -122,9 +113,6 @@ def _end(number: int) -> None:
 
 
 def leave_signals(worker: int) -> None:  # noqa: ARG001  torch's signature
-    """Leave Ctrl-C and the first SIGTERM to the main process, which would fail for want of a worker that died of it.
-
-    A terminal sends Ctrl-C to all processes of a run; torchrun and SLURM send SIGTERM so.
-    """
+    """Leave Ctrl-C and the first SIGTERM, which all processes of a run are sent, to the main process: it needs its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, _: signal.signal(number, signal.SIG_DFL))

@@ -44,15 +44,12 @@ class RunStatus:
         written: Callable[[], object] = nothing,
     ) -> None:
         """command: what starts the run, without --resume. written: called behind each writing; none comes before `begin`."""
-        self.command = command
+        self.command, self.world_size = command, world_size
         self.step = 0
         self.steps: int | None = None
-        self.stage = ""
+        self.stage = self._started = ""
         self.begun = False
-        self._file = file
-        self._written = written
-        self.world_size = world_size
-        self._started = ""
+        self._file, self._written = file, written
 
     @property
     def how_far(self) -> str:
@@ -85,33 +82,18 @@ class RunStatus:
 
     def broken_off(self, error: ExpertError) -> None:
         """Say what ended the run before its end."""
-        state = FAILED
-        if isinstance(error, Interrupted):
-            state = INTERRUPTED if error.by_signal else STOPPED
+        stopped = INTERRUPTED if isinstance(error, Interrupted) and error.by_signal else STOPPED
+        state = stopped if isinstance(error, Interrupted) else FAILED
         self._write(state, error.message.strip().partition("\n")[0], error.exit_code)
 
     def _write(self, state: str, reason: str, exit_code: int | None = None) -> None:
         if self._file is None or not self.begun:
             return
-        write_json(
-            self._file,
-            {
-                "schema_version": 1,
-                "state": state,
-                "reason": reason,
-                "step": self.step,
-                "steps": self.steps,
-                **({"stage": self.stage} if self.stage else {}),
-                "exit_code": exit_code,
-                "pid": os.getpid(),
-                "birth": birth(os.getpid()),
-                "host": platform.node(),
-                "world_size": self.world_size,
-                "started": self._started,
-                "updated": _now(),
-                "command": self.command,
-            },
-        )
+        document = {"schema_version": 1, "state": state, "reason": reason, "step": self.step, "steps": self.steps}
+        document |= {"stage": self.stage} if self.stage else {}
+        document |= {"exit_code": exit_code, "pid": os.getpid(), "birth": birth(os.getpid()), "host": platform.node()}
+        document |= {"world_size": self.world_size, "started": self._started, "updated": _now()}
+        write_json(self._file, {**document, "command": self.command})
         self._written()
 
 
@@ -125,10 +107,7 @@ class Ending:
 
 
 def standing(file: Path, *, is_complete: bool, command: str = "") -> Ending:
-    """Return how the run that keeps this status.json stands.
-
-    is_complete: whether the mark of a whole run is there, which runs without a status.json have too. command: that of run.json.
-    """
+    """Return how a run stands. is_complete: whether the mark of a whole run is there. command: that of run.json."""
     told = read_json(file)
     state, reason = str(told.get("state")), str(told.get("reason") or "")
     command = str(told.get("command") or command)

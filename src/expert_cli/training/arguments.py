@@ -12,16 +12,13 @@ from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.machine import has_package
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.manifest.keys.optim import BY_EVALUATIONS
-from expert_cli.training.checkpointing.checkpoint import LEAST
+from expert_cli.training.checkpoint import LEAST
 
 REPORT_PACKAGES = {"azure_ml": "azureml", "flyte": "flytekit"}  # the others are named as their packages are
 
 
 def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> TrainingArguments:
-    """Return the Trainer's arguments for this run. more: of a Trainer that is not ours, to compare with.
-
-    Raises EnvironmentProblem for a reporting package that is missing.
-    """
+    """Return the Trainer's arguments for this run. more: of a Trainer that is not ours. Raises EnvironmentProblem."""
     for name in run.watch.report_to:
         if not has_package(package := REPORT_PACKAGES.get(name, name)):
             hint = f"pip install {package}, or take it out of report_to"

@@ -1,9 +1,13 @@
-"""When a run saves by the clock and stops, and what every step begins with; the rest is transformers' DefaultFlowCallback."""
+"""When a run saves by the clock and stops, what every step begins with, and what a run tells while it runs: the progress line
+and metrics.jsonl. The rest is transformers' DefaultFlowCallback.
+"""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +15,20 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.data.packing.random_fit import mixed
-from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, is_eval_loss
+from expert_cli.model.flops import Flops
+from expert_cli.runs.fit_result import Done
+from expert_cli.training.health import TrainingState
+from expert_cli.training.step_timer import StepTimer
 from expert_cli.utils.distributed import all_reduce_any
+from expert_cli.utils.reporter import Bar
 
 LARGEST_SHARE = 0.01  # of the time, spent on saving by the clock
 FIRST_CHECKPOINT_S = 60
 """A run that saves by steps or epochs has its first checkpoint after so many seconds of training, if none came before."""
+
+MB = 2**20
+LOGGED = ("loss", "grad_norm", "learning_rate", EXECUTION_ACCURACY, "epoch")
 
 
 class SaveSchedule:
@@ -109,3 +121,146 @@ def seed_of(seed: int, step: int, rank: int) -> int:
     """Return a 63-bit number for a seed, a step and a process; neighbors have nothing in common."""
     value = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank * 0x94D049BB133111EB) & (2**64 - 1)
     return int(mixed(np.array([value], np.uint64), 0)[0]) >> 1
+
+
+class MetricsCallback(TrainerCallback):
+    """Writes one line of metrics.jsonl a logged step, adds what it measures to `logs`, and moves the progress bar."""
+
+    bar: Bar
+
+    def __init__(
+        self,
+        progress: TrainingState,
+        timer: StepTimer,
+        metrics: Path,
+        flops: Flops,
+        peak: tuple[float, str] | None,
+        warning: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Take what the trainer counts, and the file to append to; `bar` is set before training.
+
+        flops, peak: what a token costs, and the most that all processes' GPUs do in a second, with its source; None: not known.
+        warning: is told, once, of GPU memory that lies in the host's.
+        """
+        self.progress, self.timer, self.metrics = progress, timer, metrics
+        self.flops, self.peak, self.warning = flops, peak, warning
+        self._started, self._peak_mb, self._learning_rate, self._told = time.monotonic(), 0.0, 0.0, False
+        self._first = self._before = Done(0, 0, 0.0)
+        self._measured: dict[str, Any] = {}
+
+    def done_here(self) -> Done:
+        """Return what this process did: after a resume, not what the checkpoint says that others did before."""
+        progress, first = self.progress, self._first
+        return Done(progress.real - first.real, progress.trained - first.trained, progress.seconds - first.seconds)
+
+    def mfu(self) -> float | None:
+        """Return the share of the peak that training here reached; None where no peak is known."""
+        here = self.done_here()
+        return self.flops.of(here.real, here.trained) / max(1e-9, here.seconds) / self.peak[0] if self.peak else None
+
+    @property
+    def peak_memory_mb(self) -> float:
+        """The most memory allocated on the GPU in training; on a CPU the largest resident set at the end of a step."""
+        peak = self.timer.device.held("max_memory_allocated")
+        return self._peak_mb if peak is None else peak / MB
+
+    @property
+    def memory_mb(self) -> float:
+        """The memory that the run uses now."""
+        return (self.timer.device.held("memory_allocated") or 0) / MB
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Start the clock, and the peak of memory: what came before, batches that did not fit among it, is not training."""
+        progress = self.progress
+        self._first = self._before = Done(progress.real, progress.trained, progress.seconds)
+        self._started = time.monotonic()
+        self.timer.device.reset_peak()
+        self.timer.lap()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Move the bar."""
+        self._count_seconds()
+        now = self.memory_mb
+        self._peak_mb = max(self._peak_mb, now)
+        self.bar.update(state.global_step, self._note(now))
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Stop both clocks at once: the last step's evaluation and checkpoint are in the seconds as in the shares."""
+        self._count_seconds()
+        self.timer.lap()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Append a line to metrics.jsonl. What was evaluated by now is in the seconds of a checkpoint that follows."""
+        self._count_seconds()
+        logs = {} if logs is None else logs
+        answers = f"eval_{EXECUTION_ACCURACY}"
+        named = {EXECUTION_ACCURACY if name == answers else name: value for name, value in logs.items()}
+        logged = {name: value for name, value in named.items() if name in LOGGED or is_eval_loss(name)}
+        if "loss" in logged:
+            self._measured = self._measure()
+            self._learning_rate = logged["learning_rate"]
+            logs |= _flat(self._measured)
+            logged |= self._measured
+            self.bar.update(state.global_step, self._note(self._measured["memory_mb"]))
+        if {"loss", EVAL_LOSS, EXECUTION_ACCURACY} & set(logged) and state.is_world_process_zero:
+            line = {
+                "step": state.global_step,
+                "time": round(time.time(), 3),
+                "seconds": round(self.progress.seconds, 3),
+            }
+            with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
+                file.write(json.dumps(line | logged) + "\n")
+
+    def _count_seconds(self) -> None:
+        self.progress.seconds = self._first.seconds + time.monotonic() - self._started
+
+    def _measure(self) -> dict[str, Any]:
+        """Return what happened since the last time."""
+        wall, shares = self.timer.lap()
+        progress, before = self.progress, self._before
+        real, trained = progress.real - before.real, progress.trained - before.trained
+        self._before = Done(progress.real, progress.trained, progress.seconds)
+        spilled = self.timer.device.spilled() / MB
+        if spilled and not self._told:
+            self._told = True
+            self.warning(
+                f"{spilled:,.0f} MB of GPU memory lie in the host's memory, where every step waits for them: lower "
+                "batch_size, or set gradient_checkpointing: true"
+            )
+        return {
+            "tokens_per_s": round(real / wall, 1),
+            "tokens_real": progress.real,
+            "tokens_trained": progress.trained,
+            "tokens_padded": progress.padded,
+            "memory_mb": round(self.memory_mb, 1),
+            "spilled_mb": round(spilled, 1),
+            "mfu": round(self.flops.of(real, trained) / wall / self.peak[0], 4) if self.peak else None,
+            "step_time_shares": {name: round(share, 4) for name, share in shares.items()},
+            "gpu": self.timer.device.sample(),
+        }
+
+    def _note(self, memory_mb: float) -> str:
+        losses = self.progress.losses
+        loss = f"loss {losses[-1]:.3f}  " if losses else ""
+        rate = f"  lr {self._learning_rate:.1e}" if self._learning_rate else ""
+        data = self._measured.get("step_time_shares", {}).get("data", 0.0)
+        rate += f"  waits for data {data:.0%}" if data >= 0.005 else ""
+        return f"{loss}{self.done_here().tokens_per_s:,.0f} tokens/s{rate}  {memory_mb / 1024:.1f} GB"
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """Return numbers of a nest by path, as TensorBoard and its like take them; what is not known is left out."""
+    flat: dict[str, float] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}/")
+        elif value is not None:
+            flat[f"{prefix}{name}"] = value
+    return flat

@@ -26,6 +26,7 @@ from expert_cli.data.packing.batches import (
 )
 from expert_cli.data.packing.dataset import TrainingData
 from expert_cli.errors import Interrupted, TrainingFailed
+from expert_cli.hardware.devices import is_out_of_memory
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, is_eval_loss
 from expert_cli.model.adapter import magnitudes
 from expert_cli.model.flops import Flops, flops, peak_flops
@@ -37,13 +38,11 @@ from expert_cli.runs.metrics import truncate_metrics
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.signals import StopRequest
 from expert_cli.training.arguments import training_arguments
-from expert_cli.training.callbacks import StepCallback
+from expert_cli.training.callbacks import MetricsCallback, StepCallback
 from expert_cli.training.captured_step import CudaGraphs
-from expert_cli.training.checkpointing.resume import Checkpoints, Resumed
+from expert_cli.training.checkpoint import Checkpoints, Resumed
 from expert_cli.training.memory import adjust_as_before, fit_memory, out_of_memory
-from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.training.trainer import ExpertTrainer
-from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import plural
 
@@ -59,9 +58,7 @@ def fit(
     stop: StopRequest,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> FitResult:
-    """Train the adapter in place.
-
-    stop: what asks the run to stop, entered. callbacks: people's own, called behind the tool's.
+    """Train the adapter in place. stop: entered. callbacks: people's own, called behind the tool's.
 
     Raises TrainingFailed: loss not finite, out of memory, a DoRA magnitude that stands still. Interrupted: asked to stop,
     after a checkpoint was written.
@@ -85,7 +82,7 @@ def fit(
     costs = cost(recomputed=run.compute.checkpointing == "all" or trainer.recomputes)
     metrics = MetricsCallback(trainer.progress, trainer.timer, paths.metrics, costs, peak, report.warning)
     steps = StepCallback(run.watch, schedule.steps_per_epoch, stop.asked)
-    for callback in (metrics, steps, *_reporting(run, paths), *callbacks):
+    for callback in (metrics, steps, *_tensorboard(run, paths), *callbacks):
         trainer.add_callback(callback)
     with report.progress("training", schedule.steps, "steps") as metrics.bar:
         try:
@@ -152,7 +149,7 @@ def _make_ready(
         forget_graphs()  # layers of one class share how often they may be compiled anew, with those of other runs too
     if resumed is not None:
         adjust_as_before(trainer, resumed.parts, run)
-    if trainer.timer.on_gpu and not run.compute.fsdp:
+    if trainer.timer.device.is_gpu and not run.compute.fsdp:
         fit_memory(trainer, run, report)
     elif compiles:
         trainer.try_step()
@@ -169,7 +166,7 @@ def _make_ready(
     return capture
 
 
-def _reporting(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
+def _tensorboard(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
     if "tensorboard" not in run.watch.report_to:
         return []
     from torch.utils.tensorboard import SummaryWriter

@@ -5,8 +5,6 @@ half the micro-batch at the same effective batch, activations (recomputed instea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +14,13 @@ import torch
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.batches import Schedule
 from expert_cli.errors import TrainingFailed
-from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
+from expert_cli.hardware.devices import is_out_of_memory
 from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.model.kernels.dequantize import DequantizedLinear, drop_packed, restore_packed
-from expert_cli.training.checkpointing.checkpoint import CheckpointState
+from expert_cli.model.layers import decoder_layers, enable_activation_checkpointing
+from expert_cli.training.checkpoint import CheckpointState
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.distributed import all_reduce_any
-from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.reporter import Reporter
 
 MARGIN = 0.02
@@ -61,10 +59,8 @@ def fit_memory(trainer: ExpertTrainer, run: RunConfig, report: Reporter) -> None
 def adjust_as_before(trainer: ExpertTrainer, before: CheckpointState, run: RunConfig) -> None:
     """Give up again what the run that wrote a checkpoint had given up; not a micro-batch that is now asked for otherwise."""
     told, optim = before.state, run.optim
-    keys = ("batch_size", "gradient_accumulation_steps")
-    if told["batch_size"] <= optim.batch_size and all(
-        getattr(optim, key) == told["identity"][f"optim.{key}"] for key in keys
-    ):
+    asked = (told["identity"][f"optim.{key}"] for key in ("batch_size", "gradient_accumulation_steps"))
+    if told["batch_size"] <= optim.batch_size and (optim.batch_size, optim.gradient_accumulation_steps) == (*asked,):
         trainer.use(replace(trainer.batches.schedule, batch_size=told["batch_size"]))
         trainer.adjusted += told["adjusted"]
     if told["recomputes"]:
@@ -81,10 +77,7 @@ def recompute(trainer: ExpertTrainer, run: RunConfig) -> bool:
 
 
 def out_of_memory(trainer: ExpertTrainer, checkpoints: Path, go_on: str) -> TrainingFailed:
-    """Return the error of a run whose memory ran out in a later step. go_on: the command that goes on with it.
-
-    Its hint is that command with the next thing to give up.
-    """
+    """Return the error of a run whose memory ran out in a later step; its hint is `go_on` with the next thing to give up."""
     kept = f"; the checkpoints in {checkpoints} are safe" if any(checkpoints.glob("checkpoint-*")) else ""
     schedule, optim = trainer.batches.schedule, trainer.optim_config
     remedy: dict[str, object] = {}
@@ -103,16 +96,17 @@ def out_of_memory(trainer: ExpertTrainer, checkpoints: Path, go_on: str) -> Trai
 
 
 def _fits(trainer: ExpertTrainer) -> bool:
-    """Record a step, or run one, beside what later steps hold and the first does not; return whether it fitted.
-
-    Nothing is left of it but the recording: gradients are zero again, and every training step seeds its own random numbers.
-    """
-    device = trainer.timer.device
+    """Record a step, or run one, beside what later steps hold and the first does not; return whether it fitted."""
+    device, optimizer = trainer.timer.device, trainer.optim_config.optim
     device.reset_peak()
     room = device.memory()[0] + (device.held("memory_reserved") or 0)
+    # paged states give way to the host's memory
+    later = 0 if "paged" in optimizer else optimizer_bytes(trainer.flat.flat, optimizer)
+    later += int(MARGIN * device.memory()[1]) if device.is_gpu else 0
     try:
-        with _as_in_later_steps(trainer):
-            trainer.try_step()
+        held = torch.empty(later, dtype=torch.uint8, device=trainer.args.device)
+        trainer.try_step()
+        del held
         # Windows' driver moves what is too much to the host's memory without a word.
         return (device.held("max_memory_reserved") or 0) <= room
     except RuntimeError as error:
@@ -125,24 +119,8 @@ def _fits(trainer: ExpertTrainer) -> bool:
         device.empty_cache()  # the failed attempt's blocks have the wrong sizes; not in the loop
 
 
-@contextmanager
-def _as_in_later_steps(trainer: ExpertTrainer) -> Iterator[None]:
-    """Hold what the steps after the first one do: the optimizer's state, and a margin."""
-    optimizer, device = trainer.optim_config.optim, trainer.timer.device
-    # paged states give way to the host's memory
-    missing = 0 if "paged" in optimizer else optimizer_bytes(trainer.flat.flat, optimizer)
-    if trainer.timer.on_gpu:
-        missing += int(MARGIN * device.memory()[1])
-    held = torch.empty(missing, dtype=torch.uint8, device=trainer.args.device)
-    yield
-    del held
-
-
 def _merge(trainer: ExpertTrainer, report: Reporter) -> None:
-    """Take twice the micro-batch at the same effective batch, again and again while the recorded step says that it is faster.
-
-    All processes decide alike.
-    """
+    """Double the micro-batch at the same effective batch while the recorded step says that it is faster; all alike."""
     device, asked = trainer.timer.device, trainer.batches.schedule
     while (schedule := trainer.batches.schedule).accumulation % 2 == 0:
         free, total = device.memory()

@@ -22,19 +22,17 @@ from transformers.integrations.neftune import activate_neftune
 from expert_cli.data.packing.batches import Batch, Collator, FixedShape, PackedBatchSampler, Schedule, once_in_turn
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.errors import TrainingFailed
-from expert_cli.hardware.devices import device_of
-from expert_cli.hardware.step_timer import StepTimer
+from expert_cli.hardware.devices import device_of, is_out_of_memory
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, eval_loss_of
 from expert_cli.manifest.keys.optim import OptimConfig
-from expert_cli.model.activation_checkpointing import set_checkpointing
-from expert_cli.model.compiled_layers import compile_anew
 from expert_cli.model.flat_parameters import FlatParameters
-from expert_cli.model.kernels.dora import has_norms, refresh_norms
+from expert_cli.model.kernels.lora import refresh_norms
+from expert_cli.model.layers import compile_anew, has_dropout, set_checkpointing
 from expert_cli.runs.signals import leave_signals
 from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, Recorded
 from expert_cli.training.health import TrainingHealth, TrainingState
+from expert_cli.training.step_timer import StepTimer
 from expert_cli.utils.distributed import all_reduce_sum, broadcast_rank0
-from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.text import first_line
 
 
@@ -66,27 +64,21 @@ class ExpertTrainer(Trainer):
         """Take what the Trainer's own arguments have no place for; the rest is theirs.
 
         batches: yields the packs of every micro-step of an epoch. checkpoints: writes and reads them
-        (`checkpointing.resume.Checkpoints`). run_answers: lets the model as it is answer cases, and returns the share that is
+        (`checkpoint.Checkpoints`). run_answers: lets the model as it is answer cases, and returns the share that is
         right; None: not asked for. shape_of: what micro-batches are padded to; None: nothing. graphs: records the step (see
         captured_step.py); None: every step is eager.
         """
         super().__init__(**kwargs)
-        self.optim_config = optim_config
-        self.watch = watch
-        self.batches = batches
-        self.run_answers = run_answers
-        self.checkpoints = checkpoints
-        self._shape_of = shape_of
+        self.optim_config, self.watch, self.batches = optim_config, watch, batches
+        self.run_answers, self.checkpoints, self._shape_of = run_answers, checkpoints, shape_of
         self.progress = TrainingState()
         self.timer = StepTimer(device_of(self.args.device))
         self.flat = FlatParameters(self.model.named_parameters())
         self.model.gradient = self.flat.gradient
         scaled = self.accelerator.scaler is not None
         self.health = TrainingHealth(self.progress, self.flat, self._documents, scaled=scaled)
-        self.graphs = graphs
+        self.graphs, self.not_captured, self.recomputes = graphs, "", False
         self.captured: CapturedStep | None = None
-        self.not_captured = ""
-        self.recomputes = False
         self.adjusted: list[str] = []
         self.add_callback(AfterUpdate(self))
         self._step_loss = torch.zeros((), device=self.args.device)
@@ -105,10 +97,7 @@ class ExpertTrainer(Trainer):
         self.args.gradient_accumulation_steps = schedule.accumulation
 
     def try_step(self) -> None:
-        """Record the step, where graphs are asked for; else run forward and backward on the largest micro-batch.
-
-        Raises torch's error where memory runs out.
-        """
+        """Record the step, where graphs are asked for; else run the largest micro-batch. Raises torch's error."""
         if self.graphs is not None and self._capture():
             return
         self.accelerator.backward(self.model(**self._largest_batch()))
@@ -129,13 +118,11 @@ class ExpertTrainer(Trainer):
         batch = self._largest_batch()
         self.model.train()
         # Recomputed layers with dropout read the random state, which a recording forbids (pytorch issue 162504).
-        drops = any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in self.model.modules())
-        kept = drops and set_checkpointing(self.model.base, on=False)
+        kept = has_dropout(self.model) and set_checkpointing(self.model.base, on=False)
         noise = activate_neftune(self.model, self.neftune_noise_alpha) if self.neftune_noise_alpha else None
         try:
-            self.captured = CapturedStep(
-                self.model, self.flat.gradient, batch, shape.targets, self.graphs, self.args.seed
-            )
+            seed = self.args.seed
+            self.captured = CapturedStep(self.model, self.flat.gradient, batch, shape.targets, self.graphs, seed)
         except Exception as error:  # whatever a card or a driver says: such a run is eager
             if is_out_of_memory(error) and not kept:
                 raise
@@ -157,16 +144,18 @@ class ExpertTrainer(Trainer):
     def loader(self, dataset: Dataset[Any], batches: PackedBatchSampler, collate: Collator) -> DataLoader[Batch]:
         """Return a loader with the manifest's settings; its workers go on from epoch to epoch, as long as it lives."""
         workers = self.args.dataloader_num_workers
-        return EpochLoader(
+        loader: Any = DataLoader(
             dataset,
             batch_sampler=batches,
             collate_fn=collate,
             num_workers=workers,
-            pin_memory=self.args.dataloader_pin_memory and self.timer.on_gpu,
+            pin_memory=self.args.dataloader_pin_memory and self.timer.device.is_gpu,
             prefetch_factor=self.args.dataloader_prefetch_factor if workers else None,
             persistent_workers=workers > 0,
             worker_init_fn=leave_signals,
         )
+        loader.set_epoch = batches.set_epoch  # which the Trainer calls
+        return loader  # type: ignore[no-any-return]
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Batch], num_batches: int, device: Any
@@ -174,11 +163,8 @@ class ExpertTrainer(Trainer):
         """Return the micro-batches of a step and its trained tokens, of all processes together."""
         with self.timer.phase("data"):
             batches = [next(epoch_iterator) for _ in range(num_batches)]
-        trained, real, places = all_reduce_sum(
-            sum(batch["trained_tokens"] for batch in batches),
-            sum(batch["real_tokens"] for batch in batches),
-            sum(batch["input_ids"].numel() for batch in batches),
-        )
+        counts = ((batch["trained_tokens"], batch["real_tokens"], batch["input_ids"].numel()) for batch in batches)
+        trained, real, places = all_reduce_sum(*map(sum, zip(*counts, strict=True)))
         self._counted = {"trained": trained, "real": real, "padded": places - real}
         if not trained:
             told = f"step {self.state.global_step + 1} trains no token; {self._documents(self.state.global_step)}"
@@ -187,9 +173,11 @@ class ExpertTrainer(Trainer):
 
     def on_device(self, batch: Batch) -> Batch:
         """Return what the model is given of a batch, on its device."""
-        inputs = {name: value for name, value in batch.items() if name not in ("real_tokens", "trained_tokens")}
-        tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
-        return inputs | {name: value.to(self.args.device, non_blocking=True) for name, value in tensors.items()}
+        return {
+            name: value.to(self.args.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+            for name, value in batch.items()
+            if name not in ("real_tokens", "trained_tokens")
+        }
 
     # a step
 
@@ -263,7 +251,7 @@ class ExpertTrainer(Trainer):
         """Hand callbacks the model that people know, not the one that returns its loss alone."""
         model, graphs = self.model.model, self.graphs
         self._clip = Recorded(partial(self.flat.clip, self.args.max_grad_norm), graphs)
-        self.refresh = Recorded(partial(refresh_norms, model), graphs if has_norms(model) else None)
+        self.refresh = Recorded(partial(refresh_norms, model), graphs if getattr(model, "dora_layers", []) else None)
         prepared: tuple[Any, Any] = super()._prepare_for_training(*settings)  # type: ignore[no-untyped-call]
         self.callback_handler.model = model
         return prepared
@@ -306,9 +294,8 @@ class ExpertTrainer(Trainer):
                 self.model.eval()
                 sums = {name: self._loss_and_tokens(packs) for name, packs in sets.items()}
                 self.model.train()
-                found = {
-                    EVAL_LOSS: sum(sums.values()),
-                    **{eval_loss_of(name): its for name, its in sums.items() if name},
+                found = {EVAL_LOSS: sum(sums.values())} | {
+                    eval_loss_of(name): its for name, its in sums.items() if name
                 }
                 metrics = {name: float(its[0] / its[1].clamp(min=1.0)) for name, its in found.items()}
             every = self.watch.execution_eval_steps
@@ -385,12 +372,3 @@ class AfterUpdate(TrainerCallback):
         """End the phase that clipping began."""
         self.trainer.refresh()
         self.trainer.timer.end()
-
-
-class EpochLoader(DataLoader[Batch]):
-    """A loader whose sampler is told the epoch, as the Trainer does with loaders that can be told."""
-
-    def set_epoch(self, epoch: int) -> None:
-        """Go through this epoch (from 0) the next time."""
-        sampler: Any = self.batch_sampler
-        sampler.set_epoch(epoch)

@@ -29,30 +29,26 @@ _TOLD = re.compile(r"(?:\(os error |\[[Ee]rrno )(\d+)[)\]]")
 def disk_problem(
     error: BaseException | str, failed: str = "", elsewhere: str = "give another folder"
 ) -> EnvironmentProblem | None:
-    """Return the error for a full disk or a place that cannot be written; None where it is something else.
+    """Return the error for a full disk or a place that cannot be written; None where it is something else, or told already.
 
-    error: an exception, or what another program said; a library's own exception counts where it tells of a full disk, an
-    ExpertError never: what it quotes may come from anywhere.
-    failed: what could not be done and where ("" = the error's own path says it). elsewhere: what to do instead ("" = nothing).
+    error: an exception, also a library's own that tells of a full disk, or what another program said. failed: what could not be
+    done and where ("" = the error's own path says it). elsewhere: what to do instead ("" = nothing).
     """
     if isinstance(error, ExpertError):
         return None
     if isinstance(error, RuntimeError) and getattr(error.__context__, "errno", 0) == errno.ELOOP:
         error = error.__context__ or error  # how pathlib tells of links in a circle
-    found = error if isinstance(error, OSError) else _full_disk(str(error))
-    if found is None or found.errno not in _REMEDIES:
+    if not isinstance(error, OSError):
+        told = _TOLD.search(str(error))
+        if not told or int(told[1]) not in FULL:
+            return None
+        error = OSError(int(told[1]), os.strerror(int(told[1])))
+    if error.errno not in _REMEDIES:
         return None
-    in_the_way = found.errno in _IN_THE_WAY
-    path = found.filename2 or found.filename  # of two the one that was to be written
-    where = path if path and (in_the_way or not failed) else ""
-    message = ": ".join(str(part) for part in (failed, where, found.strerror) if part)
-    return EnvironmentProblem(message, ", or ".join(filter(None, [_REMEDIES[found.errno], elsewhere])))
-
-
-def _full_disk(text: str) -> OSError | None:
-    told = _TOLD.search(text)
-    number = int(told[1]) if told else 0
-    return OSError(number, os.strerror(number)) if number in FULL else None
+    path = error.filename2 or error.filename  # of two the one that was to be written
+    where = path if path and (error.errno in _IN_THE_WAY or not failed) else ""
+    message = ": ".join(str(part) for part in (failed, where, error.strerror) if part)
+    return EnvironmentProblem(message, ", or ".join(filter(None, [_REMEDIES[error.errno], elsewhere])))
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """What the processes of a job tell each other: counts, flags, decisions, and who waits for whom. Over gloo, on CPUs.
 
-Gradients go over the devices' own back end. These do not: reading a number there waits for all that the device has still to
-do, in every step. And NCCL gives up after ten minutes, while the first process may tokenize for hours; gloo ends at once
-when a process is gone, so it may wait as long as it takes.
+Reading a number from the devices' own back end waits for all that the device has still to do. And NCCL gives up after ten
+minutes, while the first process may tokenize for hours; gloo ends at once when a process is gone.
 """
 
 from __future__ import annotations
@@ -41,14 +40,11 @@ def all_reduce_sum(*counts: int) -> list[int]:
 
 def all_reduce_any(*flags: bool) -> list[bool]:
     """Return each flag as set if any process sets it: all must save, stop and shrink at the same step."""
-    return [count > 0 for count in all_reduce_sum(*map(int, flags))]
+    return [count > 0 for count in all_reduce_sum(*flags)]
 
 
 def broadcast_rank0(decide: Callable[[], Result]) -> Result:
-    """Return, in every process, what `decide` returns in the first one, which alone calls it.
-
-    On another node the files may not be there, and under load an answer may run out of time in one process alone.
-    """
+    """Return, in every process, what `decide` returns in the first one, which alone calls it."""
     if world_size() == 1:
         return decide()
     import torch
@@ -56,8 +52,7 @@ def broadcast_rank0(decide: Callable[[], Result]) -> Result:
 
     held: list[Any] = [decide() if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(held, src=0, group=_cpu_group(), device=torch.device("cpu"))
-    found: Result = held[0]
-    return found
+    return held[0]  # type: ignore[no-any-return]
 
 
 def gather_rank0(value: Result) -> list[Result]:
@@ -104,8 +99,8 @@ def leave() -> None:
 def naming_lost_processes() -> Iterator[None]:
     """Say of a connection that broke that another process of the job is gone.
 
-    The first process then ends with 3, with which schedulers try again. The others end with 1, the smallest, so that where it
-    was the first one that failed its own exit code is the highest. Raises EnvironmentProblem, ExpertError.
+    The first process ends with 3, with which schedulers try again, the others with 1, so that its own exit code is the highest.
+    Raises EnvironmentProblem, ExpertError.
     """
     try:
         yield

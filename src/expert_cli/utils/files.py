@@ -1,26 +1,39 @@
-"""Files written beside their place, synced and renamed, so that a reader sees the old one or the new one, never half.
+"""Files and folders that a reader sees as they were or as they become, never half: written beside, synced, renamed.
 
 No token of the hub reaches a text written here (`redaction.py`).
+
+    with folder_beside(home) as beside:
+        fill(beside)
+        write_sealed(beside / RECORD, {"files": VerifiedFolder.measured(beside).files})
+        beside.rename(home)
+    damage = VerifiedFolder(home, read_sealed(home / RECORD)["files"]).damage()
+
+The record of a folder is written last, and names every file but itself.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import secrets
 import shutil
-import time
+import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.utils.redaction import redact
+from expert_cli.utils.text import type_name
 
-_REMOVED_TOGETHER_S = 60.0
+MAX_LINE_BYTES = 16 << 20
 
 
 def require_new_file(option: str, path: Path) -> None:
@@ -75,7 +88,7 @@ class KeyTwice(ValueError):
 
 
 def unique_keys(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these members: the `object_pairs_hook` of JSON that is read strictly. Raises KeyTwice."""
+    """Return the object of these members: an `object_pairs_hook`. Raises KeyTwice."""
     found = dict(members)
     if len(found) < len(members):
         key, _ = Counter(key for key, _ in members).most_common(1)[0]
@@ -91,6 +104,39 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("is nested too deeply") from error
 
 
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return rows as JSON lines: exactly, but without the hub's tokens, and with "?" for half of a surrogate pair."""
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return redact(text).encode("utf-8", "replace")
+
+
+def json_objects(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """Yield (file:line, line, object) of every line that is not blank. Raises InputError with the place of the first fault."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield f"{path}:{number}", number, _object(f"{path}:{number}", line)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", "give a file of JSON lines") from error
+
+
+def _object(where: str, line: bytes) -> dict[str, Any]:
+    if len(line) > MAX_LINE_BYTES:
+        raise InputError(f"{where}: {len(line):,} bytes, a row may have {MAX_LINE_BYTES:,}", "shorten the answer")
+    try:
+        value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=unique_keys, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not JSON: {error}", "one JSON object a line, in UTF-8") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: {type_name(value)}, not an object", "one JSON object a line")
+    return value
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no JSON number")
+
+
 def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
     """Write a JSON document as `write_json` does, with a hash of itself under "self"."""
     plain = parse_json(redact(json.dumps(body, default=str)))
@@ -104,15 +150,12 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 def parse_sealed(raw: bytes) -> dict[str, Any]:
     """Return what `write_sealed` made a document of. Raises ValueError saying what is wrong: not one byte may differ."""
-    text = raw.decode("utf-8", "replace")
-    try:
-        document: dict[str, Any] = parse_json(text)
-        body = {name: value for name, value in document.items() if name != "self"}
-        seal = document["self"]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError("is not of its form") from error
+    document = parse_json(raw.decode("utf-8", "replace"))
+    if not isinstance(document, dict) or "self" not in document:
+        raise ValueError("is not of its form")
+    body = {name: value for name, value in document.items() if name != "self"}
     # The text too: white space or a repeated key would pass the hash.
-    if seal != _seal(body) or text != json_text(document):
+    if document["self"] != _seal(body) or raw != json_text(document).encode():
         raise ValueError("does not match its own hash")
     return body
 
@@ -122,17 +165,10 @@ def _seal(body: Mapping[str, Any]) -> str:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder with all that is in it, or a file, or a link but nothing it leads to. Raises OSError.
-
-    Another process may remove it, or parts of it, at the same time.
-    """
-    until = time.monotonic() + _REMOVED_TOGETHER_S
+    """Remove a folder with all that is in it, a file, or a link but nothing it leads to, also while another process does."""
     while path.is_dir() and not path.is_symlink():
-        try:
+        with suppress(FileNotFoundError):  # what it was about to remove has gone: the rest is next
             shutil.rmtree(path)
-        except FileNotFoundError:  # what it was about to remove has gone: the rest is next
-            if time.monotonic() > until:
-                raise
     path.unlink(missing_ok=True)
 
 
@@ -172,8 +208,117 @@ def stamp_of(facts: os.stat_result) -> list[int]:
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file's bytes."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there; no in a folder that may not be looked into, where `Path.is_file` raises."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; no in a folder that may not be looked into."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def matching(pattern: str) -> Iterator[Path]:
+    """Yield what is there that a pattern of `glob` fits, "**" over folders, in no order; nothing hidden."""
+    return map(Path, glob.iglob(pattern, recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder and in its folders, in no order; a folder that another process removes meanwhile has none.
+
+    `Path.rglob` raises FileNotFoundError for such a folder up to Python 3.12. Raises OSError for one that cannot be read.
+    """
+
+    def unless_gone(error: OSError) -> None:
+        if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            raise error
+
+    for where, _, names in os.walk(folder, onerror=unless_gone):
+        yield from (Path(where, name) for name in names)
+
+
+def facts_of(paths: Iterable[Path]) -> dict[Path, os.stat_result]:
+    """Return what the system tells about each of some files; one that is gone, or goes meanwhile, is left out."""
+    found = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            found[path] = path.stat()
+    return found
+
+
+@dataclass(frozen=True)
+class VerifiedFolder:
+    """A folder and the record of its files: {name: {"bytes", "sha256"}}, "/" between the parts of a name.
+
+    A file whose entry has "mtime_ns" too, the time of its last change, is not hashed while that is the same.
+    """
+
+    path: Path
+    files: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def measured(
+        cls,
+        path: Path,
+        known: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        leave_out: Collection[str] = (),
+        times: bool = False,
+    ) -> VerifiedFolder:
+        """Return a folder with its files as they are, made durable; hidden ones are no part of it.
+
+        known: entries of files that need not be read again. leave_out: names that are no part of it. times: with "mtime_ns".
+        """
+        known = known or {}
+        files = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("[!.]*")) if file.is_file()}
+        files = {name: file for name, file in files.items() if name not in known and name not in leave_out}
+        # Hashing takes as long as syncing, and neither needs the interpreter.
+        with ThreadPoolExecutor(1) as thread:
+            entries = thread.map(partial(_entry, times=times), files.values())
+            sync_folder(path)
+            return cls(path, {**known, **dict(zip(files, entries, strict=True))})
+
+    def damage(self, sha256: Callable[[Path], str] | None = sha256_of) -> str:
+        """Return which file is not as it was recorded, and how; "" if there is none.
+
+        sha256: hashes a file; None = names and sizes are enough. Raises KeyError, TypeError: the record is of another form.
+        """
+        damage = next(filter(None, (self._fault(name, None) for name in self.files)), "")
+        if damage or sha256 is None:
+            return damage
+        with ThreadPoolExecutor(4) as threads:
+            return next(filter(None, threads.map(lambda name: self._fault(name, sha256), self.files)), "")
+
+    def _fault(self, name: str, sha256: Callable[[Path], str] | None) -> str:
+        path, wanted = self.path / name, self.files[name]
+        try:
+            facts = path.stat()
+            if facts.st_size != wanted["bytes"]:
+                return f"{name} has {facts.st_size:,} bytes, not {wanted['bytes']:,}"
+            is_same = sha256 is None or facts.st_mtime_ns == wanted.get("mtime_ns") or sha256(path) == wanted["sha256"]
+        except FileNotFoundError:
+            return f"{name} is missing"
+        except OSError as error:
+            return f"{name} cannot be read: {error.strerror}"
+        return "" if is_same else f"{name} does not match its hash"
+
+
+def _entry(file: Path, *, times: bool) -> dict[str, Any]:
+    facts = file.stat()
+    time = {"mtime_ns": facts.st_mtime_ns} if times else {}
+    return {"bytes": facts.st_size, **time, "sha256": sha256_of(file)}
+
+
+@contextmanager
+def folder_beside(home: Path) -> Iterator[Path]:
+    """Give an empty folder beside `home`, to be filled and renamed; what was not renamed is removed at the end."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
+    try:
+        yield beside
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,21 +20,9 @@ class LengthHistogram:
         """Count lengths."""
         return cls(np.bincount(lengths, minlength=1))
 
-    @classmethod
-    def of_all(cls, parts: Iterable[NDArray[np.integer[Any]]]) -> LengthHistogram:
-        """Count lengths that are at hand part by part."""
-        return sum(map(cls.of, parts), cls(np.zeros(1, np.int64)))
-
     def __len__(self) -> int:
         """Return how many have a length."""
         return int(self.counts.sum())
-
-    def __add__(self, other: LengthHistogram) -> LengthHistogram:
-        """Return the histogram of both together."""
-        counts = np.zeros(max(len(self.counts), len(other.counts)), np.int64)
-        counts[: len(self.counts)] += self.counts
-        counts[: len(other.counts)] += other.counts
-        return LengthHistogram(counts)
 
     @property
     def tokens(self) -> int:
@@ -76,7 +63,5 @@ class LengthHistogram:
 
     def largest(self, count: int) -> list[int]:
         """Return the `count` largest lengths, or all, descending."""
-        found: list[int] = []
-        for length in np.flatnonzero(self.counts)[::-1].tolist():
-            found += [length] * min(int(self.counts[length]), count - len(found))
-        return found
+        lengths = np.flatnonzero(self.counts)[::-1]
+        return np.repeat(lengths, np.minimum(self.counts[lengths], count))[:count].tolist()  # type: ignore[no-any-return]

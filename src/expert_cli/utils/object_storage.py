@@ -1,7 +1,6 @@
-"""Objects in storage that is reached by URL (s3://, gs://, hf:// ...), through fsspec: its file systems, this tool's errors.
+"""Objects in storage that is reached by URL (s3://, gs://, hf:// ...), through fsspec; and what forbids the network.
 
-An object is read by range and written as a whole: it appears when all of it is there. There are no locks and no renaming:
-what belongs together is told by an object that is written last. Nothing is remembered of what was listed.
+An object appears when all of it is there; what belongs together is told by an object that is written last.
 """
 
 from __future__ import annotations
@@ -29,12 +28,28 @@ KEYS = {
 READ_AHEAD = 8 << 20
 """Bytes that are asked for at once: what a request takes to be answered is little beside what these take to arrive."""
 _URL = re.compile(r"([a-z0-9]+)://")
-_SLASHES = re.compile(r"([a-z0-9]+):/+(.+)")
 _CONNECTION = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 4, "mode": "standard"}}
-_LIBRARIES = {"aiobotocore", "aiohttp", "botocore", "gcsfs", "google", "huggingface_hub", "requests", "urllib3"}
-_LIBRARIES |= {"httpx", "httpx2", "httpcore", "httpcore2"}  # the hub's client, by its version
+_LIBRARIES = {"aiobotocore", "aiohttp", "asyncio", "botocore", "gcsfs", "google", "huggingface_hub", "requests"}
+_LIBRARIES |= {"httpcore", "httpcore2", "httpx", "httpx2", "urllib3"}  # the hub's client, by its version
 _VERSIONS = ("ETag", "md5Hash", "etag", "blob_id", "generation", "last_modified", "mtime", "created")
 """Under which name a file system tells what it knows an object's content by."""
+
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+"""As the hub client reads them: the first that is not empty decides."""
+
+
+def forbidden_by(*, asked: bool) -> str:
+    """Return what forbids the network, by name and with its value, for an error to tell; "" where nothing does.
+
+    asked: whether the option was given. The hub client reads its variables once, when it is imported: its answer counts.
+    """
+    from huggingface_hub import constants
+
+    reasons = ["--offline is given"] if asked else []
+    if constants.HF_HUB_OFFLINE:
+        name = next((name for name in OFFLINE if os.environ.get(name)), OFFLINE[0])
+        reasons.append(f"the variable {name} is set ({name}={os.environ.get(name, '')})")
+    return " and ".join(reasons)
 
 
 def is_url(written: str | os.PathLike[str]) -> bool:
@@ -53,11 +68,10 @@ def is_url(written: str | os.PathLike[str]) -> bool:
 
 def require_folder(written: str | os.PathLike[str]) -> None:
     """Raise InputError where a folder is named by a URL, also by one that a Path has taken a slash from."""
-    found = _SLASHES.match(Path(written).as_posix())
-    if found is not None and found[1] in EXTRAS:
-        url, name = f"{found[1]}://{found[2]}", Path(found[2]).name
-        get = f"from fsspec.core import url_to_fs as of; fs, path = of({url!r}); fs.get(path, {name!r}, recursive=True)"
-        raise InputError(redact(f"{url}: is read from a folder only"), redact(f'fetch it first: python -c "{get}"'))
+    scheme, found, rest = Path(written).as_posix().partition(":/")
+    if found and scheme in EXTRAS:
+        url = _shown(f"{scheme}://{rest.lstrip('/')}")
+        raise InputError(f"{url}: is read from a folder only", "fetch it first, and name the folder")
 
 
 def without_file_scheme(written: str) -> str:
@@ -117,10 +131,10 @@ class StoredFolder:
                 return None
             return _info(found) if found["type"] == "file" else None
 
-    def read(self, name: str = "", start: int = 0, stop: int | None = None) -> bytes:
-        """Return the bytes of an object from `start` on and before `stop`."""
+    def read(self, name: str) -> bytes:
+        """Return the bytes of an object below."""
         with self._errors(name, "read") as (system, path):
-            return cast(bytes, system.cat_file(path, start=start or None, end=stop))
+            return cast(bytes, system.cat_file(path))
 
     def open(self, name: str = "", *, version: str = "") -> IO[bytes]:
         """Open an object to be read by range; its errors while it is read are the caller's, see `storage_errors`.
@@ -157,7 +171,10 @@ class StoredFolder:
         """Give the file system and the object's path in it, and raise its errors as this tool's."""
         url = self.url_of(name)
         with storage_errors(url, doing):
-            yield _file_system(url)
+            from fsspec.core import url_to_fs
+
+            options = {"config_kwargs": _CONNECTION} if url.startswith("s3://") else {}
+            yield url_to_fs(url, use_listings_cache=False, **options)
 
 
 @contextmanager
@@ -172,17 +189,6 @@ def storage_errors(url: str, doing: str = "read") -> Iterator[None]:
         if found is None:
             raise
         raise found from error
-
-
-def _file_system(url: str) -> tuple[Any, str]:
-    from fsspec.core import url_to_fs
-
-    scheme = url.partition("://")[0]
-    options: dict[str, Any] = {"use_listings_cache": False}
-    if scheme == "s3":
-        options["config_kwargs"] = _CONNECTION
-    system, path = url_to_fs(url, **options)
-    return system, path
 
 
 def _info(found: dict[str, Any]) -> ObjectInfo:
@@ -202,21 +208,18 @@ def _replaced(url: str) -> InputError:
 def _problem(error: Exception, url: str, doing: str) -> ExpertError | None:
     """Return what a file system's error is for a user; None for a bug."""
     scheme, told = url.partition("://")[0], _shown(f"{url}: cannot {doing}: {str(error) or type(error).__name__}")
-    library = type(error).__module__.partition(".")[0]
     if isinstance(error, ImportError):
         extra = EXTRAS.get(scheme)
-        hint = f'pip install "expert-cli[{extra}]"' if extra else "install it"
-        return EnvironmentProblem(_shown(f"{url}: a package is missing ({error})"), hint)
+        return EnvironmentProblem(
+            told, f'pip install "expert-cli[{extra}]"' if extra else "install the missing package"
+        )
     if isinstance(error, FileNotFoundError):
         return InputError(told, "See that the URL is right, and that it is still there.")
     if type(error).__name__ == "FileExpired":
         return _replaced(url)
     if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
-        return EnvironmentProblem(
-            told, f"give a key that may {doing} it: {KEYS.get(scheme, 'as its file system of fsspec takes it')}"
-        )
-    if isinstance(error, (OSError, TimeoutError)) or library in _LIBRARIES or library == "asyncio":
-        return EnvironmentProblem(
-            told, "see that the storage can be reached, and try again: what is there already is used"
-        )
+        keys = KEYS.get(scheme, "as its file system of fsspec takes it")
+        return EnvironmentProblem(told, f"give a key that may {doing} it: {keys}")
+    if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _LIBRARIES:
+        return EnvironmentProblem(told, "see that the storage can be reached, and try again: what is there is used")
     return None

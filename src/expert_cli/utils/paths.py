@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import platformdirs
 
@@ -57,8 +57,7 @@ def folder_name(expert: str) -> str:
 def store_folder(root: Path, expert: str, written: str = "") -> Path:
     """Return the folder of an expert's token stores, above their keys; `written`: the manifest's `pretokenized_cache`.
 
-    A backslash stands between folders, as Windows writes it, and "~" for the user's folder; links are resolved. Stores at a URL
-    have a folder of this machine's cache, where they are built and copies of them lie.
+    Of stores at a URL it is a folder of this machine's cache, where they are built and copies of them lie.
     """
     if is_url(written):
         return stores_of_url(written)
@@ -70,12 +69,6 @@ def store_folder(root: Path, expert: str, written: str = "") -> Path:
 def stores_of_url(url: str) -> Path:
     """Return this machine's folder for the token stores at a URL: no other URL has it."""
     return cache_folder() / "stores" / f"{slug(url)}-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:8]}"
-
-
-def shown(file: str) -> str:
-    """Return a file's name with that of its folder: enough for people, and nothing of this machine."""
-    path = PurePath(file)
-    return "/".join(path.relative_to(path.anchor).parts[-2:])
 
 
 def project_root(manifest: Path) -> Path:

@@ -10,23 +10,15 @@ from pathlib import Path
 
 from expert_cli._compat import quiet_imports
 
-CGROUP = Path("/sys/fs/cgroup")
-
 
 def prepare_process() -> None:
-    """Keep third parties quiet, and share the cores; to be called before torch and bitsandbytes are imported."""
-    quiet_imports()
-    _share_cores()
+    """Keep third parties quiet, and share the cores; to be called before torch and bitsandbytes are imported.
 
-
-def _share_cores() -> None:
-    """Let OpenMP's threads sleep soon where they wait, and be no more than the cores that this process may use.
-
-    torch's threads spin for milliseconds at every barrier. Beside another program they do so on the very core that the one
-    they wait for needs, and a step takes three to five times as long. 1,000 turns are what libgomp
-    takes itself where it sees more threads than cores; KMP_BLOCKTIME, in ms, is its counterpart on Windows and macOS. Both
-    are read when torch is loaded. What the user sets stands.
+    torch's threads spin for milliseconds at every barrier; beside another program a step then takes three to five times as
+    long. 1,000 turns are what libgomp takes itself where it sees more threads than cores; KMP_BLOCKTIME, in ms, is its
+    counterpart on Windows and macOS. What the user sets stands.
     """
+    quiet_imports()
     waiting = {"GOMP_SPINCOUNT": "1000"} if sys.platform == "linux" else {"KMP_BLOCKTIME": "1"}
     if not {"OMP_WAIT_POLICY", *waiting} & os.environ.keys():
         os.environ.update(waiting)
@@ -35,22 +27,13 @@ def _share_cores() -> None:
         os.environ.setdefault("OMP_NUM_THREADS", str(cores))
 
 
-def usable_cores(cgroup: Path = CGROUP) -> int:
+def usable_cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     """Return the cores that this process may use at once: those it may run on, or fewer where a container limits its time."""
-    granted = _quota(cgroup)
-    return _cores() if granted >= _cores() else max(1, math.ceil(granted))
+    with suppress(OSError, ValueError):  # no container, or "max": no limit
+        quota, period = map(int, cpu_max.read_text(encoding="ascii").split())
+        return max(1, min(_cores(), math.ceil(quota / period)))
+    return _cores()
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _quota(cgroup: Path) -> float:
-    """Return how many cores' time the kernel grants (cgroup v2: `cpu.max`, v1: two files); infinite where there is no limit."""
-    with suppress(OSError, ValueError):
-        quota, period = (cgroup / "cpu.max").read_text(encoding="ascii").split()
-        return float("inf") if quota == "max" else int(quota) / int(period)
-    with suppress(OSError, ValueError):
-        granted, of = (int((cgroup / "cpu" / f"cpu.cfs_{name}_us").read_text("ascii")) for name in ("quota", "period"))
-        return granted / of if granted > 0 else float("inf")
-    return float("inf")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Protocol
+from contextlib import ExitStack, contextmanager
 
 from expert_cli.utils.text import count
 
@@ -14,15 +13,15 @@ QUIET_S = 2.0
 """What is done within this needs no bar."""
 
 
-class Bar(Protocol):
-    """A running progress display."""
+class Bar:
+    """A running progress display; this one shows nothing."""
 
     def update(self, done: float, note: str = "") -> None:
         """Show `done` of the total (absolute, in the bar's unit) and a short note beside it."""
 
 
-class Reporter(Protocol):
-    """Where the library reports what it does; it never prints by itself."""
+class Reporter:
+    """Where lines, tables and progress go; this one says nothing."""
 
     def info(self, text: str) -> None:
         """Report one line of what happens."""
@@ -33,32 +32,14 @@ class Reporter(Protocol):
     def info_table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
         """Report a table of what happens; `columns` are its heads."""
 
-    def progress(self, title: str, total: float | None, unit: str = "") -> AbstractContextManager[Bar]:
-        """Return a context manager that yields a `Bar`. unit: what is counted; "B" for bytes, shown in kB, MB or GB."""
-
-
-class NullBar:
-    """A bar nobody looks at."""
-
-    def update(self, done: float, note: str = "") -> None:
-        """Do nothing."""
-
-
-class NullReporter:
-    """A reporter that says nothing: for tests and for use as a library."""
-
-    def info(self, text: str) -> None:
-        """Do nothing."""
-
-    warning = info
-
-    def info_table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
-        """Do nothing."""
-
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:  # noqa: ARG002
-        """Yield a bar that shows nothing."""
-        yield NullBar()
+        """Yield a bar. unit: what is counted; "B" for bytes, shown in kB, MB or GB."""
+        yield Bar()
+
+
+class NullReporter(Reporter):
+    """A reporter that says nothing: for tests and for use as a library."""
 
 
 @contextmanager
@@ -77,19 +58,15 @@ def late_progress(report: Reporter, title: str, total: float | None, unit: str) 
         yield show
 
 
-class PlainBar:
+class PlainBar(Bar):
     """One line at most every few seconds, and at the end the last state, if its count was not shown yet."""
 
     def __init__(self, say: Callable[[str], None], title: str, total: float | None, unit: str) -> None:
         """say: takes a line."""
-        self.info = say
-        self.title = title
-        self.total = total
-        self.unit = unit
+        self.info, self.title, self.total, self.unit = say, title, total, unit
         self.shown = time.monotonic()
         self.first: tuple[float, float] | None = None
-        self.counted = ""
-        self.pending = ""
+        self.counted = self.pending = ""
 
     def update(self, done: float, note: str = "") -> None:
         """Take the present state, and say it if it is time. What a first state says as done was done before the bar."""

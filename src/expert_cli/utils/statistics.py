@@ -49,19 +49,13 @@ def mean_of(values: Sequence[float]) -> Estimate:
 
 
 def paired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate:
-    """Return a / b of pairs that were measured one after the other: the mean of the log ratios, and back.
-
-    A machine that gets slower over the hours slows both of a pair, so that it widens the interval of neither.
-    """
+    """Return a / b of pairs that were measured one after the other: the mean of the log ratios, and back."""
     logs = mean_of([math.log(x / y) for x, y in zip(a, b, strict=True)])
     return Estimate(math.exp(logs.mean), (math.exp(logs.ci95[0]), math.exp(logs.ci95[1])) if logs.ci95 else None)
 
 
 def wilson(correct: float, cases: float) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share, which holds near 0 and 1 and for few cases (JASA 22, 1927, 209-212).
-
-    Both may be broken numbers, where the cases are as many as an estimate is worth.
-    """
+    """Return Wilson's 95 % interval of a share; of numbers that are estimates too (JASA 22, 1927, 209-212)."""
     share = correct / cases
     spread = Z_95**2 / cases
     middle = (share + spread / 2) / (1 + spread)
@@ -70,10 +64,7 @@ def wilson(correct: float, cases: float) -> tuple[float, float]:
 
 
 def pass_at(k: int, correct: int, tries: int) -> float:
-    """Return the chance that one of k tries at least is right, estimated without bias from so many, of which so many were.
-
-    k <= tries. Source: Chen et al., Evaluating Large Language Models Trained on Code, arXiv 2107.03374 (2021).
-    """
+    """Return the chance that one of k <= tries is right, without bias (Chen et al., arXiv 2107.03374)."""
     return 1 - math.comb(tries - correct, k) / math.comb(tries, k)
 
 
@@ -81,7 +72,7 @@ def mean_of_shares(shares: Sequence[float], tries: float = 1) -> Estimate:
     """Return the mean of the shares (0 to 1) of at least one case; Wilson's interval by the effective number of cases.
 
     tries: how many independent ones a share stands for. Shares that are all 0 or 1 tell of as many cases as there are; those
-    between spread less and tell more, as what is seen of their variance says: at most as much as all tries of all cases.
+    between spread less and tell more, at most as much as all tries of all cases.
     """
     mean, cases = fmean(shares), float(len(shares))
     most = mean * (1 - mean)
@@ -114,8 +105,7 @@ class Paired:
     def ci95(self) -> tuple[float, float]:
         """The 95 % interval of the drop, which holds for few pairs too, and where none or all of them differ.
 
-        Source: Bonett and Price, Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on
-        Paired Data, Journal of Educational and Behavioral Statistics 37 (2012).
+        Source: Bonett and Price, Journal of Educational and Behavioral Statistics 37 (2012).
         """
         lost, gained = (self.lost + 1) / (self.cases + 2), (self.gained + 1) / (self.cases + 2)
         middle = lost - gained

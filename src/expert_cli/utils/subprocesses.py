@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import psutil
 
@@ -49,15 +49,17 @@ def last_words(log: Path) -> str:
 
 def end_family(child: subprocess.Popen[Any]) -> None:
     """End our own child and what it started."""
-    for process in (*_descendants(child), child):
-        with contextlib.suppress(psutil.Error, OSError):
+    for process in _family(child):
+        with contextlib.suppress(psutil.Error):
             process.kill()
     child.wait()
 
 
-def _descendants(child: subprocess.Popen[Any]) -> list[psutil.Process]:
+def _family(child: subprocess.Popen[Any]) -> list[psutil.Process]:
+    """Return what a child that still runs has started, and itself."""
     with contextlib.suppress(psutil.Error):
-        return list(psutil.Process(child.pid).children(recursive=True)) if child.poll() is None else []
+        if child.poll() is None:
+            return [*(process := psutil.Process(child.pid)).children(recursive=True), process]
     return []
 
 
@@ -107,22 +109,20 @@ class LineProcess:
                 stderr=stderr,
                 start_new_session=own_session,
             )
-        assert self._process.stdout is not None  # noqa: S101  a pipe, see above
+        self._stdin, stdout = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
         self._max_bytes = max_bytes
-        self._reader = _Reader(self._process.stdout, max_bytes)
+        self._reader = _Reader(stdout, max_bytes)
         self._reader.start()
         self._end = weakref.finalize(self, _end, self._process, own_session)
 
     def send(self, line: str, *, last: bool = False) -> None:
         """Write a line; `last` closes the way in. A process that is gone is noticed by `receive`."""
-        stream = self._process.stdin
         self._reader.left = self._max_bytes
-        if stream is not None:
-            with contextlib.suppress(OSError, ValueError):
-                stream.write(line.encode() + b"\n")
-                stream.flush()
-                if last:
-                    stream.close()
+        with contextlib.suppress(OSError, ValueError):
+            self._stdin.write(line.encode() + b"\n")
+            self._stdin.flush()
+            if last:
+                self._stdin.close()
 
     def receive(self, limit_s: float, max_memory_bytes: int | None = None) -> bytes:
         """Return the next line, b"" at the end.
@@ -144,10 +144,9 @@ class LineProcess:
 
     def _memory(self) -> int:
         total = 0
-        with contextlib.suppress(psutil.Error):
-            for process in (psutil.Process(self._process.pid), *_descendants(self._process)):
-                with contextlib.suppress(psutil.Error):
-                    total += process.memory_info().rss
+        for process in _family(self._process):
+            with contextlib.suppress(psutil.Error):
+                total += process.memory_info().rss
         return total
 
     def exit_code(self) -> int:
@@ -169,16 +168,12 @@ def _end(child: subprocess.Popen[bytes], own_session: bool) -> None:
     else:
         end_family(child)
     child.wait()
-    if child.stdin is not None:
-        with contextlib.suppress(OSError):
-            child.stdin.close()
+    with contextlib.suppress(OSError):
+        cast(IO[bytes], child.stdin).close()
 
 
 class JsonLinesWorker:
-    """Answers a line of JSON with a line of JSON, in processes that start when they are needed.
-
-    Threads may ask at once: each has a process to itself until it has its answer, which then serves whoever asks next.
-    """
+    """Answers a line of JSON with a line of JSON, in processes that start when needed, one for each thread that asks."""
 
     def __init__(self, start: Callable[[], LineProcess]) -> None:
         """Start nothing yet. start: returns a process that is ready to be asked."""
@@ -192,15 +187,17 @@ class JsonLinesWorker:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[Callable[[Mapping[str, Any], float], dict[str, Any]]]:
-        """Give what asks one process, so often as needed; it raises as `ask`, and that process is ended.
-
-        Another exception leaves the process to whoever asks next: it has answered all that it was asked.
-        """
+        """Give what asks one process, so often as needed; where it raises as `ask` does, that process is ended."""
         process: LineProcess | None = None
 
         def exchange(request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
             nonlocal process
-            asked, process = process or self._idle_or_new(), None
+            if process is None:
+                try:
+                    process = self._idle.pop()
+                except IndexError:
+                    process = self._start()
+            asked, process = process, None
             try:
                 asked.send(json.dumps(request))
                 line = asked.receive(limit_s)
@@ -218,11 +215,6 @@ class JsonLinesWorker:
         finally:
             if process is not None:
                 self._idle.append(process)
-
-    def _idle_or_new(self) -> LineProcess:
-        with contextlib.suppress(IndexError):
-            return self._idle.pop()
-        return self._start()
 
     def close(self) -> None:
         """End the processes that nobody asks; another question starts a new one."""

@@ -10,16 +10,12 @@ from typing import NamedTuple
 from expert_cli.utils.redaction import redact
 
 _EXCERPT = 80
-_TYPE_NAMES: tuple[tuple[type, str], ...] = (
-    (bool, "true or false"),  # before int: True is one
-    (int, "a number"),
-    (float, "a number"),
-    (dict, "an object"),
-    (list, "a list"),
-    (bytes, "bytes"),
-    (str, "text"),
-    (type(None), "null"),
-)
+_TYPE_NAMES = {bool: "true or false", int: "a number", float: "a number", dict: "an object", list: "a list"}
+_TYPE_NAMES |= {bytes: "bytes", str: "text", type(None): "null"}
+_HASH = re.compile(r"[0-9a-f]{64}")
+_LONGEST = 48
+_FIGURE = re.compile(r"(?:[\d,]+(?:\.\d+)?(?:%| [kMGT]?B)?)?")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Token(NamedTuple):
@@ -36,12 +32,6 @@ def size_text(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 9.95 else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
-
-
-_HASH = re.compile(r"[0-9a-f]{64}")
-_LONGEST = 48
-_FIGURE = re.compile(r"(?:[\d,]+(?:\.\d+)?(?:%| [kMGT]?B)?)?")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def count(done: float, total: float | None, unit: str) -> str:
@@ -99,7 +89,7 @@ def _excerpt(value: str, same: int) -> str:
 
 def type_name(value: object) -> str:
     """Return what a value of JSON or of a column is called where another is wanted."""
-    return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), f"a {type(value).__name__}")
+    return next((name for kind, name in _TYPE_NAMES.items() if isinstance(value, kind)), f"a {type(value).__name__}")
 
 
 def first_line(error: BaseException) -> str:
@@ -142,10 +132,7 @@ def is_figures(column: Sequence[str]) -> bool:
 
 
 def aligned(columns: list[str], rows: list[list[str]]) -> list[str]:
-    """Return a table as lines to search: the heads, where there are any, and every row, cells two blanks apart.
-
-    A column of figures stands on the right.
-    """
+    """Return a table as lines: the heads, where there are any, and every row, two blanks apart; figures on the right."""
     head = [columns] if any(columns) and rows else []
     cells = []
     for column in zip(*head, *rows, strict=True):

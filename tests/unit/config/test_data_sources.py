@@ -10,7 +10,7 @@ import pytest
 from expert_cli.config.data_sources import parse_source
 from expert_cli.config.run_config import SourceSpec
 from expert_cli.errors import InputError
-from expert_cli.utils.filesystem import matching
+from expert_cli.utils.files import matching
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.hardware.machine import FLASH_ATTENTION, Machine
+from expert_cli.hardware.machine import Machine
 from tests import manifests
 from tests.machines import CPU, H200, PLAIN_CPU, RTX_4090, T4, install
 
@@ -110,7 +110,7 @@ CASES = [
         {"compute.capture": False},
         machine=H200,
     ),
-    config("use_cuda_graphs", "not_used", "a CPU launches nothing", GRAPHS),
+    config("use_cuda_graphs", "not_used", "a CPU has no launches", GRAPHS),
     config("use_cuda_graphs", "not_used", "no fixed shape", {**GRAPHS, "packing": False}, machine=H200),
     config("use_cuda_graphs", "not_used", "fsdp gathers", {**GRAPHS, "fsdp": True}, machine=H200),
     config("cuda_graph_warmup_steps", "adjusted", "proven on the first micro-batch", GRAPHS, machine=H200),
@@ -121,7 +121,7 @@ CASES = [
         {**GRAPHS, "use_cuda_graphs": False},
         machine=H200,
     ),
-    config("cuda_graph_warmup_steps", "not_used", "a CPU launches nothing", GRAPHS),
+    config("cuda_graph_warmup_steps", "not_used", "a CPU has no launches", GRAPHS),
     config(
         "warmup_steps",
         "adjusted",
@@ -241,7 +241,7 @@ def test_one_key(tmp_path: Path, case: Told) -> None:
 def test_flash_attention_is_for_the_gpus_that_it_runs_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Machine, status: str, words: str
 ) -> None:
-    install(tmp_path, monkeypatch, **dict([FLASH_ATTENTION]))
+    install(tmp_path, monkeypatch, flash_attn="flash-attn")
     test_one_key(tmp_path, config("flash_attention_2", status, words, {"flash_attention_2": True}, machine=machine))
 
 

@@ -18,7 +18,6 @@ from expert_cli.estimate.memory import (
     head_bytes,
     linear_weights,
     meta_adapter,
-    meta_base,
     meta_model,
     shape_of,
     stored_bytes,
@@ -27,16 +26,15 @@ from expert_cli.estimate.run_estimate import needless_int4
 from expert_cli.manifest.key import Dtype, Quantization
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES, CausalLoss, head_loss
 from expert_cli.model.kernels.dequantize import copy_bytes
-from expert_cli.model.kernels.dora import patch_dora
-from expert_cli.model.kernels.fused_lora import fuse
+from expert_cli.model.kernels.lora import fuse, patch_dora
 from expert_cli.model.kernels.select import Kernel, KernelPlan
-from expert_cli.model.loading.quantize import DTYPES, load_base
+from expert_cli.model.layers import enable_activation_checkpointing
+from expert_cli.model.loading.quantize import DTYPES, load_base, meta_base
 from tests import manifests, run_blocks, tiny
 from tests.live_memory import Alive
 from tests.machines import CPU

@@ -19,15 +19,14 @@ import expert_cli
 from expert_cli.config.resolve import Overrides, decide, resolve
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware import devices as device_module
-from expert_cli.hardware.devices import DEVICES, Device, device_of
-from expert_cli.hardware.step_timer import StepTimer
+from expert_cli.hardware.devices import DEVICES, Device, device_of, is_out_of_memory
 from expert_cli.manifest.keys.compute import DeviceChoice, DeviceName
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.kernels.select import kernel_plan
 from expert_cli.model.loading.quantize import load_base
+from expert_cli.runs.metrics import SHARES
 from expert_cli.training.arguments import training_arguments
-from expert_cli.training.health import TrainingHealth, TrainingState
+from expert_cli.training.step_timer import StepTimer
 from tests import manifests, tiny
 from tests.fake_nvml import FakeNvml
 from tests.fake_torch import MB, FakeEvent, as_if
@@ -57,19 +56,15 @@ def test_memory_is_that_of_the_device(device: Device, monkeypatch: pytest.Monkey
 
 
 @EVERY
-def test_what_is_called_for_its_effect_reaches_torch(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = as_if(monkeypatch, device.name)
-    device.empty_cache()
-    device.reset_peak()
-    assert calls == ([] if device.name == "cpu" else ["empty_cache", "reset_peak"])
-
-
-@EVERY
 def test_the_model_goes_to_the_card_of_this_process(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_if(monkeypatch, device.name, cards=3)
+    calls = as_if(monkeypatch, device.name, cards=3)
     assert device.place(5) == ("cpu" if device.name == "cpu" else 2)
     assert device.is_available()
     assert device.card_name() == ("cpu" if device.name == "cpu" else "a card")
+    assert device_of(torch.device(device.name)) is device
+    device.empty_cache()
+    device.reset_peak()
+    assert calls == ([] if device.name == "cpu" else ["empty_cache", "reset_peak"])
 
 
 def test_a_phase_takes_what_lies_between_two_events(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,25 +91,11 @@ def test_the_card_that_is_looked_at_is_the_one_in_use(
     assert (sampled and sampled["utilization"]) == found
 
 
-@EVERY
-def test_torch_s_own_device_leads_to_the_entry(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_if(monkeypatch, device.name)
-    assert device_of(torch.device(device.name)) is device
-
-
 def test_a_card_that_shares_the_host_s_memory_has_what_the_host_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA counts the host's page cache as taken, and would leave no room for what does fit."""
     as_if(monkeypatch, "cuda", is_integrated=1)
     free, total = DEVICES["cuda"].memory()
     assert total == psutil.virtual_memory().total > free > 20 * MB
-
-
-def test_figures_of_a_step_are_read_at_once_where_no_memory_is_pinned() -> None:
-    """What lies on a device without pinned memory must not be copied as if it had some."""
-    progress, flat = TrainingState(), FlatParameters([("weight", torch.nn.Parameter(torch.ones(1)))])
-    health = TrainingHealth(progress, flat, str, scaled=False)
-    health.record(torch.tensor([1.5, 0.5, 1.0]))
-    assert (progress.losses, health.grad_norm) == ([1.5], 0.5)
 
 
 def test_the_base_model_is_loaded_where_this_process_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,17 +144,6 @@ def test_every_device_is_planned_on_its_own_machine_and_refused_elsewhere(device
         assert raised.value.hint
 
 
-def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
-    here, manifest = replace(H200, gpus=()), manifests.small(device="cuda")
-    for said, words in (
-        (Overrides(device="cuda"), "--device cuda: no usable"),
-        (Overrides(), "device cuda: no usable"),
-    ):
-        with pytest.raises(EnvironmentProblem, match=words) as raised:
-            resolve(load_manifest(manifests.write(tmp_path, manifest)), here, said)
-        assert "a machine with an NVIDIA GPU" in raised.value.hint
-
-
 def test_to_torch_the_cards_of_amd_are_cuda(tmp_path: Path) -> None:
     run, told = decide(load_manifest(manifests.write(tmp_path, manifests.small(device="rocm", bf16=True))), MI300X)
     assert (run.compute.device, run.compute.dtype, run.compute.tf32) == ("cuda", "bf16", False)
@@ -183,17 +153,10 @@ def test_to_torch_the_cards_of_amd_are_cuda(tmp_path: Path) -> None:
         resolve(load_manifest(manifests.write(tmp_path, manifests.small())), MI300X, Overrides(device="xpu"))
 
 
-def test_the_command_line_goes_before_the_manifest_and_an_unknown_device_lists_all(tmp_path: Path) -> None:
-    manifest = manifests.small()
-    manifest["training"]["config"]["device"] = "cpu"
-    loaded = load_manifest(manifests.write(tmp_path, manifest))
-    assert (
-        resolve(loaded, H200).compute.device == resolve(loaded, H200, Overrides(device="auto")).compute.device == "cpu"
-    )
-    assert resolve(loaded, H200, Overrides(device="cuda")).compute.device == "cuda"
-    with pytest.raises(InputError, match="--device tpu: must be") as raised:
-        resolve(loaded, H200, Overrides(device="tpu"))
-    assert all(name in raised.value.message for name in get_args(DeviceChoice))
+def test_the_command_line_goes_before_the_manifest(tmp_path: Path) -> None:
+    loaded = load_manifest(manifests.write(tmp_path, manifests.small(device="cpu")))
+    for asked, device in ((None, "cpu"), ("auto", "cpu"), ("cuda", "cuda")):
+        assert resolve(loaded, H200, Overrides(device=asked)).compute.device == device
 
 
 def test_what_bitsandbytes_lacks_is_told_before_anything_is_loaded(tmp_path: Path) -> None:
@@ -232,14 +195,6 @@ def test_blocks_that_grow_are_asked_for_where_they_work(
     monkeypatch.setattr(device_module.sys, "platform", system)
     monkeypatch.setattr(device_module.platform, "release", lambda: release)
     assert device_module.has_expandable_segments() is has
-    asked: list[str] = []
-    monkeypatch.setattr(device_module, "expandable_segments", lambda: asked.append(release))
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    try:
-        DEVICES["cuda"].set_flags(tf32=before[0])
-    finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
-    assert asked == [release] * has
 
 
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
@@ -263,3 +218,57 @@ def test_switches_are_set_where_a_device_has_them(device: Device, monkeypatch: p
     assert (told, is_set) == (
         (["expandable_segments:True"], [True] * 2) if device.name == "cuda" else ([], [False] * 2)
     )
+
+
+MEMORY = {
+    "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    "driver": torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be reported later", 2)
+    if hasattr(torch, "AcceleratorError")
+    else RuntimeError("CUDA error: out of memory"),
+    "cublas": RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    "triton": RuntimeError("Triton Error [CUDA]: out of memory"),
+}
+OTHER = {
+    "shapes": RuntimeError("mat1 and mat2 shapes cannot be multiplied (48x64 and 7x1)"),
+    "assertion": RuntimeError("CUDA error: device-side assert triggered"),
+    "a file": FileNotFoundError("out of memory.txt"),
+}
+
+
+@pytest.mark.parametrize("error", MEMORY.values(), ids=MEMORY.keys())
+def test_memory(error: Exception) -> None:
+    assert is_out_of_memory(error)
+
+
+@pytest.mark.parametrize("error", OTHER.values(), ids=OTHER.keys())
+def test_another_error(error: Exception) -> None:
+    assert not is_out_of_memory(error)
+
+
+def test_what_a_cpu_really_raises() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 50, dtype=torch.uint8)
+    assert is_out_of_memory(caught.value)
+
+
+def test_every_moment_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 5.0
+    for module in ("training.step_timer", "hardware.devices"):
+        monkeypatch.setattr(f"expert_cli.{module}.time", SimpleNamespace(perf_counter=lambda: now))
+    timer = StepTimer(DEVICES["cpu"])
+    timer.lap()
+    with timer.phase("forward"):
+        now += 0.03
+    now += 0.02
+    timer.begin("data")
+    now += 0.01
+    timer.end()
+    wall, shares = timer.lap()
+    assert tuple(shares) == SHARES
+    assert wall == pytest.approx(0.06)
+    assert {name: share * wall for name, share in shares.items() if share} == pytest.approx(
+        {"forward": 0.03, "data": 0.01, "other": 0.02}
+    )
+    now += 0.06
+    assert timer.lap()[1] == pytest.approx(dict.fromkeys(SHARES, 0.0) | {"other": 1.0})
+    assert timer.shares()["other"] == pytest.approx(8 / 12)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from expert_cli.model.adapter import adapter_parts, load_adapter
 from expert_cli.model.flat_parameters import FlatParameters
-from expert_cli.model.kernels.chunked_loss import CausalLoss
 from tests import tiny
-from tests.fake_cuda import fake_cuda
-from tests.small_trainer import small_trainer
 
 
 def adapted(**settings: Any) -> Any:
@@ -47,31 +42,6 @@ def test_tensors_are_views_in_their_order_and_are_what_they_were() -> None:
         assert value - flat.flat.data_ptr() == gradient - flat.gradient.data_ptr() == 4 * place
         place += parameter.numel()
     assert place == flat.flat.numel()
-
-
-@pytest.mark.parametrize("optim", ["adamw_torch", "adafactor", "adamw_bnb_8bit"])
-def test_nothing_that_a_run_does_replaces_them(tmp_path: Path, optim: str) -> None:
-    made = small_trainer(tmp_path, optim=optim)
-    before, values = places(made.flat), made.flat.flat.detach().clone()
-    made.train()
-    assert places(made.flat) == before
-    assert not torch.equal(made.flat.flat, values)
-    made.model.zero_grad()
-    load_adapter(made.model.model, adapter_parts(adapted(target_modules=["q_proj"]))[0])
-    assert places(made.flat) == before
-    assert torch.equal(made.flat.flat, torch.cat([parameter.flatten() for parameter in made.flat.parameters]))
-
-
-def test_zeroing_writes_zeros_where_there_is_a_buffer_and_sets_none_where_there_is_none() -> None:
-    model = CausalLoss(adapted())
-    backward(model.model)
-    model.zero_grad()
-    assert all(parameter.grad is None for parameter in model.parameters())
-    model.gradient = FlatParameters(model.named_parameters()).gradient
-    backward(model.model)
-    assert model.gradient.any()
-    model.zero_grad()
-    assert not model.gradient.any()
 
 
 @pytest.mark.parametrize("largest", [0.0, 1e-3, 1e9])
@@ -112,12 +82,3 @@ def test_layers_without_any_gradient_are_found_after_three_steps(
         if step == 1:
             assert resumed.dead_layers(torch.zeros(len(flat.parameters))) == dead
     assert found == [[], [], dead] * 2
-
-
-def test_clipping_on_a_gpu_waits_for_nothing() -> None:
-    with fake_cuda() as card:
-        flat = FlatParameters(
-            [("q.lora_A", torch.nn.Parameter(torch.ones(2, 3))), ("n", torch.nn.Parameter(torch.ones(4)))]
-        )
-        norms = flat.clip(1.0)
-        assert (norms.device.type, tuple(norms.shape), card.waits) == ("cuda", (3,), [])

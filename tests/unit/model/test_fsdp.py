@@ -22,8 +22,8 @@ from torch.distributed.tensor import DTensor
 from expert_cli.data.packing.batches import Collator
 from expert_cli.model.fsdp import shard_base
 from expert_cli.model.kernels.chunked_loss import CausalLoss
-from expert_cli.model.kernels.fused_lora import fuse
-from expert_cli.model.token_rows import spare_copies
+from expert_cli.model.kernels.lora import fuse
+from expert_cli.model.vocabulary_rows import spare_copies
 from expert_cli.utils.distributed import leave
 from tests import tiny
 from tests.adapted import adapted

@@ -13,14 +13,14 @@ from peft import LoraConfig, get_peft_model
 from expert_cli.config.run_config import Layout
 from expert_cli.data.packing.batches import Collator
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.model import isolation, recurrence
-from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
+from expert_cli.model import isolation
 from expert_cli.model.adapter import add_adapter, linear_names
 from expert_cli.model.flops import attention_layers, flops, head_widths
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.select import KernelPlan, apply_kernels, kernel_plan
+from expert_cli.model.layers import decoder_layers, enable_activation_checkpointing, read_as_weights, recurrent_layers
 from expert_cli.utils.length_histogram import LengthHistogram
 from tests import run_blocks
 from tests.machines import CPU
@@ -46,7 +46,7 @@ IN_LAYOUTS += [(name, "packed") for name in HYBRIDS if not attention_backend("do
 @pytest.mark.parametrize(("name", "layout"), IN_LAYOUTS)
 def test_packed_documents_leak(name: str, layout: Layout) -> None:
     model = hybrid(name)
-    assert recurrence.recurrent_layers(model)
+    assert recurrent_layers(model)
     if layout == "packed":
         attention.use(model, "documents")
     with pytest.raises(EnvironmentProblem, match="other documents beside them change them by"):
@@ -84,8 +84,8 @@ def test_loss_and_gradients_are_those_of_the_documents_alone(name: str, checkpoi
 
 def test_an_adapter_on_weights_that_a_layer_reads_itself_trains_nothing_and_is_refused() -> None:
     model = hybrid("jamba").requires_grad_(False)
-    (mixer,) = recurrence.recurrent_layers(model)
-    assert recurrence.read_as_weights(mixer) == {"dt_proj"}
+    (mixer,) = recurrent_layers(model)
+    assert read_as_weights(mixer) == {"dt_proj"}
     assert "dt_proj" in linear_names(model)
     with pytest.raises(InputError, match="jamba reads the weights of dt_proj itself, past an adapter") as caught:
         add_adapter(model, replace(ADAPTER, target_modules=("q_proj", "dt_proj")))

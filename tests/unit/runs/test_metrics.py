@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import InputError
+from expert_cli.runs.fit_result import mean_span
 from expert_cli.runs.metrics import MetricsTail, mean_shares, number, padding_share, rates, read_json, require_run
 
 
@@ -124,3 +125,9 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
         require_run(tmp_path)
     (tmp_path / "metrics.jsonl").touch()
     assert require_run(tmp_path).output == tmp_path.resolve()
+
+
+@pytest.mark.parametrize(("steps", "span"), [(1, 1), (2, 1), (5, 2), (9, 4), (10, 5), (1000, 5)])
+def test_no_loss_is_in_the_means_of_both_ends(steps: int, span: int) -> None:
+    assert mean_span(steps) == span
+    assert 2 * span <= max(2, steps)

@@ -138,24 +138,19 @@ def test_a_file_asks_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert stop.asked()
 
 
-def test_handlers_are_put_back(tmp_path: Path) -> None:
+def test_handlers_are_put_back_and_another_thread_has_the_file_only(tmp_path: Path) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with StopRequest(tmp_path):
-        assert signal.getsignal(signal.SIGINT) != before[0]
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-def test_another_thread_has_the_file_only(tmp_path: Path) -> None:
     asked = []
 
     def work() -> None:
         with StopRequest(tmp_path) as stop:
             asked.append(stop.asked())
 
+    with StopRequest(tmp_path):
+        assert signal.getsignal(signal.SIGINT) != before[0]
     (tmp_path / "STOP").touch()
-    before = signal.getsignal(signal.SIGINT)
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
     assert asked == [True]
-    assert signal.getsignal(signal.SIGINT) == before
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

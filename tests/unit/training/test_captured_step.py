@@ -11,10 +11,10 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from expert_cli.data.packing.batches import Batch, Collator, FixedShape
-from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
 from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.model.layers import decoder_layers, enable_activation_checkpointing
 from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, NotCaptured, Recorded
 from tests import tiny
 from tests.packs import packed

@@ -14,10 +14,10 @@ import torch
 
 from expert_cli.errors import TrainingFailed
 from expert_cli.hardware.devices import DEVICES
-from expert_cli.model.activation_checkpointing import decoder_layers
 from expert_cli.model.kernels.dequantize import DequantizedLinear, dequantize_linears, restore_packed
+from expert_cli.model.layers import decoder_layers
 from expert_cli.model.loading.quantize import load_base
-from expert_cli.training.checkpointing import checkpoint
+from expert_cli.training import checkpoint
 from expert_cli.training.memory import MARGIN, adjust_as_before, fit_memory, out_of_memory, recompute
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import NullReporter

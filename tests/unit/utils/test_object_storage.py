@@ -1,8 +1,10 @@
-"""Objects by URL: told from paths, written, listed, read by range, and what is said where that cannot be."""
+"""Objects by URL: told from paths, written, listed, read by range, and what is said where that cannot be, or may not."""
 
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -41,8 +43,7 @@ def test_what_is_written_is_listed_and_read_whole_or_by_range(bucket: str, s3_se
     etag = hashlib.md5(BYTES, usedforsecurity=False).hexdigest()
     assert folder.list() == {"a": ObjectInfo(len(BYTES), etag), "deep/er/b c%": folder.info("deep/er/b c%")}
     assert folder.info("deep") is None
-    assert (folder.read("deep/er/b c%"), folder.read("a", 5, 9)) == (b"xyz", BYTES[5:9])
-    assert (folder / "a").read("", 1000) == BYTES[1000:]
+    assert (folder.read("deep/er/b c%"), (folder / "deep").read("er/b c%")) == (b"xyz", b"xyz")
     folder.get(["a", "deep/er/b c%"], tmp_path / "back")
     assert (tmp_path / "back" / "deep" / "er" / "b c%").read_bytes() == b"xyz"
     s3_server.door.requests.clear()
@@ -87,7 +88,7 @@ def test_a_server_that_is_gone_is_named_and_found_again(
     assert "try again" in raised.value.hint
     monkeypatch.undo()  # as patient as it is for users
     threading.Timer(0.3, s3_server.door.open).start()
-    assert folder.read("a", 3, 5) == BYTES[3:5], "a short break is bridged"
+    assert folder.read("a") == BYTES * 20, "a short break is bridged"
 
 
 def test_a_token_in_a_url_is_not_shown() -> None:
@@ -102,3 +103,32 @@ def test_errors_of_the_hubs_own_client_are_told() -> None:
         storage_errors("hf://datasets/a/b"),
     ):
         get_session().get("http://127.0.0.1:1/")
+
+
+ASK = (
+    "import sys; from expert_cli.utils.object_storage import forbidden_by; print(forbidden_by(asked=len(sys.argv) > 1))"
+)
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        pytest.param({}, "", id="nothing"),
+        pytest.param({"HF_HUB_OFFLINE": "0"}, "", id="switched off"),
+        pytest.param({"HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "1"}, "", id="the first decides"),
+        pytest.param({"HF_HUB_OFFLINE": "on"}, "the variable HF_HUB_OFFLINE is set (HF_HUB_OFFLINE=on)", id="on"),
+        pytest.param(
+            {"TRANSFORMERS_OFFLINE": "1"},
+            "the variable TRANSFORMERS_OFFLINE is set (TRANSFORMERS_OFFLINE=1)",
+            id="older",
+        ),
+    ],
+)
+def test_what_forbids_the_network(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], told: str) -> None:
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for option, first in (([], ""), (["--offline"], "--offline is given")):
+        done = subprocess.run([sys.executable, "-c", ASK, *option], capture_output=True, text=True, check=True)
+        assert done.stdout == " and ".join(filter(None, (first, told))) + "\n"

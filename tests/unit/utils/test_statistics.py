@@ -36,12 +36,6 @@ def test_a_mean_and_its_interval() -> None:
     assert mean_of([5.0]).as_json() == {"mean": 5.0, "ci95": None}
 
 
-def test_a_ratio_of_pairs_does_not_see_what_slows_both() -> None:
-    found = paired_ratio([200.0, 20.0, 2.0], [100.0, 10.0, 1.0])
-    assert found.mean == pytest.approx(2.0)
-    assert found.ci95 == pytest.approx((2.0, 2.0))
-
-
 def test_a_ratio_of_pairs() -> None:
     found = paired_ratio([math.e, math.e**3], [1.0, 1.0])
     assert found.mean == pytest.approx(math.e**2)
@@ -84,10 +78,6 @@ def test_a_rise_is_the_drop_of_the_reversed_pairs() -> None:
     assert (rise.lost, rise.gained, rise.drop) == (4, 1, 0.15)
     assert rise.ci95 == Paired(20, 4, 1).ci95
     assert f"{Paired(20, 2, 2).reversed.drop:+.1%}" == "+0.0%"
-
-
-def test_trials_are_paired_case_by_case() -> None:
-    assert Paired.of([True, True, False, False, True], [True, False, True, False, False]) == Paired(5, 2, 1)
 
 
 @pytest.mark.parametrize("tries", range(1, 8))

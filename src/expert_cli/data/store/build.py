@@ -322,16 +322,16 @@ class StoreBuild:
         for split in self.selection.splits:
             of_sources = self.selection.taken(split)
             counts = [self.spool.counts[rows] for rows in of_sources]
-            rows, lengths, trained = np.concatenate(of_sources), LengthHistogram.of_all(()), 0
+            rows, sizes, trained = np.concatenate(of_sources), [np.zeros(0, np.int64)], 0
             numbers = count()
             with self.report.progress(f"writing {split}", len(rows), "rows") as bar:
                 for start in range(0, len(rows), SHARD_ROWS):
                     if len(documents := self.spool.documents(rows[start : start + SHARD_ROWS])):
                         write_shard(building, split, next(numbers), documents)
-                        lengths += LengthHistogram.of(np.diff(documents.offsets))
+                        sizes.append(np.diff(documents.offsets))
                         trained += int(documents.trained.sum())
                     bar.update(min(start + SHARD_ROWS, len(rows)))
-            report = self.selection.reports[split]
+            report, lengths = self.selection.reports[split], LengthHistogram.of(np.concatenate(sizes))
             if untrained := sum(int((one == 0).sum()) for one in counts):
                 report.dropped["no trained token"] = untrained
             stats[split] = split_stats(lengths, trained, report, self.encoder.engine, self.forms)

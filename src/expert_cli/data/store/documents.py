@@ -107,7 +107,9 @@ class Documents:
 
     def histogram(self) -> LengthHistogram:
         """Return how many documents have which length."""
-        return LengthHistogram.of_all(np.diff(part.starts) for part in self._shards)
+        return LengthHistogram.of(
+            np.concatenate([np.zeros(0, np.int64), *(np.diff(part.starts) for part in self._shards)])
+        )
 
     def trained_lengths(self) -> NDArray[np.int64]:
         """Return the trained tokens of every document, int64 [documents]; each mask is read."""

@@ -33,6 +33,7 @@ from expert_cli.data.encode import Encoded
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import (
+    VerifiedFolder,
     beside,
     read_sealed,
     sha256_of,
@@ -44,7 +45,6 @@ from expert_cli.utils.files import (
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import plural, size_text
-from expert_cli.utils.verified_folder import VerifiedFolder
 
 FINGERPRINT = "fingerprint.json"
 STATE = "state.json"

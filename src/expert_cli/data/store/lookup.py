@@ -41,13 +41,11 @@ from expert_cli.data.store.files import (
 from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.mask import TrainedTurns
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.utils.files import parse_json, parse_sealed, remove
-from expert_cli.utils.filesystem import is_file, newest_first
+from expert_cli.utils.files import facts_of, folder_beside, is_file, parse_json, parse_sealed, remove
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import change, size_text
-from expert_cli.utils.verified_folder import folder_beside
 
 BUILDING = ".building-"
 STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
@@ -160,7 +158,8 @@ def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, has
         if fingerprint["key"] != key.sha256:
             return StoreState("damaged", f"{home} holds another key than its name says")
         return StoreState("hit", f"{home} fits")
-    for path in newest_first(folder.glob(f"[0-9a-f]*/{FINGERPRINT}")):
+    found = facts_of(folder.glob(f"[0-9a-f]*/{FINGERPRINT}"))
+    for path in sorted(found, key=lambda path: found[path].st_mtime, reverse=True):
         with suppress(IntegrityError):
             changes = key.changes(read_fingerprint(path.parent)["parts"])
             return StoreState("stale", f"{path.parent} was made from something else", tuple(changes))

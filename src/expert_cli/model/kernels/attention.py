@@ -3,9 +3,8 @@
     per_document_sdpa   a loop over the documents, PyTorch's fused SDPA for each: any device
     varlen_attention    torch.nn.attention.varlen, FlashAttention inside PyTorch: NVIDIA GPUs from Ampere on, bf16 or fp16
 
-Each is a back end of `attention_backends.py`, registered with transformers as an attention implementation. The borders
-reach it as keyword arguments under the names of transformers' flash-attention integration, which takes them too.
-transformers makes no mask for an implementation that it has no mask function for.
+Each is a back end of `attention_backends.py`, registered with transformers, which makes no mask for it. The borders reach it
+under the names of transformers' flash-attention integration.
 """
 
 from __future__ import annotations

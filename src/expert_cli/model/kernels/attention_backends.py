@@ -64,13 +64,15 @@ def _varlen_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:
         return "varlen has no fp32"
     if not machine.gpus[0].is_ampere:
         return "this GPU is older than Ampere"
-    if not {"scale", "window_size"} <= varlen_settings():
-        return "this torch has no varlen_attn that takes a scale and a window; torch 2.11 has"
-    return ""
+    has_settings = {"scale", "window_size"} <= varlen_settings()
+    return "" if has_settings else "this torch has no varlen_attn that takes a scale and a window; torch 2.11 has"
 
 
 def _varlen_refuses(model: Any) -> str:
-    return _plain_refuses(model) or _dropout(model) or _odd_heads(model, multiple=8, pads_values=False)
+    config = model.config.get_text_config()
+    drops = any(getattr(config, name, None) for name in DROPOUTS)
+    dropout = "this model's attention has dropout" if drops else ""
+    return _plain_refuses(model) or dropout or _odd_heads(model, multiple=8, pads_values=False)
 
 
 def _plain_refuses(model: Any) -> str:
@@ -90,13 +92,13 @@ def _sinks(model: Any) -> str:
     return "this architecture has attention sinks" if there else ""
 
 
-def _dropout(model: Any) -> str:
-    there = any(getattr(model.config.get_text_config(), name, None) for name in DROPOUTS)
-    return "this model's attention has dropout" if there else ""
-
-
 def _odd_heads(model: Any, *, multiple: int, pads_values: bool) -> str:
-    for head, of_values in sorted(_head_dims(model)):
+    """Return what FlashAttention cannot do with the heads of the layers that attend, by transformers' names for their dims."""
+    for own in map(vars, model.get_decoder().modules()):
+        head = own.get("qk_head_dim") or own.get("head_dim") or own.get("head_size")
+        if "is_causal" not in own or not head:
+            continue
+        of_values = own.get("v_head_dim") or head
         if head > WIDEST:
             return f"heads of {head} are wider than FlashAttention's {WIDEST}"
         if head % multiple:
@@ -104,17 +106,6 @@ def _odd_heads(model: Any, *, multiple: int, pads_values: bool) -> str:
         if of_values > head or (of_values < head and not pads_values):
             return f"values have heads of {of_values}, queries and keys of {head}"
     return ""
-
-
-def _head_dims(model: Any) -> set[tuple[int, int]]:
-    """Return the head dims (of queries and keys, of values) of the layers that attend, by transformers' names for them."""
-    found = set()
-    for module in model.get_decoder().modules():
-        own = vars(module)
-        head = own.get("qk_head_dim") or own.get("head_dim") or own.get("head_size")
-        if "is_causal" in own and head:
-            found.add((head, own.get("v_head_dim") or head))
-    return found
 
 
 @dataclass(frozen=True)
@@ -204,26 +195,18 @@ def attention_backend(name: str) -> AttentionBackend:
 
 
 def loaded_with(asked: Attention) -> str | None:
-    """Return transformers' own attention with which a base model is loaded, and generates; others are put on it later.
-
-    None: SDPA where the architecture has it, else eager.
-    """
+    """Return the attention with which a base model is loaded, and generates. None: SDPA where the architecture has it."""
     return "eager" if asked == "eager" else None
 
 
 def choose_attention(
     asked: Attention, device: DeviceName, dtype: Dtype, machine: Machine, model: Any = None
 ) -> tuple[AttentionBackend, str]:
-    """Return the back end for a setting on a machine, and the reason: why not a better one, and what this one is.
-
-    model: transformers', where it is there; None: one that nothing refuses.
-    """
+    """Return the back end for a setting on a machine, and the reason. model: transformers'; None: one that nothing refuses."""
     # where flash-attn cannot be had, what stands in for it is fused too
     asked_by = ("flash", "fused") if asked == "flash" else (asked,)
     words = []
-    for backend in BACKENDS:
-        if backend.asked_by not in asked_by:
-            continue
+    for backend in [backend for backend in BACKENDS if backend.asked_by in asked_by]:
         lack = backend.lacks(device, dtype, machine)
         reason = lack or ("" if model is None else backend.refuses(model))
         if not reason:

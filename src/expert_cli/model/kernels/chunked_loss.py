@@ -4,8 +4,7 @@
 
 With a vocabulary of 150,000 the logits of 8,000 tokens take 5 GB in fp32, twice over with their gradient. Here they exist
 a chunk at a time: each chunk's gradient with respect to the hidden states is made in the forward pass (as in Liger's fused
-linear cross-entropy, arXiv:2410.10989), which needs the head to be frozen but for single rows of tokens
-(`model/token_rows.py`).
+linear cross-entropy, arXiv:2410.10989), which needs the head to be frozen but for single rows of tokens.
 torch's own F.linear_cross_entropy sums in bf16: 9.875 for 10.430.
 """
 
@@ -21,7 +20,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from expert_cli.model.fsdp import whole_head
 from expert_cli.model.kernels.attention import varlen_kwargs
-from expert_cli.model.token_rows import TokenRows, active_rows, base_layer
+from expert_cli.model.vocabulary_rows import TrainedRows, active_rows, base_layer
 
 CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 384 << 20}
 """fp32 logits of a chunk. On a CPU: what its caches hold, and what the allocator gives again without asking the system for
@@ -103,11 +102,8 @@ def can_skip_logits(model: PeftModel) -> str:
     config = base.config.get_text_config()
     if type(head) is not torch.nn.Linear or any(p.requires_grad for p in head.parameters()):
         return "the head itself is trained, quantized or unusual"
-    changes = [
-        name
-        for name in ("final_logit_softcapping", "logits_scaling", "logit_scale")
-        if getattr(config, name, None) not in (None, 1, 1.0)
-    ]
+    names = ("final_logit_softcapping", "logits_scaling", "logit_scale")
+    changes = [name for name in names if getattr(config, name, None) not in (None, 1)]
     return f"this architecture changes its logits ({', '.join(changes)})" if changes else ""
 
 
@@ -116,12 +112,11 @@ def head_loss(
     head: torch.nn.Linear,
     targets: torch.Tensor,
     chunk_bytes: int = 0,
-    rows: TokenRows | None = None,
+    rows: TrainedRows | None = None,
 ) -> torch.Tensor:
     """Return the summed cross-entropy, fp32 [], of `targets` int64 [n] under the frozen `head`; hidden [n, H].
 
     Targets of -100, which fill up a fixed number, add nothing to the loss or to a gradient.
-
     chunk_bytes: fp32 logits of a chunk; 0: by the device. rows: trained ones that stand in for the head's own.
     """
     chunk = chunk_rows(head.weight.shape[0], chunk_bytes or CHUNK_BYTES[hidden.device.type])

@@ -1,9 +1,8 @@
 """NF4 weights with a copy in the compute dtype: the same numbers, without unpacking them at every step.
 
-Linear4bit unpacks its weight in every forward and again in every backward pass. An adapter never changes the frozen
-weight, so it can be unpacked once, for 2 bytes a weight instead of 0.55. The products are bitwise the same wherever
-bitsandbytes multiplies with the unpacked weight itself: always on a CPU, on a GPU in the backward pass and from 1,537 tokens
-on; fewer go through its own kernels (0.50.2), which multiply the same numbers in another order.
+An adapter never changes the frozen weight, so it can be unpacked once, for 2 bytes a weight instead of 0.55. The products are
+bitwise the same wherever bitsandbytes multiplies with the unpacked weight itself: always on a CPU, on a GPU in the backward
+pass and from 1,537 tokens on; fewer go through its own kernels (0.50.2), which multiply in another order.
 
 Whether there is room for the copy is known once a step has been tried. Until then the packed weights may wait on the host.
 """
@@ -30,13 +29,19 @@ def copy_bytes(model: torch.nn.Module) -> int:
 
 
 def dequantize_linears(model: torch.nn.Module, dtype: torch.dtype, *, keep_packed: bool = False) -> int:
-    """Replace every Linear4bit by a frozen Linear that holds its unpacked weight; return how many. `model` in place.
-
-    keep_packed: on the host, so that `restore_packed` can undo it.
-    """
+    """Replace every Linear4bit by a frozen Linear with its unpacked weight; return how many. keep_packed: to restore it."""
     replaced = 0
     for parent, name, layer in _children(model, Linear4bit):
-        setattr(parent, name, _unpacked(layer, dtype, keep_packed=keep_packed))
+        weight, has_bias = frozen_weight(layer, dtype), layer.bias is not None
+        plain = DequantizedLinear(layer.in_features, layer.out_features, bias=has_bias, device="meta")
+        plain.weight = torch.nn.Parameter(weight, requires_grad=False)
+        if has_bias:
+            plain.bias = torch.nn.Parameter(layer.bias.data.to(dtype), requires_grad=False)
+        if keep_packed:
+            layer.weight = layer.weight.to("cpu")
+            # beside the model: neither moved with it nor counted among its layers
+            object.__setattr__(plain, "packed", layer)
+        setattr(parent, name, plain.train(layer.training))
         replaced += 1
     return replaced
 
@@ -76,17 +81,3 @@ def _children(model: torch.nn.Module, kind: type[torch.nn.Module]) -> Iterator[t
         for name, layer in list(parent.named_children()):
             if isinstance(layer, kind):
                 yield parent, name, layer
-
-
-def _unpacked(layer: Any, dtype: torch.dtype, *, keep_packed: bool) -> DequantizedLinear:
-    weight = frozen_weight(layer, dtype)
-    plain = DequantizedLinear(layer.in_features, layer.out_features, bias=layer.bias is not None, device="meta")
-    plain.weight = torch.nn.Parameter(weight, requires_grad=False)
-    if layer.bias is not None:
-        plain.bias = torch.nn.Parameter(layer.bias.data.to(dtype), requires_grad=False)
-    plain.train(layer.training)
-    if keep_packed:
-        layer.weight = layer.weight.to("cpu")
-        # beside the model: neither moved with it nor counted among its layers
-        object.__setattr__(plain, "packed", layer)
-    return plain

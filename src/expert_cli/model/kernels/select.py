@@ -7,21 +7,20 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from expert_cli._compat import apply_liger, attention_name, liger_knows
+from expert_cli.config.compute_defaults import why_eager
 from expert_cli.config.run_config import Layout, ModelConfig, RunConfig
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.manifest.keys.compute import ComputeConfig
-from expert_cli.model import recurrence
-from expert_cli.model.compiled_layers import require_compiler
 from expert_cli.model.flops import attention_layers
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend, choose_attention
 from expert_cli.model.kernels.chunked_loss import can_skip_logits
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
-from expert_cli.model.kernels.dora import patch_dora
-from expert_cli.model.kernels.fused_lora import fuse
+from expert_cli.model.kernels.lora import fuse, patch_dora
+from expert_cli.model.layers import recurrent_layers, require_compiler
 from expert_cli.model.loading.quantize import DTYPES
-from expert_cli.model.token_rows import spare_copies
+from expert_cli.model.vocabulary_rows import spare_copies
 from expert_cli.utils.text import plural
 
 SPARE = 3
@@ -79,14 +78,17 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
     require_compiler(compute)
     backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine)
     fused = _fused(compute)
+    tf32 = "only NVIDIA GPUs have it" if compute.device == "cpu" else "not asked for, or older than Ampere"
+    if compute.tf32:
+        tf32 = "fp32 matrix products use it; bf16 ones do not need it"
     lines = {
         "device": Kernel(compute.device, machine.words_of(compute.device)),
         "weights": Kernel(model.quantization, WEIGHT_REASONS.get(model.quantization, "as the manifest says")),
         "dtype": Kernel(compute.dtype, DTYPE_REASONS[compute.dtype]),
-        "tf32": Kernel("on" if compute.tf32 else "off", _tf32_reason(compute)),
+        "tf32": Kernel("on" if compute.tf32 else "off", tf32),
         "attention": Kernel(backend.name, why),
         "loss": Kernel("chunked", "head and cross-entropy in chunks, only where a token is trained"),
-        "compile": _compile_line(compute),
+        "compile": _compiled(compute),
         "fused": fused,
     }
     return KernelPlan(backend.name, backend.layout, False, False, fused.used == LIGER, compute.torch_compile, lines)
@@ -97,14 +99,13 @@ def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, machine:
 
     Unpacks 4-bit weights where there is room, fuses kernels, sets the attention back end.
     """
-    plan = _with_dequantized(plan, copy_bytes(model), compute, free_bytes(compute.device))
+    plan = _for_weights(plan, copy_bytes(model), compute, free_bytes(compute.device))
     if plan.dequantized:
         on_trial = compute.device != "cpu" and (compute.dequantized_copy, compute.on_oom) == ("auto", "fit")
         dequantize_linears(model, DTYPES[compute.dtype], keep_packed=on_trial)
-    plan = _with_known_liger(plan, model, compute)
+    plan = _for_model(plan, model, compute, machine)
     if plan.fused:
         apply_liger(model)
-    plan = _with_attention(plan, model, compute, machine)
     if plan.attention != attention_name(model.config):
         attention.use(model, plan.attention)
     return plan
@@ -118,10 +119,8 @@ def predict_kernels(
     dequantized_bytes: what dequantized 4-bit weights would take (0: none are quantized); free: bytes of the device beside
     the base model.
     """
-    plan = _with_dequantized(plan, dequantized_bytes, compute, free)
-    base = model.get_base_model()
-    plan = _with_known_liger(plan, base, compute)
-    return apply_adapter_kernels(_with_attention(plan, base, compute, machine), model, compute)
+    plan = _for_weights(plan, dequantized_bytes, compute, free)
+    return apply_adapter_kernels(_for_model(plan, model.get_base_model(), compute, machine), model, compute)
 
 
 def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
@@ -137,7 +136,38 @@ def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) 
     return plan.with_line("loss", "full logits", reason, full_logits=True) if reason else plan
 
 
-def _compile_line(compute: ComputeConfig) -> Kernel:
+def with_capture(plan: KernelPlan, run: RunConfig) -> KernelPlan:
+    """Return the plan with whether the step is to be recorded, and why not."""
+    compute = run.compute
+    reasons = {
+        "use_cuda_graphs: false": not compute.capture,
+        "padded rows have no fixed shape": plan.layout == "padded",
+        "fp16 looks for overflows in every step": compute.dtype == "fp16",
+        "LLM.int8 looks for outliers in every layer": run.model.quantization == "int8",
+    }
+    why = why_eager(compute.device, packs=run.loader.packing != "off", fsdp=compute.fsdp)
+    why = why or next((reason for reason, holds in reasons.items() if holds), "")
+    why = why or attention_backend(plan.attention).captures
+    used = ("off", why) if why else ("cuda graph", "packs have one shape")
+    return plan.with_line("capture", *used)
+
+
+def with_graphs(plan: KernelPlan, graphs: int) -> KernelPlan:
+    """Return the plan of a run that has ended, with how many graphs were compiled for its training."""
+    line = plan.lines["compile"]
+    if line.used == "off":
+        return plan
+    if not graphs:
+        return plan.with_line("compile", "off", f"{line.used} was asked for, but nothing was compiled")
+    return plan.with_line("compile", line.used, f"{line.reason}; {plural(graphs, 'graph')} compiled")
+
+
+def free_bytes(device: str) -> int:
+    """Return the bytes of memory that are free for this process on a device."""
+    return DEVICES[device].memory()[0]
+
+
+def _compiled(compute: ComputeConfig) -> Kernel:
     if not compute.torch_compile:
         return Kernel("off", "not asked for")
     backend, mode = compute.compiler
@@ -147,29 +177,28 @@ def _compile_line(compute: ComputeConfig) -> Kernel:
     return Kernel(backend, f"every decoder layer{told}")
 
 
-def _tf32_reason(compute: ComputeConfig) -> str:
-    if compute.tf32:
-        return "fp32 matrix products use it; bf16 ones do not need it"
-    return "only NVIDIA GPUs have it" if compute.device == "cpu" else "not asked for, or older than Ampere"
-
-
-def _fused(compute: ComputeConfig, instead: str = "") -> Kernel:
-    """Return what fuses norms, rotary embeddings and activations; instead: why Liger does not."""
+def _fused(compute: ComputeConfig, model_type: str = "") -> Kernel:
+    """Return what fuses norms, rotary embeddings and activations of a model ("": of any)."""
     if compute.fused_kernels == "off":
         return Kernel("off", "switched off")
     if compute.device == "cpu":
         return Kernel("off", "only plain LoRA, not compiled, is fused on a CPU")
-    if not instead and has_package("liger_kernel"):
+    if not has_package("liger_kernel"):
+        lack = 'liger-kernel is not installed (pip install "expert-cli[kernels]")'
+    elif model_type and not liger_knows(model_type):  # it would leave the model as it is, in silence
+        lack = f"Liger has no kernels for {model_type}"
+    else:
         return Kernel(LIGER, "Liger's norms, rotary embeddings and activations")
-    instead = instead or 'liger-kernel is not installed (pip install "expert-cli[kernels]")'
     return Kernel(
-        "off", f"{instead}; torch.compile takes whole layers" if compute.torch_compile else f"{instead}: {NOT_FUSED}"
+        "off", f"{lack}; torch.compile takes whole layers" if compute.torch_compile else f"{lack}: {NOT_FUSED}"
     )
 
 
-def _with_attention(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:
-    """Return the plan with the best attention that this model can take, and what keeps documents apart in other layers."""
-    if layers := recurrence.recurrent_layers(model):
+def _for_model(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:
+    """Return the plan with the best that this model can take, and what keeps documents apart in layers that do not attend."""
+    fused = _fused(compute, model.config.model_type)
+    plan = plan.with_line("fused", fused.used, fused.reason, fused=fused.used == LIGER)
+    if layers := recurrent_layers(model):
         kinds = ", ".join(sorted({type(layer).__name__ for layer in layers}))
         why = f"{kinds} in {len(layers)} of the model's layers carries a state, which no mask keeps apart"
         plan = plan.with_line("recurrence", "one document a row", f"{why}; rows are padded on the right")
@@ -184,25 +213,7 @@ def _with_attention(plan: KernelPlan, model: Any, compute: ComputeConfig, machin
     return plan.with_line("attention", name, why, attention=name, layout=backend.layout)
 
 
-def _with_known_liger(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
-    """Return the plan without Liger where it does not know the architecture: it would leave the model as it is, in silence."""
-    if not plan.fused or liger_knows(model.config.model_type):
-        return plan
-    instead = _fused(compute, f"Liger has no kernels for {model.config.model_type}")
-    return plan.with_line("fused", instead.used, instead.reason, fused=False)
-
-
-def with_graphs(plan: KernelPlan, graphs: int) -> KernelPlan:
-    """Return the plan of a run that has ended, with how many graphs were compiled for its training."""
-    line = plan.lines["compile"]
-    if line.used == "off":
-        return plan
-    if not graphs:
-        return plan.with_line("compile", "off", f"{line.used} was asked for, but nothing was compiled")
-    return plan.with_line("compile", line.used, f"{line.reason}; {plural(graphs, 'graph')} compiled")
-
-
-def _with_dequantized(plan: KernelPlan, needed: int, compute: ComputeConfig, free: int) -> KernelPlan:
+def _for_weights(plan: KernelPlan, needed: int, compute: ComputeConfig, free: int) -> KernelPlan:
     """Return the plan with whether 4-bit weights are unpacked once: where that was asked for or there is room."""
     if not needed:
         return plan
@@ -213,31 +224,3 @@ def _with_dequantized(plan: KernelPlan, needed: int, compute: ComputeConfig, fre
         return plan.with_line("copy", "off", f"{why}: weights are unpacked at every step")
     why = f"NF4 unpacked once instead of at every step ({room})"
     return plan.with_line("copy", compute.dtype, why, dequantized=True)
-
-
-def free_bytes(device: str) -> int:
-    """Return the bytes of memory that are free for this process on a device."""
-    return DEVICES[device].memory()[0]
-
-
-def with_capture(plan: KernelPlan, run: RunConfig) -> KernelPlan:
-    """Return the plan with whether the step is to be recorded, and why not."""
-    why = _why_eager(plan, run)
-    return (
-        plan.with_line("capture", "off", why)
-        if why
-        else plan.with_line("capture", "cuda graph", "packs have one shape")
-    )
-
-
-def _why_eager(plan: KernelPlan, run: RunConfig) -> str:
-    compute = run.compute
-    reasons = {
-        "a CPU has no launches to save": compute.device == "cpu",
-        "use_cuda_graphs: false": not compute.capture,
-        "without packing no two batches have one shape": run.loader.packing == "off" or plan.layout == "padded",
-        "with fsdp the processes exchange weights in every layer": compute.fsdp,
-        "fp16 looks for overflows in every step": compute.dtype == "fp16",
-        "LLM.int8 looks for outliers in every layer": run.model.quantization == "int8",
-    }
-    return next((why for why, holds in reasons.items() if holds), "") or attention_backend(plan.attention).captures

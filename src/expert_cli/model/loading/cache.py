@@ -9,17 +9,18 @@ No lock: two processes at once both build, the first to rename wins, the other v
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from expert_cli.errors import EnvironmentProblem, IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
-from expert_cli.utils.files import parse_json, write_json
-from expert_cli.utils.filesystem import is_abandoned
+from expert_cli.utils.files import VerifiedFolder, folder_beside, parse_json, write_json
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.verified_folder import VerifiedFolder, folder_beside
 
 RECORD = "unpacked.json"
+_ABANDONED_S = 24 * 3600.0
 
 
 def materialize(folder: Path, build: Callable[[Path], None], report: Reporter) -> dict[str, str]:
@@ -30,15 +31,13 @@ def materialize(folder: Path, build: Callable[[Path], None], report: Reporter) -
     """
     try:
         with disk_errors(f"cannot write {folder}", elsewhere=""):
-            hashes = _good(folder, report)
-            if hashes is None:
+            if not _is_good(folder, report):
                 _build(folder, build, report)
-                hashes = _good(folder, report)
     except OSError as error:  # transformers says so, without a number, of a model that it cannot load
         raise EnvironmentProblem(f"{folder}: {error.strerror or error}") from error
-    if hashes is None:
+    if not _is_good(folder, report):
         raise IntegrityError(f"{folder} changed while it was made", "Start again, with one process at a time")
-    return hashes
+    return {name: entry["sha256"] for name, entry in _recorded(folder).files.items()}
 
 
 def fault(folder: Path) -> str | None:
@@ -56,18 +55,20 @@ def _recorded(folder: Path) -> VerifiedFolder:
     return VerifiedFolder(folder, parse_json((folder / RECORD).read_bytes())["files"])
 
 
-def _good(folder: Path, report: Reporter) -> dict[str, str] | None:
+def _is_good(folder: Path, report: Reporter) -> bool:
     if not folder.exists():
-        return None
+        return False
     if wrong := fault(folder):
         report.warning(f"{folder} is damaged ({wrong}): it is made again")
-        return None
-    return {name: entry["sha256"] for name, entry in _recorded(folder).files.items()}
+    return not wrong
 
 
 def _build(folder: Path, build: Callable[[Path], None], report: Reporter) -> None:
     """Make the folder; where another process was first its good folder stays, a damaged one goes out of the way."""
-    _remove_stale(folder.parent)
+    for path in folder.parent.glob(".*"):
+        with suppress(OSError):  # another process removes it
+            if path.is_dir() and time.time() - path.stat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(path, ignore_errors=True)
     with folder_beside(folder) as beside:
         build(beside)
         write_json(beside / RECORD, {"files": VerifiedFolder.measured(beside, times=True).files})
@@ -76,13 +77,7 @@ def _build(folder: Path, build: Callable[[Path], None], report: Reporter) -> Non
         except OSError:
             if not folder.exists():
                 raise
-            if _good(folder, report) is None:
+            if not _is_good(folder, report):
                 with folder_beside(folder) as aside:
                     folder.rename(aside / "damaged")
                     beside.rename(folder)
-
-
-def _remove_stale(parent: Path) -> None:
-    for path in parent.glob(".*"):
-        if path.is_dir() and is_abandoned(path):
-            shutil.rmtree(path, ignore_errors=True)

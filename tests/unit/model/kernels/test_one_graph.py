@@ -13,8 +13,8 @@ from expert_cli.data.packing.batches import Batch, Collator, FixedShape
 from expert_cli.manifest.key import AdapterType
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss
-from expert_cli.model.kernels.dora import refresh_norms
-from expert_cli.model.token_rows import spare_copies
+from expert_cli.model.kernels.lora import refresh_norms
+from expert_cli.model.vocabulary_rows import spare_copies
 from tests import tiny
 from tests.adapted import adapted, ours
 from tests.packs import model_inputs, pack

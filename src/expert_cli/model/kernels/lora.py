@@ -1,13 +1,23 @@
-"""Frozen linear layers and their LoRA products as one autograd step; layers that read the same input share the step.
+"""LoRA's and DoRA's linear layers with less to compute than PEFT's; the factors stay PEFT's parameters, fp32.
 
-PEFT turns the input to fp32, autocast turns it back, the product is scaled and added at its full width, every one of these
-has its own backward pass, and autograd adds up the input's gradients of layer and product, of q, k and v. Here, for layers
+Plain LoRA: a frozen layer and its product are one autograd step, and layers that read the same input share it. PEFT turns the
+input to fp32, autocast turns it back, the product is scaled and added at its full width, every one of these has its own
+backward pass, and autograd adds up the input's gradients of layer and product, of q, k and v. Here, for layers
 i that read x [n, in], everything in the compute dtype:
 
     inner = s x (A_1 | A_2 | ..)^T [n, ranks]       y_i = x W_i^T + bias_i + inner_i B_i^T [n, out_i]
     dinner_i = g_i B_i                              dx = sum g_i W_i + s dinner (A_1 | A_2 | ..)
 
-The factors A and B stay PEFT's parameters, fp32. Those of the whole model are narrowed at once when its decoder begins.
+The factors of the whole model are narrowed at once when its decoder begins.
+
+DoRA: the norms of the weights are taken once an optimizer step.
+
+    y = x W^T + bias + ((g - 1) x W^T + s x A^T (g B)^T) [n, out]      g = magnitude / norm [out]
+    norm = || W + s B A ||, row by row, a constant to autograd (arXiv:2402.09353, section 4.3)
+
+PEFT unpacks every weight and takes this norm in every forward pass, and adds up in fp32 [n, out]. But W is frozen, and A and B
+change with the optimizer alone: `refresh_norms` is called after it. Everything else is in the compute dtype, in which g is 1
+for a long while: g - 1 is taken in fp32, and what is small is added up before it is added to what is large.
 """
 
 from __future__ import annotations
@@ -19,15 +29,18 @@ from typing import Any
 import torch
 from peft import PeftModel
 from peft.tuners.lora import LoraLayer
+from peft.tuners.lora.variants import DoraLinearVariant
+from torch.nn.functional import linear
 
 from expert_cli.model.kernels.dequantize import frozen_weight
+from expert_cli.model.layers import has_dropout
 
 SHARING = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 """Layers of one module that read one input, by transformers' names; another input, and each is computed for itself."""
 
 
 def fuse(model: PeftModel) -> int:
-    """Let the plain LoRA layers of `model` compute so; return how many. Others, DoRA's say, are left alone."""
+    """Let the plain LoRA layers of `model` be one step with their products; return how many. Others are left alone."""
     groups = [_Group(layers) for module in model.modules() for layers in _groups(module)]
     if groups:
         base: Any = model.get_base_model()
@@ -37,25 +50,67 @@ def fuse(model: PeftModel) -> int:
     return sum(len(group.layers) for group in groups)
 
 
+def patch_dora(model: Any) -> int:
+    """Let the DoRA layers of `model` take norms once a step; return how many. Each gets a buffer `norm`, fp32 [out]."""
+    model.dora_layers = [layer for layer in model.modules() if _variants(layer) == [DoraLinearVariant]]
+    for layer in model.dora_layers:
+        (name,) = layer.lora_A
+        magnitude = layer.lora_magnitude_vector[name].weight
+        layer.register_buffer("norm", torch.empty_like(magnitude, requires_grad=False), persistent=False)
+        layer.forward = partial(_dora_forward, layer, name)
+    refresh_norms(model)
+    return len(model.dora_layers)
+
+
+@torch.no_grad()
+def refresh_norms(model: Any) -> None:
+    """Take the norms of a patched model's weights anew, in place, a layer at a time: W is unpacked in fp32.
+
+    To be called whenever its factors have changed. Nothing asks the host, so it can be recorded in a CUDA graph.
+    """
+    for layer in getattr(model, "dora_layers", []):
+        (name,) = layer.lora_A
+        a, b = layer.lora_A[name].weight, layer.lora_B[name].weight
+        weight = frozen_weight(layer.base_layer, a.dtype)
+        torch.linalg.vector_norm(torch.addmm(weight, b, a, alpha=layer.scaling[name]), dim=1, out=layer.norm)
+
+
+def _variants(layer: Any) -> list[type] | None:
+    """Return the kinds beyond plain LoRA of a linear layer with one adapter; None: another layer."""
+    is_lora = isinstance(layer, LoraLayer) and isinstance(layer.base_layer, torch.nn.Linear)
+    return [*map(type, layer.lora_variant.values())] if is_lora and len(layer.lora_A) == 1 else None
+
+
+def _is_on(layer: Any, name: str) -> bool:
+    return layer.active_adapters == [name] and not (layer.disable_adapters or layer.merged)
+
+
+def _dora_forward(layer: Any, name: str, x: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
+    """Return a layer's output; by PEFT's own way wherever it is asked for more than that of its one adapter."""
+    if args or settings or not _is_on(layer, name):
+        return type(layer).forward(layer, x, *args, **settings)  # type: ignore[no-any-return]
+    base = layer.base_layer
+    output: torch.Tensor = base(x)
+    read = layer.lora_dropout[name](x)  # PEFT drops from what g scales, but not from x W^T
+    product = output if read is x else base(read)
+    g = layer.lora_magnitude_vector[name].weight / layer.norm
+    beyond = (g - 1).to(output.dtype)
+    a, b = layer.lora_A[name].weight, g[:, None] * layer.lora_B[name].weight
+    inner = linear(read.to(output.dtype), a.to(output.dtype)) * layer.scaling[name]
+    scaled = beyond * product if base.bias is None else torch.addcmul(-beyond * base.bias, beyond, product)
+    more = torch.addmm(scaled.flatten(0, -2), inner.flatten(0, -2), b.to(output.dtype).t())
+    return output + more.view_as(output)
+
+
 def _groups(module: torch.nn.Module) -> Iterator[list[Any]]:
     """Yield the plain LoRA layers right under a module, those that share an input together."""
-    plain: dict[str, Any] = {name: layer for name, layer in module.named_children() if _is_plain(layer)}
+    plain: dict[str, Any] = {name: layer for name, layer in module.named_children() if _variants(layer) == []}
     for names in SHARING:
         # each draws its own dropout, and then no two read the same input
-        together = [name for name in names if name in plain and not _drops(plain[name])]
+        together = [name for name in names if name in plain and not has_dropout(plain[name].lora_dropout)]
         if together:
             yield [plain.pop(name) for name in together]
     yield from ([layer] for layer in plain.values())
-
-
-def _is_plain(layer: Any) -> bool:
-    base = getattr(layer, "base_layer", None)
-    is_lora = isinstance(layer, LoraLayer) and isinstance(base, torch.nn.Linear)
-    return is_lora and not layer.lora_variant and len(layer.lora_A) == 1
-
-
-def _drops(layer: Any) -> bool:
-    return any(isinstance(dropout, torch.nn.Dropout) for dropout in layer.lora_dropout.values())
 
 
 class _Group:
@@ -87,7 +142,7 @@ class _Group:
 
     def forward(self, layer: Any, x: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
         """Return a layer's output; by its own way wherever it is asked for more than the product."""
-        is_on = all(map(self._is_on, self.layers))
+        is_on = all(_is_on(each, self.name) for each in self.layers)
         if args or settings or x.dtype != self.dtype or not is_on:
             return type(layer).forward(layer, x, *args, **settings)  # type: ignore[no-any-return]
         if x is not self.input or layer not in self.outputs:
@@ -100,9 +155,6 @@ class _Group:
     def forget(self) -> None:
         """Let go of what was kept of a pass: an output that nobody took would hold all before it in memory."""
         self.factors, self.input, self.outputs = [], None, {}
-
-    def _is_on(self, layer: Any) -> bool:
-        return layer.active_adapters == [self.name] and not (layer.disable_adapters or layer.merged)
 
     def _outputs(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         dropped = self.layers[0].lora_dropout[self.name](x)
@@ -184,8 +236,7 @@ class _Products(torch.autograd.Function):
 def _output(base: Any, x: torch.Tensor, part: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
     """Return a layer's output: x W^T + bias + part B^T.
 
-    The large product is added to LoRA's where it can be: on a GPU it waits for its arithmetic, and what it reads of the sum
-    meanwhile costs nothing; the other way round reading and writing all of it is what the small product takes.
+    The large product is added to LoRA's where it can be: on a GPU, what it reads of the sum meanwhile costs nothing.
     """
     if not _multiplies(base, x.dtype):
         output: torch.Tensor = base(x)

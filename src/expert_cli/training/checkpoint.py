@@ -1,0 +1,347 @@
+"""Checkpoints: complete or absent, hashed, no pickle.
+
+checkpoints/
+    checkpoint-40/
+        checkpoint.json              step, serial, size and SHA-256 of every other file, a hash of itself; written last
+        adapter_model.safetensors    the adapter; with adapter_config.json PEFT loads the folder as it is
+        adapter_config.json
+        optimizer.safetensors        the tensors of the optimizer's state, and the loss of every step
+        state.json                   identity of the run, the numbers of optimizer and schedule, what was given up for memory
+        trainer_state.json           the Trainer's own
+    .writing-50/                     a writer was killed, or is under way: no reader looks at it
+    .removed-20/                     on its way out
+
+A folder is written under its hidden name, synced and renamed. `serial` counts the checkpoints ever written here: the newest
+is the one written last, which after going on from an older one is not the one with the most steps.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_callback import ExportableState
+
+from expert_cli._compat import optimizer_buffer
+from expert_cli.config.run_config import AUTO
+from expert_cli.config.run_identity import require_goes_on, require_keys
+from expert_cli.errors import InputError, IntegrityError
+from expert_cli.model.adapter import adapter_parts, load_adapter
+from expert_cli.runs.status import RunStatus
+from expert_cli.training.trainer import ExpertTrainer
+from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.files import (
+    VerifiedFolder,
+    parse_json,
+    read_sealed,
+    remove,
+    sha256_of,
+    sync_names,
+    write_json,
+    write_sealed,
+)
+from expert_cli.utils.object_storage import require_folder
+from expert_cli.utils.reporter import Reporter
+
+CHECKPOINT_RULE = 3  # what stands in a checkpoint, and how; one of another rule is not read
+LEAST = 2  # checkpoints are kept: the newest may turn out damaged
+MANIFEST = "checkpoint.json"
+ADAPTER = "adapter_model.safetensors"
+ADAPTER_CONFIG = "adapter_config.json"
+OPTIMIZER = "optimizer.safetensors"
+STATE = "state.json"
+_FILES = {ADAPTER, ADAPTER_CONFIG, OPTIMIZER, STATE, TRAINER_STATE_NAME}
+_NAME = re.compile(r"checkpoint-[0-9]+")
+_LEFT = re.compile(r"\.(?:writing|removed)-[0-9]+")
+
+
+@dataclass(frozen=True)
+class CheckpointState:
+    """All that a run needs to go on.
+
+    adapter, adapter_config: as `model.adapter.adapter_parts` gives them. tensors: of the optimizer, and the losses. state:
+    everything else, as JSON; `identity` in it is what the run that goes on must have in common with this one. trainer_state:
+    transformers' TrainerState as JSON.
+    """
+
+    adapter: Mapping[str, torch.Tensor]
+    adapter_config: Mapping[str, Any]
+    tensors: Mapping[str, torch.Tensor]
+    state: Mapping[str, Any]
+    trainer_state: Mapping[str, Any]
+
+
+class Search(NamedTuple):
+    """The newest good checkpoint, or None, and a line for each damaged one that was met on the way."""
+
+    path: Path | None
+    damaged: tuple[str, ...]
+
+
+def write(folder: Path, step: int, parts: CheckpointState) -> None:
+    """Write checkpoint-`step` into `folder`, in place of one that is there, and clean up after killed writers.
+
+    Raises EnvironmentProblem if the disk is full or cannot be written: nothing of this checkpoint is left then.
+    """
+    home, beside, before = (folder / f"{name}-{step}" for name in ("checkpoint", ".writing", ".removed"))
+    elsewhere = "give another folder with --output; the checkpoints before are intact"
+    with disk_errors(f"cannot write a checkpoint in {folder}", elsewhere):
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in [path for path in folder.iterdir() if _LEFT.fullmatch(path.name)]:
+            with suppress(OSError):  # somebody reads it
+                remove(left)
+        try:
+            beside.mkdir()
+            last = max((_serial(path) or 0 for path in _newest_first(folder)), default=0)
+            _fill(beside, step, last + 1, parts)
+            if home.exists():
+                home.rename(before)
+            beside.rename(home)
+            sync_names(folder)
+            shutil.rmtree(before, ignore_errors=True)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def read(path: Path) -> CheckpointState:
+    """Verify a checkpoint and return what was written, tensors on the CPU. Raises IntegrityError."""
+    if damage := _damage(path):
+        raise IntegrityError(f"{path} is damaged: {damage}", "go on from another checkpoint: --resume PATH")
+    adapter_config, state, trainer_state = (
+        parse_json((path / name).read_bytes()) for name in (ADAPTER_CONFIG, STATE, TRAINER_STATE_NAME)
+    )
+    return CheckpointState(load_file(path / ADAPTER), adapter_config, load_file(path / OPTIMIZER), state, trainer_state)
+
+
+def latest_valid(folder: Path) -> Search:
+    """Return the good checkpoint that was written last, and a line for each damaged one that was written after it."""
+    damaged: list[str] = []
+    for path in _newest_first(folder):
+        damage = _damage(path)
+        if not damage:
+            return Search(path, tuple(damaged))
+        damaged.append(f"{path} is damaged: {damage}")
+    return Search(None, tuple(damaged))
+
+
+def rotate(folder: Path, keep: int | None, protect: set[int]) -> list[Path]:
+    """Remove all but the `keep` newest checkpoints (None: all are kept) and the steps in `protect`; return what went.
+
+    At least LEAST are kept, and only those count whose files are all there in their sizes; what has no manifest is not ours.
+    """
+    if keep is None:
+        return []
+    removed: list[Path] = []
+    good = 0
+    for path in _newest_first(folder):
+        whole = not _damage(path, hashed=False)
+        good += whole
+        is_kept = _step(path) in protect or (whole and good <= max(LEAST, keep))
+        if is_kept or not (path / MANIFEST).is_file():
+            continue
+        hidden = folder / f".removed-{_step(path)}"
+        with suppress(OSError):  # somebody reads it, or removes it by hand: what is hidden goes the next time
+            path.rename(hidden)
+            removed.append(path)
+            remove(hidden)
+    return removed
+
+
+def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> None:
+    """Write and sync all files of a checkpoint, its manifest last."""
+    json.dumps(parts.state)  # raises for what write_json would write as text
+    write_json(beside / STATE, parts.state)
+    write_json(beside / ADAPTER_CONFIG, parts.adapter_config)
+    write_json(beside / TRAINER_STATE_NAME, parts.trainer_state)
+    for name, tensors in ((ADAPTER, parts.adapter), (OPTIMIZER, parts.tensors)):
+        # Views of one buffer share memory, which safetensors refuses.
+        owned = {
+            key: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for key, tensor in tensors.items()
+        }
+        save_file(owned, beside / name, metadata={"format": "pt"})
+    files = VerifiedFolder.measured(beside).files
+    write_sealed(beside / MANIFEST, {"rule": CHECKPOINT_RULE, "step": step, "serial": serial, "files": files})
+    sync_names(beside)
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    """Return the checkpoints by serial; those whose manifest does not tell it come first, to be named as damaged."""
+    found = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: (_serial(path) or sys.maxsize, _step(path)), reverse=True)
+
+
+def _step(path: Path) -> int:
+    """The step that a checkpoint's name tells, -1 for a name that tells none."""
+    return int(path.name.rpartition("-")[2]) if _NAME.fullmatch(path.name) else -1
+
+
+def _serial(path: Path) -> int | None:
+    try:
+        return int(read_sealed(path / MANIFEST)["serial"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _damage(path: Path, *, hashed: bool = True) -> str:
+    """Return what is wrong with a checkpoint, "" if nothing; without `hashed` by names and sizes alone."""
+    try:
+        manifest = read_sealed(path / MANIFEST)
+    except (OSError, ValueError) as error:
+        return f"{MANIFEST} is missing or broken ({error})"
+    if manifest.get("rule") != CHECKPOINT_RULE:
+        return f"it was written by another version (rule {manifest.get('rule')}, this one reads {CHECKPOINT_RULE})"
+    if set(manifest["files"]) != _FILES or manifest["step"] != _step(path):
+        return f"{MANIFEST} is of another checkpoint"
+    return VerifiedFolder(path, manifest["files"]).damage(sha256_of if hashed else None)
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """The checkpoint that a run goes on from."""
+
+    path: Path
+    parts: CheckpointState
+
+
+def find_checkpoint(
+    folder: Path, wanted: str, identity: Mapping[str, Any], drift: Collection[str], report: Reporter
+) -> Resumed | None:
+    """Return the checkpoint to go on from: the newest good one in `folder` ("auto"; None without any), or the one named.
+
+    Raises IntegrityError: it is damaged, or belongs to a run that differs from this one.
+    """
+    if wanted == AUTO:
+        found = latest_valid(folder)
+        for line in found.damaged:
+            report.warning(f"{line}; the one before it is used")
+        path = found.path
+        if path is None:
+            require_keys(drift, identity)
+            report.info("no checkpoint to go on from: training starts")
+            return None
+    else:
+        path = Path(wanted)
+        if not path.is_dir():
+            require_folder(wanted)
+            raise InputError(f"--resume {wanted}: is not a folder", 'name a folder checkpoint-N, or write "auto"')
+    parts = read(path)
+    require_goes_on(path, parts.state["identity"], identity, drift, report)
+    at = parts.trainer_state
+    report.info(f"resumed   {path}: step {at['global_step']}, epoch {int(at['epoch'] or 0)}")
+    return Resumed(path, parts)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Writes the checkpoints of a run, and puts one, `resumed`, into its trainer; `status` is told how far the run is.
+
+    identity: what a run that goes on must have in common with this one.
+    """
+
+    folder: Path
+    identity: Mapping[str, Any]
+    resumed: Resumed | None
+    status: RunStatus
+
+    def save(self, trainer: ExpertTrainer) -> None:
+        """Write a checkpoint of the step just done and remove those that are not kept."""
+        state, scaler, progress = trainer.state, trainer.accelerator.scaler, vars(trainer.progress)
+        optimizer = trainer.optimizer.optimizer  # accelerate has wrapped it
+        adapter, config = adapter_parts(trainer.model.model)
+        tensors, numbers = optimizer_parts(optimizer)
+        parts: list[Any] = [*trainer.callback_handler.callbacks, trainer.control]
+        exportable: list[Any] = [one for one in parts if isinstance(one, ExportableState)]
+        written = CheckpointState(
+            adapter=adapter,
+            adapter_config=config,
+            tensors={**tensors, "losses": torch.tensor(progress["losses"], dtype=torch.float64)},
+            state={
+                "identity": self.identity,
+                "optimizer": numbers,
+                "learning_rates": [group["lr"] for group in optimizer.param_groups],
+                "scheduler": trainer.lr_scheduler.state_dict(),
+                "scaler": scaler.state_dict() if scaler is not None else {},
+                "progress": {name: value for name, value in progress.items() if name != "losses"},
+                "gradients": trainer.flat.state(),
+                "batch_size": trainer.batches.schedule.batch_size,
+                "recomputes": trainer.recomputes,
+                "adjusted": list(trainer.adjusted),
+            },
+            trainer_state=asdict(replace(state, stateful_callbacks=exportable)),
+        )
+        write(self.folder, state.global_step, written)
+        best = {state.best_global_step} if trainer.args.load_best_model_at_end and state.best_global_step else set()
+        rotate(self.folder, trainer.watch.save_total_limit, best)
+        self.status.reached(state.global_step, state.max_steps)
+
+    def restore(self, trainer: ExpertTrainer) -> None:
+        """Put the checkpoint into a trainer that is ready to train. Raises InputError if it does not fit the adapter."""
+        assert self.resumed is not None  # noqa: S101
+        parts, optimizer = self.resumed.parts, trainer.optimizer.optimizer
+        try:
+            load_adapter(trainer.model.model, parts.adapter)
+        except ValueError as error:
+            raise InputError(
+                f"the checkpoint does not fit this adapter: {error}", "train with the adapter it was made with"
+            ) from error
+        state = parts.state
+        moments = {name: value for name, value in parts.tensors.items() if name != "losses"}
+        load_optimizer(optimizer, moments, state["optimizer"])
+        trainer.lr_scheduler.load_state_dict(dict(state["scheduler"]))
+        for group, rate in zip(optimizer.param_groups, state["learning_rates"], strict=True):
+            group["lr"] = rate
+        if state["scaler"] and trainer.accelerator.scaler is not None:
+            trainer.accelerator.scaler.load_state_dict(dict(state["scaler"]))
+        trainer.flat.load(state["gradients"])
+        vars(trainer.progress).update(state["progress"], losses=parts.tensors["losses"].tolist())
+
+    def load_best(self, trainer: ExpertTrainer) -> None:
+        """Put the adapter of the best evaluation into the model. Its checkpoint was never rotated away."""
+        best = self.folder / f"checkpoint-{trainer.state.best_global_step}"
+        load_adapter(trainer.model.model, read(best).adapter)
+
+
+def optimizer_parts(optimizer: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Return the tensors and the numbers of an optimizer's state, by "number of the parameter.name"."""
+    tensors: dict[str, torch.Tensor] = {}
+    numbers: dict[str, Any] = {}
+    for number, (parameter, _) in enumerate(_parameters(optimizer)):
+        for name, value in optimizer.state.get(parameter, {}).items():
+            (tensors if isinstance(value, torch.Tensor) else numbers)[f"{number}.{name}"] = value
+    return tensors, numbers
+
+
+def load_optimizer(optimizer: Any, tensors: Mapping[str, torch.Tensor], numbers: Mapping[str, Any]) -> None:
+    """Put back what `optimizer_parts` gave; tensors that are there already are written to, since a graph may hold them.
+
+    `load_state_dict` would cast states to the parameter's dtype, and bitsandbytes' puts paged states into ordinary memory.
+    """
+    parameters = list(_parameters(optimizer))
+    for key, value in {**tensors, **numbers}.items():
+        number, _, name = key.partition(".")
+        parameter, group = parameters[int(number)]
+        state = optimizer.state[parameter]
+        if not isinstance(value, torch.Tensor):
+            state[name] = value
+        elif name in state:
+            state[name].copy_(value)
+        elif parameter.device.type != "cpu" and getattr(optimizer, "is_paged", False) and name in ("state1", "state2"):
+            # in memory as bitsandbytes gives it to a new state (AdEMAMix has two moments in one)
+            state[name] = optimizer_buffer(optimizer, parameter, value).copy_(value)
+        else:
+            counts_on_cpu = name == "step" and not (group.get("capturable") or group.get("fused"))
+            state[name] = value.clone() if counts_on_cpu else value.to(parameter.device, copy=True)
+
+
+def _parameters(optimizer: Any) -> Iterator[tuple[torch.Tensor, Mapping[str, Any]]]:
+    return ((parameter, group) for group in optimizer.param_groups for parameter in group["params"])

@@ -1,1 +1,0 @@
-"""The state of a trainer goes in, a hashed checkpoint comes out, and back. Decides which checkpoint is good."""

@@ -1,0 +1,67 @@
+"""Where the time of a run goes: seconds by phase, measured without waiting for the GPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from expert_cli.hardware.devices import Device
+from expert_cli.runs.metrics import SHARES
+
+
+class StepTimer:
+    """Adds up the time of every phase.
+
+    Each phase lies between two events of the device, read when the figures are asked for, so that on a GPU its own time counts.
+    "other" is what remains of the wall clock: the tool itself.
+    """
+
+    def __init__(self, device: Device) -> None:
+        """Start the wall clock."""
+        self.device = device
+        self.totals: dict[str, float] = dict.fromkeys(SHARES, 0.0)
+        self._pending: list[tuple[str, Any, Any]] = []
+        self._since = time.perf_counter()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the block as `name`; phases are not nested."""
+        self.begin(name)
+        yield
+        self.end()
+
+    def begin(self, name: str) -> None:
+        """Count what follows as `name`, until `end`."""
+        self._open = name, self.device.event(), self.device.event()
+        self._open[1].record()
+
+    def end(self) -> None:
+        """End the phase that was begun."""
+        self._open[2].record()
+        self._pending.append(self._open)
+
+    def lap(self) -> tuple[float, dict[str, float]]:
+        """Return the seconds since the last lap and the share of each phase in them; the shares sum to 1."""
+        if self._pending:
+            self._pending[-1][2].synchronize()
+        spent = dict.fromkeys(SHARES, 0.0)
+        for name, begin, end in self._pending:
+            spent[name] += begin.elapsed_time(end) / 1000
+        self._pending.clear()
+        now = time.perf_counter()
+        wall, self._since = max(1e-9, now - self._since), now
+        spent["other"] = max(0.0, wall - sum(spent.values()))
+        for phase, seconds in spent.items():
+            self.totals[phase] += seconds
+        return wall, _shares(spent)
+
+    def shares(self) -> dict[str, float]:
+        """Return the share of each phase in all laps so far."""
+        return _shares(self.totals)
+
+
+def _shares(seconds: dict[str, float]) -> dict[str, float]:
+    total = sum(seconds.values()) or 1.0
+    return {name: seconds[name] / total for name in SHARES}
