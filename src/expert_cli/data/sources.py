@@ -8,15 +8,16 @@ held against the names alone, of a folder, a repository or a bucket alike: `load
 from __future__ import annotations
 
 import glob
+import os
 import posixpath
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import IO, TypeAlias
+from typing import IO, NoReturn, TypeAlias
 
 import yaml
 
@@ -42,8 +43,13 @@ from expert_cli.utils.text import first_line
 _HUB_TIMEOUT_S = 10.0
 _NOT_ROWS = re.compile(r"(^|/)(config|dataset_infos?|dataset_dict|state)\.json$")
 _HIDDEN = re.compile(r"(^|/)(\.|__)")
-_HIDDEN_FOLDER = re.compile(r"(^|/)\.[^/]*/")
+_DATA_LIKE = re.compile(
+    r"\.(jsonl~?|jsonlines|ndjson|json5?|csv|tsv|parquet|parq|pq|arrow|ipc|feather|orc|avro|lance|tfrecord|xlsx?|ods|xml|dat"
+    r"|pkl|np[yz]|db|sqlite3?|h5|hdf5|msgpack|tar|tgz|zip|gz|zst|bz2|xz|lz4|7z|rar)(\.[^/]*)?$",
+    re.IGNORECASE,
+)
 _ENDING = re.compile(r"\.\w+(?:\.(?:gz|zst|bz2|xz))?$")
+_SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})(?=[.-])")
 
 
 @dataclass(frozen=True)
@@ -129,15 +135,15 @@ def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[
         if spec.kind == "hub":
             return _hub(spec, reporter, hint, offline=data.offline)
         if spec.kind == "url":
-            return Located(spec, _remote(spec, offline=data.offline))
+            return Located(spec, _remote(spec, reporter, offline=data.offline))
         if spec.tried:
             raise InputError(missing(spec), hint)
         path, names = Path(spec.path), [spec.path]
         if spec.kind == "files":
             found = sorted(file.as_posix() for file in matching(spec.path) if not is_folder(file))
-            names = _fitting(found, spec)
+            names = _fitting(found, spec, reporter)
         elif spec.kind == "folder":
-            names = _split_of_folder(path, _names_below(path), spec)
+            names = _split_of_folder(path, _names_below(path), spec, reporter)
         return Located(spec, tuple(_regular(path / name) for name in names))  # "/a" / "/b" is "/b"
 
     try:
@@ -163,9 +169,19 @@ def _regular(path: Path) -> Path:
 
 
 def _names_below(folder: Path) -> list[str]:
-    """The names of all files below a folder, hidden folders left out."""
-    names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
-    return sorted(name for name in names if not _HIDDEN_FOLDER.search(name))
+    """The names of all files below a folder, hidden folders left out; each folder once, as links may make a circle."""
+
+    def stop(error: OSError) -> NoReturn:
+        raise error
+
+    names: list[str] = []
+    seen: set[str] = set()
+    for where, folders, files in os.walk(folder, onerror=stop, followlinks=True):
+        is_new = (real := os.path.realpath(where)) not in seen
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if is_new and not name.startswith(".") and name != "lost+found")
+        names += [Path(where, name).relative_to(folder).as_posix() for name in files if is_new]
+    return sorted(names)
 
 
 def _hub(spec: SourceSpec, reporter: Reporter, hint: str, *, offline: bool) -> Located:
@@ -185,7 +201,7 @@ def _hub(spec: SourceSpec, reporter: Reporter, hint: str, *, offline: bool) -> L
                 fetch = partial(fetch, tqdm_class=hub_bar(bar.update))
                 folder = Path(fetch(allow_patterns=["README.md", "dataset_dict.json", "*state.json"]))
                 names = [entry.rfilename for entry in info.siblings or ()]
-                chosen = _split_of_folder(folder, names, spec)
+                chosen = _split_of_folder(folder, names, spec, reporter)
                 fetch(allow_patterns=list(map(glob.escape, chosen)))
             return Located(spec, tuple(map(folder.joinpath, chosen)), folder.name)
     except ExpertError:
@@ -202,7 +218,7 @@ def _hub(spec: SourceSpec, reporter: Reporter, hint: str, *, offline: bool) -> L
     listed = set(_names_below(folder))
     with suppress(OSError, ValueError, KeyError):  # newer clients also note the names of what was not downloaded
         listed.update(parse_json((folder.parents[1] / "trees" / f"{folder.name}.json").read_bytes())["files"])
-    chosen = _split_of_folder(folder, sorted(listed), spec)
+    chosen = _split_of_folder(folder, sorted(listed), spec, reporter)
     if absent := [name for name in chosen if not is_file(folder / name)]:
         told += f" {len(absent)} of {len(chosen)} files are not in the cache: {', '.join(absent[:5])}"
         raise EnvironmentProblem(told, hint)
@@ -221,7 +237,7 @@ def _reason(error: Exception) -> str:
     return f"the hub answered {answer}" if answer else f"the hub cannot be reached ({type(error).__name__})"
 
 
-def _remote(spec: SourceSpec, *, offline: bool) -> tuple[RemoteFile, ...]:
+def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[RemoteFile, ...]:
     """The object at a URL, those of a split below it, or those that it fits as a pattern."""
     if forbidden := forbidden_by(asked=offline):
         told = f"{spec.path}: the network may not be used ({forbidden})"
@@ -238,26 +254,29 @@ def _remote(spec: SourceSpec, *, offline: bool) -> tuple[RemoteFile, ...]:
             fitting = _matching(pattern[0], list(found))
         except ValueError as error:
             raise InputError(f"{spec.path}: {error}", "Correct the pattern.") from error
-        names = _fitting(fitting, spec)
+        names = _fitting(fitting, spec, reporter)
     else:
-        names = _split_of_folder(folder, list(found), spec)
+        names = _split_of_folder(folder, list(found), spec, reporter)
     if not all(found[name].version for name in names):
         told = f"{folder}: its storage does not tell by what its content goes, so that a store of it could not be known again"
         raise InputError(told, "Fetch it, and name the local file.")
     return tuple(RemoteFile(folder.url_of(name), found[name]) for name in names)
 
 
-def _fitting(names: Sequence[str], spec: SourceSpec) -> list[str]:
+def _fitting(names: Sequence[str], spec: SourceSpec, reporter: Reporter) -> list[str]:
     """Those of the files that a user's pattern fits that hold rows."""
     files = _of_one_format(list(filter(_holds_rows, names)), spec.path)
     if not files:
         told = f"{spec.path}: no file of rows fits this pattern"
         raise InputError(told, f"Rows are in files of {', '.join(DATA_SUFFIXES)}.")
+    _name_unread(spec.path, set(names).difference(files), reporter)
     return files
 
 
-def _split_of_folder(folder: Path | StoredFolder, names: Collection[str], spec: SourceSpec) -> list[str]:
-    """The names of the files that hold the split of a source, in reading order."""
+def _split_of_folder(
+    folder: Path | StoredFolder, names: Sequence[str], spec: SourceSpec, reporter: Reporter
+) -> list[str]:
+    """The names of the files that hold the split of a source, in reading order; data-like files of no split are told."""
 
     def read(name: str) -> bytes:
         return (folder / name).read_bytes() if isinstance(folder, Path) else folder.read(name)
@@ -271,6 +290,8 @@ def _split_of_folder(folder: Path | StoredFolder, names: Collection[str], spec: 
         hint = "Correct it, name another configuration (id::split::config), or one file of rows."
         raise InputError(f"{where}: {its}: {first_line(error)}", hint) from error
     there = set(names)
+    unread = there.difference(*splits.values())
+    _name_unread(where, [name for name in unread if _DATA_LIKE.search(name) and not _NOT_ROWS.search(name)], reporter)
     alike = (files for name, files in splits.items() if split_of(name) == split_of(split))
     files = splits.get(split) or next(alike, [])
     if absent := next((name for name in files if name not in there or not _holds_rows(name)), ""):
@@ -280,10 +301,11 @@ def _split_of_folder(folder: Path | StoredFolder, names: Collection[str], spec: 
         others = ", ".join(f"{name} ({len(files)})" for name, files in splits.items() if files) or "no data file"
         told = f'{where}: no file holds the split "{split}"; there is: {others}'
         raise InputError(told, f"Name a split that is there (PATH::split), or one file ({', '.join(DATA_SUFFIXES)}).")
+    _refuse_missing_shards(files, where)
     return _of_one_format(files, where)
 
 
-def _splits(names: Collection[str], read: Callable[[str], bytes], config: str) -> dict[str, list[str]]:
+def _splits(names: Sequence[str], read: Callable[[str], bytes], config: str) -> dict[str, list[str]]:
     """The files of each split, as `datasets` finds them; those that the README names in full need not be there."""
     from datasets.data_files import sanitize_patterns
     from datasets.utils.metadata import MetadataConfigs
@@ -334,6 +356,12 @@ def _holds_rows(name: str) -> bool:
     return format_name(name) != "" and not _NOT_ROWS.search(name)
 
 
+def _name_unread(where: str, unread: Iterable[str], reporter: Reporter) -> None:
+    if names := sorted(unread):
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        reporter.warning(f"{where}: not read: {', '.join(names[:5])}{more}")
+
+
 def _of_one_format(names: Sequence[str], where: str) -> list[str]:
     """The same files; texts beside files of rows are words about these, and left out. Two formats may hold the same rows."""
     files = [name for name in names if format_name(name) != PLAIN_TEXT] or list(names)
@@ -342,3 +370,15 @@ def _of_one_format(names: Sequence[str], where: str) -> list[str]:
         told = f"files of {len(formats)} formats side by side ({', '.join(formats)}); they may hold the same rows"
         raise InputError(f"{where}: {told}", "Name the file, or a folder with one format.")
     return files
+
+
+def _refuse_missing_shards(names: Sequence[str], where: str) -> None:
+    """A set numbered "-00001-of-00003" must be whole: an interrupted download would train on part of the rows."""
+    sets: dict[tuple[str, int], set[int]] = {}
+    for match in filter(None, map(_SHARD.match, names)):
+        sets.setdefault((match[1], int(match[3])), set()).add(int(match[2]))
+    for (stem, total), numbers in sets.items():
+        if len(numbers) < total:
+            absent = min(set(range(total)) - numbers)
+            told = f"{where}: {stem} has {len(numbers)} of {total} parts; number {absent:05d} is missing"
+            raise InputError(told, "Download the data set again.")

@@ -44,30 +44,34 @@ def located(written: str | Path, words: Words | None = None, *, offline: bool = 
 
 
 @pytest.mark.parametrize(
-    ("names", "readme", "asked", "expected"),
+    ("names", "readme", "asked", "expected", "unread"),
     [
-        (SHARDS[::-1], "", "", SHARDS[:2]),
-        (["dev.csv", "sql_train.csv"], "", "::validation", ["dev.csv"]),
-        (["train.json", "config.json", "x.json"], "", "", ["train.json"]),
-        (["b.txt", "deep/a.txt", "LICENSE"], "", "", ["b.txt", "deep/a.txt"]),
-        (["notes.txt", "deep/er/c.TSV.xz"], "", "", ["deep/er/c.TSV.xz"]),
-        (["a.jsonl", ".b.jsonl", "__c.jsonl", ".git/d.jsonl", "e.tar"], "", "", ["a.jsonl"]),
-        (LEVELS, TWO, "", LEVELS[:1]),
-        (LEVELS, TWO, "::train::hard", [LEVELS[3], LEVELS[2]]),
-        (LEVELS, TWO, "::dev_1::hard", LEVELS[4:]),
-        (["a/train.csv", "b/1.csv"], "{config_name: a, data_dir: ./a/}", "::train::a", ["a/train.csv"]),
+        (SHARDS[::-1], "", "", SHARDS[:2], ""),
+        (["dev.csv", "sql_train.csv"], "", "::validation", ["dev.csv"], ""),
+        (["train.json", "config.json", "x.json"], "", "", ["train.json"], "x.json"),
+        (["b.txt", "deep/a.txt", "LICENSE"], "", "", ["b.txt", "deep/a.txt"], ""),
+        (["notes.txt", "deep/er/c.TSV.xz"], "", "", ["deep/er/c.TSV.xz"], ""),
+        (["a.jsonl", ".b.jsonl", "__c.jsonl", ".git/d.jsonl"], "", "", ["a.jsonl"], ".b.jsonl, __c.jsonl"),
+        (["1.csv", *(f"{n}.tar" for n in "234567")], "", "", ["1.csv"], "2.tar, 3.tar, 4.tar, 5.tar, 6.tar and 1 more"),
+        (LEVELS, TWO, "", LEVELS[:1], ", ".join(LEVELS[1:])),
+        (LEVELS, TWO, "::train::hard", [LEVELS[3], LEVELS[2]], ", ".join(LEVELS[:2])),
+        (LEVELS, TWO, "::dev_1::hard", LEVELS[4:], ", ".join(LEVELS[:2])),
+        (["a/train.csv", "b/1.csv"], "{config_name: a, data_dir: ./a/}", "::train::a", ["a/train.csv"], "b/1.csv"),
     ],
 )
-def test_the_files_of_a_split_are_taken_in_order(
-    tmp_path: Path, names: list[str], readme: str, asked: str, expected: list[str]
+def test_the_files_of_a_split_are_taken_in_order_and_others_that_look_like_rows_are_named(
+    tmp_path: Path, names: list[str], readme: str, asked: str, expected: list[str], unread: str
 ) -> None:
-    assert located(f"{made(tmp_path, names, readme)}{asked}").files == tuple(map(tmp_path.joinpath, expected))
+    words = Words()
+    assert located(f"{made(tmp_path, names, readme)}{asked}", words).files == tuple(map(tmp_path.joinpath, expected))
+    assert words.lines == ([f"warning: {tmp_path}: not read: {unread}"] if unread else [])
 
 
 @pytest.mark.parametrize(
     ("names", "readme", "asked", "message"),
     [
         (SHARDS, "", "::dev", r'no file holds the split "dev"; there is: train \(2\), test \(1\)$'),
+        (SHARDS[1:], "", "", "data/train has 1 of 2 parts; number 00000 is missing"),
         (["train.csv", "train.jsonl.gz"], "", "", r"2 formats side by side \(\.csv, \.jsonl\.gz\)"),
         (LEVELS, TWO, "::train::medium", 'there is no configuration "medium"; there is: easy, hard'),
         (LEVELS, "config_name: a\n- config_name: b", "", "several configurations and no default one"),
@@ -87,9 +91,11 @@ def test_a_split_in_part_is_refused(tmp_path: Path, names: list[str], readme: st
         located(f"{made(tmp_path, names, readme)}{asked}")
 
 
-def test_a_pattern_names_files(tmp_path: Path) -> None:
+def test_a_pattern_names_files_and_what_else_it_fits_is_named(tmp_path: Path) -> None:
     made(tmp_path, ["b.jsonl", "a.jsonl", ".c.jsonl", "deep/d.jsonl", "notes.md"])
-    assert located(f"{tmp_path}/*").files == (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    words = Words()
+    assert located(f"{tmp_path}/*", words).files == (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert words.lines == [f"warning: {tmp_path}/*: not read: {tmp_path}/notes.md"]
     with pytest.raises(InputError, match="no file of rows fits this pattern"):
         located(f"{tmp_path}/*.md")
 
@@ -112,8 +118,11 @@ def test_what_save_to_disk_wrote_is_read_in_the_order_of_its_state(tmp_path: Pat
 
 
 @posix
-def test_what_is_no_file_is_refused_unopened(tmp_path: Path) -> None:
-    here = made(tmp_path, ["here/a.jsonl"]) / "here"
+def test_links_to_folders_are_followed_once_and_what_is_no_file_is_refused_unopened(tmp_path: Path) -> None:
+    here = made(tmp_path, ["here/a.jsonl", "here/sub/b.jsonl", "there/x.jsonl"]) / "here"
+    for link, target in {"here/linked": "there", "here/again": "here/sub", "there/circle": "here"}.items():
+        (tmp_path / link).symlink_to(tmp_path / target)
+    assert sorted(file.name for file in located(here).files) == ["a.jsonl", "b.jsonl", "x.jsonl"]
     os.mkfifo(here / "pipe")
     for target, told in {"pipe": "a named pipe", "/dev/zero": "a device", "gone": "a link that leads nowhere"}.items():
         (here / "c.jsonl").symlink_to(target)

