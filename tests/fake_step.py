@@ -22,7 +22,7 @@ from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.model.adapter import add_adapter
-from expert_cli.model.kernels.select import KernelPlan, apply_adapter_kernels, apply_kernels, kernel_plan
+from expert_cli.model.kernels.kernel_plan import KernelPlan, apply_adapter_kernels, apply_kernels, kernel_plan
 from expert_cli.model.loading.quantize import DTYPES
 from tests.fake_cuda import FakeCuda, quantize_to_nf4
 

@@ -15,14 +15,20 @@ from expert_cli.benchmark.stock_trainer import stock_run
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.packing.dataset import TrainingData
+from expert_cli.data.packing.packed_dataset import TrainingData
 from expert_cli.hardware import machine
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.expert import load_base_of
 from expert_cli.model import isolation
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.flops import Flops, flops
-from expert_cli.model.kernels.select import KernelPlan, apply_adapter_kernels, apply_kernels, kernel_plan, with_capture
+from expert_cli.model.kernels.kernel_plan import (
+    KernelPlan,
+    apply_adapter_kernels,
+    apply_kernels,
+    kernel_plan,
+    with_capture,
+)
 from expert_cli.model.layers import compile_layers, enable_activation_checkpointing
 from expert_cli.model.loading.quantize import autocast_of
 from expert_cli.pipeline.pretokenize import store_for

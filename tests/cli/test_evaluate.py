@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
+from expert_cli.evaluation.verifiers.sandbox.child_process import standing_walls
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 Cli = Callable[..., Any]

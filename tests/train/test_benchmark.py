@@ -18,7 +18,7 @@ from expert_cli.benchmark.measured_run import train_stock
 from expert_cli.benchmark.stock_trainer import stock_run
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.packing.dataset import PackedDataset
+from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.options import QUIET_SETTINGS
 from expert_cli.pipeline.pretokenize import store_for

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from expert_cli.cli import app
 from expert_cli.config.plan import trained_adapter
-from expert_cli.inference.chat import Chat, open_chat
+from expert_cli.inference.chat_session import Chat, open_chat
 from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import manifest_with, valid
 

@@ -10,7 +10,7 @@ import pytest
 
 from expert_cli.cli import main
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from tests import tiny
 from tests.train.projects import SEVEN, project, train
 from tests.train.test_status import log, short

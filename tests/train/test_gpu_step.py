@@ -16,8 +16,8 @@ from expert_cli.manifest.keys.optim import OPTIMIZERS
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.model.kernels.kernel_plan import KernelPlan
 from expert_cli.model.kernels.lora import refresh_norms
-from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.model.layers import enable_activation_checkpointing
 from expert_cli.model.loading.quantize import DTYPES
 from tests import tiny

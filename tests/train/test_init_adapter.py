@@ -17,7 +17,7 @@ from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.model.adapter import add_adapter
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from tests import run_blocks, tiny
 from tests.train.projects import ROWS, project, train

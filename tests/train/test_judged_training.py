@@ -9,7 +9,7 @@ import pytest
 
 from expert_cli.errors import InputError
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from tests.train.projects import SEVEN, case, logged, project, train
 

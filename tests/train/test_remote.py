@@ -16,7 +16,7 @@ from expert_cli import api
 from expert_cli.config.adapter_origin import find_adapter
 from expert_cli.errors import EnvironmentProblem, InputError, RunLocked
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils import paths
 from expert_cli.utils.object_storage import StoredFolder
 from tests.forked_cli import Forked

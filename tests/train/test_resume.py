@@ -19,7 +19,7 @@ import expert_cli
 from expert_cli.cli import app
 from expert_cli.errors import InputError, IntegrityError, TrainingFailed
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.training import checkpoint
 from expert_cli.utils.reporter import Bar, NullReporter
 from tests import manifests, tiny

@@ -21,7 +21,7 @@ from expert_cli.errors import InputError, IntegrityError, Interrupted
 from expert_cli.inference.expert import open_expert
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.runs.metrics import read_json
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests.forked_cli import Forked

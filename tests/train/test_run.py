@@ -21,7 +21,7 @@ from expert_cli.manifest.key import declared
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.pipeline.rows_manifest import write_manifest_of_rows
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny

@@ -17,7 +17,7 @@ from expert_cli.inference.generate import is_looping
 from expert_cli.model.kernels import attention
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.pipeline.before_after import Question, ask
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.machines import CPU

@@ -11,7 +11,7 @@ import datasets
 
 from expert_cli.config.run_config import SourceSpec
 from expert_cli.pipeline.training_data import validation_sets
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from tests.train.projects import ROWS, SEVEN, logged, project, train, write_rows
 

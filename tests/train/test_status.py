@@ -16,7 +16,7 @@ from expert_cli.artifacts.report import write_report
 from expert_cli.console.terminal import Console
 from expert_cli.errors import TrainingFailed
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from tests.train.projects import logged, project, sick_project, train, valid
 from tests.train.test_stop import STEPS, started, wait_for_steps
 

@@ -22,7 +22,7 @@ from expert_cli.inference.expert import open_expert
 from expert_cli.inference.expert_config import GenerationConfig
 from expert_cli.inference.generate import Request, generate
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.train.projects import SEVEN, Told, here, project, train

@@ -12,7 +12,7 @@ import torch
 
 from expert_cli import api
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import verify_store
+from expert_cli.data.store.store_files import verify_store
 from tests import tiny
 from tests.train.projects import project
 

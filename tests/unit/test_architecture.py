@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,11 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         for name in free:
             del wanted[name]
     assert sorted(wanted) == [], "these import each other, or what does"
+
+
+def test_no_two_files_or_classes_have_one_name() -> None:
+    """But for packages, and the files of commands, which are called as the commands are."""
+    files = [path for path in SOURCE.rglob("*.py") if path.name != "__init__.py" and path.parent.name != "commands"]
+    nodes = (node for path in SOURCE.rglob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = Counter([*(path.name for path in files), *(node.name for node in nodes if isinstance(node, ast.ClassDef))])
+    assert [name for name, count in names.items() if count > 1] == []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from expert_cli.evaluation.audit import Audit
     from expert_cli.evaluation.grade import Evaluated
-    from expert_cli.inference.chat import Chat
+    from expert_cli.inference.chat_session import Chat
     from expert_cli.inference.vote import Given
 
 MAX_DROP = 0.05
@@ -285,7 +285,7 @@ def load_expert(
     trained = trained_adapter(Path(run), optional_path(manifest), base_model, offline=offline)
     reporter.info("loading the model")
     prepare_process()
-    from expert_cli.inference.chat import open_chat
+    from expert_cli.inference.chat_session import open_chat
 
     file = optional_path(database)
 

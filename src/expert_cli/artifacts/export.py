@@ -21,8 +21,8 @@ from torch.nn.functional import kl_div
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from expert_cli.artifacts import model_card as cards
-from expert_cli.artifacts.adapter import describe
 from expert_cli.artifacts.gguf_writer import GgufType, modelfile, require_writable, write_gguf
+from expert_cli.artifacts.saved_adapter import describe
 from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
 from expert_cli.config.plan import TrainedAdapter, require_new
 from expert_cli.config.run_config import RunConfig

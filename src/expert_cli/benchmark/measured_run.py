@@ -33,7 +33,7 @@ from expert_cli.pipeline.options import (
     with_settings,
 )
 from expert_cli.runs.metrics import SHARES, mean_shares, number, numbers, padding_share, part, read_json
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import Terminated, raising_sigterm
 from expert_cli.utils.files import write_json
 from expert_cli.utils.process_setup import prepare_process

@@ -17,7 +17,7 @@ from expert_cli.hardware import nvml
 from expert_cli.hardware.nvml import GpuSample
 from expert_cli.runs.lock import is_held, running
 from expert_cli.runs.metrics import SHARES, MetricsTail, numbers, rates, read_json, require_run
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 
 AskGpus = Callable[[], Sequence[GpuSample]]
 SPREAD = ["mean", "min", "max"]

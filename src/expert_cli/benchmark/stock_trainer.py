@@ -41,7 +41,7 @@ from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.batches import PackedBatchSampler, orders_of, schedule_of
-from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset
+from expert_cli.data.packing.packed_dataset import IGNORE_INDEX, PackedDataset
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.hardware import machine
 from expert_cli.hardware.devices import DEVICES, Device, is_out_of_memory
@@ -52,7 +52,7 @@ from expert_cli.model.layers import enable_activation_checkpointing
 from expert_cli.pipeline.pretokenize import describe, store_for
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import DataInputs, training_inputs
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.training.arguments import training_arguments
 from expert_cli.utils.files import write_json
 from expert_cli.utils.reporter import NullReporter

@@ -13,7 +13,7 @@ from expert_cli.commands.options import AdapterFolder, MaxNewTokens, Offline, Tr
 from expert_cli.console.terminal import Console
 
 if TYPE_CHECKING:
-    from expert_cli.inference.chat import Chat
+    from expert_cli.inference.chat_session import Chat
 
 
 def chat(

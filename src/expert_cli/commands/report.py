@@ -28,7 +28,7 @@ def report(
         expert-cli report runs/a runs/b --output compared.html
     """
     from expert_cli.artifacts.report import write_report
-    from expert_cli.runs.paths import RunPaths
+    from expert_cli.runs.run_paths import RunPaths
 
     to = output or (RunPaths(runs[0]).report_html if len(runs) == 1 else Path("report.html"))
     endings = write_report(runs, to)

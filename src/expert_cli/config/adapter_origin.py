@@ -12,10 +12,10 @@ from pydantic import TypeAdapter, ValidationError
 from expert_cli.config.run_config import ModelConfig, RunConfig, SourceSpec
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.manifest.key import Dtype
-from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.runs.metrics import items, part, read_json
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.paths import is_inside

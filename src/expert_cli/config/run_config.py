@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from expert_cli.manifest.key import Quantization
-from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.manifest.keys.loader import LoaderConfig
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.manifest.keys.optim import OptimConfig
+from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 

@@ -11,11 +11,11 @@ from typing import Any, NoReturn, cast, get_args
 from expert_cli.config.run_config import ModelConfig
 from expert_cli.config.settings import Settings, place_of, read_chat_template
 from expert_cli.manifest.key import GrammarType, Strategy, declared, informational
-from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.manifest.keys.loader import OVERFLOWS, LoaderConfig, Overflow, Packing
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, seconds_of
 from expert_cli.manifest.keys.optim import OptimConfig
+from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.manifest.keys.rft import Rft, RftConfig
 from expert_cli.manifest.schema import Base, Decoding, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig

@@ -40,7 +40,7 @@ class NotTrained(Exception):
     """A good row whose weight is 0 or whose train is false."""
 
 
-class Example(NamedTuple):
+class RowExample(NamedTuple):
     """A row as a question: what is asked, what stands below it, the right answer, and where the row stands."""
 
     prompt: str
@@ -127,13 +127,13 @@ class Row:
             beside + len(self.input) + sum(len(turn["content"]) + len(beside_content(turn)) for turn in self.messages)
         )
 
-    def example(self) -> Example | None:
+    def example(self) -> RowExample | None:
         """Return it as an example before a question, None where it cannot be one."""
         turns = [turn for turn in self.messages if turn["role"] not in ("system", "developer")]
         turns = turns[-2:] if self.is_pair and len(self.messages) == 2 else turns[:2] if not self.is_pair else []
         if [turn["role"] for turn in turns] != ["user", "assistant"] or any(map(beside_content, turns)):
             return None
-        return Example(turns[0]["content"], self.input, turns[1]["content"], self.where)
+        return RowExample(turns[0]["content"], self.input, turns[1]["content"], self.where)
 
 
 def digest(said: str) -> bytes:

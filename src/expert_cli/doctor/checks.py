@@ -23,7 +23,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
+from expert_cli.evaluation.verifiers.sandbox.child_process import standing_walls
 from expert_cli.hardware import machine, nvml
 from expert_cli.hardware.machine import Gpu, Machine, installed
 from expert_cli.hardware.nvml import Driver, GpuSample

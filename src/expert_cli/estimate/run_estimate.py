@@ -16,7 +16,7 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.batches import few_steps, fixed_shape, orders_of
 from expert_cli.errors import InputError
-from expert_cli.estimate.memory import (
+from expert_cli.estimate.memory_estimate import (
     CONTEXT_BYTES,
     MB,
     TRAINER_BYTES,
@@ -34,7 +34,7 @@ from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.flops import flops
 from expert_cli.model.kernels.attention_backends import loaded_with
-from expert_cli.model.kernels.select import Kernel, KernelPlan, free_bytes
+from expert_cli.model.kernels.kernel_plan import Kernel, KernelPlan, free_bytes
 from expert_cli.model.loading.quantize import DTYPES, meta_base, weights_dtype
 from expert_cli.model.vocabulary_rows import stored_weights
 from expert_cli.pipeline.pretokenize import store_for

@@ -18,7 +18,7 @@ from peft import PeftModel
 
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.estimate.memory import Workload
+from expert_cli.estimate.memory_estimate import Workload
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.flops import flops
@@ -31,7 +31,7 @@ from expert_cli.pipeline.options import (
     with_settings,
 )
 from expert_cli.runs.metrics import items, number, part, read_json
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.text import plural
 
 EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "gpu": 0.3}

@@ -307,7 +307,7 @@ def _check_lengths(audit: Audit, plan: Plan, _: Reporter) -> None:
     """Find answers of `max_seq_length` tokens or more; one of fewer bytes has fewer tokens, and is not encoded."""
     from tokenizers import Tokenizer
 
-    from expert_cli.model.loading.sources import fetch_model  # what loads models as well would load torch
+    from expert_cli.model.loading.base_model import fetch_model  # what loads models as well would load torch
 
     run, limit = plan.run, plan.run.data.max_seq_length
     long = [row for row in audit.rows if len(row.answer.encode("utf-8", "surrogatepass")) >= limit]

@@ -27,7 +27,7 @@ MAX_CHARACTERS = 4_000_000
 """Of a text that an answer is looked for in, which takes time by its length, before any limit of time counts."""
 
 
-class Question(NamedTuple):
+class AskedPrompt(NamedTuple):
     """What a model is asked; input: what stands below the prompt."""
 
     prompt: str
@@ -61,14 +61,14 @@ class EvalCase:
     shown: str = ""
 
     @property
-    def question(self) -> Question:
+    def question(self) -> AskedPrompt:
         """What the case asks."""
-        return Question(self.prompt, self.input)
+        return AskedPrompt(self.prompt, self.input)
 
     @property
-    def asked(self) -> Question:
+    def asked(self) -> AskedPrompt:
         """What a model is asked: the case's question, with what it is shown."""
-        return Question(self.prompt, self.shown or self.input)
+        return AskedPrompt(self.prompt, self.shown or self.input)
 
     def answered(self, text: str, stop: Stop | Literal[""] = "", raw: str = "") -> CaseAnswer:
         """Return the case with an answer."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.config.training_defaults import JSON_GRAMMARS
-from expert_cli.data.rows import Example
+from expert_cli.data.rows import RowExample
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation import cases as case_files
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase, read_cases, stratified_sample
@@ -99,13 +99,13 @@ class Shots:
     """Training rows in an order that the seed draws, the first `count` of which stand before a question."""
 
     count: int = 0
-    rows: tuple[Example, ...] = ()
+    rows: tuple[RowExample, ...] = ()
 
-    def before(self, asked: EvalCase) -> list[Example]:
+    def before(self, asked: EvalCase) -> list[RowExample]:
         """Return the examples for a case: never the case's own row. Raises InputError where there are too few."""
         below, prompt, is_right = plain(asked.asked.input), plain(asked.prompt), asked.case.is_expected
 
-        def is_own(row: Example) -> bool:
+        def is_own(row: RowExample) -> bool:
             # it asks the same, or gives the right answer to the same input in other words
             is_same = plain(row.prompt) == prompt or (bool(below) and is_right(row.answer))
             return is_same and plain(row.input) == below

@@ -25,7 +25,7 @@ from expert_cli.evaluation.cases import MAX_CHARACTERS, CaseAnswer, EvalCase, at
 from expert_cli.evaluation.extract import RULE, extract
 from expert_cli.evaluation.verifiers.case import EMPTY, Case, Grade, Kind, Labeled
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
-from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES, Stopped, is_network_shut, standing_walls
+from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, Stopped, is_network_shut, standing_walls
 from expert_cli.inference.vote import Given, by_votes, text_given
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, items, part, read_json
 from expert_cli.utils.process_setup import usable_cores

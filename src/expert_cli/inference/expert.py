@@ -20,12 +20,12 @@ from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.make_template import make_template
 from expert_cli.data.templates.mask import TrainedTurns
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.inference.expert_config import DecodingConfig, Example, ExpertConfig, read_expert_config
+from expert_cli.inference.expert_config import DecodingConfig, ExpertConfig, PromptExample, read_expert_config
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.dequantize import dequantize_linears
+from expert_cli.model.loading.base_model import LocalModel, fetch_model
 from expert_cli.model.loading.quantize import DTYPES, load_base, meta_base
-from expert_cli.model.loading.sources import LocalModel, fetch_model
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.model.vocabulary_rows import spare_copies
 from expert_cli.utils.paths import cache_folder
@@ -173,7 +173,7 @@ def expert_config(
         template.fingerprint,
         template.system_prompt,
         template.input_separator,
-        Example(*EXAMPLE, text, tuple(renderer.encode_prompt(*EXAMPLE))),
+        PromptExample(*EXAMPLE, text, tuple(renderer.encode_prompt(*EXAMPLE))),
         decoding,
         dict(sorted(ends.items(), key=lambda end: end[0] != template.end_token)),
         replace(schema_prompt, databases="") if schema_prompt else None,

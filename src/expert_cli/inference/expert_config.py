@@ -137,7 +137,7 @@ def drawn_in_words(settings: GenerationConfig, decoding: DecodingConfig) -> str:
 
 
 @dataclass(frozen=True)
-class Example:
+class PromptExample:
     """A row's prompt and input, the whole text that the answer to them follows, and its token ids."""
 
     prompt: str
@@ -163,7 +163,7 @@ class ExpertConfig:
     template_fingerprint: str
     system_prompt: str | None
     input_separator: str
-    example: Example
+    example: PromptExample
     decoding: DecodingConfig
     end_tokens: Mapping[str, int] = field(default_factory=dict)
     schema_prompt: SchemaPromptConfig | None = None

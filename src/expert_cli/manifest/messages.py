@@ -14,7 +14,7 @@ from rapidfuzz.distance import DamerauLevenshtein
 
 from expert_cli.manifest.json_text import Path_
 from expert_cli.manifest.key import NO_CONTROL, TIME, Loose, Strict
-from expert_cli.manifest.keys.adapter import REWARDS
+from expert_cli.manifest.keys.peft import REWARDS
 from expert_cli.manifest.keys.schema_prompt import WITH_COLUMN
 from expert_cli.manifest.schema import Manifest
 from expert_cli.utils.text import shortened

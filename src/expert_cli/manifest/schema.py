@@ -34,8 +34,8 @@ from expert_cli.manifest.key import (
     key,
     unused,
 )
-from expert_cli.manifest.keys.adapter import REWARDS
 from expert_cli.manifest.keys.dataset import Dataset
+from expert_cli.manifest.keys.peft import REWARDS
 from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.training_config import TrainingConfig
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from expert_cli.manifest.key import NotNegative, Seed, Text, key, unused
-from expert_cli.manifest.keys.adapter import AdapterKeys
 from expert_cli.manifest.keys.compute import ComputeKeys
 from expert_cli.manifest.keys.loader import LoaderKeys
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalKeys
 from expert_cli.manifest.keys.optim import OptimKeys
+from expert_cli.manifest.keys.peft import AdapterKeys
 
 TurnRole = Literal["system", "developer", "user", "assistant", "tool"]
 

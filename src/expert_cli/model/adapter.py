@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 
 from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.model.layers import read_as_weights, recurrent_layers
 from expert_cli.utils.text import change, first_line
 

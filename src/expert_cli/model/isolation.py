@@ -96,12 +96,12 @@ def measure_leakage(
     model.eval()
     try:
         with torch.no_grad(), torch.autocast(device.type, dtype=autocast, enabled=autocast is not None):
-            return _measure(_Reader(model, layout, lengths), autocast or model.dtype)
+            return _measure(_PackReader(model, layout, lengths), autocast or model.dtype)
     finally:
         model.train(was_training)
 
 
-def _measure(reader: _Reader, dtype: torch.dtype) -> Isolation:
+def _measure(reader: _PackReader, dtype: torch.dtype) -> Isolation:
     ids = reader.ids
     together = reader.packed(ids)
     changed = torch.zeros(ids.shape[1], dtype=torch.bool, device=ids.device)
@@ -123,7 +123,7 @@ def _measure(reader: _Reader, dtype: torch.dtype) -> Isolation:
     return Isolation(seen, difference, may_see, rounding)
 
 
-class _Reader:
+class _PackReader:
     """Reads the same documents in several forms; hidden states are fp32 [tokens, hidden size]."""
 
     def __init__(self, model: PreTrainedModel, layout: Layout, lengths: tuple[int, ...]) -> None:

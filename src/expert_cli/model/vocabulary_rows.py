@@ -72,7 +72,7 @@ def stored_weights(folder: Path, modules: Collection[str]) -> Mapping[str, torch
     return {name: found[name] for name in modules if name in found}
 
 
-class TrainedRows(NamedTuple):
+class MatrixRows(NamedTuple):
     """Rows of a matrix that are trained. ids: int64 [k]; values [k, H], fp32 in training."""
 
     ids: torch.Tensor
@@ -86,7 +86,7 @@ def base_layer(layer: Any) -> Any:
     return layer.original_module if isinstance(layer, TrainableTokensWrapper) else layer
 
 
-def active_rows(layer: Any) -> TrainedRows | None:
+def active_rows(layer: Any) -> MatrixRows | None:
     """Return the trained rows that an embedding or head computes with (after `spare_copies`); None: none, off, or merged."""
     from peft.tuners.trainable_tokens.layer import TrainableTokensLayer
     from peft.utils.other import TrainableTokensWrapper
@@ -97,7 +97,7 @@ def active_rows(layer: Any) -> TrainedRows | None:
         return None
     for name in layer.active_adapters:
         if name in layer.trainable_tokens_delta:
-            return TrainedRows(layer.get_buffer(f"ids_of_{name}"), layer.trainable_tokens_delta[name])
+            return MatrixRows(layer.get_buffer(f"ids_of_{name}"), layer.trainable_tokens_delta[name])
     return None
 
 
@@ -124,7 +124,7 @@ def _forward(layer: Any, as_peft_does: Any, x: torch.Tensor) -> torch.Tensor:
     return output.index_copy_(-1, rows.ids, linear(x, rows.values.to(x.dtype)).to(output.dtype))
 
 
-def _embedded(layer: Any, x: torch.Tensor, rows: TrainedRows) -> torch.Tensor:
+def _embedded(layer: Any, x: torch.Tensor, rows: MatrixRows) -> torch.Tensor:
     """Return the rows of tokens `x` int64 [...] as [..., H]."""
     output: torch.Tensor = layer.base_layer(x)
     is_row = x[..., None] == rows.ids

@@ -16,7 +16,7 @@ from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.run_result import SampleAnswer
 from expert_cli.pipeline.training_data import DataInputs
 from expert_cli.runs.metrics import forgotten_in_words, number
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import plural
 
@@ -34,7 +34,7 @@ NEW_TOKENS = 64
 
 
 @dataclass(frozen=True)
-class Question:
+class HeldOutPrompt:
     """A prompt and what is expected of its answer. case: what runs the answer; None where nothing can."""
 
     prompt: str
@@ -47,7 +47,7 @@ Reply = tuple[str, bool | None]
 """An answer, and whether it is right; None where that cannot be told."""
 
 
-def choose(plan: Plan, inputs: DataInputs, report: Reporter, options: RunOptions) -> list[Question]:
+def choose(plan: Plan, inputs: DataInputs, report: Reporter, options: RunOptions) -> list[HeldOutPrompt]:
     """Return `evaluation.sample_answers` cases, drawn by the run's seed; without cases, one of the first held-out rows, the
     shortest.
 
@@ -66,11 +66,11 @@ def choose(plan: Plan, inputs: DataInputs, report: Reporter, options: RunOptions
     except (InputError, EnvironmentProblem) as error:
         report.warning(f"no case is asked after training: {error.message}; {error.hint}")
         return _row(plan, inputs)
-    return [Question(*case.asked, case.case.expected_text or "its tests pass", case) for case in drawn]
+    return [HeldOutPrompt(*case.asked, case.case.expected_text or "its tests pass", case) for case in drawn]
 
 
 def ask(
-    model: Any, questions: Sequence[Question], renderer: PromptRenderer, plan: Plan, report: Reporter
+    model: Any, questions: Sequence[HeldOutPrompt], renderer: PromptRenderer, plan: Plan, report: Reporter
 ) -> list[Reply]:
     """Let the model answer as it is now, in one batch and not drawn, and run the answers."""
     if not questions:
@@ -91,7 +91,9 @@ def ask(
     return [(text, _is_right(question, text)) for question, text in zip(questions, texts, strict=True)]
 
 
-def samples(questions: Sequence[Question], before: Sequence[Reply], after: Sequence[Reply]) -> tuple[SampleAnswer, ...]:
+def samples(
+    questions: Sequence[HeldOutPrompt], before: Sequence[Reply], after: Sequence[Reply]
+) -> tuple[SampleAnswer, ...]:
     """Put questions and replies side by side."""
     return tuple(
         SampleAnswer(
@@ -101,14 +103,14 @@ def samples(questions: Sequence[Question], before: Sequence[Reply], after: Seque
     )
 
 
-def _row(plan: Plan, inputs: DataInputs) -> list[Question]:
+def _row(plan: Plan, inputs: DataInputs) -> list[HeldOutPrompt]:
     (first, *_) = inputs.located.validation or inputs.located.train
     rows = [row for row in first_good_rows(plan.run.data.as_asked, first) if row.is_pair]
     shot = min(rows, key=len).example() if rows else None
-    return [Question(shot.prompt, shot.input, shot.answer, None)] if shot else []
+    return [HeldOutPrompt(shot.prompt, shot.input, shot.answer, None)] if shot else []
 
 
-def _is_right(question: Question, text: str) -> bool | None:
+def _is_right(question: HeldOutPrompt, text: str) -> bool | None:
     if question.case is None:
         return None
     from expert_cli.evaluation.grade import CASE_TIMEOUT_S, verdict_on

@@ -24,7 +24,7 @@ from expert_cli.errors import (
     TrainingFailed,
 )
 from expert_cli.runs.metrics import MetricsTail
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import Terminated
 from expert_cli.runs.status import nothing
 from expert_cli.utils.subprocesses import end_family, how_it_ended, last_words

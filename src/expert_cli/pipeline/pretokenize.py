@@ -14,8 +14,8 @@ import numpy as np
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.conversation import BadRow, text_of
 from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
-from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.plan import LengthRow, length_table, recommend
+from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
+from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.data.sources import Located, LocatedData, require_apart
 from expert_cli.data.store.build import (
     TokenStore,
@@ -24,8 +24,8 @@ from expert_cli.data.store.build import (
     tokenize,
 )
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import stage, staged_path
 from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, foreign_store, look_up, put_store
+from expert_cli.data.store.store_files import stage, staged_path
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.training_data import DataInputs

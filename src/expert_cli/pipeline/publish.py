@@ -12,7 +12,7 @@ from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.console.terminal import SCHEMA_VERSION
 from expert_cli.evaluation.grade import Evaluated
 from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, sample_shares
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import write_json
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import short_place

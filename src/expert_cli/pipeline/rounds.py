@@ -49,7 +49,7 @@ from expert_cli.pipeline.run_result import RunResult
 from expert_cli.pipeline.training_data import DataInputs, resolve_inputs
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.metrics import read_json
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import STOP_FILE, StopRequest
 from expert_cli.runs.status import RunStatus
 from expert_cli.utils.distributed import barrier, broadcast_rank0

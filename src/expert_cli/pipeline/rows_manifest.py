@@ -18,7 +18,7 @@ import numpy as np
 from expert_cli.config.data_sources import missing, parse_source
 from expert_cli.config.plan import Plan, make_plan, named_weights, needless_int4
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.packing.plan import LengthRow, length_table, recommend
+from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
 from expert_cli.data.select import RowReport, RowSelection, select_rows
 from expert_cli.data.sources import locate_data
 from expert_cli.data.store.documents import DocumentLengths

@@ -24,7 +24,7 @@ from expert_cli.pipeline.training_data import DataInputs
 from expert_cli.runs.lock import contents
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.metrics import items, part, read_json
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import Terminated, raising_sigterm
 from expert_cli.runs.status import RunStatus
 from expert_cli.utils.disk_errors import known

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.config.run_config import RunConfig
 from expert_cli.config.run_identity import PROGRAMS, STORE, identity, require_goes_on
 from expert_cli.data.sources import Located, LocatedData, content_of, locate_data
-from expert_cli.data.store.files import FileHashCache, file_hashes
 from expert_cli.data.store.lookup import store_key
+from expert_cli.data.store.store_files import FileHashCache, file_hashes
 from expert_cli.errors import ExpertError, IntegrityError
-from expert_cli.model.kernels.select import KernelPlan
+from expert_cli.model.kernels.kernel_plan import KernelPlan
 from expert_cli.runs.fit_result import FitResult, mean_span
 from expert_cli.runs.metrics import forgotten_in_words, items, part, read_json
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import NullReporter, Reporter

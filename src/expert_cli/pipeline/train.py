@@ -16,11 +16,11 @@ from peft import PeftModel
 from transformers import set_seed
 
 from expert_cli._compat import graphs_made
-from expert_cli.artifacts.adapter import save_adapter
+from expert_cli.artifacts.saved_adapter import save_adapter
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.config.run_identity import begun_as, require_same
-from expert_cli.data.packing.dataset import TrainingData
+from expert_cli.data.packing.packed_dataset import TrainingData
 from expert_cli.data.store.build import TokenStore, trusted_sha256
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreKey, foreign_store
@@ -33,7 +33,7 @@ from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model import isolation
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.fsdp import require_processes, shard_base
-from expert_cli.model.kernels.select import (
+from expert_cli.model.kernels.kernel_plan import (
     KernelPlan,
     apply_adapter_kernels,
     apply_kernels,
@@ -54,7 +54,7 @@ from expert_cli.pipeline.training_data import DataInputs, laid_out, training_dat
 from expert_cli.runs.lock import run_lock
 from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.metrics import part, read_json
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import StopRequest
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.checkpoint import Checkpoints, Resumed, find_checkpoint

@@ -9,13 +9,13 @@ from functools import cached_property
 from expert_cli.config.adapter_origin import PROMPTING, init_origin, require_same_base
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import RunConfig, SourceSpec
-from expert_cli.data.packing.dataset import PackedDataset, TrainingData
+from expert_cli.data.packing.packed_dataset import PackedDataset, TrainingData
 from expert_cli.data.select import RowReader
 from expert_cli.data.sources import LocatedData, locate_data
 from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import file_hashes
 from expert_cli.data.store.lookup import StoreInputs
+from expert_cli.data.store.store_files import file_hashes
 from expert_cli.errors import InputError
 from expert_cli.inference.expert import (
     PromptRenderer,
@@ -28,8 +28,8 @@ from expert_cli.manifest.key import adjusted
 from expert_cli.manifest.keys.loader import PACKINGS
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of, is_eval_loss
 from expert_cli.model.layers import recurrent_layers
+from expert_cli.model.loading.base_model import LocalModel
 from expert_cli.model.loading.quantize import meta_base
-from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.reporter import Reporter
 

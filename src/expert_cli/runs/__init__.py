@@ -1,3 +1,3 @@
-"""The run directory: who owns it (`lock.py`), where its files are (`paths.py`), how its log, status and metrics are written and
-read.
+"""The run directory: who owns it (`lock.py`), where its files are (`run_paths.py`), how its log, status and metrics are written
+and read.
 """

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import InputError
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import parse_json, write_text
 from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.text import plural

@@ -24,18 +24,18 @@ from expert_cli.data.packing.batches import (
     schedule_of,
     shared_out,
 )
-from expert_cli.data.packing.dataset import TrainingData
+from expert_cli.data.packing.packed_dataset import TrainingData
 from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.hardware.devices import is_out_of_memory
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, is_eval_loss
 from expert_cli.model.adapter import magnitudes
 from expert_cli.model.flops import Flops, flops, peak_flops
 from expert_cli.model.kernels.chunked_loss import CausalLoss
-from expert_cli.model.kernels.select import Kernel, KernelPlan
+from expert_cli.model.kernels.kernel_plan import Kernel, KernelPlan
 from expert_cli.model.loading.quantize import autocast_of
 from expert_cli.runs.fit_result import FitResult
 from expert_cli.runs.metrics import truncate_metrics
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import StopRequest
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.callbacks import MetricsCallback, StepCallback

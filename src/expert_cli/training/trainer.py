@@ -20,7 +20,7 @@ from transformers import EarlyStoppingCallback, Trainer, TrainerCallback
 from transformers.integrations.neftune import activate_neftune
 
 from expert_cli.data.packing.batches import Batch, Collator, FixedShape, PackedBatchSampler, Schedule, once_in_turn
-from expert_cli.data.packing.dataset import PackedDataset
+from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.errors import TrainingFailed
 from expert_cli.hardware.devices import device_of, is_out_of_memory
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, eval_loss_of

@@ -21,7 +21,7 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.errors import InputError, Interrupted
 from expert_cli.hardware import nvml
 from expert_cli.runs.metrics import MetricsTail
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests
 from tests.fake_nvml import FakeNvml, told

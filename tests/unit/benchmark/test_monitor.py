@@ -24,7 +24,7 @@ from expert_cli.benchmark.sampler import MonitorSample, Sampler
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.nvml import GpuSample
 from expert_cli.runs.lock import run_lock
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.paths import cache_folder
 
 WRITER = """

@@ -13,7 +13,7 @@ import pytest
 
 from expert_cli.data import database_prompt
 from expert_cli.data.database_prompt import schema_prompt, show_database, written
-from expert_cli.data.store.files import STORE_RULE
+from expert_cli.data.store.store_files import STORE_RULE
 from expert_cli.errors import InputError
 from expert_cli.inference.sql_grammar import tables_of
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig

@@ -1,8 +1,9 @@
 """What rows become, token by token: rows of every form through every template, held against hashes that are kept.
 
 A store is keyed by what it was made of and by the rule that made it, not by the code: whoever changes ids or masks, or which
-columns are read, must raise the rule (`STORE_RULE` in data/store/files.py), or stores made before would be taken for what the
-code now makes. Then `python -m tests.unit.data.test_golden` keeps the new ones; it refuses where the rule is the old one.
+columns are read, must raise the rule (`STORE_RULE` in data/store/store_files.py), or stores made before would be taken for
+what the code now makes. Then `python -m tests.unit.data.test_golden` keeps the new ones; it refuses where the rule is
+the old one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from expert_cli.data.columns import FORMS as COLUMN_FORMS
 from expert_cli.data.columns import USUAL_NAMES, choose_columns
 from expert_cli.data.encode import Encoder
 from expert_cli.data.rows import Row, to_row
-from expert_cli.data.store.files import STORE_RULE
+from expert_cli.data.store.store_files import STORE_RULE
 from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.make_template import STYLES
 from expert_cli.data.templates.mask import TEXT_FORMS, TrainedTurns

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.data.store.files import stage, staged_path
+from expert_cli.data.store.store_files import stage, staged_path
 from expert_cli.errors import EnvironmentProblem, IntegrityError
 from expert_cli.utils.reporter import NullReporter
 from tests.words import Words

@@ -14,7 +14,7 @@ from expert_cli.evaluation import grade as judging
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.grade import Permissions
-from expert_cli.evaluation.verifiers.sandbox import isolation
+from expert_cli.evaluation.verifiers.sandbox import child_process
 from expert_cli.utils.reporter import NullReporter
 from tests.graders import database
 from tests.reporters import Heard
@@ -55,7 +55,7 @@ def test_a_command_is_run_only_where_it_is_allowed(tmp_path: Path) -> None:
 def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
 ) -> None:
-    for module in (isolation, judging):
+    for module in (child_process, judging):
         monkeypatch.setattr(module, "standing_walls", lambda: ("limits", "files"))
     answers = rows(tmp_path, PLAIN, case, answer="x")
     with pytest.raises(
@@ -75,7 +75,7 @@ def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
 
 @pytest.mark.parametrize("wall", ["syscalls", "namespaces"])
 def test_either_wall_around_the_network_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wall: str) -> None:
-    for module in (isolation, judging):
+    for module in (child_process, judging):
         monkeypatch.setattr(module, "standing_walls", lambda: (wall,))
     heard = Heard()
     Permissions().require(read_cases(rows(tmp_path, PYTHON, prompt="?")), heard)
@@ -106,7 +106,7 @@ def test_a_faulty_expected_query_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 def test_a_missing_judge_of_programs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "has_package", lambda package: package != "deno")
+    monkeypatch.setattr(child_process, "has_package", lambda package: package != "deno")
     with pytest.raises(EnvironmentProblem, match="the package deno is missing") as raised:
         check_gradable(cases(tmp_path, JSON, PROGRAM, PROGRAM | {"prefix": ""}), NullReporter())
     assert raised.value.hint == 'pip install "expert-cli[evaluate]"'

@@ -22,7 +22,7 @@ from expert_cli.hardware import devices as device_module
 from expert_cli.hardware.devices import DEVICES, Device, device_of, is_out_of_memory
 from expert_cli.manifest.keys.compute import DeviceChoice, DeviceName
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.model.kernels.select import kernel_plan
+from expert_cli.model.kernels.kernel_plan import kernel_plan
 from expert_cli.model.loading.quantize import load_base
 from expert_cli.runs.metrics import SHARES
 from expert_cli.training.arguments import training_arguments

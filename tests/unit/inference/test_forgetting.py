@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.inference import forgetting as module
 from expert_cli.inference.forgetting import TOKENS, Forgetting, neutral_texts
-from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.statistics import t_quantile

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from expert_cli.model.loading.sources import LocalModel
+from expert_cli.model.loading.base_model import LocalModel
 from expert_cli.model.tokenizer import load_tokenizer
 
 pytestmark = pytest.mark.real

@@ -19,7 +19,7 @@ from expert_cli.model.flops import attention_layers, flops, head_widths
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CausalLoss
-from expert_cli.model.kernels.select import KernelPlan, apply_kernels, kernel_plan
+from expert_cli.model.kernels.kernel_plan import KernelPlan, apply_kernels, kernel_plan
 from expert_cli.model.layers import decoder_layers, enable_activation_checkpointing, read_as_weights, recurrent_layers
 from expert_cli.utils.length_histogram import LengthHistogram
 from tests import run_blocks

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3ForCausalLM,
 from expert_cli.data.packing.batches import Collator
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss, can_skip_logits
-from expert_cli.model.loading.sources import LocalModel
+from expert_cli.model.loading.base_model import LocalModel
 from expert_cli.model.vocabulary_rows import held_weights, spare_copies, stored_weights, token_matrices, untrained_rows
 from tests import tiny
 from tests.packs import model_inputs, pack

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from expert_cli.inference.forgetting import neutral_texts
-from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.pipeline.before_after import measure, missed
 from expert_cli.runs.metrics import forgotten_in_words
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from tests import tiny
 from tests.train.projects import Told
 

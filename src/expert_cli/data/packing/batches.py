@@ -23,8 +23,8 @@ import torch
 from torch.utils.data import Sampler
 
 from expert_cli.config.run_config import Layout, RunConfig
-from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, PackedDataset, Place
-from expert_cli.data.packing.plan import Ints
+from expert_cli.data.packing.pack_plan import Ints
+from expert_cli.data.packing.packed_dataset import FILLER, IGNORE_INDEX, PackedDataset, Place
 from expert_cli.data.packing.random_fit import epoch_order, grouped_order
 
 Batch = dict[str, Any]

@@ -22,7 +22,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.plan import Ints, PackingPlan, Pieces, grouped, stable_order
+from expert_cli.data.packing.pack_plan import Ints, PackingPlan, Pieces, grouped, stable_order
 
 _MEGABATCH = 50
 _SHARE = 8

@@ -27,11 +27,6 @@ from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question, overlap_js
 from expert_cli.data.select import BAD_SHARE, FileSlice, RowBatch, RowReader, RowReport, select
 from expert_cli.data.sources import size_of, stamp_of
 from expert_cli.data.store.documents import Documents, data_files
-from expert_cli.data.store.files import (
-    FileHashCache,
-    write_fingerprint,
-    write_shard,
-)
 from expert_cli.data.store.lookup import (
     BUILDING,
     StoreInputs,
@@ -40,6 +35,11 @@ from expert_cli.data.store.lookup import (
     inspect_store,
     lock_of,
     read_stats,
+)
+from expert_cli.data.store.store_files import (
+    FileHashCache,
+    write_fingerprint,
+    write_shard,
 )
 from expert_cli.data.templates.mask import FOREIGN, Document, describe_forms
 from expert_cli.errors import InputError, IntegrityError

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from expert_cli.data.store.files import BUILD_ANEW, STATE, file_hashes, verify_store
+from expert_cli.data.store.store_files import BUILD_ANEW, STATE, file_hashes, verify_store
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import parse_json
 from expert_cli.utils.length_histogram import LengthHistogram

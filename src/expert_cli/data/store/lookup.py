@@ -4,7 +4,7 @@ A store is keyed by content alone: the bytes of the source files (of those in ob
 tells, so that nothing is read for the key), which rows and columns of them, tokenizer, template, which turns train, and the
 rule by which rows become shards (`STORE_RULE`). Times, paths, threads, processes, sequence length and packing are not in it.
 
-<12 hex>/                      a token store, named by the first 12 of its key, as `files.py` describes it
+<12 hex>/                      a token store, named by the first 12 of its key, as `store_files.py` describes it
 .building-<12 hex>/            a build that was interrupted, or is under way
 s3://bucket/stores/<12 hex>/   the files that it has on a disk, the fingerprint put last: fetched whole, used from the disk
 """
@@ -27,7 +27,7 @@ from expert_cli.config.run_config import DataConfig
 from expert_cli.data.overlap import Question
 from expert_cli.data.select import FlatMap, local_flat_map
 from expert_cli.data.sources import Located, LocatedData, content_of
-from expert_cli.data.store.files import (
+from expert_cli.data.store.store_files import (
     FINGERPRINT,
     SPLITS,
     STATE,

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Kind
-from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, read_all, readable
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, read_all, readable
 from expert_cli.utils.subprocesses import LineProcess, how_it_ended
 
 MAX_REPLY_BYTES = 65_536

@@ -20,7 +20,7 @@ from typing import Any
 import apsw
 from sqlglot import errors, exp, parse_one
 
-from expert_cli.evaluation.verifiers.rows import Row
+from expert_cli.evaluation.verifiers.result_rows import Row
 
 MOST_READ = 2_000
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND sql NOT LIKE 'CREATE VIRTUAL%'"
@@ -30,7 +30,7 @@ for _dialect in ("sqlite", "postgres"):  # loads the dialects while the process 
 
 
 @dataclass
-class Table:
+class FilledTable:
     """A table. keys: columns whose values no two rows share; foreign: columns, and the table and columns they refer to."""
 
     name: str
@@ -52,10 +52,10 @@ class Table:
         return tuple(found) if all(found) else ()
 
 
-def read_tables(connection: Any) -> dict[str, Table]:
+def read_tables(connection: Any) -> dict[str, FilledTable]:
     """Return the tables that rows can be written to, but for generated columns; keys that are not declared are told."""
     shadows = {row[1] for row in connection.execute("PRAGMA table_list") if row[2] == "shadow"}
-    tables = dict[str, Table]()
+    tables = dict[str, FilledTable]()
     for (name,) in connection.execute(f"{_TABLES} ORDER BY name").fetchall():
         with suppress(
             UnicodeError, apsw.SQLError
@@ -75,13 +75,13 @@ def read_tables(connection: Any) -> dict[str, Table]:
     return tables
 
 
-def _table(connection: Any, name: str) -> Table:
+def _table(connection: Any, name: str) -> FilledTable:
     info = [row for row in connection.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)) if row[6] == 0]
     columns = [row[1] for row in info]
     listed = ", ".join(map(quoted, columns))
     rows = connection.execute(f"SELECT {listed} FROM {quoted(name)} LIMIT {MOST_READ}").fetchall()  # noqa: S608
     primary = tuple(row[1] for row in sorted(info, key=lambda row: row[5]) if row[5])
-    table = Table(name, columns, {row[1] for row in info if not row[3]}.difference(primary), [primary], rows)
+    table = FilledTable(name, columns, {row[1] for row in info if not row[3]}.difference(primary), [primary], rows)
     unique = 'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial'
     for (index,) in connection.execute(unique, (name,)).fetchall():
         of_index = connection.execute("SELECT name FROM pragma_index_info(?)", (index,)).fetchall()
@@ -90,7 +90,7 @@ def _table(connection: Any, name: str) -> Table:
     return table
 
 
-def _declared_references(connection: Any, table: Table, tables: Mapping[str, Table]) -> Iterable[Any]:
+def _declared_references(connection: Any, table: FilledTable, tables: Mapping[str, FilledTable]) -> Iterable[Any]:
     known = {name.lower(): other for name, other in tables.items()}
     declared = 'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq'
     for _, group in groupby(connection.execute(declared, (table.name,)).fetchall(), key=lambda row: row[0]):
@@ -103,7 +103,7 @@ def _declared_references(connection: Any, table: Table, tables: Mapping[str, Tab
                 yield ours, other.name, theirs
 
 
-def _told_references(table: Table, tables: Mapping[str, Table]) -> Iterable[Any]:
+def _told_references(table: FilledTable, tables: Mapping[str, FilledTable]) -> Iterable[Any]:
     """Yield references that are not declared: columns named after another table's key, with none but its values."""
     known = {column for columns, _, _ in table.foreign for column in columns}
     for place, column in enumerate(table.columns):
@@ -142,7 +142,9 @@ class Drawing:
     constants themselves, for rows that meet several conditions at once, or all but one.
     """
 
-    def __init__(self, tables: Mapping[str, Table], named: Mapping[str, Sequence[Any]], seed: Sequence[str]) -> None:
+    def __init__(
+        self, tables: Mapping[str, FilledTable], named: Mapping[str, Sequence[Any]], seed: Sequence[str]
+    ) -> None:
         """Draw. named: constants, by the column in lower case. seed: texts for which the content is always the same."""
         self.rng = rng = random.Random("\0".join((*tables, *seed)))  # noqa: S311
         self.tables, self.named, self.rows = tables, named, dict[str, list[Row]]()
@@ -155,7 +157,7 @@ class Drawing:
                 del left[table.name]
                 self.rows[table.name] = [] if rng.random() < 0.03 else self._drawn(table)
 
-    def _drawn(self, table: Table) -> list[Row]:
+    def _drawn(self, table: FilledTable) -> list[Row]:
         rng = self.rng
         own = {column: table.values(column) or ["a", "b", 1, 2] for column in table.columns}
         usual = {column: rng.sample(some, min(len(some), rng.choice((1, 2, 3, 5, 12)))) for column, some in own.items()}
@@ -285,7 +287,7 @@ _COMPARED = re.compile(
 _LITERAL = re.compile(r"'([^']*)'|\"([^\"]*)\"|(-?\d+(?:\.\d+)?)")
 
 
-def read_graph(connection: Any) -> tuple[dict[str, Table], dict[str, str]]:
+def read_graph(connection: Any) -> tuple[dict[str, FilledTable], dict[str, str]]:
     """Return the nodes of each set of labels, and the relationships of a type between two of them, as tables; and these types.
 
     Tables are named "Admin:Person" and "Admin:Person-KNOWS-Person". A list or map is JSON in bytes.
@@ -304,13 +306,13 @@ def read_graph(connection: Any) -> tuple[dict[str, Table], dict[str, str]]:
         members[(of,)].append(((node,), held["node", node]))
     for edge, start, end, kind in connection.execute("SELECT id, source_id, target_id, type FROM edges ORDER BY id"):
         members[labels[start], kind, labels[end]].append(((start, end), held["edge", edge]))
-    tables, types = dict[str, Table](), dict[str, str]()
+    tables, types = dict[str, FilledTable](), dict[str, str]()
     for (one, *rest), some in members.items():
         ids, name = ([START, END] if rest else [ID]), "-".join((one, *rest))
         names = list(dict.fromkeys(key for _, properties in some for key in properties))
         keys = [tuple(ids)] if len({own for own, _ in some}) == len(some) else []
         rows = [(*own, *map(properties.get, names)) for own, properties in some]
-        tables[name] = Table(name, [*ids, *names], {*names}, keys, rows)
+        tables[name] = FilledTable(name, [*ids, *names], {*names}, keys, rows)
         if rest:
             types[name], tables[name].foreign = rest[0], [((START,), one, (ID,)), ((END,), rest[1], (ID,))]
     return tables, types

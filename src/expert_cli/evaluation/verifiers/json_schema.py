@@ -16,7 +16,7 @@ from pydantic import Field
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade
-from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, Worker, readable, require_packages
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, Worker, readable, require_packages
 from expert_cli.utils.files import KeyTwice, unique_keys
 
 MAX_DEPTH = 100

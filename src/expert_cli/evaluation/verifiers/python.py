@@ -20,8 +20,8 @@ from pydantic import Field, JsonValue
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade
-from expert_cli.evaluation.verifiers.sandbox import isolation
-from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, readable
+from expert_cli.evaluation.verifiers.sandbox import child_process
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, readable
 
 MAX_REPLY_BYTES = 4_000_000
 CHILD = Path(__file__).parent / "sandbox" / "python_child.py"
@@ -110,10 +110,10 @@ def _run(asked: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     """Return what the child says; nothing where that is no reply. Raises `Stopped` where it says nothing."""
     nonce, readable = secrets.token_hex(16), [sys.prefix, sys.base_prefix, str(CHILD)]
     words = [sys.executable, "-I", "-S", str(CHILD)]
-    with isolation.program(words, readable, timeout_s, max_bytes=MAX_REPLY_BYTES) as (child, _):
-        isolation.require_ready(child, "ready", f"{sys.executable} does not start under its limits")
+    with child_process.program(words, readable, timeout_s, max_bytes=MAX_REPLY_BYTES) as (child, _):
+        child_process.require_ready(child, "ready", f"{sys.executable} does not start under its limits")
         child.send(json.dumps({**asked, "nonce": nonce}), last=True)
-        while line := child.receive(timeout_s, isolation.MEMORY_BYTES):
+        while line := child.receive(timeout_s, child_process.MEMORY_BYTES):
             if line.startswith(nonce.encode()):
                 try:
                     reply = json.loads(line[len(nonce) :])

@@ -15,7 +15,7 @@ from pydantic import Field
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import EMPTY, Case, Example, Grade
 from expert_cli.evaluation.verifiers.query_text import Dialect, split
-from expert_cli.evaluation.verifiers.sandbox.isolation import PREPARE_S, Stopped, Worker
+from expert_cli.evaluation.verifiers.sandbox.child_process import PREPARE_S, Stopped, Worker
 from expert_cli.evaluation.verifiers.sandbox.postgres_server import server
 
 MAX_CONTENTS = 100

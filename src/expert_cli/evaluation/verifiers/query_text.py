@@ -29,7 +29,7 @@ PRIVATE = f"{chr(_HIDDEN)}-{chr(0x10FFFD)}"
 """What stands for a quote, as a range of a regular expression."""
 
 
-class Token(NamedTuple):
+class QueryToken(NamedTuple):
     """A word, mark, number or quoted text of the code, in how many brackets it stands, and where in the statement."""
 
     text: str
@@ -39,14 +39,14 @@ class Token(NamedTuple):
     quoted: bool
 
 
-def tokens(statement: str, dialect: Dialect) -> Iterator[Token]:
+def tokens(statement: str, dialect: Dialect) -> Iterator[QueryToken]:
     """Yield all but blanks and comments; a closing bracket stands where its opening one does."""
     depth = 0
     for match in _TOKENS[dialect].finditer(statement):
         if match.lastgroup not in ("block", "line"):
             mark = match["mark"] or " "
             depth -= mark in ")]}"
-            yield Token(match[0], depth, match.start(), match.end(), not match["mark"] and not match["word"])
+            yield QueryToken(match[0], depth, match.start(), match.end(), not match["mark"] and not match["word"])
             depth += mark in "([{"
 
 

@@ -21,8 +21,8 @@ from typing import NamedTuple, TypeVar
 from pydantic import Field
 
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade
-from expert_cli.evaluation.verifiers.sandbox import isolation
-from expert_cli.evaluation.verifiers.sandbox.isolation import START_S, Stopped, readable
+from expert_cli.evaluation.verifiers.sandbox import child_process
+from expert_cli.evaluation.verifiers.sandbox.child_process import START_S, Stopped, readable
 from expert_cli.utils.subprocesses import LineProcess
 
 MAX_OUTPUT_BYTES, MAX_KNOWN, END = 64_000_000, 10_000, "export {};"
@@ -248,7 +248,7 @@ def _run(one: Checked, timeout_s: float) -> Grade:
     nonce = secrets.token_hex(16)
     asked = {"nonce": nonce, "names": one.modules, "language": NAMES["language"], "node": NAMES["node"]}
     with _deno(RUN, {"answer.ts": one.answer, "tests.ts": one.tests}, timeout_s) as (child, _):
-        if child.receive(START_S, isolation.MEMORY_BYTES) != b"ready\n":
+        if child.receive(START_S, child_process.MEMORY_BYTES) != b"ready\n":
             return Grade("invalid", "deno does not load it").of_a_program
         child.send(json.dumps(asked), last=True)
         output, status = _all(child, timeout_s)
@@ -265,18 +265,20 @@ def _deno(
     words: str, files: Mapping[str, str], limit_s: float, errors: int = subprocess.DEVNULL
 ) -> AbstractContextManager[tuple[LineProcess, Path]]:
     """Start deno behind walls in a folder with `files` and ours. Raises EnvironmentProblem."""
-    isolation.require_packages("deno")
+    child_process.require_packages("deno")
     import deno
 
     path, own = deno.find_deno_bin(), "/proc/self/maps"  # which tells its parser where its stack ends
     how = {"env": {"DENO_DIR": "cache", "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}, "stderr": errors}
     command = [path, *words.split()]
-    return isolation.program(command, [path, ".", own], limit_s, {**files, **OURS}, max_bytes=MAX_OUTPUT_BYTES, **how)
+    return child_process.program(
+        command, [path, ".", own], limit_s, {**files, **OURS}, max_bytes=MAX_OUTPUT_BYTES, **how
+    )
 
 
 def _all(child: LineProcess, limit_s: float) -> tuple[str, int]:
     """Return what a process writes up to its end, and its exit status."""
-    output, status = isolation.read_all(child, limit_s, isolation.MEMORY_BYTES), child.exit_code()
+    output, status = child_process.read_all(child, limit_s, child_process.MEMORY_BYTES), child.exit_code()
     if status == -signal.SIGKILL:  # the limit of processor time
         raise TimeoutError
     return output.decode(errors="replace"), status

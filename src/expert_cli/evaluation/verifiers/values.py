@@ -15,7 +15,7 @@ from pydantic import Field, FiniteFloat
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Labeled, Progress, plain
-from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped, readable, require_packages
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, readable, require_packages
 
 _NUMBER = re.compile(
     r"(?P<before>[A-Z]{0,3}[$€£¥₹]|[A-Z]{3}|)\s*"

@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from expert_cli.model.fsdp import whole_head
 from expert_cli.model.kernels.attention import varlen_kwargs
-from expert_cli.model.vocabulary_rows import TrainedRows, active_rows, base_layer
+from expert_cli.model.vocabulary_rows import MatrixRows, active_rows, base_layer
 
 CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 384 << 20}
 """fp32 logits of a chunk. On a CPU: what its caches hold, and what the allocator gives again without asking the system for
@@ -112,7 +112,7 @@ def head_loss(
     head: torch.nn.Linear,
     targets: torch.Tensor,
     chunk_bytes: int = 0,
-    rows: TrainedRows | None = None,
+    rows: MatrixRows | None = None,
 ) -> torch.Tensor:
     """Return the summed cross-entropy, fp32 [], of `targets` int64 [n] under the frozen `head`; hidden [n, H].
 

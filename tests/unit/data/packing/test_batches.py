@@ -20,7 +20,7 @@ from expert_cli.data.packing.batches import (
     few_steps,
     once_in_turn,
 )
-from expert_cli.data.packing.dataset import FILLER
+from expert_cli.data.packing.packed_dataset import FILLER
 from expert_cli.data.packing.random_fit import epoch_order, grouped_order
 from tests.packs import END, packed
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from expert_cli.data.packing.batches import Batch, Collator, FixedShape, PackedBatchSampler, Schedule, fixed_shape
-from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, PackedDataset
+from expert_cli.data.packing.packed_dataset import FILLER, IGNORE_INDEX, PackedDataset
 from expert_cli.data.packing.random_fit import epoch_order
 from expert_cli.manifest.keys.loader import Overflow, Packing
 from tests.packs import END, packed

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.plan import PackingPlan, best_fit
+from expert_cli.data.packing.pack_plan import PackingPlan, best_fit
 from expert_cli.data.packing.random_fit import epoch_order, random_fit
 from tests.packs import whole
 from tests.unit.data.packing.test_plan import contents, lengths_and_capacity

@@ -21,11 +21,11 @@ from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.data.sources import Located, LocatedData
-from expert_cli.data.store import files as store_files
+from expert_cli.data.store import store_files
 from expert_cli.data.store.build import TokenStore, build, tokenize
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import FINGERPRINT, FileHashCache, read_fingerprint, write_shard
 from expert_cli.data.store.lookup import StoreInputs, StoreKey, StoreState, inspect_store, recorded_key, store_key
+from expert_cli.data.store.store_files import FINGERPRINT, FileHashCache, read_fingerprint, write_shard
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.hardware.machine import inspect
 from expert_cli.utils.files import write_sealed

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from expert_cli.evaluation.cases import read_case
-from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
+from expert_cli.evaluation.verifiers.sandbox.child_process import standing_walls
 from tests.processes import none_left
 from tests.unit.evaluation.hostile import runner
 

@@ -125,7 +125,9 @@ def test_a_source_that_postgresql_cannot_hold_is_named(tmp_path: Path) -> None:
 def test_without_its_packages_a_case_cannot_be_judged(
     sources: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("expert_cli.evaluation.verifiers.sandbox.isolation.has_package", lambda name: name != "pg8000")
+    monkeypatch.setattr(
+        "expert_cli.evaluation.verifiers.sandbox.child_process.has_package", lambda name: name != "pg8000"
+    )
     with pytest.raises(EnvironmentProblem, match="the package pg8000 is missing") as caught:
         postgres_server.server.__wrapped__()
     assert caught.value.hint == 'pip install "expert-cli[postgres]"'

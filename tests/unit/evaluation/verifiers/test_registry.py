@@ -13,7 +13,7 @@ import pytest
 
 import expert_cli
 from expert_cli.commands.evaluate import evaluate
-from expert_cli.data.rows import Example
+from expert_cli.data.rows import RowExample
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import NO_SHOTS, Shots, grade_kept
@@ -130,9 +130,11 @@ def test_what_was_evaluated_can_be_compared_and_judged_again(verifier: str, tmp_
 @each
 def test_a_training_row_that_is_the_case_is_no_example_before_it(verifier: str, tmp_path: Path) -> None:
     case = asked(tmp_path, verifier, input="the input")
-    other = Example("another question", "another input", "another answer", "f:1")
-    own = [Example(case.prompt, "the  input", "whatever", "f:2")]
-    own += [Example("in other words", "the input", case.case.expected_text, "f:3")] if case.case.expected_text else []
+    other = RowExample("another question", "another input", "another answer", "f:1")
+    own = [RowExample(case.prompt, "the  input", "whatever", "f:2")]
+    own += (
+        [RowExample("in other words", "the input", case.case.expected_text, "f:3")] if case.case.expected_text else []
+    )
     assert Shots(1, (*own, other)).before(case) == [other]
 
 

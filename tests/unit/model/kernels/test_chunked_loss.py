@@ -17,7 +17,7 @@ from expert_cli.config.run_config import Layout
 from expert_cli.data.packing.batches import Collator
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss, can_skip_logits, head_loss
-from expert_cli.model.vocabulary_rows import TrainedRows
+from expert_cli.model.vocabulary_rows import MatrixRows
 from tests import tiny
 from tests.packs import model_inputs, pack
 
@@ -33,7 +33,7 @@ def test_value_and_gradients_are_those_of_all_logits(chunk_rows: int, trained: l
     head = torch.nn.Linear(HIDDEN, VOCABULARY, bias=not trained).requires_grad_(False)
     targets = torch.randint(VOCABULARY, (ROWS,))
     targets[:2], targets[20:] = torch.tensor([3, 90]), -100
-    rows = TrainedRows(torch.tensor(trained, dtype=torch.int64), torch.randn(len(trained), HIDDEN, requires_grad=True))
+    rows = MatrixRows(torch.tensor(trained, dtype=torch.int64), torch.randn(len(trained), HIDDEN, requires_grad=True))
     weight = head.weight.index_copy(0, *rows)
     expected = cross_entropy(linear(hidden, weight, head.bias), targets, reduction="sum")
     loss = head_loss(hidden, head, targets, 4 * VOCABULARY * chunk_rows, rows if trained else None)

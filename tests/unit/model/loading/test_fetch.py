@@ -12,9 +12,9 @@ import pytest
 from huggingface_hub import constants
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
+from expert_cli.model.loading.base_model import LocalModel, fetch_model
 from expert_cli.model.loading.fetch import _pip_problem, extract_model, fetch_package
 from expert_cli.model.loading.names import Package
-from expert_cli.model.loading.sources import LocalModel, fetch_model
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.hub_server import hub_server

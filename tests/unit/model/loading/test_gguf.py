@@ -14,7 +14,7 @@ from gguf import GGMLQuantizationType as Kind
 from transformers import AutoModelForCausalLM
 
 from expert_cli.errors import ExpertError, InputError, IntegrityError
-from expert_cli.model.loading.sources import LocalModel, fetch_model
+from expert_cli.model.loading.base_model import LocalModel, fetch_model
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny

@@ -19,8 +19,8 @@ import graphqlite
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.contents import GraphContents
 from expert_cli.evaluation.verifiers.query_text import PRIVATE, code_words, hide_quotes, show_quotes, split
-from expert_cli.evaluation.verifiers.sandbox import isolation
-from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
+from expert_cli.evaluation.verifiers.sandbox import child_process
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.evaluation.verifiers.sandbox.sqlite import Engine, QueryJudge, ReadOnly
 
 _OPEN: list[Any] = []
@@ -34,7 +34,7 @@ _TOO_LARGE = ("string or blob too big", "out of memory")
 def judge() -> QueryJudge:
     """Return what judges Cypher."""
     _OPEN.append(_connected())  # holds the library, which can be loaded while files may be opened
-    return QueryJudge(GraphQLiteEngine, "cypher", isolation.MAX_CYPHER_BYTES)
+    return QueryJudge(GraphQLiteEngine, "cypher", child_process.MAX_CYPHER_BYTES)
 
 
 class GraphQLiteEngine(Engine):
@@ -57,7 +57,7 @@ class GraphQLiteEngine(Engine):
         connection.create_aggregate_function("sum", _sum, 1)
         self._content = bytes(connection.serialize("main"))
         self._contents = GraphContents(self._content)
-        self._guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=isolation.MAX_RESULT_BYTES)
+        self._guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=child_process.MAX_RESULT_BYTES)
         self._shown = [(self._content, False)]
         self._reverse = False
 
@@ -85,7 +85,7 @@ class GraphQLiteEngine(Engine):
             raise Stopped(kind, message) from stopped
         if wrong := lacking(query, refused=False):
             raise Stopped("parsed_only", _NOT_HERE.format(wrong))
-        return isolation.bounded(_rows(document))
+        return child_process.bounded(_rows(document))
 
     def unknown(self, query: str) -> str:
         """Return the first label, type or property that the graph has nowhere: such a query runs, and finds nothing."""

@@ -22,8 +22,8 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Kind
 from expert_cli.evaluation.verifiers.contents import SqliteContents, opened, quoted, read_tables
 from expert_cli.evaluation.verifiers.query_text import code_words
-from expert_cli.evaluation.verifiers.rows import Row
-from expert_cli.evaluation.verifiers.sandbox.isolation import MAX_SQL_BYTES, Stopped, bounded
+from expert_cli.evaluation.verifiers.result_rows import Row
+from expert_cli.evaluation.verifiers.sandbox.child_process import MAX_SQL_BYTES, Stopped, bounded
 from expert_cli.evaluation.verifiers.sandbox.sqlite import Engine, QueryJudge
 
 FETCHED = 100

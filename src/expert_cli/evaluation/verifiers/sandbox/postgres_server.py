@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verifiers.sandbox.isolation import require_packages
+from expert_cli.evaluation.verifiers.sandbox.child_process import require_packages
 
 ROLES = ("owner", "gold", "judged")
 """Makes contents; runs the expected queries; runs answers. The last two only read."""

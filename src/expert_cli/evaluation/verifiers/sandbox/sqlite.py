@@ -24,9 +24,18 @@ from expert_cli.evaluation.verifiers import query_text
 from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.evaluation.verifiers.contents import SqliteContents, opened
 from expert_cli.evaluation.verifiers.query_text import Dialect, code_words, orders_rows, split
-from expert_cli.evaluation.verifiers.rows import Result, Row, Rule, find_ties, is_right, judge_rows, rows_key, same
-from expert_cli.evaluation.verifiers.sandbox import isolation
-from expert_cli.evaluation.verifiers.sandbox.isolation import MAX_VALUE_BYTES, Stopped, bounded
+from expert_cli.evaluation.verifiers.result_rows import (
+    Result,
+    Row,
+    Rule,
+    find_ties,
+    is_right,
+    judge_rows,
+    rows_key,
+    same,
+)
+from expert_cli.evaluation.verifiers.sandbox import child_process
+from expert_cli.evaluation.verifiers.sandbox.child_process import MAX_VALUE_BYTES, Stopped, bounded
 
 LEAST_S, MOST_KEPT, MAX_STATEMENTS = 0.05, 16, 10
 """Seconds that are left at least; sources and cases that a process keeps; statements of an answer that are looked at."""
@@ -100,7 +109,7 @@ class QueryJudge:
 
     def _statement(self, prepared: Prepared, answer: str, deadline: float) -> str:
         """Return the one statement of an answer. Raises `Stopped`."""
-        isolation.readable(answer, self._max_bytes)
+        child_process.readable(answer, self._max_bytes)
         if "\0" in answer:
             raise Stopped("invalid", "the answer holds characters that are not text")
         statements = self._statements(prepared.rule, answer)
@@ -144,7 +153,7 @@ class QueryJudge:
         return Prepared(rule, [*engines, *made], accepted)
 
     def _result(self, engine: Engine, query: str) -> Result:
-        run = partial(engine.run, timeout_s=isolation.GOLD_TIMEOUT_S)
+        run = partial(engine.run, timeout_s=child_process.GOLD_TIMEOUT_S)
         lists = self._dialect != "cypher" or query_text.orders_lists(query)
         rows, ordered = run(query), orders_rows(query, self._dialect)
         ties = find_ties(query, self._dialect, rows, run, ordered_lists=lists) if ordered else None
@@ -226,7 +235,7 @@ class ReadOnly:
         self._refusal, fault, rows = "", None, list[Row]()
         deadline = time.monotonic() + timeout_s
         self._connection.set_progress_handler(lambda: time.monotonic() > deadline, 1_000)
-        apsw.hard_heap_limit(apsw.memory_used() + isolation.HEAP_BYTES)
+        apsw.hard_heap_limit(apsw.memory_used() + child_process.HEAP_BYTES)
         try:
             rows = bounded(self._connection.execute(statement, bindings, explain=2 if compile_only else -1))
         except (apsw.Error, MemoryError, UnicodeError) as error:
@@ -300,4 +309,4 @@ class SqliteEngine(Engine):
 
 def judge() -> QueryJudge:
     """Return what judges SQL."""
-    return QueryJudge(SqliteEngine, "sqlite", isolation.MAX_SQL_BYTES)
+    return QueryJudge(SqliteEngine, "sqlite", child_process.MAX_SQL_BYTES)

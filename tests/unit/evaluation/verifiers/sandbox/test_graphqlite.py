@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from expert_cli.evaluation.verifiers.query_text import orders_lists, orders_rows
-from expert_cli.evaluation.verifiers.rows import Result, same
+from expert_cli.evaluation.verifiers.result_rows import Result, same
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.evaluation.verifiers.sandbox.graphqlite import GraphQLiteEngine, for_graphqlite, unknown_name
-from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
 
 WORLD = """
 CREATE (a:Person {name: 'Ada', born: 1815, city: 'London'}), (b:Person:Actor {name: 'Bob', born: 1950, city: 'Paris'}),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.evaluation.verifiers.sandbox import isolation, walls
-from expert_cli.evaluation.verifiers.sandbox.isolation import SYSTEM_FILES
+from expert_cli.evaluation.verifiers.sandbox import child_process, walls
+from expert_cli.evaluation.verifiers.sandbox.child_process import SYSTEM_FILES
 from expert_cli.evaluation.verifiers.sandbox.walls import DENIED, MACHINES, program
 
 if sys.platform != "linux" or os.uname().machine not in MACHINES or walls.landlock_version() < 6:
@@ -89,7 +89,7 @@ def test_a_program_of_python_reaches_nothing(tmp_path: Path, around: dict[str, o
     column = MACHINES[os.uname().machine][0]
     command = of_python(act.format(**around, **{name: numbers[column] for name, numbers in DENIED.items()}))
     kept_out = ("EPERM", "EACCES")
-    assert outcome(isolation.shut_in(command, [sys.base_prefix, sys.prefix]), tmp_path) in kept_out
+    assert outcome(child_process.shut_in(command, [sys.base_prefix, sys.prefix]), tmp_path) in kept_out
     if os.geteuid() == 0:
         assert outcome(command, tmp_path) not in kept_out, "without walls another answer comes"
 
@@ -97,27 +97,31 @@ def test_a_program_of_python_reaches_nothing(tmp_path: Path, around: dict[str, o
 def test_what_may_be_read_may_not_be_changed(tmp_path: Path, around: dict[str, object]) -> None:
     reads = {"reads a file", "lists a folder"}
     for name in (*reads, "writes a file", "removes a file"):
-        command = isolation.shut_in(of_python(PYTHON_ACTS[name].format(**around)), [sys.base_prefix, str(tmp_path)])
+        command = child_process.shut_in(of_python(PYTHON_ACTS[name].format(**around)), [sys.base_prefix, str(tmp_path)])
         assert outcome(command, tmp_path) in ({DONE} if name in reads else {"EACCES", "EFBIG", "27"})
 
 
 def test_all_walls_stand_here() -> None:
-    assert set(isolation.standing_walls()) >= {"limits", "files", "syscalls"}
+    assert set(child_process.standing_walls()) >= {"limits", "files", "syscalls"}
 
 
 def test_threads_and_what_a_program_does_to_itself_work(tmp_path: Path) -> None:
     act = "import threading, signal; t = threading.Thread(target=print, args=('thread',)); t.start(); t.join(); "
     act += "signal.signal(signal.SIGUSR1, lambda *_: print('signal')); signal.raise_signal(signal.SIGUSR1)"
-    command = isolation.shut_in(of_python(act), [sys.base_prefix, sys.prefix])
+    command = child_process.shut_in(of_python(act), [sys.base_prefix, sys.prefix])
     assert outcome(command, tmp_path).split() == ["thread", "signal", DONE]
 
 
 def test_memory_and_processor_time_end(tmp_path: Path) -> None:
     greedy = of_python("bytearray(2_000_000_000)")
-    ended = subprocess.run(isolation.shut_in(greedy, [sys.base_prefix]), capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        child_process.shut_in(greedy, [sys.base_prefix]), capture_output=True, text=True, check=False
+    )
     assert "MemoryError" in ended.stderr
     busy = subprocess.run(
-        isolation.shut_in(of_python("exec('while True: pass')"), [sys.base_prefix], cpu_s=1), check=False, timeout=60
+        child_process.shut_in(of_python("exec('while True: pass')"), [sys.base_prefix], cpu_s=1),
+        check=False,
+        timeout=60,
     )
     assert busy.returncode < 0
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verifiers.sandbox.isolation import HEAP_BYTES, Stopped, Worker, interpreter
+from expert_cli.evaluation.verifiers.sandbox.child_process import HEAP_BYTES, Stopped, Worker, interpreter
 from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
 from tests import graders
 
@@ -62,7 +62,7 @@ def test_a_process_writes_no_file(tmp_path: Path, act: str) -> None:
     program = "\n".join(
         (
             "import os, sys",
-            "from expert_cli.evaluation.verifiers.sandbox.isolation import set_rlimits",
+            "from expert_cli.evaluation.verifiers.sandbox.child_process import set_rlimits",
             "path = sys.argv[1]",
             "held = os.open(path, os.O_CREAT | os.O_WRONLY)",
             "set_rlimits()",
@@ -101,6 +101,8 @@ def test_the_memory_of_a_query_is_bounded() -> None:
 
 
 def test_a_missing_engine_is_named(sources: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("expert_cli.evaluation.verifiers.sandbox.isolation.has_package", lambda name: name == "apsw")
+    monkeypatch.setattr(
+        "expert_cli.evaluation.verifiers.sandbox.child_process.has_package", lambda name: name == "apsw"
+    )
     with pytest.raises(EnvironmentProblem, match="the package graphqlite is missing"):
         graders.cypher("RETURN 1", sources["cypher"], "RETURN 1")

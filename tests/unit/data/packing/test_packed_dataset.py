@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expert_cli.data.packing.batches import orders_of, schedule_of
-from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset, truncate_middle
-from expert_cli.data.packing.plan import answer_cut
+from expert_cli.data.packing.pack_plan import answer_cut
+from expert_cli.data.packing.packed_dataset import IGNORE_INDEX, PackedDataset, truncate_middle
 from expert_cli.data.packing.random_fit import random_fit
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.errors import InputError

@@ -13,8 +13,8 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, IntegrityError
+from expert_cli.model.loading.base_model import LocalModel, fetch_model
 from expert_cli.model.loading.names import HubId, Package, parse_model_name
-from expert_cli.model.loading.sources import LocalModel, fetch_model
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.reporters import Heard

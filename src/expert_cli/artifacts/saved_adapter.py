@@ -17,11 +17,11 @@ from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import RunConfig
 from expert_cli.inference.expert import PromptRenderer, expert_config
 from expert_cli.inference.expert_config import ExpertConfig, decoding_of
+from expert_cli.model.loading.base_model import LocalModel
 from expert_cli.model.loading.quantize import DTYPES, quantization_arguments, weights_dtype
-from expert_cli.model.loading.sources import LocalModel
 from expert_cli.runs.fit_result import FitResult
 from expert_cli.runs.metrics import part, read_json
-from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import remove, sha256_of, sync_folder, write_json, write_text
 
 

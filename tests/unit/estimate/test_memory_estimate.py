@@ -11,7 +11,7 @@ import torch
 from peft.tuners.lora.layer import ParamWrapper
 
 from expert_cli.config.resolve import resolve
-from expert_cli.estimate.memory import (
+from expert_cli.estimate.memory_estimate import (
     StepSettings,
     activation_bytes,
     components,
@@ -24,15 +24,15 @@ from expert_cli.estimate.memory import (
 )
 from expert_cli.estimate.run_estimate import needless_int4
 from expert_cli.manifest.key import Dtype, Quantization
-from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES, CausalLoss, head_loss
 from expert_cli.model.kernels.dequantize import copy_bytes
+from expert_cli.model.kernels.kernel_plan import Kernel, KernelPlan
 from expert_cli.model.kernels.lora import fuse, patch_dora
-from expert_cli.model.kernels.select import Kernel, KernelPlan
 from expert_cli.model.layers import enable_activation_checkpointing
 from expert_cli.model.loading.quantize import DTYPES, load_base, meta_base
 from tests import manifests, run_blocks, tiny

@@ -19,8 +19,8 @@ from itertools import chain, permutations, product
 from typing import Any, Literal
 
 from expert_cli.evaluation.verifiers.case import Grade, detail_line
-from expert_cli.evaluation.verifiers.query_text import Dialect, Token, tokens
-from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
+from expert_cli.evaluation.verifiers.query_text import Dialect, QueryToken, tokens
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.utils.text import plural
 
 Rule = Literal["strict", "spider"]
@@ -285,7 +285,7 @@ def find_ties(
     return ties if _within(_flattened(rows, ordered_lists), ties, ordered_lists) else None
 
 
-def _returned(query: str, outer: Sequence[Token], words: Sequence[str]) -> list[str]:
+def _returned(query: str, outer: Sequence[QueryToken], words: Sequence[str]) -> list[str]:
     """Return the names or expressions of the columns after the last RETURN of Cypher; none where UNION joins several."""
     returns = [place for place in range(len(outer)) if words[place] == "RETURN"]
     if "UNION" in words or not returns:

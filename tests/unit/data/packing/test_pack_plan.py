@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.plan import (
+from expert_cli.data.packing.pack_plan import (
     SIZES,
     PackingPlan,
     best_fit,
@@ -18,6 +17,7 @@ from expert_cli.data.packing.plan import (
     no_packing,
     recommend,
 )
+from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.utils.length_histogram import LengthHistogram
 from tests.packs import Lengths, whole

@@ -27,17 +27,17 @@ from transformers import PreTrainedModel
 
 from expert_cli.config.run_config import QUANTIZED, Layout, RunConfig
 from expert_cli.data.packing.batches import Schedule, orders_of, schedule_of
-from expert_cli.data.packing.dataset import PackedDataset
+from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.data.store.build import TokenStore
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.key import Quantization
-from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.model.flops import frozen_linears, head_widths
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES, chunk_rows
-from expert_cli.model.kernels.select import (
+from expert_cli.model.kernels.kernel_plan import (
     LORA,
     KernelPlan,
     kernel_plan,

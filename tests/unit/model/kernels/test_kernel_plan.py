@@ -16,12 +16,12 @@ from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from expert_cli.config.run_config import ModelConfig
 from expert_cli.errors import InputError
-from expert_cli.estimate.memory import meta_model
+from expert_cli.estimate.memory_estimate import meta_model
 from expert_cli.manifest.keys.compute import Attention, ComputeConfig, Mode
 from expert_cli.model.adapter import add_adapter
-from expert_cli.model.kernels import select
+from expert_cli.model.kernels import kernel_plan as planning
 from expert_cli.model.kernels.attention_backends import loaded_with
-from expert_cli.model.kernels.select import apply_adapter_kernels, apply_kernels, kernel_plan, predict_kernels
+from expert_cli.model.kernels.kernel_plan import apply_adapter_kernels, apply_kernels, kernel_plan, predict_kernels
 from expert_cli.model.loading.quantize import load_base
 from tests import run_blocks, tiny
 from tests.adapted import loaded
@@ -61,7 +61,7 @@ FUSED = {
 def test_norms_and_activations_are_fused_by_what_is_there(
     monkeypatch: pytest.MonkeyPatch, compute: ComputeConfig, packages: tuple[str, ...], used: str, why: str
 ) -> None:
-    monkeypatch.setattr(select, "has_package", lambda package: package in packages)
+    monkeypatch.setattr(planning, "has_package", lambda package: package in packages)
     line = kernel_plan(compute, MODEL, H200).lines["fused"]
     assert line.used == used
     assert why in line.reason
@@ -95,8 +95,8 @@ def test_liger_is_used_and_counted_on_for_what_it_knows(monkeypatch: pytest.Monk
     inside.MODEL_TYPE_TO_APPLY_LIGER_FN = {"llama" if known else "gemma": None}  # type: ignore[attr-defined]
     for name, module in (("liger_kernel", package), (package.__name__, package), (inside.__name__, inside)):
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(select, "has_package", lambda name: name == "liger_kernel")
-    monkeypatch.setattr(select, "free_bytes", lambda _: 0)
+    monkeypatch.setattr(planning, "has_package", lambda name: name == "liger_kernel")
+    monkeypatch.setattr(planning, "free_bytes", lambda _: 0)
     model = add_adapter(tiny.tiny_model(), run_blocks.ADAPTER)
     plan = kernel_plan(GPU, MODEL, H200)
     assert plan.lines["fused"].used == "liger"
@@ -139,7 +139,7 @@ COPIES: dict[str, tuple[Any, int, bool]] = {
 def test_the_copy_is_made_where_it_is_asked_or_fits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Any, free: int, dequantized: bool
 ) -> None:
-    monkeypatch.setattr(select, "free_bytes", lambda _: free)
+    monkeypatch.setattr(planning, "free_bytes", lambda _: free)
     compute = replace(CPU, dequantized_copy=asked)
     model = loaded(tiny.tiny_model_folder(tmp_path), "int4", torch.bfloat16)
     plan = apply_kernels(kernel_plan(compute, MODEL, HERE), model, compute, HERE)

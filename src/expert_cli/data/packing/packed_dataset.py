@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from expert_cli.data.packing.plan import Ints, PackingPlan, Pieces, best_fit, concat, no_packing
+from expert_cli.data.packing.pack_plan import Ints, PackingPlan, Pieces, best_fit, concat, no_packing
 from expert_cli.data.packing.random_fit import random_fit
 from expert_cli.data.store.documents import Documents
 from expert_cli.errors import InputError

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expert_cli.evaluation.verifiers.query_text import Dialect
-from expert_cli.evaluation.verifiers.rows import Result, Rule, Ties, find_ties, judge_rows, same
+from expert_cli.evaluation.verifiers.result_rows import Result, Rule, Ties, find_ties, judge_rows, same
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.evaluation.verifiers.sandbox.graphqlite import GraphQLiteEngine
-from expert_cli.evaluation.verifiers.sandbox.isolation import Stopped
 from expert_cli.evaluation.verifiers.sandbox.sqlite import SqliteEngine
 from tests import graders
 

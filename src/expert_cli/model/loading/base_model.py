@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
-from expert_cli.model.loading.checks import check_folder, only_gguf, weights_sha256
+from expert_cli.model.loading.file_checks import check_folder, only_gguf, weights_sha256
 from expert_cli.model.loading.names import ELSEWHERE, HubId, Package, last_part, parse_model_name
 from expert_cli.utils.reporter import Reporter
 
