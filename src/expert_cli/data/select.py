@@ -234,13 +234,14 @@ class RowReader:
 class RowSelection:
     """The good rows of all sources, by their numbers from 0, and how often each is taken for a split.
 
-    readers: of the sources, those that train first, so many; where there are no others, rows of these evaluate. source, file,
-    number: int [rows], of which source and which of `files` each row is, and its number in that file. hashes: S16 [rows], by
-    name. copies: int32 [rows], by split. reports: by split. kept: the rows, where they are in memory.
+    readers: one a source, those that train first; training_sources: how many train. Without sources that evaluate, rows of
+    these are split off. source, file, number: int [rows], of which source and which of `files` each row is, and its number in
+    that file. hashes: S16 [rows], by name. copies: int32 [rows], by split. reports: by split. kept: the rows, where they are
+    in memory.
     """
 
     readers: list[RowReader]
-    training: int
+    training_sources: int
     files: list[DataFile]
     source: NDArray[np.int64]
     file: NDArray[np.int64]
@@ -258,8 +259,8 @@ class RowSelection:
     def taken(self, split: Split) -> list[NDArray[np.int64]]:
         """Return the rows that are taken of each source: all once, then those taken twice once more."""
         copies, found = self.copies[split], []
-        is_own = split == "validation" and self.training < len(self.readers)
-        for one in range(self.training, len(self.readers)) if is_own else range(self.training):
+        is_own = split == "validation" and self.training_sources < len(self.readers)
+        for one in range(self.training_sources, len(self.readers)) if is_own else range(self.training_sources):
             rows = np.flatnonzero((self.source == one) & (copies > 0))
             rounds = (rows[copies[rows] > turn] for turn in range(1, int(copies[rows].max(initial=0))))
             found.append(np.concatenate([rows, *rounds]))
@@ -377,8 +378,8 @@ def select(
         np.fromiter(chain.from_iterable(numbers for *_, numbers in batches), np.int64, sum(counts)),
         {name: np.frombuffer(b"".join(joined), "S16") for name, joined in hashes.items()},
     )
-    _choose(found, "train", range(found.training), reports, reporter)
-    _choose(found, "validation", range(found.training, len(readers)), reports, reporter)
+    _choose(found, "train", range(found.training_sources), reports, reporter)
+    _choose(found, "validation", range(found.training_sources, len(readers)), reports, reporter)
     if ranked:
         _split(found, data.validation_share)
     return found

@@ -54,8 +54,8 @@ class _Filling:
         self._by_length = stable_order(sizes)
         self._ends = np.cumsum(self._left)
         total, squares = sizes.sum(), (sizes * sizes).sum()
-        # A sum of draws that is let pass a border passes it by E[n^2] / 2 E[n] tokens on average; the border that leaves
-        # room for one mean document then lies so far before the end.
+        # Drawing stops with the document that crosses the border, on average E[n^2] / (2 E[n]) tokens past it. The border
+        # lies before the end by that and by one mean document, for which room is left.
         room = total / max(1, len(sizes)) + squares / max(1, 2 * total)
         self._border = max(0, capacity - int(room))
 

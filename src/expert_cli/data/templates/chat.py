@@ -65,7 +65,8 @@ class Template:
 
     `name` says which template it is; `jinja` is its text with the run's changes. `input_separator`: what stands between an
     instruction and its input. `given`: the manifest's own template as it came, "" = none. `bos_token`: what the tokenizer puts
-    before a text. `forms`: how many whole texts had which form; `counts`: answers with "thinking" are asked for otherwise.
+    before a text. `forms`: how many whole texts had which form; `counts["thinking"]`: answers
+    whose prompt had to be rendered with enable_thinking=True.
     """
 
     name: str

@@ -1,11 +1,11 @@
-r"""Which text of a row is trained: the assistant mask, as pieces of text.
+r"""Which text of a row is trained: helpers for conversations, which `chat.py` masks, and the search in whole texts.
 
     asked     <|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n
     answered  <|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\nFour.<|im_end|>\n
     pieces    ------------------------- not trained -------------------------|----trained----
 
-An answer begins where the text that asks for it ends in the text that holds it, and ends with its end token. Each piece is
-encoded by itself, so that the border in ids is the one that generation has.
+The conversation is rendered up to the answer, then with it. The answer is what the second text has beyond the first, its end
+token included. Each piece is encoded by itself, so that the border in ids is the one that generation has.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ TEXT_FORMS = {
 class TrainedTurns:
     """What of a row is trained, as the manifest says.
 
-    completion_only: off, all that is written is trained, but for answers that say otherwise. roles: whose turns are trained,
-    but for those that say otherwise. last_alone: of the turns that are trained the last one alone.
+    completion_only: if false, everything is trained, except answers that say they are not. roles: whose turns are trained,
+    except turns that say otherwise themselves. last_alone: of the trained turns of a row only the last one.
     """
 
     completion_only: bool = True
