@@ -16,7 +16,7 @@ from expert_cli.inference.expert import PromptRenderer
 from expert_cli.inference.generate import is_looping
 from expert_cli.model.kernels import attention
 from expert_cli.model.tokenizer import load_tokenizer
-from expert_cli.pipeline.before_after import Question, ask
+from expert_cli.pipeline.before_after import HeldOutPrompt, ask
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
@@ -71,7 +71,7 @@ def test_a_batch_answers_as_each_prompt_alone_and_a_model_in_training_stays_as_i
     torch.manual_seed(0)
     base: Any = tiny.tiny_model()
     expert = get_peft_model(base, LoraConfig(target_modules="all-linear", init_lora_weights=False, lora_dropout=0.5))
-    questions = [Question(prompt, "", "", None) for prompt in ("a", "Which number is 7?", "b c")]
+    questions = [HeldOutPrompt(prompt, "", "", None) for prompt in ("a", "Which number is 7?", "b c")]
     expert.eval()
     alone = [greedily(base, renderer, question.prompt) for question in questions]
     expert.train()

@@ -26,7 +26,7 @@ from tests import run_blocks
 from tests.machines import CPU
 from tests.packs import model_inputs, pack
 from tests.tiny_hybrids import HYBRIDS, hybrid
-from tests.unit.model.kernels.test_select import MODEL
+from tests.unit.model.kernels.test_kernel_plan import MODEL
 
 COMPUTE = replace(run_blocks.COMPUTE, dtype="fp32")
 ADAPTER = replace(run_blocks.ADAPTER, target_modules=("all-linear",), dropout=0.0)

@@ -21,7 +21,7 @@ from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow, Packing
 from tests.packs import END, Lengths, encoded, packed, whole
-from tests.unit.data.packing.test_plan import contents, numbers
+from tests.unit.data.packing.test_pack_plan import contents, numbers
 
 
 def test_a_pack_restarts_its_positions_and_masks_by_position_not_by_id(tmp_path: Path) -> None:

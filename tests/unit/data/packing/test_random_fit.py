@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from expert_cli.data.packing.pack_plan import PackingPlan, best_fit
 from expert_cli.data.packing.random_fit import epoch_order, random_fit
 from tests.packs import whole
-from tests.unit.data.packing.test_plan import contents, lengths_and_capacity
+from tests.unit.data.packing.test_pack_plan import contents, lengths_and_capacity
 
 
 def documents_of(packs: PackingPlan) -> list[list[int]]:
