@@ -7,10 +7,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
 from expert_cli.config.plan import trained_adapter
+from expert_cli.errors import InputError
 from expert_cli.inference.chat_session import Chat, open_chat
 from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import manifest_with, valid
@@ -89,3 +91,14 @@ def test_a_conversation_reads_until_an_empty_line(expert: Path) -> None:
     lines = f"{PROMPT}\nWhich number is 5?\n/new\n{PROMPT}\n\nnever read\n"
     done = CliRunner().invoke(app, ["chat", "--adapter", str(expert), "--max-new-tokens", "1"], input=lines)
     assert (done.exit_code, done.stdout) == (0, "7\n7\n7\n")
+
+
+@pytest.mark.parametrize("where", ["--prompt", "--input", "conversation"])
+def test_bytes_that_are_no_utf_8_are_refused(expert: Path, where: str) -> None:
+    """A shell gives them so of a file that a Windows program wrote: `--input "$(cat schema.sql)"`."""
+    said = b"Gr\xf6\xdfe\n"
+    options = {} if where == "conversation" else {"--prompt": PROMPT, where: said.decode("utf-8", "surrogateescape")}
+    words = ["chat", "--adapter", str(expert), *(word for option in options.items() for word in option)]
+    refused = CliRunner().invoke(app, words, input=said).exception
+    assert isinstance(refused, InputError)
+    assert "not valid UTF-8: Gr\\xf6\\xdfe" in refused.message

@@ -10,7 +10,7 @@ import pytest
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PhiConfig, PhiForCausalLM
 
 from expert_cli.artifacts.export import export_expert
 from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
@@ -120,6 +120,27 @@ def test_named_tokens_are_trained_and_others_refused(tmp_path: Path, base: Path)
     assert {tuple(rows) for rows in config_of(output)[KEY].values()} == {(2, tiny.tiny_backend().token_to_id("7"))}
     with pytest.raises(InputError, match=r'"<\|eot_id\|>" is no token of the base model'):
         train(project(tmp_path / "b", base, SEVEN, max_steps=1, **{KEY: ["<|eot_id|>"]}))
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_a_head_with_a_bias_trains_none_and_is_told_so(tmp_path: Path, tied: bool) -> None:
+    """As it is in PEFT's issue 3649: beside trained rows PEFT computes the head without its bias."""
+    shape = {"vocab_size": 384, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1}
+    model: Any = PhiForCausalLM(PhiConfig(**shape, num_attention_heads=4, tie_word_embeddings=tied))
+    torch.nn.init.normal_(model.lm_head.bias, std=2)
+    model.save_pretrained(tmp_path / "phi")
+    tiny.tiny_tokenizer().save_pretrained(tmp_path / "phi")
+    tiny.untrained_tokens(tmp_path / "phi")
+    told = Told()
+    output = train(project(tmp_path, tmp_path / "phi", SEVEN, max_steps=2), report=told).output
+    assert config_of(output)[KEY] == (None if tied else {"model.embed_tokens": [1, 2]})
+    assert [line for line in told.warnings if "<|im_end|>, and its head has a bias" in line]
+    trained = trained_adapter(output, None, None, offline=True)
+    done = export_expert(trained, tmp_path / "out", PROMPTS, NullReporter(), merge=True, gguf=None)
+    assert done["agreement"]["merged"]["max_kl"] < 1e-3
+    named = make_plan(project(tmp_path, tmp_path / "phi", SEVEN, **{KEY: ["7"]}), here(), Overrides())
+    advice = estimate_run(named, here(), Overrides(), NullReporter()).advice
+    assert [line for line in advice if "is trained, since PEFT would leave out the bias of the head" in line]
 
 
 def test_the_plan_tells_of_them(tmp_path: Path, base: Path) -> None:

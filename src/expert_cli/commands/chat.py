@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from expert_cli import api
 from expert_cli.commands.options import AdapterFolder, MaxNewTokens, Offline, TrainedBase, TrainedManifest, arguments
 from expert_cli.console.terminal import Console
+from expert_cli.errors import InputError
 
 if TYPE_CHECKING:
     from expert_cli.inference.chat_session import Chat
@@ -70,6 +71,8 @@ def chat(
         raise typer.BadParameter("--database stands in the place of --input: give one of the two")
     if console.as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
+    _require_utf_8(prompt)
+    _require_utf_8(input_)
     samples = samples or int(sample)
     talk = api.load_expert(**arguments(api.load_expert, {**locals(), "run": adapter, "sample": bool(samples)}))
     if not prompt:
@@ -105,15 +108,28 @@ def _show(talk: Chat, console: Console, prompt: str, input_: str, *, compare: bo
 def _converse(talk: Chat, console: Console, input_: str, *, compare: bool, samples: int) -> None:
     """Read prompts until an empty line or the end of the input; the first of a conversation gets `input_`."""
     given = input_
+    lines: Any = sys.stdin
+    lines.reconfigure(errors="surrogateescape")  # as the command line is read
     while True:
         if sys.stdin.isatty():
             console.ask("> ")
-        line = sys.stdin.readline().strip()
+        line = lines.readline().strip()
         if not line:
             return
+        _require_utf_8(line)
         if line == "/new":
             talk.forget()
             given = input_
         else:
             _show(talk, console, line, given, compare=compare, samples=samples)
             given = ""
+
+
+def _require_utf_8(text: str) -> None:
+    """Raise InputError for a text of a shell or a file that is not UTF-8."""
+    given = text.encode(errors="surrogateescape")  # so does Python decode what it is given
+    try:
+        given.decode()
+    except UnicodeDecodeError as error:
+        shown = given.decode(errors="backslashreplace")
+        raise InputError(f"not valid UTF-8: {shown}", "convert the file: iconv -f cp1252 -t utf-8") from error

@@ -48,7 +48,9 @@ class PromptRenderer:
         self.hf, self.pad_id = tokenizer.hf, tokenizer.pad_id
         self._encoder = Encoder(template)
         self.end_ids = frozenset(self._encoder.ids(template.end_token))
-        self.stop_token_ids = frozenset(stop_ids) or self.end_ids | {tokenizer.eos_id}
+        # a base model that was trained on texts alone may end with its own end token instead
+        told = {tokenizer.eos_id, tokenizer.hf.eos_token_id} - {None}
+        self.stop_token_ids = frozenset(stop_ids) or self.end_ids | told
 
     @property
     def marker_ids(self) -> frozenset[int]:

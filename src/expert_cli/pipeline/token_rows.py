@@ -61,11 +61,18 @@ def choose_token_rows(
     for name, weight in weights_of(modules).items():
         if rows := untrained_rows(weight, _asked(name, modules, renderer)):
             untrained[name] = rows
-    indices = _indices(run, renderer, modules, untrained, earlier or _origin(run))
-    silent = sorted(renderer.end_ids & _all(untrained) - _all(indices))
+    head: Any = model.get_output_embeddings()
+    is_biased = getattr(head, "bias", None) is not None
+    biased = [name for name, module in modules.items() if is_biased and module.weight is head.weight]
+    indices = _indices(run, renderer, modules, untrained, earlier or _origin(run), biased)
+    said_by = list(modules)[-1]
+    silent = sorted(renderer.end_ids & set(untrained.get(said_by, ())) - set(indices.get(said_by, ())))
     tokens = renderer.spelled(sorted(_all(indices)))
-    line = _line(tokens, indices, untrained) if tokens else ""
-    return TokenRows(indices, tokens, line, _missing(run, renderer.spelled(silent)) if silent else "")
+    lines = [_line(tokens, indices, untrained)] if tokens else []
+    if biased and not isinstance(run.adapter.trainable_token_indices, str):
+        lines += [f"no row of {biased[0]} is trained, since PEFT would leave out the bias of the head"]
+    missing = _missing(run, renderer.spelled(silent), bool(biased)) if silent else ""
+    return TokenRows(indices, tokens, "; ".join(lines), missing)
 
 
 def _asked(name: str, modules: Mapping[str, Any], renderer: PromptRenderer) -> frozenset[int]:
@@ -86,14 +93,14 @@ def _indices(
     modules: Mapping[str, Any],
     untrained: Indices,
     earlier: Mapping[str, Any] | None,
+    biased: Sequence[str],
 ) -> Indices:
+    """Return the rows by module. biased: the modules that are a head with a bias, of which none is trained."""
     asked = run.adapter.trainable_token_indices
-    # PEFT would leave out the bias of a head
-    able = [name for name, module in modules.items() if getattr(module, "bias", None) is None]
     named = () if isinstance(asked, str) else tuple(sorted(map(renderer.token_id, asked)))
     if earlier is None:
         wanted = untrained if asked == "auto" else dict.fromkeys(modules, named) if named else {}
-        return {name: rows for name, rows in wanted.items() if name in able}
+        return {name: rows for name, rows in wanted.items() if name not in biased}
     told = earlier.get(KEY) or {}
     before: Indices = told if isinstance(told, dict) else {next(iter(modules)): told}
     if asked != "auto" and _all(before) != set(named):
@@ -114,13 +121,12 @@ def _line(tokens: Sequence[str], indices: Indices, untrained: Indices) -> str:
     return f"{' '.join(tokens)}: {why}; their rows of {' and '.join(indices)} are trained beside the adapter"
 
 
-def _missing(run: RunConfig, tokens: Sequence[str]) -> str:
-    asked = run.adapter.trainable_token_indices
-    if asked == "auto":
-        why, remedy = (
-            "this adapter cannot train its row",
-            "train a fresh one, or choose a base model that knows its end token",
-        )
+def _missing(run: RunConfig, tokens: Sequence[str], is_biased: bool) -> str:
+    asked, remedy = run.adapter.trainable_token_indices, "choose a base model that knows its end token"
+    if is_biased:
+        why = "its head has a bias, which PEFT would leave out beside a trained row"
+    elif asked == "auto":
+        why, remedy = "this adapter cannot train its row", f"train a fresh one, or {remedy}"
     else:
         why, remedy = f"{KEY} leaves it so", f"leave {KEY} out"
     return f"answers will not end: the base model never trained {' '.join(tokens)}, and {why}; {remedy}"

@@ -269,19 +269,27 @@ class Spool:
 
     def documents(self, rows: NDArray[np.int64]) -> Encoded:
         """Return the documents of some rows, end to end."""
-
-        def taken(values: NDArray[Any], begins: NDArray[np.int64]) -> NDArray[Any]:
-            spans = zip(begins[rows].tolist(), begins[rows + 1].tolist(), strict=True)
-            return np.concatenate([values[:0], *(values[begin:end] for begin, end in spans)])
-
-        sizes = taken(self.sizes, self._documents)
-        if not len(sizes):
+        if not len(rows):
             return EMPTY
+        runs = [(run[0], run[-1] + 1) for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)]
+        sizes = np.concatenate([self.sizes[self._documents[first] : self._documents[end]] for first, end in runs])
+        # Read, not mapped: what is mapped of a large file counts as this process's memory until the file is closed.
         ids, trained = (
-            taken(np.asarray(np.memmap(file, kind, "r")), self._tokens)
-            for file, kind in zip(self._files, (np.int32, np.bool_), strict=True)
+            np.frombuffer(
+                self._read(file, [(self._tokens[first], self._tokens[end]) for first, end in runs], kind), kind
+            )
+            for file, kind in zip(self._files, (np.dtype(np.int32), np.dtype(np.bool_)), strict=True)
         )
         return Encoded(ids, np.append(0, sizes.cumsum(dtype=np.int64)), trained)
+
+    @staticmethod
+    def _read(file: Path, spans: list[tuple[int, int]], kind: np.dtype[Any]) -> bytes:
+        parts = []
+        with file.open("rb") as opened:
+            for begin, end in spans:
+                opened.seek(int(begin) * kind.itemsize)
+                parts.append(opened.read(int(end - begin) * kind.itemsize))
+        return b"".join(parts)
 
 
 class StoreBuild:
