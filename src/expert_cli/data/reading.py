@@ -209,8 +209,23 @@ def _columnar(batches_of: Callable[[Any], tuple[Any, Iterator[Any]]], file: Data
         schema, batches = batches_of(opened)
         _refuse_repeated_fields(f"{file}: the schema", list(schema))
         parts = (batch.slice(at, _BATCH_ROWS) for batch in batches for at in range(0, batch.num_rows, _BATCH_ROWS))
+        decoded = _json_decoder(schema)
         for number, fields in enumerate((row for part in parts for row in part.to_pylist()), 1):
-            yield RawRow(f"{file}:row {number}", fields)
+            where = f"{file}:row {number}"
+            try:
+                yield RawRow(where, decoded(fields))
+            except ValueError:
+                yield RawRow(where, {}, _NO_JSON)
+
+
+def _json_decoder(schema: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return what reads the columns of a row that hold JSON as text: `datasets` writes columns of mixed types so."""
+    if "extension<arrow.json" not in str(schema.types):
+        return lambda row: row
+    from datasets import Features
+
+    features = Features.from_arrow_schema(schema.remove_metadata())
+    return lambda row: dict(features.decode_example(row))
 
 
 def _refuse_repeated_fields(what: str, fields: Sequence[Any]) -> None:

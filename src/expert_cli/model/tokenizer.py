@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -50,7 +51,7 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
     Raises EnvironmentProblem (none there, no fast backend, no token ends an answer), InputError (of its chat template).
     """
     try:
-        hf = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        hf = _loaded(folder)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
         raise EnvironmentProblem(
             f"{folder}: its tokenizer cannot be loaded: {first_line(error)}",
@@ -83,6 +84,21 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
         vocab_size=backend.get_vocab_size(with_added_tokens=True),
         sha256=_sha256(folder, hf, eos_token),
     )
+
+
+def _loaded(folder: Path) -> Any:
+    """Return the tokenizer that tokenizer.json describes; where there is no such file, the one of the class.
+
+    AutoTokenizer replaces the file's way of splitting text by that of the class named in the config: a model that reads each
+    digit alone, named "GPT2Tokenizer", would get other ids than it was trained with (transformers' issues 45812 and 45920).
+    """
+    local: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    if not (folder / "tokenizer.json").is_file():
+        return AutoTokenizer.from_pretrained(folder, **local)
+    hf = PreTrainedTokenizerFast.from_pretrained(folder, **local)
+    if hf.eos_token is None:  # GPT-2's is known to its class alone
+        hf.eos_token = AutoTokenizer.from_pretrained(folder, **local).eos_token
+    return hf
 
 
 def _turn_end(hf: PreTrainedTokenizerFast, backend: tokenizers.Tokenizer) -> int | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -172,6 +173,27 @@ def test_each_row_is_named_with_its_place(tmp_path: Path, name: str, content: An
 def test_a_file_that_is_broken_as_a_whole_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     with pytest.raises(InputError, match=message):
         list(rows_of(written(tmp_path / name, content)))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_json_of_datasets_is_read_as_what_it_holds(tmp_path: Path, suffix: str) -> None:
+    """`datasets` writes calls whose arguments differ, and columns of mixed types, as texts in JSON (its pull request 8027)."""
+    rows = [
+        {
+            "messages": [{"role": "user", "content": "ü"}, {"n": name}],
+            "tools": [{"f": {"p": {name: 1}}}],
+            "answer": answer,
+        }
+        for name, answer in (("a", "Paris"), ("b", 4), ("c", None))
+    ]
+    data = datasets.Dataset.from_list(rows, on_mixed_types="use_json")
+    path = tmp_path / f"rows{suffix}"
+    if suffix == ".parquet":
+        data.to_parquet(path)
+    else:
+        data.save_to_disk(tmp_path / "saved")
+        next((tmp_path / "saved").glob("*.arrow")).rename(path)
+    assert [row.fields for row in rows_of(path)] == rows
 
 
 def test_columns_that_are_no_text_or_stand_twice_are_refused(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
@@ -87,6 +89,31 @@ def test_code_of_the_folder_never_runs(tmp_path: Path) -> None:
     config = folder / "tokenizer_config.json"
     text = config.read_text(encoding="utf-8").replace("{", '{"auto_map": {"AutoTokenizer": [null, "mine.Mine"]},', 1)
     config.write_text(text.replace("TokenizersBackend", "Mine"), encoding="utf-8")
+    assert load_tokenizer(folder).eos_token == "<|im_end|>"
+    (folder / "tokenizer.json").unlink()
     with pytest.raises(EnvironmentProblem):
         load_tokenizer(folder)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["GPT2Tokenizer", "CodeLlamaTokenizer"])
+def test_text_is_split_as_the_file_says_whatever_class_is_named(tmp_path: Path, name: str) -> None:
+    folder = tiny.tiny_model_folder(tmp_path)
+    file, config = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    said = json.loads(file.read_text(encoding="utf-8"))
+    said["model"]["vocab"]["20"] = 384
+    said["model"]["merges"].append(["2", "0"])
+    digits = {"type": "Digits", "individual_digits": True}
+    said["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [digits, said["pre_tokenizer"]]}
+    file.write_text(json.dumps(said), encoding="utf-8")
+    config.write_text(config.read_text(encoding="utf-8").replace("TokenizersBackend", name), encoding="utf-8")
+    found = load_tokenizer(folder)
+    assert found.backend.encode("in 2023", add_special_tokens=False).tokens == ["in", "Ġ", "2", "0", "2", "3"]
+    found.hf.save_pretrained(tmp_path / "saved")
+    assert AutoTokenizer.from_pretrained(tmp_path / "saved").tokenize("in 2023") == ["in", "Ġ", "2", "0", "2", "3"]
+
+
+def test_an_end_token_that_the_class_alone_knows(tmp_path: Path) -> None:
+    tiny.tiny_model_folder(tmp_path, chat_template=None)
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}', encoding="utf-8")
+    assert load_tokenizer(tmp_path).eos_token == "<|endoftext|>"
