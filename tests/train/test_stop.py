@@ -15,6 +15,7 @@ import pytest
 from transformers import TrainerCallback
 
 import expert_cli
+from expert_cli.errors import EnvironmentProblem
 from tests.forked_cli import Forked
 from tests.train.projects import project
 
@@ -68,3 +69,24 @@ def test_a_signal_after_the_last_step_keeps_the_result(tmp_path: Path) -> None:
     assert (done.document["steps"], done.document["samples"]) == (2, [])
     assert (tmp_path / "run" / "COMPLETE").is_file()
     assert done.document["stop_reason"] == "all 2 steps of the schedule are done"
+
+
+class DiskFullAtTheEnd(TrainerCallback):
+    """Lets no file grow beyond 20 kB when all steps are done: the adapter is larger."""
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        resource = pytest.importorskip("resource")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def test_a_disk_that_fills_after_the_last_step_is_told_with_the_run(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    manifest = project(tmp_path, max_steps=2, save_strategy="no")
+    try:
+        with pytest.raises(EnvironmentProblem) as caught:
+            expert_cli.train(manifest, output=tmp_path / "run", callbacks=[DiskFullAtTheEnd()])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.message == f"cannot write the run in {tmp_path / 'run'}: File too large"
+    assert not (tmp_path / "run" / "COMPLETE").exists()

@@ -59,6 +59,7 @@ from expert_cli.runs.signals import StopRequest
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.checkpoint import Checkpoints, Resumed, find_checkpoint
 from expert_cli.training.fit import fit
+from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, naming_lost_processes, rank0_first
 from expert_cli.utils.reporter import NullReporter, Reporter
 
@@ -155,7 +156,8 @@ def _train(
     before = ask(model, questions, renderer, plan, report)
     barrier()
     set_seed(run.seed)
-    with StopRequest(run.output) as stop:  # until all is written: what is trained is kept
+    told = disk_errors(f"cannot write the run in {run.output}", "give another folder with --output")
+    with told, StopRequest(run.output) as stop:  # until all is written: what is trained is kept
         done = fit(
             model,
             replace(data, run_answers=run_answers and partial(run_answers, model)),
