@@ -6,6 +6,7 @@ import io
 import sys
 from importlib import import_module
 from inspect import Signature, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,7 +15,7 @@ from typer.exceptions import TyperException
 
 from expert_cli import __version__
 from expert_cli.commands.options import Debug, Json, Quiet
-from expert_cli.errors import CTRL_C, ExpertError, InputError, Interrupted
+from expert_cli.errors import CTRL_C, EnvironmentProblem, ExpertError, InputError, Interrupted
 
 if TYPE_CHECKING:
     from expert_cli.console.terminal import Console
@@ -92,6 +93,10 @@ def command(name: str) -> Any:
     run = getattr(import_module(f"expert_cli.commands.{function}"), function)
 
     def with_console(as_json: Json = False, quiet: Quiet = False, debug: Debug = False, **asked: Any) -> None:
+        try:
+            Path.cwd()
+        except FileNotFoundError as error:  # torch would end the process without a word of ours
+            raise EnvironmentProblem("the folder that you are in was removed", "change to another one") from error
         run(_console(name, as_json=as_json, quiet=quiet, debug=debug), **asked)
 
     (_, *own), (*common, _) = (signature(one, eval_str=True).parameters.values() for one in (run, with_console))

@@ -198,3 +198,19 @@ def test_ctrl_c_while_the_libraries_load(folder: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=600)
     assert (process.returncode, out, err) == (130, "", "error: interrupted\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows removes no folder that somebody is in")
+def test_a_folder_that_was_removed_while_one_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    inside = "import os; os.rmdir(os.getcwd()); from expert_cli.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", inside, "doctor"],
+        cwd=tmp_path / "gone",
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert done.stderr == "error: the folder that you are in was removed\n  change to another one\n"

@@ -6,6 +6,7 @@ import errno
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from safetensors import SafetensorError
 
@@ -82,3 +83,16 @@ def test_links_in_a_circle_are_no_bug(tmp_path: Path) -> None:
     problem = known(caught.value)
     assert problem is not None
     assert problem.message.endswith(f"{os.sep}a: {os.strerror(errno.ELOOP)}")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="paths are bytes there")
+def test_a_path_that_is_not_in_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "st\udcf6re"  # cp1252's byte, as Python reads it
+    with pytest.raises(UnicodeEncodeError) as caught:
+        pa.OSFile(str(path), "wb")
+    told = known(caught.value)
+    assert told is not None
+    assert told.message == f"'{tmp_path}/st\\udcf6re': not a path in UTF-8, which Arrow needs"
+    with pytest.raises(UnicodeEncodeError) as caught:
+        "st\udcf6re".encode()
+    assert known(caught.value) is None
