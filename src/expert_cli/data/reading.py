@@ -26,7 +26,7 @@ from expert_cli.data.sources import DataFile
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.files import KeyTwice, unique_keys
 from expert_cli.utils.object_storage import storage_errors
-from expert_cli.utils.text import first_line
+from expert_cli.utils.text import first_line, wide_encoding
 
 _BATCH_ROWS = 1024
 _BUFFER_BYTES = 1 << 20
@@ -50,7 +50,7 @@ class RawRow(NamedTuple):
 def rows_of(file: DataFile) -> Iterator[RawRow]:
     """Yield the rows of a file in order, with all columns; blank lines are none.
 
-    Raises InputError: no known format, damaged, UTF-16, a .json that is no rows; EnvironmentProblem: it cannot be opened.
+    Raises InputError: no known format, damaged, not in UTF-8, a .json that is no rows; EnvironmentProblem: it cannot be opened.
     """
     import pyarrow as pa
 
@@ -86,12 +86,12 @@ def _content(file: DataFile) -> Iterator[io.BufferedReader]:
         elif codec:
             plain = pa.CompressedInputStream(raw, codec.replace("bzip2", "bz2"))
         content = io.BufferedReader(plain, _BUFFER_BYTES)
-        start = content.peek(3)[:3]
-        if start == b"\x1f\x8b\x08":
+        start = content.peek(4)[:4]
+        if start.startswith(b"\x1f\x8b\x08"):
             raise InputError(f"{file}: the file is compressed by gzip", f"Name it {file}.gz.")
-        if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            raise InputError(f"{file}: the file is UTF-16", "Save it as UTF-8.")
-        content.read(3 if start == codecs.BOM_UTF8 else 0)
+        if name := wide_encoding(start):
+            raise InputError(f"{file}: the file is {name}", "Save it as UTF-8.")
+        content.read(3 if start.startswith(codecs.BOM_UTF8) else 0)
         yield content
 
 

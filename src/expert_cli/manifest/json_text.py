@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from expert_cli.errors import ManifestError, ManifestIssue
+from expert_cli.utils.text import wide_encoding
 
 MAX_BYTES = 4_000_000
 MAX_DEPTH = 64
@@ -90,9 +91,8 @@ def _refusal(path: Path, message: str, hint: str, place: tuple[int, int] = (1, 1
 
 
 def _decode(raw: bytes, path: Path) -> str:
-    for marks, name in (((b"\xff\xfe\0\0", b"\0\0\xfe\xff"), "UTF-32"), ((b"\xff\xfe", b"\xfe\xff"), "UTF-16")):
-        if raw.startswith(marks):
-            raise _refusal(path, f"is {name} text", "save it as UTF-8")
+    if name := wide_encoding(raw):
+        raise _refusal(path, f"is {name} text", "save it as UTF-8")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -144,3 +144,9 @@ def aligned(columns: list[str], rows: list[list[str]]) -> list[str]:
 def normalize(text: str) -> str:
     """Return a text in small letters, one blank in place of any."""
     return " ".join(text.lower().split())
+
+
+def wide_encoding(start: bytes) -> str:
+    """Return "UTF-32" or "UTF-16" where a file begins with the mark of it, else ""."""
+    marks = ((b"\xff\xfe\0\0", b"\0\0\xfe\xff"), "UTF-32"), ((b"\xff\xfe", b"\xfe\xff"), "UTF-16")
+    return next((name for begins, name in marks if start.startswith(begins)), "")

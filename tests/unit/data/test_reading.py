@@ -154,6 +154,7 @@ def test_each_row_is_named_with_its_place(tmp_path: Path, name: str, content: An
         ("x.doc", b"a", r'x\.doc: no known data format \("\.doc"\)'),
         ("x.txt", b'{"a": 1}\n', "begins as JSON lines"),
         ("x.jsonl", '{"a": 1}\n'.encode("utf-16"), "the file is UTF-16"),
+        ("x.jsonl", '{"a": 1}\n'.encode("utf-32"), "the file is UTF-32"),
         ("x.json", b"[" * 200_000, "not valid JSON: "),
         ("x.json", b'[{"a": 1},\n{"a" 2}]', "not valid JSON: .*"),
         ("x.json", b'[{"a": 1, "a": 2}]', 'the key "a" stands twice'),
