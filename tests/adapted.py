@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from peft import PeftModel
 
+from expert_cli.estimate.memory_estimate import meta_adapter
 from expert_cli.manifest.key import AdapterType, Quantization
+from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels.lora import fuse, patch_dora
-from expert_cli.model.loading.quantize import load_base
+from expert_cli.model.loading.quantize import load_base, meta_base
 from tests import run_blocks, tiny
 
 IDS = torch.arange(5, 45)[None]
@@ -71,3 +73,8 @@ def distance(found: Found, expected: Found) -> float:
     (loss, *gradients), (true_loss, *true) = ([one.flatten() for one in of.values()] for of in (found, expected))
     pairs = (loss, true_loss), (torch.cat(gradients), torch.cat(true))
     return max(float((one - other).norm() / other.norm()) for one, other in pairs)
+
+
+def meta_model(folder: Path, adapter: AdapterConfig, *, dtype: torch.dtype, attention: str | None) -> PeftModel:
+    """Return the model of a folder with an adapter, all on the meta device, as the estimate makes it."""
+    return meta_adapter(meta_base(folder, dtype=dtype, attention=attention), adapter)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -45,7 +44,7 @@ from expert_cli.model.kernels.kernel_plan import (
     with_capture,
 )
 from expert_cli.model.layers import decoder_layers
-from expert_cli.model.loading.quantize import DTYPES, meta_base, weights_dtype
+from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 
 CONTEXT_BYTES = 500 << 20
 """What CUDA itself takes of a card, where none is here to measure it on: an assumption, cards differ by 300 MB."""
@@ -266,11 +265,6 @@ class Shape:
     def adapter_parameters(self) -> int:
         """Numbers that are trained."""
         return sum(tensor.numel() for tensor in self.adapter)
-
-
-def meta_model(folder: Path, adapter: AdapterConfig, *, dtype: torch.dtype, attention: str | None) -> PeftModel:
-    """Return the model of a folder with its adapter, all on the meta device. Raises InputError as training would."""
-    return meta_adapter(meta_base(folder, dtype=dtype, attention=attention), adapter)
 
 
 def meta_adapter(

@@ -18,7 +18,6 @@ from expert_cli.estimate.memory_estimate import (
     head_bytes,
     linear_weights,
     meta_adapter,
-    meta_model,
     shape_of,
     stored_bytes,
 )
@@ -36,6 +35,7 @@ from expert_cli.model.kernels.lora import fuse, patch_dora
 from expert_cli.model.layers import enable_activation_checkpointing
 from expert_cli.model.loading.quantize import DTYPES, load_base, meta_base
 from tests import manifests, run_blocks, tiny
+from tests.adapted import meta_model
 from tests.live_memory import Alive
 from tests.machines import CPU
 from tests.tiny_hybrids import hybrid_folder

@@ -273,23 +273,22 @@ class Spool:
             return EMPTY
         runs = [(run[0], run[-1] + 1) for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)]
         sizes = np.concatenate([self.sizes[self._documents[first] : self._documents[end]] for first, end in runs])
-        # Read, not mapped: what is mapped of a large file counts as this process's memory until the file is closed.
+        spans = [(int(self._tokens[first]), int(self._tokens[end])) for first, end in runs]
         ids, trained = (
-            np.frombuffer(
-                self._read(file, [(self._tokens[first], self._tokens[end]) for first, end in runs], kind), kind
-            )
+            np.frombuffer(_read(file, spans, kind.itemsize), kind)
             for file, kind in zip(self._files, (np.dtype(np.int32), np.dtype(np.bool_)), strict=True)
         )
         return Encoded(ids, np.append(0, sizes.cumsum(dtype=np.int64)), trained)
 
-    @staticmethod
-    def _read(file: Path, spans: list[tuple[int, int]], kind: np.dtype[Any]) -> bytes:
-        parts = []
-        with file.open("rb") as opened:
-            for begin, end in spans:
-                opened.seek(int(begin) * kind.itemsize)
-                parts.append(opened.read(int(end - begin) * kind.itemsize))
-        return b"".join(parts)
+
+def _read(file: Path, spans: list[tuple[int, int]], item_bytes: int) -> bytes:
+    """Return some spans of a file, end to end: read, for what is mapped counts as this process's memory until it is closed."""
+    parts = []
+    with file.open("rb") as opened:
+        for begin, end in spans:
+            opened.seek(begin * item_bytes)
+            parts.append(opened.read((end - begin) * item_bytes))
+    return b"".join(parts)
 
 
 class StoreBuild:

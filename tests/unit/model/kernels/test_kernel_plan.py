@@ -16,7 +16,6 @@ from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from expert_cli.config.run_config import ModelConfig
 from expert_cli.errors import InputError
-from expert_cli.estimate.memory_estimate import meta_model
 from expert_cli.manifest.keys.compute import Attention, ComputeConfig, Mode
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels import kernel_plan as planning
@@ -24,7 +23,7 @@ from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.kernel_plan import apply_adapter_kernels, apply_kernels, kernel_plan, predict_kernels
 from expert_cli.model.loading.quantize import load_base
 from tests import run_blocks, tiny
-from tests.adapted import loaded
+from tests.adapted import loaded, meta_model
 from tests.machines import CPU as HERE
 from tests.machines import H200
 
