@@ -76,9 +76,10 @@ def template_for(tokenizer: PreTrainedTokenizerFast, name: str = "chatml", **opt
 
 
 class TinyTokenizer(NamedTuple):
-    """A tokenizer's hash, as a store is asked for."""
+    """What a store asks of a tokenizer."""
 
     sha256: str = "t"
+    vocab_size: int = 384
 
 
 def tiny_tokenizer(vocab_size: int = 384, *, chat_template: str | None = CHATML) -> PreTrainedTokenizerFast:

@@ -14,12 +14,12 @@ import json
 import os
 import unicodedata
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib.metadata import version
 from itertools import accumulate, chain
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,9 +55,9 @@ class Encoded:
     def trained_only(self) -> tuple[Encoded, NDArray[np.bool_]]:
         """Return the documents that have a trained token, and which ones these are."""
         sizes = np.diff(self.offsets)
+        if sizes.all() and self.trained[self.offsets[1:] - 1].all():  # each ends with a trained token, as nearly all do
+            return self, sizes > 0
         good = np.diff(np.append(0, self.trained.cumsum())[self.offsets]) > 0
-        if good.all():
-            return self, good
         kept = np.repeat(good, sizes)
         return Encoded(self.ids[kept], np.append(0, sizes[good].cumsum()), self.trained[kept]), good
 
@@ -72,13 +72,14 @@ class Sample:
     kept: list[str] = field(default_factory=list)
     characters: set[str] = field(default_factory=set)
 
-    def add(self, texts: Sequence[str]) -> None:
-        """Take some of the texts of rows, and look for characters in all."""
-        self.characters.update(*(text for text in texts if not text.isascii()))
-        self.kept += [text[:_SAMPLE_CHARACTERS] for text in texts[:: len(texts) // _SAMPLE_OF_BATCH + 1]]
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Sample:
+        """Return the sample of some rows' texts."""
+        kept = [text[:_SAMPLE_CHARACTERS] for text in texts[:: len(texts) // _SAMPLE_OF_BATCH + 1]]
+        return cls(kept, set().union(*(text for text in texts if not text.isascii())))
 
-    def add_sample(self, other: Sample) -> None:
-        """Add a sample of rows that follow; of all a part stays."""
+    def add(self, other: Sample) -> None:
+        """Add the sample of rows that follow; of all a part stays."""
         self.characters |= other.characters
         self.kept += other.kept
         if len(self.kept) > _SAMPLE_TEXTS:
@@ -100,26 +101,31 @@ class Encoder:
         self._backend = self.tokenizer.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
-        self.reason = "nothing else was tried"
         texts = [text for text, _ in template.probe]
         self.by_pieces = [*chain(*self._lists(texts))] == self._lists(["".join(texts)])[0]
-        thread = ThreadPoolExecutor(1)
-        self._loading = thread.submit(Fastokens, self.tokenizer) if fast and self.by_pieces else None
-        thread.shutdown(wait=False)
+        self._loaded, self._reason = list[Fastokens](), "nothing else was tried"
+        self._loading = Thread(target=self._load, daemon=True)  # one that is waited for at the end would hold up Ctrl-C
+        if fast and self.by_pieces:
+            self._loading.start()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send what makes an encoder to another machine: fastokens' tokenizer cannot be sent."""
         return partial(Encoder, fast=self.fast), (self.template,)
 
+    def _load(self) -> None:
+        try:
+            self._loaded.append(Fastokens(self.tokenizer))
+            self._reason = "gives the ids of tokenizers for a sample of these rows"
+        except ImportError:
+            self._reason = "fastokens has no build for this Python or system"
+        except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
+            self._reason = f"fastokens cannot handle this tokenizer: {str(error)[:200]}"
+
     @cached_property
     def _fast(self) -> Fastokens | None:
-        try:
-            return self._loading.result() if self._loading else None
-        except ImportError:
-            self.reason = "fastokens has no build for this Python or system"
-        except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
-            self.reason = f"fastokens cannot handle this tokenizer: {str(error)[:200]}"
-        return None
+        if self._loading.ident:
+            self._loading.join()
+        return next(iter(self._loaded), None)
 
     @property
     def engine(self) -> str:
@@ -127,14 +133,14 @@ class Encoder:
         name = "fastokens" if self._fast else "tokenizers"
         return f"{name} {version(name)}"
 
+    def __str__(self) -> str:
+        """Return what encodes, and why."""
+        return f"{self.engine}: {self._reason}"
+
     def agrees(self, sample: Sample) -> bool:
         """Return whether the ids of a sample are those that tokenizers gives."""
-        if not self._fast:
-            return True
-        self.reason = "gives the ids of tokenizers for a sample of these rows"
         texts = sample.texts()
-        ids, sizes = self._flat(texts)
-        expected, expected_sizes = Encoder(self.template)._flat(texts)
+        (ids, sizes), (expected, expected_sizes) = self._flat(texts), Encoder(self.template)._flat(texts)
         return np.array_equal(ids, expected) and np.array_equal(sizes, expected_sizes)
 
     def encode(self, documents: Sequence[Document]) -> Encoded:

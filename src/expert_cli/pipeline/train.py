@@ -242,7 +242,7 @@ def _run_answers(
 def _store(run: RunConfig, inputs: DataInputs, key: StoreKey, options: RunOptions, report: Reporter) -> TokenStore:
     how = {"locked": options.locked is not None, "trusting": options.trust_store}
     store = store_for(run, inputs, report, **how)
-    if store.key != key:
+    if store.key != key and not options.trust_store:
         raise InputError("the data changed while the run began", "wait until it is written, then start again")
     report.info(f"store     {store.status}: {store.place}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
     return staged_store(store, options, report)

@@ -17,9 +17,7 @@ from tests.tiny import template_for, tiny_tokenizer
 
 
 def sample(*texts: str) -> Sample:
-    found = Sample()
-    found.add(texts)
-    return found
+    return Sample.of(texts)
 
 
 def ids_of(template: Template, text: str) -> list[int]:

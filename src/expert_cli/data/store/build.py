@@ -10,12 +10,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import numpy as np
 from filelock import Timeout
@@ -26,21 +26,9 @@ from expert_cli.data.encode import EMPTY, Encoded, Encoder, Sample
 from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question, overlap_json
 from expert_cli.data.select import BAD_SHARE, FileSlice, RowBatch, RowReader, RowReport, select
 from expert_cli.data.sources import size_of, stamp_of
-from expert_cli.data.store.documents import Documents, data_files
-from expert_cli.data.store.lookup import (
-    BUILDING,
-    StoreInputs,
-    StoreKey,
-    StoreState,
-    inspect_store,
-    lock_of,
-    read_stats,
-)
-from expert_cli.data.store.store_files import (
-    FileHashCache,
-    write_fingerprint,
-    write_shard,
-)
+from expert_cli.data.store.documents import Documents
+from expert_cli.data.store.lookup import BUILDING, StoreInputs, StoreKey, StoreState, inspect_store, lock_of, read_stats
+from expert_cli.data.store.store_files import STORE_RULE, FileHashCache, write_fingerprint, write_shard
 from expert_cli.data.templates.mask import FOREIGN, Document, describe_forms
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
@@ -67,8 +55,8 @@ class TokenStore:
     reason: str
     key: StoreKey
     stats: Mapping[str, Any]
-    seconds: float
-    source_bytes: int
+    seconds: float = 0.0
+    source_bytes: int = 0
     url: str = ""
 
     @property
@@ -78,14 +66,11 @@ class TokenStore:
 
     def split(self, name: str) -> Documents | None:
         """Return the documents of a split, None if the store has none."""
-        folder = self.home / name
-        if name == "train" and not folder.is_dir():
-            folder = self.home  # a data set without splits that another program saved
-        return Documents(folder) if folder.is_dir() else None
+        return Documents(self.home / name) if (self.home / name).is_dir() else None
 
     def training(self) -> Documents:
-        """Return the documents that train. Raises IntegrityError without any."""
-        return self.split("train") or Documents(self.home / "train")
+        """Return the documents that train."""
+        return Documents(self.home / "train")
 
 
 def store_state(
@@ -120,9 +105,9 @@ def tokenize(
     stamps = {file: stamp_of(file) for file in inputs.located.files()}
     source_bytes = sum(map(size_of, stamps))
     key, state = store_state(data, inputs, folder, verify=verify)
-    home = folder / key.name
     if state.state == "hit" and not force:
-        return TokenStore(home, "hit", state.reason, key, read_stats(home), 0.0, 0)
+        home = folder / key.name
+        return TokenStore(home, "hit", state.reason, key, read_stats(home))
     if locked:
         raise IntegrityError(f"the token store is {state.state}: {state.reason}", "; ".join(state.changes))
     if force or state.state != "missing":
@@ -132,13 +117,17 @@ def tokenize(
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
 
     def fill(building: Path) -> Mapping[str, Any]:
-        building.mkdir()
-        with TemporaryDirectory(dir=building) as spool:
-            written = StoreBuild(data, inputs, report, Path(spool), fast=True)
-            if not written.encoder.agrees(written.sample):
-                report.info("encoder   fastokens gives other ids than tokenizers for a sample of these rows: once more")
-                written = StoreBuild(data, inputs, report, Path(spool), fast=False)
-            stats = written.write(building)
+        for fast in (True, False):
+            remove(building)
+            building.mkdir()
+            with TemporaryFile(dir=building) as tokens, ThreadPoolExecutor(1) as thread:
+                built = StoreBuild(data, inputs, report, Spool(tokens), fast=fast)
+                agrees = thread.submit(built.encoder.agrees, built.sample)
+                stats = built.write(building)
+            if agrees.result():
+                break
+            report.info("encoder   fastokens gives other ids than tokenizers for a sample of these rows: once more")
+        report.info(f"encoder   {built.encoder}")
         for file, seen in stamps.items():
             if stamp_of(file, fresh=True) != seen:
                 raise InputError(f"{file}: changed while it was read", "wait until it is written, then start again")
@@ -159,7 +148,7 @@ def build(
     expert: str = "",
     force: bool = False,
 ) -> Path:
-    """Build a store in a folder beside its place, which `fill` fills, and return its folder; one that is there is used.
+    """Build a store in a folder beside its place, which `fill` makes, and return its folder; one that is there is used.
 
     force: build even then. Waits while another process builds the same store. Raises EnvironmentProblem when the disk is full
     (nothing of this build is left) or the folder cannot be written.
@@ -194,13 +183,12 @@ def build(
 
 @dataclass
 class EncodedBatch(RowBatch):
-    """Rows as documents. counts: int64 [rows], how many of each have a trained token; forms: of whole texts."""
+    """Rows as documents. counts: int64 [rows], how many of each have a trained token; forms: of whole texts, as `Template`."""
 
     encoded: Encoded = EMPTY
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     sample: Sample = field(default_factory=Sample)
     forms: Counter[str] = field(default_factory=Counter)
-    has_reasoning: bool = False
 
 
 @dataclass
@@ -224,16 +212,14 @@ class RowEncoder:
         """Write rows down by the template; those that it refuses are bad."""
         template = self.encoder.template
         template.forms.clear()
-        template.counts.clear()
         written = template.documents(read.rows)
         for row, refusal in zip(read.rows, written, strict=True):
             if isinstance(refusal, str):
                 read.report.drop(refusal, row.where)
         read.keep([not isinstance(one, str) for one in written])
-        batch = EncodedBatch(**{**vars(read), "rows": []}, forms=Counter(template.forms))
-        batch.has_reasoning = bool(template.counts["thinking"])
         texts = ([turn["content"] for turn in row.messages] or [row.answer] for row in read.rows)
-        batch.sample.add([*chain(*texts)])
+        sample = Sample.of([*chain(*texts)])
+        batch = EncodedBatch(**{**vars(read), "rows": []}, sample=sample, forms=Counter(template.forms))
         return batch, [one for one in written if not isinstance(one, str)]
 
     def _encoded(self, batch: EncodedBatch, written: list[list[Document]]) -> EncodedBatch:
@@ -244,20 +230,20 @@ class RowEncoder:
 
 
 class Spool:
-    """The documents of all rows, on disk, until it is known which rows are taken. counts: how many each row has."""
+    """The documents of all rows, on disk, until it is known which rows are taken. counts: how many each row has.
 
-    def __init__(self, folder: Path) -> None:
-        """Write them below a folder."""
-        self._files = folder / "ids", folder / "trained"
+    A file of int32: the id of a token that is trained, ~id of one that is not. It is read, not mapped: what is mapped counts
+    as this process's memory until it is closed.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        """Write them to a file."""
+        self._file = file
         self._counts, self._sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
-        for file in self._files:
-            file.write_bytes(b"")
 
     def add(self, batch: EncodedBatch) -> None:
         """Write the documents of the rows that follow."""
-        for file, values in zip(self._files, (batch.encoded.ids, batch.encoded.trained), strict=True):
-            with file.open("ab") as out:
-                out.write(values.tobytes())
+        self._file.write(np.where(batch.encoded.trained, batch.encoded.ids, ~batch.encoded.ids).data)
         self._counts.append(batch.counts)
         self._sizes.append(np.diff(batch.encoded.offsets).astype(np.int32))
 
@@ -269,80 +255,60 @@ class Spool:
 
     def documents(self, rows: NDArray[np.int64]) -> Encoded:
         """Return the documents of some rows, end to end."""
-        if not len(rows):
-            return EMPTY
-        runs = [(run[0], run[-1] + 1) for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)]
-        sizes = np.concatenate([self.sizes[self._documents[first] : self._documents[end]] for first, end in runs])
-        spans = [(int(self._tokens[first]), int(self._tokens[end])) for first, end in runs]
-        ids, trained = (
-            np.frombuffer(_read(file, spans, kind.itemsize), kind)
-            for file, kind in zip(self._files, (np.dtype(np.int32), np.dtype(np.bool_)), strict=True)
+        sizes, tokens = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1) if len(rows) else ():
+            first, end = run[0], run[-1] + 1
+            sizes.append(self.sizes[self._documents[first] : self._documents[end]])
+            self._file.seek(4 * self._tokens[first])
+            tokens.append(np.frombuffer(self._file.read(4 * int(self._tokens[end] - self._tokens[first])), np.int32))
+        values = np.concatenate(tokens)
+        return Encoded(
+            np.maximum(values, ~values), np.append(0, np.concatenate(sizes).cumsum(dtype=np.int64)), values >= 0
         )
-        return Encoded(ids, np.append(0, sizes.cumsum(dtype=np.int64)), trained)
-
-
-def _read(file: Path, spans: list[tuple[int, int]], item_bytes: int) -> bytes:
-    """Return some spans of a file, end to end: read, for what is mapped counts as this process's memory until it is closed."""
-    parts = []
-    with file.open("rb") as opened:
-        for begin, end in spans:
-            opened.seek(begin * item_bytes)
-            parts.append(opened.read((end - begin) * item_bytes))
-    return b"".join(parts)
 
 
 class StoreBuild:
     """One build: reads the rows, decides which are taken, writes their documents shard by shard, and measures them."""
 
-    def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter, folder: Path, *, fast: bool) -> None:
-        """Read and encode all rows; `folder` takes what is kept of them. Raises what `select_rows` does."""
-        self.inputs, self.report = inputs, report
-        self.spool, self.sample, self.forms = Spool(folder), Sample(), Counter[str]()
-        self.has_reasoning = False
+    def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter, spool: Spool, *, fast: bool) -> None:
+        """Read and encode all rows. Raises what `select_rows` does."""
+        self.inputs, self.report, self.spool = inputs, report, spool
+        self.sample, self.forms = Sample(), Counter[str]()
         self.encoder = Encoder(inputs.template, fast=fast)
         self.looks_for_overlap = bool(inputs.cases or inputs.located.validation or data.validation_share)
-        self.selection = select(
-            data,
-            inputs.located,
-            report,
-            partial(RowEncoder, encoder=self.encoder),
-            self._keep,
-            flat_map=inputs.flat_map,
-            asked=self.looks_for_overlap,
-        )
+        encoding = partial(RowEncoder, encoder=self.encoder)
+        reads = partial(select, data, inputs.located, report, encoding, self._keep)
+        self.selection = reads(flat_map=inputs.flat_map, asked=self.looks_for_overlap)
         self.spool.seal()
 
     def _keep(self, batch: EncodedBatch) -> None:
         self.spool.add(batch)
-        self.sample.add_sample(batch.sample)
+        self.sample.add(batch.sample)
         self.forms.update(batch.forms)
-        self.has_reasoning |= batch.has_reasoning
 
     def write(self, building: Path) -> dict[str, Any]:
         """Write the shards and return the statistics of each split.
 
         Raises InputError: more than 1 % of the texts are in another tokenizer's tokens; nothing of a split is trained.
         """
-        self.report.info(f"encoder   {self.encoder.engine}: {self.encoder.reason}")
         self._tell_forms()
         stats: dict[str, Any] = {}
         for split in self.selection.splits:
             of_sources = self.selection.taken(split)
             counts = [self.spool.counts[rows] for rows in of_sources]
             rows, sizes, trained = np.concatenate(of_sources), [np.zeros(0, np.int64)], 0
-            numbers = count()
             with self.report.progress(f"writing {split}", len(rows), "rows") as bar:
                 for start in range(0, len(rows), SHARD_ROWS):
                     if len(documents := self.spool.documents(rows[start : start + SHARD_ROWS])):
-                        write_shard(building, split, next(numbers), documents)
+                        write_shard(building, split, len(sizes) - 1, documents)
                         sizes.append(np.diff(documents.offsets))
                         trained += int(documents.trained.sum())
                     bar.update(min(start + SHARD_ROWS, len(rows)))
-            report, lengths = self.selection.reports[split], LengthHistogram.of(np.concatenate(sizes))
-            if untrained := sum(int((one == 0).sum()) for one in counts):
+            report, each = self.selection.reports[split], np.concatenate(counts)
+            if untrained := int((each == 0).sum()):
                 report.dropped["no trained token"] = untrained
-            stats[split] = split_stats(lengths, trained, report, self.encoder.engine, self.forms)
-            if several := sum(int((one > 1).sum()) for one in counts):
+            stats[split] = split_stats(np.concatenate(sizes), trained, report, self.encoder.engine, self.forms)
+            if several := int((each > 1).sum()):
                 stats[split]["split_conversations"] = several
             if split == "validation" and len(counts) > 1:
                 stats[split]["sources"] = [int(one.sum()) for one in counts]
@@ -354,6 +320,11 @@ class StoreBuild:
         return stats
 
     def _tell_forms(self) -> None:
+        if self.forms.pop("reasoning", 0):
+            self.report.warning(
+                "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
+                "beside the adapter, unless a program passes enable_thinking=True"
+            )
         foreign = sum(count for form, count in self.forms.items() if form.endswith(FOREIGN))
         if foreign > BAD_SHARE * len(self.spool.counts):
             raise InputError(
@@ -363,11 +334,6 @@ class StoreBuild:
             )
         if self.forms:
             self.report.info(f"whole texts by form: {describe_forms(self.forms)}")
-        if self.has_reasoning:
-            self.report.warning(
-                "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
-                "beside the adapter, unless a program passes enable_thinking=True"
-            )
 
     def _overlap(self) -> dict[str, Any]:
         """What of the cases and of the rows that evaluate stands in the rows that train."""
@@ -392,11 +358,12 @@ class StoreBuild:
 
 
 def split_stats(
-    lengths: LengthHistogram, trained: int, report: RowReport, encoder: str, forms: Mapping[str, int]
+    sizes: NDArray[np.integer[Any]], trained: int, report: RowReport, encoder: str, forms: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Return the statistics of a split. Raises InputError: nothing of it is trained."""
+    """Return the statistics of a split's documents of these sizes. Raises InputError: nothing of it is trained."""
     if not trained:
         raise InputError("no document has a trained token", "check that the response column is mapped and not empty")
+    lengths = LengthHistogram.of(sizes)
     counts, edges = lengths.binned(12)
     return {
         "rows": len(lengths),
@@ -413,35 +380,70 @@ def split_stats(
     }
 
 
+# Data sets of token ids that another program saved: `--trust-store` ---------------------------------------------------
+
+
 def trusted_sha256(home: Path, hash_cache: FileHashCache) -> str:
-    """Return one hash over the rows that another program saved: of each split the hashes of its files, in their order.
+    """Return one hash over the Arrow files of a data set that another program saved, in their order."""
+    files = [*home.glob("*.arrow"), *home.glob("train/*.arrow"), *home.glob("validation/*.arrow")]
+    return hashlib.sha256(json.dumps([*map(hash_cache.sha256, sorted(files))]).encode()).hexdigest()
 
-    Raises IntegrityError: a file is missing.
+
+def convert_foreign_store(
+    home: Path, folder: Path, inputs: StoreInputs, report: Reporter, *, expert: str = ""
+) -> TokenStore:
+    """Make a store in `folder` of a data set that another program saved, once, and return it.
+
+    Its columns: input_ids, and completion_mask or labels. Raises IntegrityError: it is another data set, does not fit the
+    tokenizer, or has labels that are not the ids at their places.
     """
-    splits = [split for split in ("train", "validation") if (home / split).is_dir()]
-    try:
-        hashes = [[split, *map(hash_cache.sha256, data_files(home / split))] for split in splits or ["."]]
-    except OSError as error:
-        raise IntegrityError(f"{error.filename}: {error.strerror}", "save the data set again") from error
-    return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
+    import datasets
+
+    key = StoreKey((("rule", str(STORE_RULE)), ("made by another program", trusted_sha256(home, inputs.hashes))))
+
+    def fill(building: Path) -> Mapping[str, Any]:
+        saved = datasets.load_from_disk(str(home))
+        stats: dict[str, Any] = {}
+        for split, rows in saved.items() if isinstance(saved, datasets.DatasetDict) else [("train", saved)]:
+            if split not in ("train", "validation"):
+                continue
+            sizes, trained, dropped = [np.zeros(0, np.int64)], 0, Counter[str]()
+            for number, table in enumerate(rows.with_format("arrow").iter(SHARD_ROWS)):
+                documents, good = _checked(table, f"{home}: {split}", inputs.tokenizer.vocab_size).trained_only()
+                write_shard(building, split, number, documents)
+                sizes.append(np.diff(documents.offsets))
+                trained += int(documents.trained.sum())
+                dropped.update([*["no trained token"] * int((~good).sum())])
+            stats[split] = split_stats(
+                np.concatenate(sizes), trained, RowReport(dropped=dropped), "another program", {}
+            )
+        return stats
+
+    made = build(folder, key, fill, inputs.hashes, report, expert=expert)
+    return TokenStore(made, "hit", f"made of {home}, trusted as asked", key, read_stats(made))
 
 
-def adopt_foreign_store(home: Path, key: StoreKey, vocab_size: int) -> TokenStore:
-    """Return a store that another program made, after checking its columns and the range of its ids.
-
-    Raises IntegrityError if they do not fit the tokenizer.
-    """
-    trusted = TokenStore(home, "hit", "made by another program, trusted as asked", key, {}, 0.0, 0)
-    stats: dict[str, Any] = {}
-    for split in ("train", "validation"):
-        documents = trusted.split(split)
-        if documents is None:
-            continue
-        smallest, largest = documents.id_range()
-        if smallest < 0 or largest >= vocab_size:
-            message = f"{documents.folder}: ids run from {smallest} to {largest}, the tokenizer has {vocab_size}"
-            hint = "it was made with another tokenizer; leave --trust-store out to build a store"
-            raise IntegrityError(message, hint)
-        report = RowReport(dropped=Counter({"no trained token": documents.empty} if documents.empty else {}))
-        stats[split] = split_stats(documents.histogram(), documents.trained_tokens(), report, "another program", {})
-    return replace(trusted, stats=stats)
+def _checked(table: Any, where: str, vocabulary: int) -> Encoded:
+    """Return the documents of an Arrow table. Raises IntegrityError as `convert_foreign_store` does."""
+    names = table.column_names
+    kind = next((name for name in ("completion_mask", "labels") if name in names), "input_ids")
+    lists = [table.column(name).combine_chunks() for name in ("input_ids", kind)]
+    flat = [one.flatten() for one in lists]
+    ids, said = (one.to_numpy(zero_copy_only=False) for one in flat)
+    sizes, others = (one.value_lengths().fill_null(0).to_numpy() for one in lists)
+    fault = ""
+    if "input_ids" not in names or kind == "input_ids":
+        fault = f"its columns are {', '.join(names)}; input_ids and completion_mask (or labels) are needed"
+    elif any(one.null_count for one in (*lists, *flat)):
+        fault = "it has gaps (null)"
+    elif not np.array_equal(sizes, others):
+        fault = "ids and mask differ in length"
+    elif len(ids) and not (ids.min() >= 0 and ids.max() < vocabulary):
+        fault = f"ids run from {ids.min()} to {ids.max()}, the tokenizer has {vocabulary}: made with another one"
+    elif kind == "labels" and len(wrong := np.flatnonzero((said != -100) & (said != ids))):
+        told = f"labels are not the ids at their places, as at token {wrong[0]:,}: label {said[wrong[0]]}, id {ids[wrong[0]]}"
+        fault = f"{told}; labels are -100 or the token's own id, not shifted"
+    if fault:
+        raise IntegrityError(f"{where}: {fault}", "leave --trust-store out to build a store")
+    trained = said != -100 if kind == "labels" else said.astype(np.bool_)
+    return Encoded(ids.astype(np.int32), np.append(0, sizes.cumsum(dtype=np.int64)), trained)

@@ -80,8 +80,9 @@ def store_key(
     """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make."""
 
     def content(sources: Sequence[Located]) -> str:
-        files = [[one.revision, *(content_of(file, hash_cache.sha256) for file in one.files)] for one in sources]
-        return _sha256(files)
+        return _sha256(
+            [[one.revision, *(content_of(file, hash_cache.sha256) for file in one.files)] for one in sources]
+        )
 
     def rows(sources: Sequence[Located]) -> str:
         """Which rows are taken; the seed counts only where a weight or a share draws rows."""
@@ -173,25 +174,19 @@ def read_stats(home: Path) -> dict[str, Any]:
 
 def foreign_store(folder: Path) -> Path | None:
     """Return a data set that another program saved where stores lie (`folder` itself or one below), None without one."""
-    places = (folder, *sorted(path for path in folder.glob("[!.]*") if path.is_dir()))
-    saved = (place for place in places if is_file(place / SPLITS) or is_file(place / STATE))
-    return next((place for place in saved if not is_file(place / FINGERPRINT)), None)
+    saved = (
+        file.parent for name in (SPLITS, STATE) for pattern in (name, f"[!.]*/{name}") for file in folder.glob(pattern)
+    )
+    return next((place for place in sorted(saved) if not is_file(place / FINGERPRINT)), None)
 
 
 def recorded_key(folder: Path) -> tuple[str, str]:
-    """Return (key, "") of a token store whole by its fingerprint, names and sizes, else ("", what is wrong).
-
-    Hashes no file of the store.
-    """
+    """Return (key, "") of a token store whole by its fingerprint, names and sizes, else ("", what is wrong)."""
     try:
         key = str(verify_store(folder, sha256=None)["key"])
     except IntegrityError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return "", f"no {FINGERPRINT}: an interrupted or foreign build"
         return "", error.message.removeprefix(f"{folder}: ")
-    if not re.fullmatch(r"[0-9a-f]{64}", key) or not key.startswith(folder.name):
-        return "", f"{FINGERPRINT} belongs to another folder, {key[:12]}"
-    return key, ""
+    return (key, "") if key.startswith(folder.name) else ("", f"{FINGERPRINT} belongs to another folder, {key[:12]}")
 
 
 def lock_of(home: Path) -> FileLock:
@@ -200,30 +195,29 @@ def lock_of(home: Path) -> FileLock:
 
 
 def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
-    """Delete the stores in `folder` that were built for `expert` and have another key than `keep`, and its broken builds.
+    """Delete the stores in `folder` that were built for `expert` and have another key than `keep`, and unfinished builds.
 
-    A name proves nothing: a folder is a store if our own fingerprint lies in it. A folder with a store's name that stays is
-    told; an unfinished build has a hidden name of our own.
+    A name proves nothing: a folder is a store if our own fingerprint lies in it.
     """
     for path in sorted(folder.iterdir()):
         is_other = STORE_NAME.fullmatch(path.name) and path.name.removeprefix(BUILDING) != keep[:12]
         if not is_other or path.is_symlink() or not path.is_dir():
             continue
-        owner = expert if path.name.startswith(BUILDING) else None
-        with suppress(IntegrityError, KeyError):
-            written = read_fingerprint(path)
-            owner = str(written.get("expert", "")) if str(written["key"]).startswith(path.name) else owner
-        if owner is None:
-            report.warning(f"{path} is not deleted: it has the name of a token store, but no {FINGERPRINT} of one")
-        elif owner != expert:
-            report.info(f"kept      {path}, built for {owner}")
-        else:
+        if not path.name.startswith(BUILDING):
             try:
-                with lock_of(path).acquire(timeout=0):
-                    remove(path)
-                report.info(f"deleted   {path}")
-            except Timeout:
-                report.info(f"kept      {path}, which another process is building")
+                owner = str(read_fingerprint(path)["expert"])
+            except (IntegrityError, KeyError):
+                report.warning(f"{path} is not deleted: it has the name of a token store, but no {FINGERPRINT} of one")
+                continue
+            if owner != expert:
+                report.info(f"kept      {path}, built for {owner}")
+                continue
+        try:
+            with lock_of(path).acquire(timeout=0):
+                remove(path)
+            report.info(f"deleted   {path}")
+        except Timeout:
+            report.info(f"kept      {path}, which another process is building")
 
 
 # At a URL -------------------------------------------------------------------------------------------------------------------

@@ -106,10 +106,9 @@ def read_fingerprint(home: Path) -> dict[str, Any]:
     """Return a store's fingerprint. Raises IntegrityError if it is missing or broken."""
     try:
         return read_sealed(home / FINGERPRINT)
-    except OSError as error:
-        raise IntegrityError(f"{home}: {FINGERPRINT} cannot be read: {error.strerror}", BUILD_ANEW) from error
-    except ValueError as error:
-        raise IntegrityError(f"{home}: {FINGERPRINT} {error}", BUILD_ANEW) from error
+    except (OSError, ValueError) as error:
+        told = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else error
+        raise IntegrityError(f"{home}: {FINGERPRINT} {told}", BUILD_ANEW) from error
 
 
 def verify_store(home: Path, sha256: Callable[[Path], str] | None = sha256_of) -> dict[str, Any]:
@@ -128,10 +127,7 @@ def verify_store(home: Path, sha256: Callable[[Path], str] | None = sha256_of) -
 
 
 def names_outside(fingerprint: Mapping[str, Any]) -> str:
-    """Return what a fingerprint names that would lie outside its store, in words; "" for nothing.
-
-    Raises KeyError, TypeError: it is not of its form.
-    """
+    """Return what a fingerprint names that would lie outside its store, in words. Raises KeyError, TypeError."""
     for name in fingerprint["files"]:
         inside = PurePosixPath(name)
         if inside.is_absolute() or ".." in inside.parts or ":" in name or "\\" in name:
@@ -149,8 +145,7 @@ class FileHashCache:
 
     def __init__(self, path: Path) -> None:
         """Read the hashes at `path`; a missing or damaged one is an empty one."""
-        self.path = path
-        self.changed = False
+        self.path, self.changed = path, False
         self.known: dict[str, list[Any]] = {}
         self.refresh()
 
@@ -161,22 +156,21 @@ class FileHashCache:
 
     def sha256(self, path: Path, *, again: bool = False) -> str:
         """Return a file's hash, read anew if the file changed since it was remembered (or if asked `again`)."""
-        seen = stamp(path)
-        name = str(path.resolve())
-        remembered = self.known.get(name)
-        if not again and remembered is not None and remembered[:-1] == seen:
-            return str(remembered[-1])
-        digest = sha256_of(path)
-        self.known[name] = [*seen, digest]
-        self.changed = True
-        return digest
+        seen, name = stamp(path), str(path.resolve())
+        *then, digest = self.known.get(name, [""])
+        if again or then != seen:
+            digest = sha256_of(path)
+            self.known[name] = [*seen, digest]
+            self.changed = True
+        return str(digest)
 
     def save(self) -> None:
         """Write what is new; a folder that cannot be written is used without them."""
         if self.changed:
-            there = {name: seen for name, seen in self.known.items() if Path(name).exists()}
             with suppress(OSError):
-                write_sealed(self.path, {"files": there})
+                write_sealed(
+                    self.path, {"files": {name: seen for name, seen in self.known.items() if Path(name).exists()}}
+                )
                 self.changed = False
 
 
@@ -184,32 +178,24 @@ class FileHashCache:
 
 
 def staged_path(path: Path, target: Path) -> Path:
-    """Return where the copy of a file or folder lies: its whole path again under `target`, so that no two collide.
-
-    Links are not resolved: a file of the hub cache keeps its name and suffix.
-    """
+    """Return where the copy of a file or folder lies: its whole path again under `target`; links are not resolved."""
     full = Path(os.path.abspath(path))  # noqa: PTH100  resolve() would follow the links, absolute() keeps ".."
-    drive = re.sub(r"[^\w.-]+", "_", full.drive).strip("_")
-    return target.absolute() / drive / full.relative_to(full.anchor)
+    return target.absolute() / re.sub(r"[^\w.-]+", "", full.drive) / full.relative_to(full.anchor)
 
 
 def stage(files: Sequence[Path], target: Path, report: Reporter) -> dict[Path, Path]:
     """Copy files under `target`; return where the copy of each lies. Those that lie there already stay where they are.
 
-    A copy is used again if its SHA-256 is that of the source, which is read again only where it changed. Raises
-    EnvironmentProblem: no such file, no room, cannot be written; IntegrityError: a copy reads back different.
+    A copy is used again if its SHA-256 is that of the source. Raises EnvironmentProblem: no such file, no room, cannot be
+    written; IntegrityError: a copy reads back different.
     """
-    copies, copied, done = (
-        {path: path if is_inside(path, target) else staged_path(path, target) for path in files},
-        0,
-        0,
-    )
+    copies = {path: path if is_inside(path, target) else staged_path(path, target) for path in files}
     with disk_errors(f"cannot be staged to {target}", "stage to another disk: --stage DIR"):
         target.mkdir(parents=True, exist_ok=True)
-        hashes, sizes = file_hashes(target), {path: path.stat().st_size for path in copies}
-        with report.progress("staging", sum(sizes.values()), "B") as bar:
+        hashes, copied, done = file_hashes(target), 0, 0
+        with report.progress("staging", sum(path.stat().st_size for path in copies), "B") as bar:
             for path, copy in copies.items():
-                sha256 = "" if path == copy else hashes.sha256(path)
+                sha256, size = "" if path == copy else hashes.sha256(path), path.stat().st_size
                 if sha256 and not (copy.is_file() and hashes.sha256(copy, again=True) == sha256):
                     with beside(copy) as unfinished:
                         shutil.copyfile(path, unfinished)
@@ -217,8 +203,8 @@ def stage(files: Sequence[Path], target: Path, report: Reporter) -> dict[Path, P
                             told = f"{path}: changed while it was staged, or its copy {copy} reads back different"
                             raise IntegrityError(told, "wait until it is written, or stage to another disk")
                         unfinished.replace(copy)
-                    copied += sizes[path]
-                done += sizes[path]
+                    copied += size
+                done += size
                 bar.update(done)
         hashes.save()
     report.info(f"staged    {plural(len(copies), 'file')} in {target}, {size_text(copied)} copied")

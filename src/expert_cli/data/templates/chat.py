@@ -41,7 +41,6 @@ ASKED_AGAIN = (*ANSWERED, {"role": "user", "content": C})
 """Conversations of marks, by which what a template writes around them is found."""
 _MARK = "\ue000(\\d+)'\"&<\\\\\ue001"
 _CHECKED_EVERY = 500
-_HINT = 'Take it out of the rows, or use a base model, "prompt_template" or "chat_template_path" that shows it.'
 Turns = Sequence[Mapping[str, Any]]
 Piece = tuple[str, list[int], bool]
 """Text of the template with %s where the contents of messages stand, their numbers, and whether it is trained."""
@@ -65,8 +64,7 @@ class Template:
 
     `name` says which template it is; `jinja` is its text with the run's changes. `input_separator`: what stands between an
     instruction and its input. `given`: the manifest's own template as it came, "" = none. `bos_token`: what the tokenizer puts
-    before a text. `forms`: how many whole texts had which form; `counts["thinking"]`: answers
-    whose prompt had to be rendered with enable_thinking=True.
+    before a text. `forms`: how many whole texts had which form; "reasoning": answers asked with enable_thinking=True.
     """
 
     name: str
@@ -80,7 +78,6 @@ class Template:
     given: str = ""
     trained: TrainedTurns = ANSWERS
     forms: Counter[str] = field(default_factory=Counter, compare=False)
-    counts: Counter[str] = field(default_factory=Counter, compare=False)
     _shapes: dict[_Shape, tuple[list[list[Piece]], bool] | None] = field(
         default_factory=dict, init=False, compare=False
     )
@@ -183,10 +180,14 @@ class Template:
 
     @cached_property
     def _literals(self) -> list[str]:
-        """Control tokens, their marks, and what else the template spells, which it might look for in contents."""
+        """Control tokens, their marks, and what else the template spells, which it might look for in contents.
+
+        Only the shortest: what holds one of them need not be looked for.
+        """
         texts = {text.strip() for text in template_literals(self.jinja)}
-        spelled = (text for text in texts if len(text) > 2 and not text.isalnum())
-        return [*spelled, *self.control_tokens, *MARKERS.pattern[1:-1]]
+        spelled = {text for text in texts if len(text) > 2 and not text.isalnum()}
+        every = {*spelled, *self.control_tokens, *MARKERS.pattern[1:-1]}
+        return [text for text in every if not any(other in text for other in every - {text})]
 
     # By the template ----------------------------------------------------------------------------------------------------
 
@@ -254,7 +255,7 @@ class Template:
         thinking = self.render(turns[:number], {**given, "enable_thinking": True}, generate=True)
         if not answered.startswith(thinking):
             return asked
-        self.counts["thinking"] += 1
+        self.forms["reasoning"] += 1
         return thinking
 
     def _ended(self, answered: str) -> tuple[int, str]:
@@ -346,17 +347,16 @@ class Template:
             return messages, given
         turns, given = (mark_control_tokens(part, self._control) for part in (messages, given))
         if found := self._control.search(MARKED.sub("", json.dumps([turns, given], ensure_ascii=False))):
-            raise InputError(f"a field is called {found[0]}, which is a control token", _HINT)
+            raise InputError(f"a field is called {found[0]}, which is a control token")
         thought = ({**turn, "content": MARKED_THOUGHT.sub(r"\1", turn["content"])} for turn in turns)
         return [new if old["role"] == "assistant" else old for old, new in zip(turns, thought, strict=True)], given
 
     def _require_tools(self, turns: Sequence[Any], given: Mapping[str, Any]) -> None:
         """Refuse a template that writes the same without tools, or not the name of each."""
-        if "tools" not in given:
-            return
-        text, names = self.render(turns, given), [(tool.get("function") or tool)["name"] for tool in given["tools"]]
-        if self.render(turns, {**given, "tools": None}) == text or not all(name in text for name in names):
-            raise InputError("the chat template does not show tools", _HINT)
+        if "tools" in given:
+            text, names = self.render(turns, given), [(tool.get("function") or tool)["name"] for tool in given["tools"]]
+            if self.render(turns, {**given, "tools": None}) == text or not all(name in text for name in names):
+                raise InputError("the chat template does not show tools")
 
     def _with_arguments(self, turn: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a turn whose calls have their arguments as this template takes them: objects, or JSON text."""
@@ -389,34 +389,29 @@ class Template:
 
 def _require_shown(turn: Mapping[str, Any], text: str, literals: Sequence[str]) -> None:
     """Refuse a row of which the template does not show everything: content, reasoning, calls with their arguments."""
-    text = MARKERS.sub("", text)
+    text, content = MARKERS.sub("", text), turn["content"]
 
     def shown(said: str) -> bool:
         said = said.strip()
         return said in text or json.dumps(said, ensure_ascii=False)[1:-1] in text
 
-    content = turn["content"]
+    calls = [call.get("function") or call for call in turn.get("tool_calls", ())]
+    names = Counter(str(call["name"]) for call in calls)
     said = [content] if shown(content) else re.split(mask.any_of(literals), content)  # taken apart, as thoughts are
     said += [str(turn[name]) for name in REASONING if turn.get(name)]
-    calls = [call.get("function") or call for call in turn.get("tool_calls", ())]
     said += [leaf for call in calls for leaf in _leaves(call.get("arguments"))]
-    lost = next((part for part in said if not shown(part)), None)
-    names = Counter(str(call["name"]) for call in calls)
-    lost = next((name for name, times in names.items() if text.count(name) < times), lost)
-    if lost is not None:
+    lost = [part for part in said if not shown(part)] or [name for name in names if text.count(name) < names[name]]
+    if lost:
         whose = "the last answer" if turn["role"] == "assistant" else f"a turn of {turn['role']}"
-        told = json.dumps(lost[:60], ensure_ascii=False)
-        raise InputError(f"the chat template does not show all of {whose}: {told}", _HINT)
+        told = json.dumps(lost[0][:60], ensure_ascii=False)
+        raise InputError(f"the chat template does not show all of {whose}: {told}")
 
 
 def _leaves(value: object) -> Iterator[str]:
     """Yield the keys and texts in the arguments of a call."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield str(name)
-            yield from _leaves(inner)
-    elif isinstance(value, list):
-        for inner in value:
+    elif isinstance(value, (dict, list)):
+        yield from value if isinstance(value, dict) else ()
+        for inner in value.values() if isinstance(value, dict) else value:
             yield from _leaves(inner)

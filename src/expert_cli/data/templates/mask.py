@@ -156,12 +156,8 @@ def describe_forms(forms: dict[str, int]) -> str:
     return ", ".join(f"{form} {count:,}{' (trained whole)' if form == PLAIN else ''}" for form, count in ordered)
 
 
-def split_text(text: str, ends: Sequence[str] = ()) -> tuple[str, str]:
-    """Return question and answer of a whole text: what stands before and after its last assistant's marker."""
-    form, spans = find_answers(text, ends)
-    if not spans:
-        return "", text
-    start, stop = spans[-1]
-    marker = re.search(f"(?:{TEXT_FORMS[form].answer})\\Z", text[:start], re.MULTILINE)
-    end = next((end for end in (TEXT_FORMS[form].end, *ends) if end and text[start:stop].endswith(end)), "")
-    return text[: marker.start() if marker else start], text[start:stop].removesuffix(end)
+def split_text(text: str) -> tuple[str, str]:
+    """Return question and answer of a whole text: what stands before its last answer, and that."""
+    spans = find_answers(text, ())[1]
+    start, stop = spans[-1] if spans else (0, len(text))
+    return text[:start], text[start:stop]

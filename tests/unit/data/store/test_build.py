@@ -22,7 +22,7 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store import store_files
-from expert_cli.data.store.build import TokenStore, build, tokenize
+from expert_cli.data.store.build import TokenStore, build, convert_foreign_store, tokenize
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreInputs, StoreKey, StoreState, inspect_store, recorded_key, store_key
 from expert_cli.data.store.store_files import FINGERPRINT, FileHashCache, read_fingerprint, write_shard
@@ -336,24 +336,39 @@ def test_lengths_are_those_of_the_numbers(tmp_path: Path, numbers: list[int]) ->
     assert len(documents) == len(LENGTHS)
 
 
-def test_a_row_without_a_token_is_no_document(tmp_path: Path) -> None:
+def converted(folder: Path, **columns: Any) -> TokenStore:
+    datasets.Dataset.from_dict(columns).save_to_disk(str(folder / "rows"))
+    nothing, hashes = LocatedData((), ()), FileHashCache(folder / ".memo.json")
+    inputs = StoreInputs(nothing, TinyTokenizer(), template_for(tiny_tokenizer()), hashes)
+    return convert_foreign_store(folder / "rows", folder / "out", inputs, NullReporter())
+
+
+def test_a_foreign_row_that_trains_nothing_is_left_out(tmp_path: Path) -> None:
     ids = [[], [1, 2], [], [], [3, 4, 5, 6], [7], []]
     labels = [[], [-100, 2], [], [], [-100, -100, -100, 6], [-100], []]
-    datasets.Dataset.from_dict({"input_ids": ids, "labels": labels}).save_to_disk(str(tmp_path / "rows"))
-    documents = Documents(tmp_path / "rows")
-    assert (len(documents), documents.empty) == (3, 4)
-    (measured,) = documents.measured()
-    assert measured.tokens.tolist() == documents.lengths_of(np.arange(3)).tolist() == [2, 4, 1]
-    assert measured.prompts.tolist() == documents.prompt_lengths_of(np.arange(3)).tolist() == [1, 3, 1]
-    assert measured.trained.tolist() == [1, 1, 0]
-    assert [documents.document(number)[0].tolist() for number in range(3)] == [[1, 2], [3, 4, 5, 6], [7]]
+    store = converted(tmp_path, input_ids=ids, labels=labels)
+    documents = store.training()
+    assert store.stats["train"]["dropped"] == {"no trained token": 5}
+    assert [part.tolist() for part in documents.document(0)] == [[1, 2], [False, True]]
+    assert [part.tolist() for part in documents.document(1)] == [[3, 4, 5, 6], [False, False, False, True]]
+    assert len(documents) == 2
 
 
-@pytest.mark.parametrize("labels", [[-100, 3, 9], [2, 3, -100]], ids=["other", "shifted"])
-def test_labels_that_are_not_the_ids_at_their_places_are_refused(tmp_path: Path, labels: list[int]) -> None:
-    datasets.Dataset.from_dict({"input_ids": [[1, 2, 3]], "labels": [labels]}).save_to_disk(str(tmp_path / "rows"))
-    with pytest.raises(IntegrityError, match="labels are not the ids at their places, as at token"):
-        Documents(tmp_path / "rows")
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"input_ids": [[1, 2, 3]], "labels": [[-100, 3, 9]]}, "labels are not the ids at their places, as at token 1"),
+        ({"input_ids": [[1, 2, 3]], "labels": [[2, 3, -100]]}, "labels are not the ids at their places, as at token 0"),
+        ({"input_ids": [[1, 2, 3]]}, "completion_mask .or labels. are needed"),
+        ({"input_ids": [[1, 2]], "completion_mask": [[True]]}, "ids and mask differ in length"),
+        ({"input_ids": [[1, 999_999]], "labels": [[1, 999_999]]}, "ids run from 1 to 999999, the tokenizer has"),
+        ({"input_ids": [[1, 2], None], "labels": [[1, 2], None]}, "gaps"),
+    ],
+    ids=["other labels", "shifted labels", "no mask", "short mask", "other ids", "gaps"],
+)
+def test_foreign_rows_that_do_not_fit_are_refused(tmp_path: Path, columns: dict[str, Any], told: str) -> None:
+    with pytest.raises(IntegrityError, match=told):
+        converted(tmp_path, **columns)
 
 
 # Where the stores of an expert lie, and what is wrong with one, by its fingerprint ---------------------------------------
@@ -415,4 +430,4 @@ def test_a_fingerprint_that_is_cut_is_told(tmp_path: Path) -> None:
     path.write_text(json.dumps({**json.loads(whole), "expert": "another"}), encoding="utf-8")
     assert recorded_key(path.parent)[0] == ""
     path.unlink()
-    assert recorded_key(path.parent) == ("", "no fingerprint.json: an interrupted or foreign build")
+    assert recorded_key(path.parent) == ("", "fingerprint.json cannot be read: No such file or directory")
