@@ -32,8 +32,7 @@ LARGEST_SHARE = 0.03
 """Of a step's work, this much may be the padding of targets before more sizes of them are recorded."""
 QUANTILES = (0.5, 0.9, 1.0)
 """Shares of the micro-batches that the sizes of targets have room for, where there are several."""
-FEW_STEPS = 50
-"""An adapter learns little in fewer optimizer steps, warm-up and decay of the learning rate among them."""
+FEW_STEPS = 50  # in fewer an adapter learns little, with the learning rate's warm-up and decay among them
 
 
 @dataclass(frozen=True)
@@ -95,13 +94,9 @@ def few_steps(schedule: Schedule) -> str:
 
 def shared_out(schedule: Schedule, begun_with: int) -> str:
     """Return one sentence where other processes train than began the run, else ""."""
-    if schedule.processes == begun_with:
-        return ""
-    before = replace(schedule, processes=begun_with)
-    return (
-        f"processes {begun_with} -> {schedule.processes}: a step's {schedule.packs_per_step} packs, in micro-batches of "
-        f"{schedule.batch_size}, are accumulated over {schedule.accumulation} instead of {before.accumulation}"
-    )
+    before = replace(schedule, processes=begun_with).accumulation
+    told = f"processes {begun_with} -> {schedule.processes}: a step's {schedule.packs_per_step} packs are accumulated over"
+    return f"{told} {schedule.accumulation} micro-batches instead of {before}" if schedule.processes != begun_with else ""
 
 
 def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with: int = 0) -> Schedule:
@@ -138,7 +133,7 @@ class PackedBatchSampler(Sampler[list[Place]]):
     """The packs of every micro-step of one process in an epoch; `set_epoch` says which, as for torch's samplers."""
 
     def __init__(self, schedule: Schedule, order_of: Callable[[int], Ints], *, rank: int = 0) -> None:
-        """order_of: epoch (from 0) -> the order of its packs. rank: this process among `schedule.processes`."""
+        """Take, by epoch (from 0), the order of its packs. rank: this process among `schedule.processes`."""
         self.schedule, self.order_of, self.rank, self.epoch = schedule, order_of, rank, 0
 
     def set_epoch(self, epoch: int) -> None:

@@ -40,18 +40,16 @@ Tokens = tuple[NDArray[np.int32], NDArray[np.bool_]]
 class LeftOut(NamedTuple):
     """rows: documents that were too long. tokens: their tokens that are in no pack."""
 
-    rows: int
-    tokens: int
+    rows: int = 0
+    tokens: int = 0
 
 
 class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     """Packs over an opened store: item (e, n) is pack n of epoch e: `input_ids`, `labels`, `position_ids`, int64 [tokens].
 
     Random packs are drawn anew for each epoch, all others stay as they are; only the plan asked for last is held. Picklable:
-    a worker process maps the store's files again.
-
-    left_out: what became of documents that are too long; None with "concat", which cuts all alike and leaves out packs that
-    train nothing (`untrained`).
+    a worker process maps the store's files again. left_out: of documents that are too long; untrained: packs of "concat" that
+    train nothing, which are left out.
     """
 
     def __init__(
@@ -63,25 +61,21 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         seed: int = 0,
         rows: range | None = None,
     ) -> None:
-        """Decide from the lengths alone what is cut and which documents share a sequence; only masks are read, if needed.
+        """Decide what is cut and which documents share a sequence. rows: the documents that are packed; None: all.
 
-        seed: with the epoch, decides random packs. rows: the documents that are packed; None: all. Raises InputError: overflow
-        "error" with a document that is too long, or nothing is left.
+        Raises InputError: overflow "error" with a document that is too long, or nothing is left.
         """
         self.documents, self.capacity, self.packing, self.seed = documents, capacity, packing, seed
         rows = range(len(documents)) if rows is None else rows
         numbers = np.arange(rows.start, rows.stop)
         lengths = documents.lengths_of(numbers)
-        self.left_out: LeftOut | None = None
-        if packing == "concat":
-            self._pieces = Pieces(numbers, np.zeros_like(lengths), lengths)
-        else:
+        self._pieces, self.left_out = Pieces(numbers, np.zeros_like(lengths), lengths), LeftOut()
+        if packing != "concat":
             self._pieces = fitted(documents, numbers, capacity, overflow)
             self.left_out = LeftOut(int((lengths > capacity).sum()), int(lengths.sum() - self._pieces.lengths.sum()))
-        self.untrained = 0
         # Whether a piece that ends before its document does is truncated in the middle, not cut off.
         self._shortens = packing != "concat" and overflow == "truncate"
-        self._fewest = 0
+        self.untrained = self._fewest = 0
         self._latest: tuple[int, PackingPlan] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -146,7 +140,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return np.argsort(-self.plan(0).lengths, kind="stable")[:count].tolist()  # type: ignore[no-any-return]
 
     def pieces_of(self, document: int) -> list[Tokens]:
-        """Return which tokens of a document are left, piece by piece, by their numbers; "concat" may cut it anywhere."""
+        """Return the numbers of the tokens of a document that are left, and whether each is trained, piece by piece."""
         ids, trained = self.documents.document(document)
         numbers = np.arange(len(ids), dtype=np.int32)
         found = self._pieces.taken(slice(*np.searchsorted(self._pieces.documents, [document, document + 1])))
@@ -166,9 +160,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
     def _trained(self, plan: PackingPlan) -> PackingPlan:
         """Return the packs without those that hold nothing but the beginnings of prompts."""
-        pieces, sizes, numbers = plan.pieces, np.diff(plan.offsets), self._pieces.documents
-        prompts = self.documents.prompt_lengths_of(numbers)[np.searchsorted(numbers, pieces.documents)]
-        trains = pieces.stops > np.maximum(prompts, pieces.starts + 1)
+        pieces, sizes = plan.pieces, np.diff(plan.offsets)
+        trains = pieces.stops > np.maximum(self.documents.prompt_lengths_of(pieces.documents), pieces.starts + 1)
         kept = np.logical_or.reduceat(trains, plan.offsets[:-1]) if len(plan) else np.zeros(0, bool)
         self.untrained = int(len(kept) - kept.sum())
         return PackingPlan(pieces.taken(np.repeat(kept, sizes)), np.append(0, np.cumsum(sizes[kept])))
