@@ -7,8 +7,8 @@ response, nothing is recognized beside them; a mapping that names less is comple
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from expert_cli.config.run_config import ColumnMapping
@@ -96,23 +96,23 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
             raise InputError(
                 told, f'Name what is trained in training.dataset: "field_mapping": {_mapping_text("", "")}.'
             )
-    table = _Names(names, mapping, where)
-    named = [role for role in USUAL_NAMES if getattr(mapping, role, "")]
-    forms = [form for form, roles in FORMS.items() if set(named) <= set(roles)]
-    if not forms:
-        told = f'"field_mapping" names {" and ".join(named)}, which are of rows of several kinds'
-        several = "; ".join(" and ".join(roles) for roles in FORMS.values() if not set(named).isdisjoint(roles))
-        raise InputError(told, f"Keep one of: {several}.")
-    form = next(form for form in forms if form == "pair" or table.column_of(form))
-    found: dict[str, str] = table.pair() if form == "pair" else {form: table.column_of(form)}
-    are_both_named = bool(mapping.instruction and mapping.response)
+    named = {role: _named(role, column, names, where) for role, column in mapping.columns().items()}
+    usual = {
+        role: [found for name in known if (found := find_column(name, names))] for role, known in USUAL_NAMES.items()
+    }
+    form = _form(named, usual, where)
+    found = {role: named.get(role, "") for role in (*FORMS[form], "database")}
+    if form == "pair":
+        found |= _pair(named, usual, names, where)
+    elif not found[form]:
+        found[form] = usual[form][0]
+    are_both_named = "instruction" in named and "response" in named
     for role in FORMS[form]:
-        if role not in found:
-            is_usual = not (are_both_named and hasattr(mapping, role))
-            found[role] = table.mapped(role) or (table.usual(role) if is_usual else "")
-    others = replace(table, names=[name for name in names if name not in found.values()])
-    media = tuple(name for name in others.names if name.casefold() in MEDIA)
-    return Columns(form, **found, weight=others.usual("weight"), train=others.usual("train"), media=media)
+        if not found[role] and usual[role] and not (are_both_named and hasattr(mapping, role)):
+            found[role] = usual[role][0]
+    others = [name for name in names if name not in found.values()]
+    flags = {flag: find_column(flag, others) for flag in ("weight", "train")}
+    return Columns(form, **found, **flags, media=tuple(name for name in others if name.casefold() in MEDIA))
 
 
 def listed(names: Sequence[str], at_most: int = 20) -> str:
@@ -127,65 +127,57 @@ def find_column(wanted: str, names: Sequence[str]) -> str:
     return wanted if wanted in names else alike[0] if len(alike) == 1 else ""
 
 
-@dataclass(frozen=True)
-class _Names:
-    """All columns that the rows at `where` have, and what the manifest names."""
+def _named(role: str, wanted: str, names: Sequence[str], where: str) -> str:
+    """Return the column that the manifest names for a role. Raises InputError: it is absent."""
+    if found := find_column(wanted, names):
+        return found
+    told = f'{where}: the column "{wanted}" of "field_mapping.{role}" is not there; columns: {listed(names)}'
+    near = typo_of(wanted, names)
+    raise InputError(told, f'Did you mean "{near}"?' if near else "Name one of these columns.")
 
-    names: Sequence[str]
-    mapping: ColumnMapping
-    where: str
 
-    def mapped(self, role: str) -> str:
-        """Return the column that the manifest names for a role; "" where it names none. Raises InputError: it is absent."""
-        wanted = getattr(self.mapping, role, "")
-        if not wanted or (found := find_column(wanted, self.names)):
-            return found if wanted else ""
-        raise InputError(
-            f'{self.where}: the column "{wanted}" of "field_mapping.{role}" is not there; columns: {listed(self.names)}',
-            f'Did you mean "{near}"?' if (near := typo_of(wanted, self.names)) else "Name one of these columns.",
-        )
+def _form(named: Mapping[str, str], usual: Mapping[str, list[str]], where: str) -> Form:
+    """Return which form the rows have: by the columns that are named, else the first of which there are columns."""
+    roles = [role for role in named if role != "database"]
+    forms = [form for form, of_form in FORMS.items() if set(roles) <= set(of_form)]
+    if not forms:
+        several = "; ".join(" and ".join(of_form) for of_form in FORMS.values() if not set(roles).isdisjoint(of_form))
+        told = f'"field_mapping" names {" and ".join(roles)}, which are of rows of several kinds'
+        raise InputError(told, f"Keep one of: {several}.")
+    for form in forms:
+        if form == "pair" or form in named:
+            return form
+        if not usual[form]:
+            continue
+        question, answer = usual["instruction"][:1], usual["response"][:1]
+        if form == "messages" and question and answer:
+            told = f'{where}: rows hold both a conversation ("{usual[form][0]}") and a pair ("{question[0]}", "{answer[0]}")'
+            messages = json.dumps({"messages": usual[form][0]})
+            raise InputError(told, f'Write "field_mapping": {messages} or {_mapping_text(question[0], answer[0])}.')
+        # a text stands last among the instruction's names: met first there, no better instruction exists
+        if form == "messages" or (form == "text" and not (answer or usual["input"]) and question == usual["text"][:1]):
+            return form
+        if form == "segments" and not (question or answer or usual["text"] or usual["messages"] or named):
+            return form
+    return "pair"
 
-    def usual(self, role: str, *, other_than: str = "") -> str:
-        """Return the first column with one of a role's usual names, or ""."""
-        found = (find_column(name, self.names) for name in USUAL_NAMES[role])
-        return next((column for column in found if column and column != other_than), "")
 
-    def column_of(self, form: Form) -> str:
-        """Return the column that makes rows those of a form other than "pair", or ""."""
-        column = self.mapped(form) or self.usual(form)
-        if getattr(self.mapping, form, ""):
-            return column
-        instruction, response = self.usual("instruction"), self.usual("response")
-        if form == "messages" and column and instruction and response:
-            raise InputError(
-                f'{self.where}: rows hold both a conversation ("{column}") and a pair ("{instruction}", "{response}")',
-                f'Write "field_mapping": {json.dumps({"messages": column})} or {_mapping_text(instruction, response)}.',
-            )
-        if form == "text":  # it stands last among the instruction names: met there, no better instruction exists
-            return "" if response or self.usual("input") or column != instruction else column
-        others = (instruction, response, self.usual("text"), self.usual("messages"), self.mapping.columns())
-        return "" if form == "segments" and any(others) else column
-
-    def pair(self) -> dict[str, str]:
-        """Return the columns of question, answer and database. Raises InputError: these cannot be told."""
-        instruction, response, what = self.mapped("instruction"), self.mapped("response"), ""
-        if not response:
-            alike = (find_column(name, self.names) for name in USUAL_NAMES["response"])
-            found = [column for column in alike if column and column != instruction]
-            response = next(iter(found), "")
-            if len(found) > 1:
-                what = f"{len(found)} columns could be the response ({', '.join(map(json.dumps, found))})"
-            elif not found:
-                what = "no column is recognized as the response"
-        instruction = instruction or self.usual("instruction", other_than=response)
-        if not what and not instruction:
-            what = f'no column is recognized as the instruction beside "{response}"'
-        if what:
-            told = f"{self.where}: {what}; columns: {listed(self.names)}"
-            raise InputError(
-                told, f'Write in "training.dataset": "field_mapping": {_mapping_text(instruction, response)}.'
-            )
-        return {"instruction": instruction, "response": response, "database": self.mapped("database")}
+def _pair(named: Mapping[str, str], usual: Mapping[str, list[str]], names: Sequence[str], where: str) -> dict[str, str]:
+    """Return the columns of question and answer. Raises InputError: these cannot be told."""
+    instruction, what = named.get("instruction", ""), ""
+    answers = [named["response"]] if "response" in named else [one for one in usual["response"] if one != instruction]
+    if len(answers) > 1:
+        what = f"{len(answers)} columns could be the response ({', '.join(map(json.dumps, answers))})"
+    elif not answers:
+        what = "no column is recognized as the response"
+    response = answers[0] if answers else ""
+    instruction = instruction or next((one for one in usual["instruction"] if one != response), "")
+    if not what and not instruction:
+        what = f'no column is recognized as the instruction beside "{response}"'
+    if what:
+        told = f"{where}: {what}; columns: {listed(names)}"
+        raise InputError(told, f'Write in training.dataset: "field_mapping": {_mapping_text(instruction, response)}.')
+    return {"instruction": instruction, "response": response}
 
 
 def _mapping_text(instruction: str, response: str) -> str:

@@ -95,8 +95,12 @@ def few_steps(schedule: Schedule) -> str:
 def shared_out(schedule: Schedule, begun_with: int) -> str:
     """Return one sentence where other processes train than began the run, else ""."""
     before = replace(schedule, processes=begun_with).accumulation
-    told = f"processes {begun_with} -> {schedule.processes}: a step's {schedule.packs_per_step} packs are accumulated over"
-    return f"{told} {schedule.accumulation} micro-batches instead of {before}" if schedule.processes != begun_with else ""
+    told = (
+        f"processes {begun_with} -> {schedule.processes}: a step's {schedule.packs_per_step} packs are accumulated over"
+    )
+    return (
+        f"{told} {schedule.accumulation} micro-batches instead of {before}" if schedule.processes != begun_with else ""
+    )
 
 
 def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with: int = 0) -> Schedule:
