@@ -16,7 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -158,6 +158,29 @@ def strict_xz(raw: Any) -> Any:
     opened: Any = lzma.open(raw)  # noqa: SIM115  who opened `raw` closes it
     opened._buffer.raw._trailing_error = ()
     return opened
+
+
+@contextmanager
+def gguf_read_once() -> Iterator[Callable[[str], Any]]:
+    """Let transformers read the metadata of a GGUF file and name its tensors once; yield what reads a file, by its path.
+
+    transformers 5.23 (modeling_gguf_pytorch_utils.py): the loader of Llama and Qwen reads them for the configuration and again
+    for the tensors, and makes gguf's table of names for each module of the model. gguf 0.19 (gguf_reader.py): slices of its
+    memory map, a million of them, take ten times as long as those of a plain array. Remove when neither is so.
+    """
+    import gguf
+    import numpy as np
+
+    class Reader(gguf.GGUFReader):  # type: ignore[misc]
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, np.asarray(value) if name == "data" else value)
+
+    before = gguf.GGUFReader, gguf.get_tensor_name_map
+    gguf.GGUFReader, gguf.get_tensor_name_map = cache(Reader), cache(before[1])
+    try:
+        yield gguf.GGUFReader
+    finally:
+        gguf.GGUFReader, gguf.get_tensor_name_map = before
 
 
 def keep_autograd_on_cpu(model: Any) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import bitsandbytes
+import gguf
+import numpy as np
 import pytest
 import torch
 import typer
@@ -30,7 +32,9 @@ from typer.testing import CliRunner
 from expert_cli import _compat
 from expert_cli.data.sources import _matching
 from expert_cli.hardware.machine import has_package
+from expert_cli.model.loading.gguf import load_gguf
 from tests import tiny
+from tests.tiny_gguf import write_gguf
 
 FAKE = "import pathlib; pathlib.Path({mark!r}).write_text('imported'); get_kernel = lambda *a, **k: None\n"
 
@@ -324,3 +328,15 @@ def test_an_optimizer_makes_memory_for_one_moment_and_for_two() -> None:
     optimizer = bitsandbytes.optim.AdEMAMix([torch.nn.Parameter(parameter)])
     assert _compat.optimizer_buffer(optimizer, parameter, torch.ones(4, 2)).shape == (4, 2)
     assert _compat.optimizer_buffer(optimizer, parameter, torch.ones(2, 4, 2)).shape == (2, 4, 2)
+
+
+def test_a_gguf_is_read_once_and_its_tensors_are_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, named, path = list[str](), list[Any](), tmp_path / "tiny.gguf"
+    write_gguf(path)
+    build, name = gguf.GGUFReader._build_fields, gguf.get_tensor_name_map
+    monkeypatch.setattr(gguf.GGUFReader, "_build_fields", lambda self, *of: read.append("") or build(self, *of))
+    monkeypatch.setattr(gguf, "get_tensor_name_map", lambda *of: named.append(of) or name(*of))
+    load_gguf(path, torch.float32)
+    assert (len(read), len(named)) == (1, 1)
+    with _compat.gguf_read_once() as reads:
+        assert type(reads(str(path)).tensors[0].data) is np.ndarray

@@ -97,11 +97,9 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
                 told, f'Name what is trained in training.dataset: "field_mapping": {_mapping_text("", "")}.'
             )
     named = {role: _named(role, column, names, where) for role, column in mapping.columns().items()}
-    usual = {
-        role: [found for name in known if (found := find_column(name, names))] for role, known in USUAL_NAMES.items()
-    }
+    usual = {role: [*filter(None, (find_column(name, names) for name in known))] for role, known in USUAL_NAMES.items()}
     form = _form(named, usual, where)
-    found = {role: named.get(role, "") for role in (*FORMS[form], "database")}
+    found: dict[str, str] = {role: named.get(role, "") for role in (*FORMS[form], "database")}
     if form == "pair":
         found |= _pair(named, usual, names, where)
     elif not found[form]:

@@ -204,7 +204,7 @@ def describe(run: RunConfig, store: TokenStore, documents: Documents | None = No
     packs = PackedDataset(documents, present, run.loader.packing, run.loader.overflow, run.seed)
     lengths = documents.histogram()
     recommended = recommend(lengths, documents.measured(), present)
-    packing = LengthRow(present, len(packs), packs.fill(), *(packs.left_out or (0, 0)))
+    packing = LengthRow(present, len(packs), packs.fill(), *packs.left_out)
     return StoreReport(run.expert, store, packing, tuple(length_table(lengths, present, recommended)), recommended)
 
 

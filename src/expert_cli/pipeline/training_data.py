@@ -106,7 +106,7 @@ def _packs(store: TokenStore, split: str, documents: Documents, run: RunConfig, 
     )
     if data.untrained:
         report.warning(f"{data.untrained:,} packs hold no trained token and are left out")
-    if left_out is not None and left_out.rows:
+    if left_out.rows:
         report.warning(
             f"{left_out.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
             f"{left_out.tokens:,} tokens left out (overflow: {run.loader.overflow})"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from transformers import (
 )
 from transformers.utils import logging as hf_logging
 
+from expert_cli._compat import gguf_read_once
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.cache import materialize
 from expert_cli.utils.files import sha256_of
@@ -58,9 +59,10 @@ def convert(file: Path, sha256: str, cache: Path, report: Reporter) -> Path:
 
     def build(target: Path) -> None:
         report.info(f"Unpacking {file.name} to bf16 safetensors, once, in {folder}")
-        metadata, tensors = _read(file)
-        tokenizer = gguf_tokenizer(file, metadata, report)
-        model = _load(file, metadata)
+        with gguf_read_once() as read:
+            metadata, tensors = _read(file, read)
+            tokenizer = gguf_tokenizer(file, metadata, report)
+            model = _load(file, metadata)
         if "rope_freqs.weight" in tensors:
             report.warning(
                 f"{file.name}: its scaled rotary frequencies are not carried over; better use the safetensors model"
@@ -85,10 +87,10 @@ def gguf_sha256(file: Path) -> str:
     raise IntegrityError(f"{file} is no GGUF file: it begins with {magic!r}", "Fetch the file again")
 
 
-def _read(file: Path) -> tuple[dict[str, Any], set[str]]:
+def _read(file: Path, read: Callable[[str], GGUFReader]) -> tuple[dict[str, Any], set[str]]:
     """Return metadata and tensor names of a GGUF file; raise IntegrityError where it is cut off."""
     try:
-        reader = GGUFReader(file)
+        reader = read(str(file))
         metadata = {key: field.contents() for key, field in reader.fields.items()}
         return metadata, {tensor.name for tensor in reader.tensors}
     except (ValueError, KeyError, IndexError, struct.error, OverflowError) as error:
@@ -97,8 +99,8 @@ def _read(file: Path) -> tuple[dict[str, Any], set[str]]:
 
 def load_gguf(file: Path, dtype: torch.dtype) -> Any:
     """Return the model of a GGUF file, dequantized, on the CPU. Raises as `convert` does."""
-    metadata, _ = _read(file)
-    return _load(file, metadata, dtype)
+    with gguf_read_once() as read:
+        return _load(file, _read(file, read)[0], dtype)
 
 
 def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloat16) -> Any:
