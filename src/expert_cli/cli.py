@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 
 from expert_cli import __version__
 from expert_cli.commands.options import Debug, Json, Quiet
-from expert_cli.errors import CTRL_C, EnvironmentProblem, ExpertError, InputError, Interrupted
+from expert_cli.errors import CTRL_C, EnvironmentProblem, ExpertError, InputError, Interrupted, ThresholdNotMet
 
 if TYPE_CHECKING:
     from expert_cli.console.terminal import Console
@@ -97,7 +97,10 @@ def command(name: str) -> Any:
             Path.cwd()
         except FileNotFoundError as error:  # torch would end the process without a word of ours
             raise EnvironmentProblem("the folder that you are in was removed", "change to another one") from error
-        run(_console(name, as_json=as_json, quiet=quiet, debug=debug), **asked)
+        try:
+            run(_console(name, as_json=as_json, quiet=quiet, debug=debug), **asked)
+        except ThresholdNotMet as missed:  # the result, which is one document with --json, is written already
+            raise typer.Exit(missed.exit_code) if as_json else missed from None
 
     (_, *own), (*common, _) = (signature(one, eval_str=True).parameters.values() for one in (run, with_console))
     with_console.__signature__ = Signature([*own, *common])  # type: ignore[attr-defined]

@@ -290,7 +290,7 @@ def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_s
     shown = " ".join(shown.split())
     assert "1 of 2 validation rows stand in the training rows, too: " in shown
     assert "1 of 1 cases stand in the training rows, too" in shown
-    assert 'left out 1 repeated: one/train.jsonl:41 "Say 5.' in shown
+    assert '1 repeated: one/train.jsonl:41 "Say 5.' in shown
     cases.write_text(json.dumps(row | {"prompt": "Say 3."}) + "\n", encoding="utf-8")
     changed = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
     assert "cases stand" not in " ".join(changed.split())

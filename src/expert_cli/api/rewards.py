@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.utils.paths import FilePath
-
-if TYPE_CHECKING:
-    from expert_cli.evaluation.verifiers.case import Grade
-
-TIMEOUT_S = 2.0
-"""How long one answer may run where nothing else is said."""
 
 
 def binary_reward(
@@ -21,7 +15,7 @@ def binary_reward(
     completions: Sequence[Any],
     *,
     root: FilePath = ".",
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float = 2.0,
     allow_commands: bool = False,
     without_walls: bool = False,
     **columns: Any,
@@ -49,8 +43,8 @@ def binary_reward(
         InputError: A case is at fault: a key is missing, a file is not there, its own query fails.
         EnvironmentProblem: What runs the answers, or what keeps them from the network, is missing.
     """
-    allowed = (allow_commands, without_walls)
-    return [float(one.passed) for one in _grades(prompts, completions, columns, root, timeout_s, allowed)]
+    how: Any = {"root": root, "timeout_s": timeout_s, "allow_commands": allow_commands, "without_walls": without_walls}
+    return [float(worth == 1.0) for worth in dense_reward(prompts, completions, **how, **columns)]
 
 
 def dense_reward(
@@ -58,7 +52,7 @@ def dense_reward(
     completions: Sequence[Any],
     *,
     root: FilePath = ".",
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float = 2.0,
     allow_commands: bool = False,
     without_walls: bool = False,
     **columns: Any,
@@ -79,23 +73,10 @@ def dense_reward(
     All else is worth 0.0: what does not parse or is empty, and whatever had to be stopped (`timeout`, `refused`,
     `too_large`). What this machine can only parse is worth 0.1.
     """
-    from expert_cli.evaluation.trl import DENSE
-
-    allowed = (allow_commands, without_walls)
-    return [DENSE[one.progress] for one in _grades(prompts, completions, columns, root, timeout_s, allowed)]
-
-
-def _grades(
-    prompts: Sequence[Any],
-    completions: Sequence[Any],
-    columns: dict[str, Any],
-    root: FilePath,
-    timeout_s: float,
-    allowed: tuple[bool, bool],
-) -> list[Grade]:
     from expert_cli.evaluation.grade import Permissions
-    from expert_cli.evaluation.trl import grades
+    from expert_cli.evaluation.trl import DENSE, grades
 
     if len(prompts) != len(completions):
         raise InputError(f"{len(prompts)} prompts, {len(completions)} completions", "give one prompt a completion")
-    return grades(completions, columns, Path(root), timeout_s, Permissions(*allowed))
+    allowed = Permissions(allow_commands, without_walls)
+    return [DENSE[one.progress] for one in grades(completions, columns, Path(root), timeout_s, allowed)]

@@ -21,8 +21,8 @@ def doctor(
 ) -> None:
     """Say whether this machine is ready: what is here, what really works, and how to mend what does not.
 
-    Tries 4-bit training and the attention of training in a process of their own, ten seconds on a quiet machine; with --deep
-    torch.compile, too. Asks no network. Exit code 3 if a line says fail.
+    Tries 4-bit training and the attention of training in a process of their own. Asks no network. Exit code 3 if a line says
+    fail.
 
     Examples:
 
@@ -34,10 +34,8 @@ def doctor(
     from expert_cli.doctor.probes import COMPILE, PROBES
 
     lines = check_up(console, (*PROBES, COMPILE) if deep else PROBES)
-    if console.as_json:
-        console.document({"state": worst(lines), "lines": [asdict(line) for line in lines]})
-    else:
-        _show(console, lines)
+    document = {"state": worst(lines), "lines": [asdict(line) for line in lines]}
+    console.result(document, lambda: _show(console, lines))
     raise typer.Exit(3 if worst(lines) == "fail" else 0)
 
 

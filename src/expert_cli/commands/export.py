@@ -50,11 +50,10 @@ def export(
 
     prompts = [case.asked for case in drawn_cases(found.plan, PROMPTS)]
     document = export_expert(found, output, prompts, console, merge=merge, gguf=gguf)
-    if console.as_json:
-        console.document(document)
-        return
-    for line in in_words(document["agreement"]):
-        console.text(line)
     rows = [[f"{file['bytes']:,}", str(file["sha256"])[:12], str(file["path"])] for file in document["files"]]
-    console.table("written", ["bytes", "sha256", "file"], rows)
-    console.text(str(output))
+
+    def show() -> None:
+        console.text("\n".join([*in_words(document["agreement"]), str(output)]))
+        console.table("written", ["bytes", "sha256", "file"], rows)
+
+    console.result(document, show)

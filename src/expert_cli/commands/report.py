@@ -15,8 +15,7 @@ def report(
     console: Console,
     runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
     output: Annotated[
-        Path | None,
-        typer.Option(help="The file to write. Default: report.html in the run's folder; of several runs, here."),
+        Path | None, typer.Option(help="Default: report.html in the run's folder; of several runs, here.")
     ] = None,
 ) -> None:
     """Draw a run, or several, as one HTML file that needs no network.
@@ -37,4 +36,4 @@ def report(
         if ending.go_on:
             console.info(f"  go on: {ending.go_on}")
     document = {"report": str(to.resolve()), "runs": [str(run.resolve()) for run in runs]}
-    console.result({**document, "endings": [asdict(ending) for ending in endings]}, lambda: str(to))
+    console.result({**document, "endings": [asdict(ending) for ending in endings]}, lambda: console.text(str(to)))

@@ -18,7 +18,7 @@ def schema(console: Console) -> None:
         expert-cli schema --json
     """
     document = manifest_schema()
-    console.result({"schema": document}, lambda: json.dumps(document, indent=2))
+    console.result({"schema": document}, lambda: console.text(json.dumps(document, indent=2)))
 
 
 def manifest_schema() -> dict[str, Any]:

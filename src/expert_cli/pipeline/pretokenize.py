@@ -27,14 +27,12 @@ from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, foreign_store, look_up, put_store
 from expert_cli.data.store.store_files import stage, staged_path
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.training_data import DataInputs
 from expert_cli.utils.files import files_below, json_objects
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.redaction import HUB_TOKEN
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import Token
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -119,11 +117,9 @@ def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Repo
     return replace(inputs, located=LocatedData(moved(inputs.located.train), moved(inputs.located.validation)))
 
 
-def staged_store(store: TokenStore, options: RunOptions, report: Reporter) -> TokenStore:
-    """Return the same store, copied under the folder of `--stage`, if there is one."""
-    target = options.stage
-    if target is None:
-        return store
+def staged_store(store: TokenStore, run: RunConfig, target: Path, report: Reporter) -> TokenStore:
+    """Return the same store, copied under `target`, which is a faster disk."""
+    require_apart(run.data, target, "--stage DIR")
     stage([*files_below(store.home)], target, report)
     return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
 
@@ -267,14 +263,13 @@ class ShownDocument:
     trained: list[bool]
     kept: list[bool]
 
-    def runs(self) -> Iterator[tuple[str, list[Token]]]:
-        """Yield the tokens in runs of one state: "trained", "not trained" or "left out"."""
+    def runs(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the tokens' texts in runs of one state: "trained", "not trained" or "left out"."""
         states = [
             "left out" if not k else "trained" if t else "not trained"
             for t, k in zip(self.trained, self.kept, strict=True)
         ]
-        tokens = map(Token, self.ids, self.tokens)
-        for state, run in groupby(zip(states, tokens, strict=True), lambda pair: pair[0]):
+        for state, run in groupby(zip(states, self.tokens, strict=True), lambda pair: pair[0]):
             yield state, [token for _, token in run]
 
     def as_json(self) -> dict[str, Any]:

@@ -401,7 +401,7 @@ class _Rounds:
             overwrite=False,
             locked=None,
             max_forget=None,
-            drift=tuple(key for key in own.drift if not key.startswith("rft.")),
+            allow_drift=tuple(key for key in own.allow_drift if not key.startswith("rft.")),
             trust_store=own.trust_store and run is self.plan.run,
             callbacks=(*own.callbacks, HandStopDown()),
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.run_config import RunConfig
 from expert_cli.config.run_identity import PROGRAMS, STORE, identity, require_goes_on
 from expert_cli.data.sources import Located, LocatedData, content_of, locate_data
@@ -23,30 +24,12 @@ from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import duration, shortened
 
 if TYPE_CHECKING:
+    from expert_cli.pipeline.pretokenize import StoreReport
     from expert_cli.runs.signals import StopRequest
 
 
 LONGEST_ANSWER = 220
 """Characters of a text that the summary of a run shows."""
-
-
-@dataclass(frozen=True)
-class SampleAnswer:
-    """One prompt, answered by the base model and by the expert. right_*: None where the answers were not run."""
-
-    prompt: str
-    expected: str
-    before: str
-    after: str
-    right_before: bool | None
-    right_after: bool | None
-
-    def lines(self) -> list[str]:
-        """Return a line for each text, long ones cut."""
-        marks = {None: "", True: "right: ", False: "wrong: "}
-        before, after = marks[self.right_before] + self.before, marks[self.right_after] + self.after
-        shown = {"prompt": self.prompt, "expected": self.expected, "before": before, "after": after}
-        return [f"{name:9} {shortened(' '.join(text.split()), LONGEST_ANSWER)}" for name, text in shown.items()]
 
 
 @dataclass(frozen=True)
@@ -66,8 +49,7 @@ class RunResult:
         """Return the lines a person reads at the end."""
         done = self.document
         loss, shares = done["loss"], done["step_time_shares"]
-        span = mean_span(done["steps"])
-        means = f"means of the first and last {span}" if span > 1 else "first and last"
+        means = f"means of the first and last {mean_span(done['steps'])}"
         speed = f"{duration(done['seconds'])}, {done['tokens_per_s']:,.0f} real tokens/s"
         lines = [
             f"loss {loss['first_mean']:.3f} -> {loss['last_mean']:.3f} ({means} of {done['steps']} steps), {speed}, "
@@ -81,7 +63,7 @@ class RunResult:
             lines.append(f"evaluation loss {done['eval_loss']:.3f}" + (f" ({of_sets})" if of_sets else ""))
         forgotten = forgotten_in_words(done.get("forgetting"))
         lines += [f"forgotten {forgotten}"] if forgotten else []
-        lines += _sample_lines([SampleAnswer(**sample) for sample in done.get("samples", ())])
+        lines += _sample_lines(done.get("samples", ()))
         lines += _round_lines(done["rft"]) if "rft" in done else []
         return "\n".join([*lines, f"adapter   {self.output / 'adapter'}", f"ended     {done['stop_reason']}"])
 
@@ -106,16 +88,9 @@ def _held_back(share: Mapping[str, Any]) -> str:
 
 
 def document(
-    output: Path,
-    done: FitResult,
-    store: dict[str, Any],
-    kernels: KernelPlan,
-    sha256: str,
-    resumed_from: Path | None,
-    samples: Sequence[SampleAnswer],
-    seconds: float,
+    output: Path, done: FitResult, store: StoreReport, kernels: KernelPlan, adapter_sha256: str
 ) -> dict[str, Any]:
-    """Return what `train --json` prints."""
+    """Return what `train --json` prints of training; what is known at the run's end alone is null."""
     first, last = done.mean_losses()
     return {
         "output": str(output),
@@ -129,14 +104,14 @@ def document(
         "mfu": done.mfu,
         "mfu_peak": done.peak,
         "step_time_shares": dict(done.step_time_shares),
-        "store": store,
+        "store": store.as_json(),
         "kernels": kernels.as_json(),
         "adjusted": list(done.adjusted),
-        "resumed_from": str(resumed_from) if resumed_from else None,
-        "adapter_sha256": sha256,
-        "seconds": seconds,
+        "resumed_from": None,
+        "adapter_sha256": adapter_sha256,
+        "seconds": None,
         "peak_memory_mb": done.peak_memory_mb,
-        "samples": [asdict(sample) for sample in samples],
+        "samples": [],
         "stop_reason": done.stop_reason,
     }
 
@@ -150,22 +125,26 @@ def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunRes
     paths = RunPaths(run.output)
     if not paths.complete.is_file():
         return None
-    document = read_json(paths.report_json)
-    wrote = str(document.get("adapter_sha256", ""))
-    if not wrote:
-        raise IntegrityError(
-            f"{paths.report_json} of a complete run is missing or damaged", "train again with --overwrite"
-        )
-    weights = paths.adapter / "adapter_model.safetensors"
-    if not weights.is_file() or sha256_of(weights) != wrote:
-        raise IntegrityError(
-            f"{weights} is not the adapter that this run wrote ({wrote[:12]})", "train again with --overwrite"
-        )
-    recorded = part(read_json(paths.run_json), "identity")
-    if recorded:
-        require_goes_on(paths.run_json, recorded, _with_its_files(run, recorded), drift, report)
-    _tell_other_data(run, part(read_json(paths.run_json), "data", "files"), report)
+    document, recorded = read_json(paths.report_json), read_json(paths.run_json)
+    weights = paths.adapter / WEIGHTS
+    if not weights.is_file() or sha256_of(weights) != document.get("adapter_sha256"):
+        told = f"{weights} is not the adapter that {paths.report_json} of a complete run names"
+        raise IntegrityError(told, "train again with --overwrite")
+    if what := part(recorded, "identity"):
+        require_goes_on(paths.run_json, what, _with_its_files(run, what), drift, report)
+    if not _is_trained_on(run, part(recorded, "data", "files")):
+        report.warning(f"the data is not (all) there as {run.output} was trained on it; --overwrite trains anew")
     return RunResult(run.output, document)
+
+
+def _is_trained_on(run: RunConfig, hashes: Mapping[str, Any]) -> bool:
+    """Whether the run's data files are those of these hashes, by path; hubs are not asked."""
+    offline = run.data.offline or all(spec.kind != "url" for spec in (*run.data.train, *run.data.validation))
+    try:
+        files = locate_data(replace(run.data, offline=offline), NullReporter()).files()
+        return {redact(str(file)): content_of(file, file_hashes(run.store).sha256) for file in files} == hashes
+    except (ExpertError, OSError):
+        return False
 
 
 def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,37 +168,16 @@ def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, An
     return now | {name: recorded[name] for name in PROGRAMS if name in recorded}
 
 
-def _tell_other_data(run: RunConfig, recorded: Mapping[str, Any], report: Reporter) -> None:
-    """Say which data files are not those that a run was trained on, or that this is not known.
-
-    recorded: their hashes, by path.
-    """
-    specs = (*run.data.train, *run.data.validation)
-    # A hub would be downloaded from; a storage is asked for versions alone.
-    offline = run.data.offline or all(spec.kind != "url" for spec in specs)
-    try:
-        located = locate_data(replace(run.data, offline=offline), NullReporter()).files()
-        hashes = file_hashes(run.store)
-        now = {redact(str(file)): content_of(file, hashes.sha256) for file in located}
-    except (ExpertError, OSError) as error:
-        report.warning(f"whether the data is what this run was trained on is not known: {error}")
-        return
-    other = [
-        f"{name} ({'new' if name not in recorded else 'changed' if name in now else 'not there'})"
-        for name in {**recorded, **now}
-        if recorded.get(name) != now.get(name)
-    ]
-    if other and recorded:
-        more = f" and {len(other) - 5} more" if len(other) > 5 else ""
-        told = f"not the data that this run was trained on: {', '.join(other[:5])}{more}"
-        report.warning(f"{told}; --overwrite trains anew")
-
-
-def _sample_lines(samples: Sequence[SampleAnswer]) -> list[str]:
-    lines = [line for sample in samples for line in sample.lines()]
-    run = [sample for sample in samples if sample.right_before is not None and sample.right_after is not None]
+def _sample_lines(samples: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each text of the cases that were answered before and after, and how many were right."""
+    marks, lines = {None: "", True: "right: ", False: "wrong: "}, list[str]()
+    for one in samples:
+        shown = {"prompt": one["prompt"], "expected": one["expected"]}
+        shown |= {of: marks[one[f"right_{of}"]] + one[of] for of in ("before", "after")}
+        lines += [f"{name:9} {shortened(' '.join(text.split()), LONGEST_ANSWER)}" for name, text in shown.items()]
+    run = [one for one in samples if one["right_before"] is not None and one["right_after"] is not None]
     if run:
-        before, after = sum(bool(one.right_before) for one in run), sum(bool(one.right_after) for one in run)
+        before, after = (sum(bool(one[f"right_{of}"]) for one in run) for of in ("before", "after"))
         told = f"{len(run)} held-out cases, drawn by the seed and run: {before} right before training, {after} after"
         lines.append(f"answers   to {told}")
     return lines

@@ -51,9 +51,7 @@ class StopRequest:
         self.exit_code, self.reason, self.by_signal = first
 
     def __enter__(self) -> StopRequest:
-        # Windows sends SIGBREAK for Ctrl-Break, and to processes in groups of their own.
-        numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
-        self._handlers.enter_context(_handling(self._handle, *numbers))
+        self._handlers.enter_context(_handling(self._handle, signal.SIGINT, signal.SIGTERM))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -99,8 +97,7 @@ def _handling(handle: Callable[[int, FrameType | None], None], *numbers: int) ->
         yield
     finally:
         for number, handler in before.items():
-            # None: a handler that was not set from Python, which cannot be put back.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            signal.signal(number, handler)
 
 
 def _end(number: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -37,13 +36,12 @@ def dead() -> int:
     return child.pid
 
 
-HERE = platform.node()
 STANDINGS: dict[str, tuple[dict[str, Any], str, str, str]] = {
-    "alive": ({}, "running", f"running as process {os.getpid()}; after step 3 of 10 at 2026-11-22 08:00 UTC", ""),
+    "alive": ({}, "running", f"running as process {os.getpid()}; after step 3 of 10, at 2026-11-22 08:00 UTC", ""),
     "before the first step": (
         {"steps": None},
         "running",
-        f"running as process {os.getpid()}; before the first step at 2026-11-22 08:00 UTC",
+        f"running as process {os.getpid()}; before the first step, at 2026-11-22 08:00 UTC",
         "",
     ),
     "its id used again": (
@@ -55,8 +53,7 @@ STANDINGS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "another machine": (
         {"host": "far", "pid": 1},
         "elsewhere",
-        "running on far, after step 3 of 10, at 2026-11-22 08:00 UTC; whether it still does cannot be told from "
-        + HERE,
+        "running on far, after step 3 of 10, at 2026-11-22 08:00 UTC; whether it still does cannot be told from here",
         GO_ON,
     ),
     "failed": ({"state": "failed", "reason": "R"}, "failed", "failed after step 3 of 10: R", GO_ON),
