@@ -110,12 +110,6 @@ def test_the_environment_names_the_caches(cli: Cli, project: Path) -> None:
     assert rows_of(json.loads(cli("find-datasets", "--json", HF_HOME=str(project / "none"), **parts).out)) == EXPECTED
 
 
-def test_what_the_hub_client_warns_of_is_shown(cli: Cli, project: Path) -> None:
-    written(project / "hf" / "hub" / "datasets--org--odd" / "x")
-    done = cli("find-datasets", "--hf-cache", "hf")
-    assert "datasets--org--odd" in done.err
-
-
 def test_the_table_has_a_line_each(cli: Cli, project: Path) -> None:
     done = cli("find-datasets", "--hf-cache", "hf")
     lines = [" ".join(line.split()) for line in done.out.splitlines()]

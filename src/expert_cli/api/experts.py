@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from expert_cli.api.arguments import named, require_at_least
+from expert_cli.api.call_arguments import named, require_at_least
 from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import require_new_file
@@ -25,6 +25,7 @@ def evaluate(
     adapter: FilePath | None = None,
     *,
     manifest: FilePath | None = None,
+    answers: FilePath | None = None,
     cases: FilePath | None = None,
     baseline: bool = False,
     shots: int = 0,
@@ -34,7 +35,6 @@ def evaluate(
     model: str | None = None,
     baseline_endpoint: str | None = None,
     baseline_model: str | None = None,
-    sample: bool = False,
     samples: int = 0,
     batch_size: int | None = None,
     max_new_tokens: int | None = None,
@@ -50,7 +50,7 @@ def evaluate(
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> Evaluated:
-    """Let an expert answer its cases, and grade the answers: an adapter, or what a server serves.
+    """Let an expert answer its cases, and grade the answers: an adapter, or what a server serves; or answers that are there.
 
     Of all of the expert's own cases, evaluation.json, model card and report of its run directory are written as well.
 
@@ -58,7 +58,10 @@ def evaluate(
         adapter: A run directory, or the folder of an adapter or checkpoint. With `endpoint`: what is served there, whose
             prompts are used.
         manifest: The expert's manifest.json; default the one that the adapter was trained from.
-        cases: The cases; default `tests/cases.jsonl` beside the manifest.
+        answers: Grade these instead, without a model: one JSON object a line, each a case with its answer; or what an
+            evaluation wrote, whose answers are graded again.
+        cases: The cases; default `tests/cases.jsonl` beside the manifest. With `answers` of an evaluation: others of the same
+            ids and prompts.
         baseline: Let the base model answer as well, asked in its own chat template, and the expert without its grammar.
         shots: With `baseline`: ask the base model once more, after so many training rows as examples.
         base_model: Default the one that the adapter was trained on.
@@ -67,7 +70,6 @@ def evaluate(
         model: What the server calls the model.
         baseline_endpoint: The URL of a server whose model answers as well.
         baseline_model: What that server calls it.
-        sample: The same as samples=1.
         samples: Draw so many answers to each case by training.decoding, at a temperature of 0.8 where that names less than
             0.3: pass@k and majority are told. 0: one answer, greedily.
         batch_size: Answers written at once; default 32, on a GPU 64.
@@ -93,55 +95,26 @@ def evaluate(
         IntegrityError: The adapter is damaged.
     """
     asked, served = locals(), endpoint is not None
+    by_model = adapter or served or baseline or shots or samples or baseline_endpoint or base_quantization
     faults = {
-        "give --adapter DIR, --answers FILE, or --manifest and --endpoint": not adapter and not (manifest and served),
+        "--answers are written already: all that lets a model answer goes with --adapter": answers and by_model,
+        "give --adapter, --answers, or --manifest and --endpoint": not (answers or adapter or (manifest and served)),
         "--shots goes with --baseline: the base model is shown the examples": shots and not baseline,
-        "--sample is --samples 1: give one of the two": sample and samples,
         "--endpoint goes with --model": served != bool(model),
         "--baseline-endpoint goes with --baseline-model": bool(baseline_endpoint) != bool(baseline_model),
         "--endpoint: a server has its own base model": served and (baseline or base_model or base_quantization),
-        "--write-pairs goes with --samples of 2 or more: right and wrong ones are pairs": write_pairs and samples < 2,
+        "--write-pairs goes with --samples of 2 or more": write_pairs and not answers and samples < 2,
+        "--max-drop goes with --against": max_drop is not None and against is None,
     }
     if fault := next((message for message, is_met in faults.items() if is_met), ""):
         raise InputError(fault)
     require_at_least(1, batch_size=batch_size, max_new_tokens=max_new_tokens, limit=limit)
     require_at_least(0, shots=shots, samples=samples)
-    _require_comparable(against, max_drop, write_pairs)
+    if write_pairs is not None:
+        require_new_file("--write-pairs", Path(write_pairs))
     from expert_cli.pipeline import expert_evaluation
 
-    options = named(expert_evaluation.EvaluationOptions, {**asked, "samples": samples or int(sample)})
-    return expert_evaluation.evaluate_expert(options, reporter)
-
-
-@disk_errors()
-def grade_answers(
-    answers: FilePath,
-    *,
-    cases: FilePath | None = None,
-    limit: int | None = None,
-    case_timeout_s: float = 2.0,
-    threshold: float | None = None,
-    against: FilePath | None = None,
-    max_drop: float | None = None,
-    output: FilePath | None = None,
-    write_pairs: FilePath | None = None,
-    allow_commands: bool = False,
-    without_walls: bool = False,
-    reporter: Reporter = NullReporter(),
-) -> Evaluated:
-    """Grade answers that are written already; no model is loaded.
-
-    answers: one JSON object a line, each a case with its answer; or what `evaluate` wrote, whose answers are graded again.
-    cases: other cases of the same ids and prompts, for what `evaluate` wrote. The other arguments, and what is returned and
-    raised, are those of `evaluate`.
-    """
-    asked = locals()
-    require_at_least(1, limit=limit)
-    _require_comparable(against, max_drop, write_pairs)
-    from expert_cli.pipeline import expert_evaluation
-
-    options = named(expert_evaluation.EvaluationOptions, asked)
-    return expert_evaluation.judge_kept(Path(answers), options, reporter)
+    return expert_evaluation.evaluate_expert(named(expert_evaluation.EvaluationOptions, asked), reporter)
 
 
 @disk_errors()
@@ -241,11 +214,3 @@ def load_expert(
         database=file,
         runs=lambda: rows_given(file, reporter) if file else None,
     )
-
-
-def _require_comparable(against: FilePath | None, max_drop: float | None, write_pairs: FilePath | None) -> None:
-    """Raise InputError before anything is loaded or judged, for what is missing or is in the way."""
-    if max_drop is not None and against is None:
-        raise InputError("--max-drop goes with --against: the accuracy falls from that of an earlier evaluation")
-    if write_pairs is not None:
-        require_new_file("--write-pairs", Path(write_pairs))

@@ -10,41 +10,12 @@ from expert_cli.errors import InputError
 from expert_cli.utils.paths import FilePath
 
 
-def binary_reward(
-    prompts: Sequence[Any],
-    completions: Sequence[Any],
-    *,
-    root: FilePath = ".",
-    timeout_s: float = 2.0,
-    allow_commands: bool = False,
-    without_walls: bool = False,
-    **columns: Any,
-) -> list[float]:
+def binary_reward(prompts: Sequence[Any], completions: Sequence[Any], **arguments: Any) -> list[float]:
     """Return 1.0 for each answer that is right, 0.0 for any other: a reward function of TRL's GRPOTrainer.
 
-    Answers are judged as `evaluate` judges them: queries and programs are run, several at once, equal answers to equal cases
-    once. What `functools.partial` binds (`root`, `timeout_s`) is kept out of the data set's columns.
-
-    Args:
-        prompts: What was asked, one a completion; not read, since the case says what is right.
-        completions: Texts, or conversations as TRL has them, whose last message of the assistant counts.
-        root: The folder that paths in cases are relative to.
-        timeout_s: Seconds that one answer may run; more is worth 0.0.
-        allow_commands: Run the programs that cases name as their judges.
-        without_walls: Run answers that are programs also where nothing keeps them from the network.
-        columns: The data set's columns, an entry a completion, of which the keys of a case count (`verifier`, `database`,
-            `expected`, `tests`, ...; docs/EXPERT_FORMAT.md), or one column `case`, the row as JSON text. Columns that are no
-            key of the case, and what a trainer hands on beside them, are passed over.
-
-    Returns:
-        A number a completion, 0.0 to 1.0. What cannot be judged, no text for one, is worth 0.0.
-
-    Raises:
-        InputError: A case is at fault: a key is missing, a file is not there, its own query fails.
-        EnvironmentProblem: What runs the answers, or what keeps them from the network, is missing.
+    Arguments and errors are those of `dense_reward`.
     """
-    how: Any = {"root": root, "timeout_s": timeout_s, "allow_commands": allow_commands, "without_walls": without_walls}
-    return [float(worth == 1.0) for worth in dense_reward(prompts, completions, **how, **columns)]
+    return [float(worth == 1.0) for worth in dense_reward(prompts, completions, **arguments)]
 
 
 def dense_reward(
@@ -59,7 +30,8 @@ def dense_reward(
 ) -> list[float]:
     """Return what each answer is worth by how far it came, 1.0 where it is right: a reward function of TRL's GRPOTrainer.
 
-    Arguments and errors are those of `binary_reward`. What the steps are, by verifier:
+    Answers are judged as `evaluate` judges them: queries and programs are run, several at once, equal answers to equal cases
+    once. What `functools.partial` binds (`root`, `timeout_s`) is kept out of the data set's columns.
 
     | | 0.1 | 0.3 | 0.5 | 1.0 |
     |---|---|---|---|---|
@@ -72,6 +44,21 @@ def dense_reward(
 
     All else is worth 0.0: what does not parse or is empty, and whatever had to be stopped (`timeout`, `refused`,
     `too_large`). What this machine can only parse is worth 0.1.
+
+    Args:
+        prompts: What was asked, one a completion; not read, since the case says what is right.
+        completions: Texts, or conversations as TRL has them, whose last message of the assistant counts.
+        root: The folder that paths in cases are relative to.
+        timeout_s: Seconds that one answer may run; more is worth 0.0.
+        allow_commands: Run the programs that cases name as their judges.
+        without_walls: Run answers that are programs also where nothing keeps them from the network.
+        columns: The data set's columns, an entry a completion, of which the keys of a case count (`verifier`, `database`,
+            `expected`, `tests`, ...; docs/EXPERT_FORMAT.md), or one column `case`, the row as JSON text. Columns that are no
+            key of the case, and what a trainer hands on beside them, are passed over.
+
+    Raises:
+        InputError: A case is at fault: a key is missing, a file is not there, its own query fails.
+        EnvironmentProblem: What runs the answers, or what keeps them from the network, is missing.
     """
     from expert_cli.evaluation.grade import Permissions
     from expert_cli.evaluation.trl import DENSE, grades

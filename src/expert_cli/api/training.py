@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expert_cli.api.arguments import named
+from expert_cli.api.call_arguments import named
 from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.paths import FilePath
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import TrainerCallback
 
     from expert_cli.estimate.run_estimate import RunEstimate
-    from expert_cli.pipeline.run_result import RunResult
+    from expert_cli.pipeline.run_directory import RunResult
 
 
 @disk_errors()

@@ -110,13 +110,9 @@ def evaluate(
 
         expert-cli evaluate --answers runs/sql/evaluation.json --cases stricter.jsonl
     """
-    asked = locals()
-    if answers is not None and (adapter or endpoint or baseline or shots or sample or samples or baseline_endpoint):
-        raise typer.BadParameter(
-            "--answers are written already: --baseline, --shots, --samples, --endpoint go with --adapter"
-        )
-    function = api.evaluate if answers is None else api.grade_answers
-    found = function(**arguments(function, asked))
+    if sample and samples:
+        raise typer.BadParameter("--sample is --samples 1: give one of the two")
+    found = api.evaluate(**arguments(api.evaluate, {**locals(), "samples": samples or int(sample)}))
     console.result(found.as_json(), lambda: show_evaluated(console, found))
     if found.missed:
         raise ThresholdNotMet(found.missed, "see the failures above")

@@ -164,7 +164,7 @@ def _of_rows(
 
 
 def _show(console: Console, made: RowsManifest) -> None:
-    found, config = made.as_json()["found"], made.config
+    found = made.as_json()["found"]
     length, split = found["length"], "none: too few rows to hold any back"
     if path := found["validation_path"]:
         split = f"{path} evaluates after each pass"
@@ -178,7 +178,7 @@ def _show(console: Console, made: RowsManifest) -> None:
         "row": f"max_seq_length {found['max_seq_length']:,}: {made.size.sequences:,} packs a pass, "
         f"{found['truncated_rows']:,} documents shortened",
         "split": split,
-        "training": f"epochs {config['epochs']:g}: about {found['steps']:,} steps",
+        "training": f"epochs {found['epochs']:g}: about {found['steps']:,} steps",
     }
     console.text("\n".join(f"{what:9} {words}" for what, words in told.items() if words))
     train = f"  expert-cli train --manifest {made.manifest}"

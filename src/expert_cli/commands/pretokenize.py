@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError, InputError
 
 if TYPE_CHECKING:
-    from expert_cli.pipeline.pretokenize import ShownDocuments, StoreExplanation, StoreReport
+    from expert_cli.pipeline.pretokenize import ShownDocument, StoreExplanation, StoreReport
 
 _MARKS = {"trained": "»", "not trained": "|", "left out": "×"}
 
@@ -126,19 +127,10 @@ def _show(console: Console, found: StoreReport | StoreExplanation) -> None:
         f"  right size: {row['recommended_max_seq_length']:,} is the smallest here that cuts (nearly) no trained token"
     )
     console.table(title, ["max_seq_length", "rows", "full", "documents cut", "tokens cut"], sizes)
-    shown: ShownDocuments | None = getattr(found, "shown", None)
+    shown: Sequence[ShownDocument] = getattr(found, "shown", ())
     if shown:
-        _show_documents(console, shown)
-
-
-def _show_documents(console: Console, shown: ShownDocuments) -> None:
-    console.text(
-        f"documents {len(shown.documents):,} of {shown.total:,}\n"
-        f"  manifest  {shown.manifest}\n"
-        f"  template  {shown.template}, tokenizer of {shown.base_model}\n"
-        "  marks     » trained, | not trained, × left out by max_seq_length; ¦ between tokens, ¶ a line feed"
-    )
-    for number, document in enumerate(shown.documents, 1):
+        console.text("» trained, | not trained, × left out by max_seq_length; ¦ between tokens, ¶ a line feed")
+    for number, document in enumerate(shown, 1):
         console.text(f"document {number}: {len(document.ids):,} tokens, {sum(document.trained):,} trained")
         for state, tokens in document.runs():
             text = "¦".join(token.replace("\n", "¶\n") for token in tokens if token).removesuffix("\n")

@@ -32,7 +32,9 @@ def train(
     manifest: ManifestPath,
     output: Annotated[
         str | None,
-        typer.Option(metavar="DIR|URL", help="Default: weights/<base model>/ beside the manifest; a URL like s3://..."),
+        typer.Option(
+            metavar="DIR|URL", help="Folder or URL (s3://...). Default: weights/<base model>/ beside the manifest."
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Move a run that lies there aside.")] = False,
     init_adapter: Annotated[
@@ -48,7 +50,7 @@ def train(
     settings: Settings = None,
     resume: Annotated[
         str,
-        typer.Option(metavar="auto|PATH", help="Go on with the newest good checkpoint (auto) or this one."),
+        typer.Option(metavar="auto|PATH", help="Go on: with the newest good checkpoint (auto) or the one in PATH."),
     ] = "",
     allow_drift: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="With --resume: what may differ from before; repeatable.")

@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from expert_cli.artifacts.model_card import put_results, put_section
+from expert_cli.artifacts.report import write_report
 from expert_cli.config.plan import Plan, TrainedAdapter, make_plan, trained_adapter
 from expert_cli.config.resolve import Overrides
+from expert_cli.console.terminal import SCHEMA_VERSION
 from expert_cli.evaluation import endpoint as servers
 from expert_cli.evaluation import evaluate as of_cases
 from expert_cli.evaluation.cases import EvalCase
@@ -17,9 +20,12 @@ from expert_cli.evaluation.grade import Evaluated, Permissions, compare_with
 from expert_cli.evaluation.trl import write_pairs
 from expert_cli.hardware.machine import inspect
 from expert_cli.inference.expert_config import GenerationConfig, decoding_for, decoding_of, drawn_in_words
-from expert_cli.pipeline.publish import leave
+from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, sample_shares
+from expert_cli.runs.run_paths import RunPaths
+from expert_cli.utils.files import write_json
 from expert_cli.utils.process_setup import prepare_process
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import short_place
 
 MAX_DROP = 0.05
 """How far the accuracy may fall against an earlier evaluation where nothing else is said."""
@@ -29,7 +35,21 @@ MAX_DROP = 0.05
 class EvaluationOptions:
     """What is asked of an evaluation: the arguments of `api.evaluate`, which explains them."""
 
+    adapter: Path | None
+    manifest: Path | None
+    answers: Path | None
     cases: Path | None
+    baseline: bool
+    shots: int
+    base_model: str | None
+    base_quantization: str | None
+    endpoint: str | None
+    model: str | None
+    baseline_endpoint: str | None
+    baseline_model: str | None
+    samples: int
+    batch_size: int | None
+    max_new_tokens: int | None
     limit: int | None
     case_timeout_s: float
     threshold: float | None
@@ -39,20 +59,7 @@ class EvaluationOptions:
     write_pairs: Path | None
     allow_commands: bool
     without_walls: bool
-    adapter: Path | None = None
-    manifest: Path | None = None
-    baseline: bool = False
-    shots: int = 0
-    base_model: str | None = None
-    base_quantization: str | None = None
-    endpoint: str | None = None
-    model: str | None = None
-    baseline_endpoint: str | None = None
-    baseline_model: str | None = None
-    samples: int = 0
-    batch_size: int | None = None
-    max_new_tokens: int | None = None
-    offline: bool = False
+    offline: bool
 
     @property
     def permissions(self) -> Permissions:
@@ -61,7 +68,12 @@ class EvaluationOptions:
 
 
 def evaluate_expert(asked: EvaluationOptions, report: Reporter) -> Evaluated:
-    """Let an expert answer its cases; raises what `api.evaluate` says."""
+    """Let an expert answer its cases, or judge answers that are there; raises what `api.evaluate` says."""
+    if asked.answers is not None:
+        how = (asked.case_timeout_s, report, asked.permissions)
+        found = _compared(of_cases.grade_kept(asked.answers, asked.cases, asked.limit, *how), asked, report)
+        leave(found, None, asked.output, report)
+        return found
     trained = _trained(asked)
     plan = trained.plan if trained else make_plan(asked.manifest or Path(), inspect(), Overrides(offline=asked.offline))
     decoding = decoding_for(trained, report) if trained else decoding_of(plan.loaded.manifest)
@@ -78,14 +90,6 @@ def evaluate_expert(asked: EvaluationOptions, report: Reporter) -> Evaluated:
     leave(found, None if asked.endpoint or asked.base_quantization else trained, asked.output, report)
     for kept in filter(None, keep):
         kept.unlink(missing_ok=True)
-    return found
-
-
-def judge_kept(answers: Path, asked: EvaluationOptions, report: Reporter) -> Evaluated:
-    """Judge answers that are written already; raises what `api.grade_answers` says."""
-    found = of_cases.grade_kept(answers, asked.cases, asked.limit, asked.case_timeout_s, report, asked.permissions)
-    found = _compared(found, asked, report)
-    leave(found, None, asked.output, report)
     return found
 
 
@@ -137,3 +141,69 @@ def _compared(found: Evaluated, asked: EvaluationOptions, report: Reporter) -> E
     told = "written   {pairs} pairs of {prompts} prompts; none of {all_right} whose answers are all right, and of {none_right} "
     report.info((told + "where no right one came to its end: {file}").format(**pairs))
     return replace(found, pairs=pairs)
+
+
+def leave(found: Evaluated, trained: TrainedAdapter | None, output: Path | None, report: Reporter) -> None:
+    """Write the document where it is asked for, and where it belongs: the adapter's run and card, and the run's report.
+
+    Of a part of the expert's cases, or of others than its own, it goes only where it is asked for. A checkpoint's evaluation is
+    not its run's: its card alone tells of it.
+    """
+    document = {"schema_version": SCHEMA_VERSION, "command": "evaluate", **found.as_json()}
+    if output is not None:
+        write_json(output, document)
+        report.info(f"written   {output}")
+    if trained is None:
+        return
+    own = trained.plan.own_cases
+    if document["limit"] is not None or (own.is_file() and own.resolve() != Path(document["cases_file"])):
+        report.info("not the expert's own cases, or not all: evaluation.json, model card and report stay as they are")
+        return
+    adapter, run = trained.origin.adapter, trained.origin.run
+    card = adapter / "README.md"
+    if card.is_file():
+        put_section(card, "Evaluation", card_lines(document))
+        put_results(card, document)
+    if run is None or RunPaths(run).adapter.resolve() != adapter:
+        return
+    paths = RunPaths(run)
+    write_json(paths.evaluation, document)
+    write_report([run], paths.report_html)
+    report.info(f"written   {paths.evaluation}, {paths.report_html}")
+
+
+def card_lines(document: dict[str, Any]) -> list[str]:
+    """Return the model card's lines about an evaluation: its `--json` document."""
+    bases = {base_title(name, document[name]): document[name] for name in BASES if document.get(name)}
+    how = document["generation"]
+    lines = [
+        f"{document['cases']} cases ({short_place(document['cases_file'])}), answers to queries and programs run, "
+        f"JSON compared; {_chosen(how)}, at most {how['max_new_tokens']} tokens; {how['cut_off']} cut off there, "
+        f"{how.get('looping', 0)} ended in a loop.",
+        *filter(None, [grammar_in_words(document.get("grammar"))]),
+        "",
+        "| category | correct | accuracy | 95 % interval |" + "".join(f" {title} |" for title in bases),
+        "|---|---|---|---|" + "---|" * len(bases),
+    ]
+    for name, share in [("all", document), *document["by_category"].items()]:
+        alone = (base if name == "all" else base["by_category"][name] for base in bases.values())
+        low, high = share["ci95"]
+        lines.append(
+            f"| {name} | {share['correct']}/{share['cases']} | {share['accuracy']:.1%} | {low:.1%} to {high:.1%} |"
+            + "".join(f" {one['accuracy']:.1%} |" for one in alone)
+        )
+    told = [f"{name}: {share:.1%} ({low:.1%} to {high:.1%})" for name, share, (low, high) in sample_shares(document)]
+    if told:
+        lines += ["", f"Of {len(document['pass_at'])} answers drawn to each case; those above are the first:"]
+        lines += [f"{', '.join(told)}."]
+    for title, base in bases.items():
+        (low, high), difference = base["difference"]["ci95"], base["difference"]["difference"]
+        lines += ["", f"Against the {title}: {difference:+.1%} (95 % interval {low:+.1%} to {high:+.1%})."]
+    return lines
+
+
+def _chosen(generation: dict[str, Any]) -> str:
+    if generation["temperature"]:
+        return f"drawn at temperature {generation['temperature']:g}"
+    beams = generation.get("num_beams", 1)
+    return f"by beam search, {beams} beams" if beams > 1 else "greedy"

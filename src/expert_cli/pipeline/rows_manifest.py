@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -49,7 +49,6 @@ HELD_BACK = (0.05, 20, 500)
 SMALL_MODEL = 0.5e9
 """Weights below which the default learning rate is too low: see its reason."""
 SMALL_RATE = 1e-3
-Counted = Literal["tokenizer", "estimate"]
 
 
 @dataclass(frozen=True)
@@ -58,15 +57,7 @@ class Lengths:
 
     tokens: LengthHistogram
     recommended: int
-    by: Counted
-    reason: str = ""
-
-    @classmethod
-    def of(
-        cls, tokens: LengthHistogram, documents: Iterable[DocumentLengths], by: Counted, reason: str = ""
-    ) -> Lengths:
-        """Return what is told of documents that are looked at some at a time."""
-        return cls(tokens, recommend(tokens, documents, 1 << 24), by, reason)
+    by: Literal["tokenizer", "estimate"]
 
 
 @dataclass(frozen=True)
@@ -75,50 +66,32 @@ class RowsManifest:
 
     manifest: Path
     written: Mapping[str, Any]
-    rows: str
     kind: str
     report: RowReport
     lengths: Lengths
     size: LengthRow
     steps: int
 
-    @property
-    def dataset(self) -> Mapping[str, Any]:
-        """`training.dataset` as it was written."""
-        block: Mapping[str, Any] = self.written["training"]["dataset"]
-        return block
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """`training.config` as it was written."""
-        block: Mapping[str, Any] = self.written["training"]["config"]
-        return block
-
-    @property
-    def good(self) -> int:
-        """How many rows can be used, of those that were read."""
-        report = self.report
-        return report.read - sum(report.dropped.values()) - sum(report.filtered.values())
-
     def as_json(self) -> dict[str, Any]:
         """Return what `init --from --json` prints of it."""
-        lengths, at = self.lengths, self.lengths.tokens.percentile
+        dataset, config = (self.written["training"][name] for name in ("dataset", "config"))
+        lengths, at, report = self.lengths, self.lengths.tokens.percentile, self.report
         return {
             "manifest": str(self.manifest),
-            "rows": self.rows,
+            "rows": dataset["path"],
             "found": {
                 "form": self.kind,
-                "columns": self.report.mapping,
-                "not_read": self.report.unread,
-                "read": self.report.read,
-                "good": self.good,
+                "columns": report.mapping,
+                "not_read": report.unread,
+                "read": report.read,
+                "good": report.read - sum(report.dropped.values()) - sum(report.filtered.values()),
                 "length": {"p50": at(50), "p99": at(99), "max": at(100), "by": lengths.by},
                 "max_seq_length": self.size.max_seq_length,
                 "truncated_rows": self.size.truncated_rows,
-                "epochs": self.config["epochs"],
+                "epochs": config["epochs"],
                 "steps": self.steps,
-                "validation_split": self.dataset.get("validation_split"),
-                "validation_path": self.dataset.get("validation_path"),
+                "validation_split": dataset.get("validation_split"),
+                "validation_path": dataset.get("validation_path"),
             },
         }
 
@@ -168,13 +141,12 @@ def write_manifest_of_rows(
         dataset |= {key: _named(place, dataset[key]) for key in ("path", "validation_path") if key in dataset}
     planned()
     kind = selection.readers[0].columns.form
-    return RowsManifest(path, written, dataset["path"], kind, selection.reports["train"], lengths, size, steps)
+    return RowsManifest(path, written, kind, selection.reports["train"], lengths, size, steps)
 
 
 def _named(place: str, source: str) -> str:
     """Return a source with another place in it; its split and slice stay."""
-    _, colons, rest = source.partition("::")
-    return f"{place}{colons}{rest}"
+    return "::".join([place, *source.split("::")[1:]])
 
 
 def _selected(plan: Plan) -> RowSelection:
@@ -211,23 +183,14 @@ def _lengths(plan: Plan, selection: RowSelection, report: Reporter) -> Lengths:
     run = replace(plan.run, data=replace(plan.run.data, offline=True))
     try:
         inputs = resolve_inputs(run, NullReporter(), locate_data(plan.run.data, NullReporter()))
-    except EnvironmentProblem as problem:
-        return _estimated(selection, problem.message)
+    except EnvironmentProblem:
+        whole = (sum(len(text.encode("utf-8", "replace")) for text in row.content()) for row in selection.rows())
+        tokens = np.array([max(round(size / BYTES_PER_TOKEN), 2) for size in whole], np.int64)
+        lengths = LengthHistogram.of(tokens)
+        return Lengths(lengths, recommend(lengths, [DocumentLengths(tokens, 0 * tokens, tokens)], 1 << 24), "estimate")
     documents = store_for(run, inputs, report).training()
-    return Lengths.of(documents.histogram(), documents.measured(), "tokenizer")
-
-
-def _estimated(selection: RowSelection, reason: str) -> Lengths:
-    tokens: list[int] = []
-    trained: list[int] = []
-    for row in selection.rows():
-        whole = sum(len(text.encode("utf-8", "replace")) for text in row.content())
-        tokens.append(max(round(whole / BYTES_PER_TOKEN), 2))
-        answer = round(len(row.answer.encode("utf-8", "replace")) / BYTES_PER_TOKEN)
-        trained.append(min(max(answer, 1), tokens[-1]))
-    sizes, answers = np.array(tokens, np.int64), np.array(trained, np.int64)
-    documents = DocumentLengths(sizes, sizes - answers, answers)
-    return Lengths.of(LengthHistogram.of(sizes), [documents], "estimate", reason)
+    lengths = documents.histogram()
+    return Lengths(lengths, recommend(lengths, documents.measured(), 1 << 24), "tokenizer")
 
 
 def settings_for(lengths: Lengths, base: str, *, evaluates: bool) -> tuple[dict[str, Any], LengthRow, int]:

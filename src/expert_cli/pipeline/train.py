@@ -49,8 +49,16 @@ from expert_cli.pipeline.before_after import ask, choose, measure, measuring, mi
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import describe, staged_store, store_for
 from expert_cli.pipeline.remote_run import remote_run
-from expert_cli.pipeline.run_directory import begin_run, finish, identity_of, recorded, write_run_json
-from expert_cli.pipeline.run_result import RunResult, document, finished
+from expert_cli.pipeline.run_directory import (
+    RunResult,
+    begin_run,
+    document,
+    finish,
+    finished,
+    identity_of,
+    recorded,
+    write_run_json,
+)
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import DataInputs, laid_out, training_data, training_inputs
 from expert_cli.runs.lock import run_lock
@@ -276,7 +284,10 @@ def _model(
         prove(base, kernels.layout, kernels.attention)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     report.info(f"model     {inputs.source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
-    rows.tell(report)
+    if rows.line:
+        report.info(f"tokens    {rows.line}")
+    if rows.missing:
+        report.warning(rows.missing)
     kernels = with_capture(kernels, run)
     for name, kernel in kernels.lines.items():
         if name != "capture":  # told once it was tried

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from filelock import FileLock
 
 from expert_cli.config.plan import require_free
 from expert_cli.errors import RunLocked
@@ -109,14 +108,6 @@ def test_an_owner_that_is_not_known_is_refused(tmp_path: Path, monkeypatch: pyte
         entry(process.pid).unlink()
         with pytest.raises(RunLocked, match=r"out belongs to another run$"):
             run_lock(tmp_path / "out").__enter__()
-
-
-def test_who_asks_whether_a_folder_is_held_does_not_hold_it(tmp_path: Path) -> None:
-    asking = FileLock(tmp_path / ".out.lock", thread_local=False)
-    asking.acquire()
-    threading.Timer(0.2, asking.release).start()
-    with run_lock(tmp_path / "out"):
-        assert not asking.is_locked
 
 
 def test_the_folder_may_be_missing_empty_and_renamed(tmp_path: Path) -> None:
