@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from importlib import import_module
 from inspect import Signature, signature
@@ -104,7 +105,7 @@ def command(name: str) -> Any:
 
     (_, *own), (*common, _) = (signature(one, eval_str=True).parameters.values() for one in (run, with_console))
     with_console.__signature__ = Signature([*own, *common])  # type: ignore[attr-defined]
-    with_console.__doc__ = run.__doc__
+    with_console.__doc__ = re.sub(r"(?<!\n)(\n +expert-cli )", r"\n\1", run.__doc__)  # each example a paragraph
     alone = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", add_completion=False)
     alone.command(name, cls=_Command)(with_console)
     return typer.main.get_command(alone)

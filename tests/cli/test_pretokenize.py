@@ -191,23 +191,6 @@ def test_several_experts_in_one_folder_keep_their_stores_apart(tmp_path: Path, m
     assert all(Path(row["path"]).is_dir() for row in rows)
 
 
-def test_what_is_read_of_conversations_and_texts_is_told(tmp_path: Path, model: Path) -> None:
-    turns = [{"role": "user", "content": "u", "id": 1}, {"role": "assistant", "content": "a", "weight": 0}]
-    turns += [{"role": "user", "content": "v"}, {"role": "assistant", "content": "b", "weight": 1}]
-    (talk,) = pretokenize("-m", project(tmp_path / "talk", model, [{"messages": turns, "source": "s"}] * 3))
-    assert (talk["ignored"], talk["forms"]) == (["source", "messages[].id"], {})
-    assert talk["trained_tokens"] == 3 * 2  # b and its end token
-    texts = [
-        {"text": "<|im_start|>assistant\na<|im_end|>"},
-        {"text": "plain"},
-        {"text": "<|im_start|>user\nu<|im_end|>"},
-    ]
-    for _ in range(2):
-        (text,) = pretokenize("-m", project(tmp_path / "text", model, texts))
-        assert (text["ignored"], text["forms"]) == ([], {"chatml": 2, "plain": 1})
-        assert text["dropped"] == {"no trained token": 1}
-
-
 def test_staged_data_gives_the_same_key_and_store(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model)
     (plain,) = pretokenize("-m", manifest)

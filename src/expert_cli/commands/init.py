@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from expert_cli.commands.options import Offline
 from expert_cli.console.terminal import Console
@@ -17,30 +17,18 @@ from expert_cli.manifest.starter import StarterKind
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.text import plural, shortened
 
-if TYPE_CHECKING:
-    from expert_cli.pipeline.rows_manifest import RowsManifest
-
 
 def init(
     console: Console,
-    name: Annotated[str, typer.Argument(help="Name of the expert; its folder is made.")],
+    name: Annotated[str, Argument(help="Name of the expert; its folder is made.")],
     folder: Annotated[
-        Path | None, typer.Option(help="Where the folder is made. Default: experts/ if there is one, else here.")
+        Path | None, Option(help="Where it is made. Default: experts/ if there is one, else here.")
     ] = None,
-    kind: Annotated[StarterKind | None, typer.Option(help="What its answers are. Default: json.")] = None,
-    from_config: Annotated[
-        Path | None, typer.Option(help="A configuration of axolotl or TRL to make the manifest from.", metavar="FILE")
-    ] = None,
-    rows: Annotated[
-        str | None, typer.Option("--from", help="Rows to train on: file, folder, URL or hub id of a data set.")
-    ] = None,
-    base_model: Annotated[
-        str | None, typer.Option(help="With --from: the base model. Default: by whether there is a GPU.")
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ROLE=NAME", help="With --from: what a column is, where its name does not tell."),
-    ] = None,
+    kind: Annotated[StarterKind | None, Option(help="What its answers are. Default: json.")] = None,
+    from_config: Annotated[Path | None, Option(help="A configuration of axolotl or TRL.", metavar="FILE")] = None,
+    rows: Annotated[str | None, Option("--from", help="Rows to train on: file, folder, URL or hub id.")] = None,
+    base_model: Annotated[str | None, Option(help="With --from: the base model. Default: by the machine.")] = None,
+    column: Annotated[list[str] | None, Option(metavar="ROLE=NAME", help="With --from: what a column is.")] = None,
     offline: Offline = False,
 ) -> None:
     """Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.
@@ -57,11 +45,8 @@ def init(
     Examples:
 
         expert-cli init expert-regex
-
         expert-cli init expert-shop --kind sql --folder work
-
         expert-cli init expert-mails --from mails.csv --column response=label --base-model Qwen/Qwen3-0.6B
-
         expert-cli init expert-shop --from-config axolotl.yml
     """
     given = {"--kind": kind, "--from": rows, "--from-config": from_config}
@@ -81,7 +66,6 @@ def init(
 
 
 def _home(name: str, folder: Path | None) -> Path:
-    """Return where the expert's folder will be. Raises InputError for a name or a place that cannot be."""
     from expert_cli.manifest.key import LONGEST_NAME
 
     if not re.fullmatch(r"\w([\w.-]*\w)?", name) or len(name) > LONGEST_NAME:
@@ -94,7 +78,6 @@ def _home(name: str, folder: Path | None) -> Path:
 
 
 def _of_config(console: Console, file: Path, home: Path) -> None:
-    """Make the manifest that a configuration of another trainer becomes, and tell what it lacks."""
     from expert_cli import api
     from expert_cli.manifest.import_config import import_config, manifest_text
     from expert_cli.utils.files import write_text
@@ -119,7 +102,6 @@ def _of_config(console: Console, file: Path, home: Path) -> None:
 
 
 def _starter(console: Console, name: str, home: Path, kind: StarterKind) -> None:
-    """Make an expert to fill in: its manifest, rows and cases."""
     from expert_cli.manifest.starter import SMOLLM2, write_starter
     from expert_cli.utils.paths import slug
 
@@ -160,27 +142,27 @@ def _of_rows(
     except BaseException:
         shutil.rmtree(home, ignore_errors=True)
         raise
-    console.result(found.as_json(), lambda: _show(console, found))
+    console.result(found, lambda: _show(console, found))
 
 
-def _show(console: Console, made: RowsManifest) -> None:
-    found = made.as_json()["found"]
-    length, split = found["length"], "none: too few rows to hold any back"
+def _show(console: Console, made: Mapping[str, Any]) -> None:
+    found, manifest = made["found"], made["manifest"]
+    split = "none: too few rows to hold any back"
     if path := found["validation_path"]:
         split = f"{path} evaluates after each pass"
     elif share := found["validation_split"]:
         split = f"about {share:.2g} of the rows are held back, and evaluated after each pass"
+    length = "{p50:,} tokens at half of the documents, {p99:,} at 99 %, {max:,} at most, by {by}"
     told = {
-        "rows": f"{found['good']:,} of {found['read']:,} can be trained",
-        "form": f"{found['form']}: {found['columns']}",
+        "rows": "{good:,} of {read:,} can be trained".format(**found),
+        "form": "{form}: {columns}".format(**found),
         "not read": ", ".join(found["not_read"]),
-        "length": "{p50:,} tokens at half of the documents, {p99:,} at 99 %, {max:,} at most, by {by}".format(**length),
-        "row": f"max_seq_length {found['max_seq_length']:,}: {made.size.sequences:,} packs a pass, "
-        f"{found['truncated_rows']:,} documents shortened",
+        "length": length.format(**found["length"]),
+        "row": "max_seq_length {max_seq_length:,}: {truncated_rows:,} documents shortened".format(**found),
         "split": split,
-        "training": f"epochs {found['epochs']:g}: about {found['steps']:,} steps",
+        "training": "epochs {epochs:g}: about {steps:,} steps".format(**found),
     }
     console.text("\n".join(f"{what:9} {words}" for what, words in told.items() if words))
-    train = f"  expert-cli train --manifest {made.manifest}"
-    console.text(f"{made.manifest} made; the reason of each default: expert-cli validate {made.manifest}")
+    train = f"  expert-cli train --manifest {manifest}"
+    console.text(f"{manifest} made; the reason of each default: expert-cli validate {manifest}")
     console.text(f"{train} --plan    # time and memory, before anything is trained\n{train}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from expert_cli import api
 from expert_cli.commands.options import BaseModel, Dataset, Offline, Stage, arguments
@@ -21,31 +22,22 @@ _MARKS = {"trained": "»", "not trained": "|", "left out": "×"}
 
 def pretokenize(
     console: Console,
-    manifest: Annotated[
-        list[Path] | None, typer.Option("--manifest", "-m", help="An expert's manifest.json; repeatable.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every expert in ./experts (or in EXPERTS).")] = False,
-    experts: Annotated[Path, typer.Argument(help="Folder of experts for --all.")] = Path("experts"),
+    manifest: Annotated[list[Path] | None, Option("--manifest", "-m", help="A manifest.json; repeatable.")] = None,
+    every: Annotated[bool, Option("--all", help="Every expert in ./experts (or in EXPERTS).")] = False,
+    experts: Annotated[Path, Argument(help="Folder of experts for --all.")] = Path("experts"),
     dataset: Dataset = None,
     base_model: BaseModel = None,
-    output: Annotated[
-        str | None,
-        typer.Option(metavar="DIR|URL", help="Folder above the key, or s3://...; of several experts one each."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Build anew even if the store fits.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Hash every file of the store again.")] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say hit, missing, stale or damaged, and what changed; build nothing.")
-    ] = False,
+    output: Annotated[str | None, Option(metavar="DIR|URL", help="Folder of token stores, or s3://...")] = None,
+    force: Annotated[bool, Option("--force", help="Build anew even if the store fits.")] = False,
+    verify: Annotated[bool, Option("--verify", help="Hash every file of the store again.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Say what lies there, and what changed; build nothing.")] = False,
     documents: Annotated[
-        int, typer.Option("--show", min=0, help="Show this many documents, and which tokens of them are trained.")
+        int, Option("--show", min=0, help="Show so many documents, and which tokens are trained.")
     ] = 0,
-    threads: Annotated[int, typer.Option(min=0, help="Threads that tokenize; 0: one a core.")] = 0,
+    threads: Annotated[int, Option(min=0, help="Threads that tokenize; 0: one a core.")] = 0,
     stage: Stage = None,
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Delete this expert's other stores, those of other base models too.")
-    ] = False,
-    ray: Annotated[str, typer.Option(metavar="ADDRESS", help="Tokenize on this Ray cluster (HOST:6379, local).")] = "",
+    prune: Annotated[bool, Option("--prune", help="Delete this expert's other stores, of other bases too.")] = False,
+    ray: Annotated[str, Option(metavar="ADDRESS", help="Tokenize on this Ray cluster (HOST:6379, local).")] = "",
     offline: Offline = False,
 ) -> None:
     """Tokenize an expert's data once; training opens the result.
@@ -55,13 +47,9 @@ def pretokenize(
     Examples:
 
         expert-cli pretokenize --manifest experts/expert-sql/manifest.json
-
         expert-cli pretokenize --all --base-model smollm2
-
         expert-cli pretokenize -m experts/expert-sql/manifest.json --explain
-
         expert-cli pretokenize -m experts/expert-sql/manifest.json --show 5
-
         expert-cli pretokenize -m experts/expert-sql/manifest.json --output s3://bucket/stores
     """
     asked = locals()
@@ -123,9 +111,8 @@ def _show(console: Console, found: StoreReport | StoreExplanation) -> None:
         [f"{value:.2%}" if name == "fill" else f"{value:,}" for name, value in size.items()]
         for size in row["right_size"]
     ]
-    title = (
-        f"  right size: {row['recommended_max_seq_length']:,} is the smallest here that cuts (nearly) no trained token"
-    )
+    best = row["recommended_max_seq_length"]
+    title = f"  right size: {best:,} is the smallest here that cuts nothing, or under 0.1 % of the trained tokens"
     console.table(title, ["max_seq_length", "rows", "full", "documents cut", "tokens cut"], sizes)
     shown: Sequence[ShownDocument] = getattr(found, "shown", ())
     if shown:

@@ -14,7 +14,6 @@ def schema(console: Console) -> None:
     Examples:
 
         expert-cli schema > manifest.schema.json
-
         expert-cli schema --json
     """
     document = manifest_schema()
@@ -31,7 +30,6 @@ def manifest_schema() -> dict[str, Any]:
 
 
 def _allow_comments(node: Any) -> None:
-    """Allow comments in every object that the schema describes, in place."""
     if isinstance(node, list):
         for item in node:
             _allow_comments(item)

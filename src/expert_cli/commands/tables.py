@@ -56,9 +56,9 @@ def _show_evaluation(console: Console, evaluation: Evaluation) -> None:
         title = f"labels: macro F1 {one['macro_f1']:.3f}; --json has which was answered for which"
         console.table(title, ["cases", "precision", "recall", "F1", "label"], rows)
     failures = [
-        [kind, str(count), f"{one.row.id}: {one.verdict.detail}"]
+        [kind if index == 0 else "", str(count) if index == 0 else "", f"{one.row.id}: {one.verdict.detail}"]
         for kind, count in evaluation.failures.items()
-        for one in evaluation.examples(kind)
+        for index, one in enumerate(evaluation.examples(kind))
     ]
     if failures:
         console.table("failures", ["class", "answers", "examples"], failures)

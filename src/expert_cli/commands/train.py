@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from expert_cli import api
 from expert_cli.commands.options import (
@@ -32,46 +33,36 @@ def train(
     manifest: ManifestPath,
     output: Annotated[
         str | None,
-        typer.Option(
-            metavar="DIR|URL", help="Folder or URL (s3://...). Default: weights/<base model>/ beside the manifest."
-        ),
+        Option(metavar="DIR|URL", help="Folder or URL (s3://...). Default: weights/<base model>/ beside the manifest."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Move a run that lies there aside.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Move a run that lies there aside.")] = False,
     init_adapter: Annotated[
-        Path | None, typer.Option("--from", metavar="ADAPTER", help="Train on from this run or adapter folder.")
+        Path | None, Option("--from", metavar="ADAPTER", help="A run or adapter to train on from.")
     ] = None,
     dataset: Dataset = None,
     validation: Validation = None,
     base_model: BaseModel = None,
     device: Device = "auto",
-    epochs: Annotated[float | None, typer.Option(min=0, help="Passes over the data.")] = None,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many optimizer steps.")] = None,
+    epochs: Annotated[float | None, Option(min=0, help="Passes over the data.")] = None,
+    max_steps: Annotated[int | None, Option(min=1, help="Stop after this many optimizer steps.")] = None,
     seed: Seed = None,
     settings: Settings = None,
-    resume: Annotated[
-        str,
-        typer.Option(metavar="auto|PATH", help="Go on: with the newest good checkpoint (auto) or the one in PATH."),
-    ] = "",
+    resume: Annotated[str, Option(metavar="auto|PATH", help="Go on: the newest good checkpoint (auto), or PATH.")] = "",
     allow_drift: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="With --resume: what may differ from before; repeatable.")
+        list[str] | None, Option(metavar="KEY", help="With --resume: what may differ; repeatable.")
     ] = None,
     max_forget: Annotated[
         float | None,
-        typer.Option(min=0, metavar="NATS", help="Exit 5 if the loss a token on neutral texts rose by more than this."),
+        Option(min=0, metavar="NATS", help="Exit 5 if the loss a token on neutral texts rose by more than this."),
     ] = None,
     locked: Annotated[
-        Path | None,
-        typer.Option(help="A run.json: refuse (exit 6) if data, tokenizer, base model, settings or code differ."),
+        Path | None, Option(help="A run.json: exit 6 where data, models, settings or code differ.")
     ] = None,
-    trust_store: Annotated[
-        bool, typer.Option("--trust-store", help="Use a tokenized data set that another program saved there.")
-    ] = False,
+    trust_store: Annotated[bool, Option("--trust-store", help="Use a tokenized data set of another program.")] = False,
     stage: Stage = None,
-    plan_only: Annotated[
-        bool, typer.Option("--plan", help="Train nothing: say what the run will need and cost. Builds the token store.")
-    ] = False,
-    probe: Annotated[bool, typer.Option("--probe", help="With --plan: measure a few real steps.")] = False,
-    price: Annotated[str, typer.Option(metavar="2.50/h", help="With --plan: what an hour of this machine costs.")] = "",
+    plan_only: Annotated[bool, Option("--plan", help="Train nothing: say what the run will need and cost.")] = False,
+    probe: Annotated[bool, Option("--probe", help="With --plan: measure a few real steps.")] = False,
+    price: Annotated[str, Option(metavar="2.50/h", help="With --plan: what an hour of this machine costs.")] = "",
     allow_commands: AllowCommands = False,
     without_walls: WithoutWalls = False,
     offline: Offline = False,
@@ -81,13 +72,9 @@ def train(
     Examples:
 
         expert-cli train --manifest experts/expert-json/manifest.json
-
         expert-cli train -m experts/expert-sql/manifest.json --base-model smollm2 --set training.config.learning_rate=1e-4
-
         expert-cli train -m experts/expert-sql/manifest.json --output s3://bucket/runs/sql --resume auto
-
         expert-cli train -m experts/expert-sql/manifest.json --from weights/first --dataset new.jsonl --output weights/second
-
         expert-cli train -m experts/expert-sql/manifest.json --plan --price 2.50/h
     """
     asked = locals()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from expert_cli import api
 from expert_cli.commands.options import BaseModel
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 def validate(
     console: Console,
-    manifests: Annotated[list[Path], typer.Argument(help="One or more manifest.json files.")],
+    manifests: Annotated[list[Path], Argument(help="One or more manifest.json files.")],
     base_model: BaseModel = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show every key, and defaults not written.")] = False,
+    verbose: Annotated[bool, Option("--verbose", help="Show every key, and defaults not written.")] = False,
 ) -> None:
     """Check manifests, and say which keys are adjusted or not used on this machine.
 
@@ -28,7 +29,6 @@ def validate(
     Examples:
 
         expert-cli validate experts/expert-sql/manifest.json
-
         expert-cli validate experts/*/manifest.json --json
     """
     checks = []

@@ -90,15 +90,11 @@ def command_line(manifest: Path, overrides: Overrides, options: RunOptions) -> s
 
 
 Lines = list[dict[str, Any]]
-_QUIET_CONFIG = (
-    "method=sft",
-    *("logging_steps=1", "report_to=none", "save_strategy=no", "save_every=null", "eval_strategy=no"),
-    *("load_best_model_at_end=false", "early_stopping_patience=null"),
-)
-_QUIET_EVALUATION = ("every_steps=null", "sample_answers=0", "neutral_texts=0")
 QUIET_SETTINGS = (
-    *(f"training.config.{setting}" for setting in _QUIET_CONFIG),
-    *(f"evaluation.{setting}" for setting in _QUIET_EVALUATION),
+    *("training.config.method=sft", "training.config.logging_steps=1", "training.config.report_to=none"),
+    *("training.config.save_strategy=no", "training.config.save_every=null", "training.config.eval_strategy=no"),
+    *("training.config.load_best_model_at_end=false", "training.config.early_stopping_patience=null"),
+    *("evaluation.every_steps=null", "evaluation.sample_answers=0", "evaluation.neutral_texts=0"),
 )
 """Every step is logged, and nothing but steps is timed: one training, without rounds after it."""
 _ERRORS = {error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, IntegrityError)}

@@ -75,7 +75,6 @@ def store_for(
 def _store_at_url(
     run: RunConfig, inputs: DataInputs, report: Reporter, build: Callable[[], TokenStore], *, put: bool, force: bool
 ) -> TokenStore:
-    """Return this machine's own store, the one at the run's URL, or one that is built."""
     key, local = store_state(run.data, inputs, run.store)
     here = local.state == "hit"
     if here and not (put or force):
@@ -97,7 +96,6 @@ def _store_at_url(
 
 
 def _look_up(run: RunConfig, key: StoreKey) -> StoreState:
-    """Look for a store at the run's URL. Raises EnvironmentProblem: `offline` forbids it, too."""
     place = StoredFolder(run.store_url) / key.name
     if run.data.offline:  # a variable of the hub's client says nothing of a cluster's own storage
         told = "Leave --offline out, or name a folder of token stores."

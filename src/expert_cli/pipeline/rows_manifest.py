@@ -19,7 +19,7 @@ from expert_cli.config.data_sources import missing, parse_source
 from expert_cli.config.plan import Plan, make_plan, named_weights, needless_int4
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
-from expert_cli.data.select import RowReport, RowSelection, select_rows
+from expert_cli.data.select import RowSelection, select_rows
 from expert_cli.data.sources import locate_data
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.errors import EnvironmentProblem, InputError
@@ -60,42 +60,6 @@ class Lengths:
     by: Literal["tokenizer", "estimate"]
 
 
-@dataclass(frozen=True)
-class RowsManifest:
-    """What was seen of rows, and what was made of it. size: what the row length comes to. steps: about so many in all."""
-
-    manifest: Path
-    written: Mapping[str, Any]
-    kind: str
-    report: RowReport
-    lengths: Lengths
-    size: LengthRow
-    steps: int
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what `init --from --json` prints of it."""
-        dataset, config = (self.written["training"][name] for name in ("dataset", "config"))
-        lengths, at, report = self.lengths, self.lengths.tokens.percentile, self.report
-        return {
-            "manifest": str(self.manifest),
-            "rows": dataset["path"],
-            "found": {
-                "form": self.kind,
-                "columns": report.mapping,
-                "not_read": report.unread,
-                "read": report.read,
-                "good": report.read - sum(report.dropped.values()) - sum(report.filtered.values()),
-                "length": {"p50": at(50), "p99": at(99), "max": at(100), "by": lengths.by},
-                "max_seq_length": self.size.max_seq_length,
-                "truncated_rows": self.size.truncated_rows,
-                "epochs": config["epochs"],
-                "steps": self.steps,
-                "validation_split": dataset.get("validation_split"),
-                "validation_path": dataset.get("validation_path"),
-            },
-        }
-
-
 def write_manifest_of_rows(
     home: Path,
     source: str,
@@ -105,11 +69,12 @@ def write_manifest_of_rows(
     base_model: str | None = None,
     columns: Mapping[str, str] | None = None,
     offline: bool = False,
-) -> RowsManifest:
+) -> dict[str, Any]:
     """Look at the rows of `source` (as `training.dataset.path` has it, from here) and write `home`/manifest.json for them.
 
     Where the base model's tokenizer is on this machine, the token store is built for the lengths, and training begins with
-    it. columns: which is what, by role, where the names do not tell. Raises InputError, ManifestError, EnvironmentProblem.
+    it. columns: which is what, by role, where the names do not tell. Returns what `init --from --json` prints. Raises
+    InputError, ManifestError, EnvironmentProblem.
     """
     path = home / "manifest.json"
     base: dict[str, Any] = {"name": base_model or (SMOLLM2 if machine.device == "cpu" else LARGE_BASE)}
@@ -140,8 +105,22 @@ def write_manifest_of_rows(
             place = Path(os.path.relpath(place, here)).as_posix()
         dataset |= {key: _named(place, dataset[key]) for key in ("path", "validation_path") if key in dataset}
     planned()
-    kind = selection.readers[0].columns.form
-    return RowsManifest(path, written, kind, selection.reports["train"], lengths, size, steps)
+    told, at = selection.reports["train"], lengths.tokens.percentile
+    found = {
+        "form": selection.readers[0].columns.form,
+        "columns": told.mapping,
+        "not_read": told.unread,
+        "read": told.read,
+        "good": told.read - sum(told.dropped.values()) - sum(told.filtered.values()),
+        "length": {"p50": at(50), "p99": at(99), "max": at(100), "by": lengths.by},
+        "max_seq_length": size.max_seq_length,
+        "truncated_rows": size.truncated_rows,
+        "epochs": written["training"]["config"]["epochs"],
+        "steps": steps,
+        "validation_split": dataset.get("validation_split"),
+        "validation_path": dataset.get("validation_path"),
+    }
+    return {"manifest": str(path), "rows": dataset["path"], "found": found}
 
 
 def _named(place: str, source: str) -> str:
@@ -150,7 +129,6 @@ def _named(place: str, source: str) -> str:
 
 
 def _selected(plan: Plan) -> RowSelection:
-    """Return all rows that can be used, none held back."""
     located = locate_data(plan.run.data, NullReporter())
     try:
         return select_rows(plan.run.data, located, NullReporter())
@@ -162,7 +140,6 @@ def _selected(plan: Plan) -> RowSelection:
 
 
 def _held_back(plan: Plan, path: str, rows: int) -> dict[str, Any]:
-    """Return the keys that say what evaluates: the source's own validation split, or a share of its rows, or nothing."""
     (spec,) = plan.run.data.train
     if spec.kind != "file" and "::" not in path:
         data = replace(plan.run.data, train=(replace(spec, split="validation"),))
@@ -179,7 +156,6 @@ def _held_back(plan: Plan, path: str, rows: int) -> dict[str, Any]:
 
 
 def _lengths(plan: Plan, selection: RowSelection, report: Reporter) -> Lengths:
-    """Return the lengths by the base model's tokenizer where that is on this machine, else by the rows' bytes."""
     run = replace(plan.run, data=replace(plan.run.data, offline=True))
     try:
         inputs = resolve_inputs(run, NullReporter(), locate_data(plan.run.data, NullReporter()))

@@ -205,7 +205,6 @@ class RunResult:
 
 
 def _round_lines(told: Mapping[str, Any]) -> list[str]:
-    """Return a line a round of learning from answers that were run: what was right, and what the held-back prompts say."""
     lines = [f"before    {_held_back(told['before'])}"]
     for one in told["rounds"]:
         line = f"round {one['round']}   {one['right']:,} of {one['asked']:,} answers right, {one['kept']:,} kept"
@@ -305,7 +304,6 @@ def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, An
 
 
 def _sample_lines(samples: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each text of the cases that were answered before and after, and how many were right."""
     marks, lines = {None: "", True: "right: ", False: "wrong: "}, list[str]()
     for one in samples:
         shown = {"prompt": one["prompt"], "expected": one["expected"]}

@@ -191,7 +191,6 @@ def _train(
 
 
 def _facts(inputs: DataInputs, store: TokenStore, kernels: KernelPlan) -> dict[str, Any]:
-    """Return what run.json says beside the run's identity and settings."""
     return {
         "kernels": kernels.as_json(),
         "template": inputs.template.name,
@@ -217,7 +216,6 @@ def _checkpoints(
     report: Reporter,
     status: RunStatus,
 ) -> Checkpoints:
-    """Return what the run is, held against the one it must agree with, and the checkpoint that it goes on from."""
     foreign = foreign_store(run.store) if options.trust_store else None
     trusted = trusted_sha256(foreign, inputs.hashes) if foreign else ""
     what = identity_of(run, inputs, machine, processes, trusted=trusted)
@@ -242,7 +240,6 @@ def _goes_on(
 def _run_answers(
     renderer: PromptRenderer, plan: Plan, report: Reporter, options: RunOptions
 ) -> Callable[[PeftModel], float] | None:
-    """Return what lets a model in training answer cases, each of which can be judged here; None where not asked for."""
     if not plan.run.watch.execution_eval_steps:
         return None
     from expert_cli.evaluation.evaluate import accuracy_of, cases_of, check_gradable

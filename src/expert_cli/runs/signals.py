@@ -96,7 +96,6 @@ def _handling(handle: Callable[[int, FrameType | None], None], *numbers: int) ->
 
 
 def _end(number: int) -> None:
-    """End this process as the signal does where nobody handles it."""
     if number != signal.SIGTERM:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         raise KeyboardInterrupt

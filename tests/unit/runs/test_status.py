@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +25,6 @@ def written(folder: Path, **changes: Any) -> Path:
     told = json.loads(file.read_text(encoding="utf-8")) | {"updated": "2026-11-22T08:00:00+00:00"} | changes
     file.write_text(json.dumps(told), encoding="utf-8")
     return file
-
-
-def dead() -> int:
-    """Return the id of a process that is gone."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as child:
-        child.wait()
-    return child.pid
 
 
 STANDINGS: dict[str, tuple[dict[str, Any], str, str, str]] = {
@@ -66,13 +57,6 @@ STANDINGS: dict[str, tuple[dict[str, Any], str, str, str]] = {
 def test_standing(tmp_path: Path, changes: dict[str, Any], state: str, words: str, go_on: str) -> None:
     found = standing(written(tmp_path, **changes), is_complete=False, command="of run.json")
     assert (found.state, found.words, found.go_on) == (state, words, go_on)
-
-
-def test_a_dead_process(tmp_path: Path) -> None:
-    pid = dead()
-    found = standing(written(tmp_path, pid=pid), is_complete=False)
-    assert (found.state, found.go_on) == ("killed", GO_ON)
-    assert found.words.startswith(f"killed: process {pid} is gone")
 
 
 def test_a_run_without_a_status(tmp_path: Path) -> None:
