@@ -60,28 +60,28 @@ def evaluate(
         manifest: The expert's manifest.json; default the one that the adapter was trained from.
         answers: Grade these instead, without a model: one JSON object a line, each a case with its answer; or what an
             evaluation wrote, whose answers are graded again.
-        cases: The cases; default `tests/cases.jsonl` beside the manifest. With `answers` of an evaluation: others of the same
+        cases: The cases; default tests/cases.jsonl beside the manifest. With `answers` of an evaluation: others of the same
             ids and prompts.
         baseline: Let the base model answer as well, asked in its own chat template, and the expert without its grammar.
         shots: With `baseline`: ask the base model once more, after so many training rows as examples.
         base_model: Default the one that the adapter was trained on.
         base_quantization: How the base model is held; default as in training.
         endpoint: The URL of a server that speaks OpenAI's protocol, which answers instead; OPENAI_API_KEY holds its key.
-        model: What the server calls the model.
+        model: With `endpoint`: what the server calls the model.
         baseline_endpoint: The URL of a server whose model answers as well.
-        baseline_model: What that server calls it.
+        baseline_model: With `baseline_endpoint`: what that server calls it.
         samples: Draw so many answers to each case by training.decoding, at a temperature of 0.8 where that names less than
             0.3: pass@k and majority are told. 0: one answer, greedily.
         batch_size: Answers written at once; default 32, on a GPU 64.
         max_new_tokens: Longest answer, in tokens; default that of the adapter's generation_config.json, 256.
         limit: Only so many cases, spread over the categories.
         case_timeout_s: Seconds that one answer may run; to parse a program and to check its types have as long each.
-        threshold: The accuracy, 0 to 1, below which `missed` of the result says so.
+        threshold: The accuracy, 0 to 1; below it the result has `missed`, and the exit code is 5.
         against: An earlier evaluation, compared case by case.
-        max_drop: With `against`: the accuracy, 0 to 1, may fall by so much; default 0.05.
+        max_drop: With `against`: the accuracy, 0 to 1, may fall by so much; default 0.05. More is exit code 5.
         output: Write the JSON document here as well.
         write_pairs: Write right and wrong answers to one prompt here, for TRL's DPOTrainer; with `samples` of 2 or more.
-        allow_commands: Run the programs that cases name as their judges.
+        allow_commands: Run the programs that cases name as their judges; they see all that you see.
         without_walls: Run answers that are programs also where nothing keeps them from the network.
         offline: Forbid every network call, but for servers of this machine.
         reporter: Is told what happens.
@@ -134,7 +134,7 @@ def audit(
     Args:
         manifest: An expert's manifest.json.
         dataset: This file, folder, URL or hub id instead of the manifest's.
-        cases: Files of cases; default tests/cases.jsonl beside the manifest, and unseen.jsonl where it is.
+        cases: Files of cases; repeatable; default tests/cases.jsonl beside the manifest, and unseen.jsonl where it is.
         verifier: By which answers of rows are run; default that of the cases.
         base_model: The base model whose tokenizer counts, as `train` takes it.
         limit: Only so many rows, evenly spread.

@@ -51,7 +51,7 @@ def train(
 
     Args:
         manifest: An expert's manifest.json.
-        output: Folder of the run, or the URL that it is kept at; default `weights/<base model>/` beside the manifest.
+        output: Folder of the run, or the URL (s3://...) that it is kept at; default weights/<base model>/ beside the manifest.
         overwrite: Move a run that lies there aside; one at a URL is refused.
         init_adapter: Train on from this run directory or adapter folder.
         dataset: Train on this file, folder, URL or hub id instead.
@@ -65,12 +65,12 @@ def train(
         settings: Settings of the manifest to change, each written `training.config.KEY=VALUE`.
         resume: "auto": go on with the newest good checkpoint, if there is one, of the folder or URL `output`; or the folder
             of a checkpoint.
-        allow_drift: With `resume`: keys that may differ from before.
-        max_forget: How many nats a token the loss on neutral texts may rise; `missed` of the result says if it rose more.
-        locked: A run.json that data, tokenizer, base model, settings and code must agree with.
+        allow_drift: With `resume`: keys that may differ from before; repeatable.
+        max_forget: How many nats a token the loss on neutral texts may rise; more is `missed`, exit code 5.
+        locked: A run.json that data, tokenizer, base model, settings and code must agree with; else exit code 6.
         trust_store: Use a tokenized data set that another program saved where the token store should be.
         stage: Copy the token store to this folder (a faster disk) first.
-        allow_commands: Run the programs that cases name as their judges.
+        allow_commands: Run the programs that cases name as their judges; they see all that you see.
         without_walls: Run answers that are programs also where nothing keeps them from the network.
         offline: Forbid every network call.
         callbacks: Called as transformers' Trainer calls them; checkpoints keep the state of an `ExportableState`.

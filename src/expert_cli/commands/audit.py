@@ -24,12 +24,10 @@ def audit(
     console: Console,
     manifest: ManifestPath,
     dataset: Dataset = None,
-    cases: Annotated[
-        list[Path] | None, Option(help="Cases; repeatable. Default: tests/cases.jsonl, unseen.jsonl.")
-    ] = None,
-    verifier: Annotated[str, Option(help="What runs the rows' answers. Default: that of the cases.")] = "",
+    cases: Annotated[list[Path] | None, Option()] = None,
+    verifier: Annotated[str, Option()] = "",
     base_model: BaseModel = None,
-    limit: Annotated[int | None, Option(min=1, help="Only N rows, evenly spread.")] = None,
+    limit: Annotated[int | None, Option(min=1)] = None,
     offline: Offline = False,
 ) -> None:
     """Run the answers of an expert's training rows and cases, and say which rows harm.

@@ -27,7 +27,7 @@ def chat(
     compare: Annotated[bool, Option("--compare", help="Let the base model answer as well.")] = False,
     samples: Annotated[int, Option(min=0, metavar="K", help="Draw K answers, and put them to the vote.")] = 0,
     sample: Annotated[bool, Option("--sample", help="The same as --samples 1.")] = False,
-    database: Annotated[Path | None, Option(help="SQLite file that questions are about (schema_prompt).")] = None,
+    database: Annotated[Path | None, Option()] = None,
     max_new_tokens: MaxNewTokens = None,
     base_model: TrainedBase = None,
     offline: Offline = False,

@@ -28,42 +28,27 @@ def evaluate(
     console: Console,
     manifest: TrainedManifest = None,
     adapter: AdapterIfAny = None,
-    answers: Annotated[Path | None, Option(help="Judge these instead: JSON lines, or what --output wrote.")] = None,
-    cases: Annotated[Path | None, Option(help="Default: tests/cases.jsonl beside the manifest.")] = None,
-    baseline: Annotated[
-        bool, Option("--baseline", help="Base model, and expert without grammar, answer as well.")
-    ] = False,
-    shots: Annotated[int, Option(min=0, help="With --baseline: once more after so many rows as examples.")] = 0,
+    answers: Annotated[Path | None, Option()] = None,
+    cases: Annotated[Path | None, Option()] = None,
+    baseline: Annotated[bool, Option("--baseline")] = False,
+    shots: Annotated[int, Option(min=0)] = 0,
     base_model: TrainedBase = None,
-    base_quantization: Annotated[
-        Literal["none", "bf16", "int8", "int4"] | None, Option(help="Hold the base model so. Default: as in training.")
-    ] = None,
-    endpoint: Annotated[
-        str | None,
-        Option(
-            metavar="URL",
-            help="A server that speaks OpenAI's protocol answers instead: by chat, or by text where the URL ends in "
-            "/completions. Its key: OPENAI_API_KEY.",
-        ),
-    ] = None,
-    model: Annotated[str | None, Option(metavar="NAME", help="With --endpoint: its name for the model.")] = None,
-    baseline_endpoint: Annotated[
-        str | None, Option(metavar="URL", help="Let this server's model answer as well.")
-    ] = None,
-    baseline_model: Annotated[str | None, Option(metavar="NAME", help="With --baseline-endpoint: its name.")] = None,
-    samples: Annotated[int, Option(min=0, metavar="K", help="Draw K answers a case: pass@1 to pass@K, majority.")] = 0,
+    base_quantization: Annotated[Literal["none", "bf16", "int8", "int4"] | None, Option()] = None,
+    endpoint: Annotated[str | None, Option(metavar="URL")] = None,
+    model: Annotated[str | None, Option(metavar="NAME")] = None,
+    baseline_endpoint: Annotated[str | None, Option(metavar="URL")] = None,
+    baseline_model: Annotated[str | None, Option(metavar="NAME")] = None,
+    samples: Annotated[int, Option(min=0, metavar="K")] = 0,
     sample: Annotated[bool, Option("--sample", help="The same as --samples 1.")] = False,
-    batch_size: Annotated[int | None, Option(min=1, help="Answers written at once. Default: 32; on a GPU 64.")] = None,
+    batch_size: Annotated[int | None, Option(min=1)] = None,
     max_new_tokens: MaxNewTokens = None,
-    limit: Annotated[int | None, Option(min=1, help="Only N cases, spread over the categories.")] = None,
-    case_timeout_s: Annotated[float, Option("--case-timeout", min=0.01, help="Seconds that one answer may run.")] = 2.0,
-    threshold: Annotated[float | None, Option(min=0, max=1, help="Exit 5 if the accuracy is below this.")] = None,
-    against: Annotated[Path | None, Option(help="An earlier evaluation, compared case by case.")] = None,
-    max_drop: Annotated[
-        float | None, Option(min=0, max=1, help="With --against: exit 5 if it fell by more. Default: 0.05.")
-    ] = None,
-    output: Annotated[Path | None, Option(help="Write the JSON document here as well as into the run.")] = None,
-    write_pairs: Annotated[Path | None, Option(help="A new file: pairs of right and wrong samples, for DPO.")] = None,
+    limit: Annotated[int | None, Option(min=1)] = None,
+    case_timeout_s: Annotated[float, Option("--case-timeout", min=0.01)] = 2.0,
+    threshold: Annotated[float | None, Option(min=0, max=1)] = None,
+    against: Annotated[Path | None, Option()] = None,
+    max_drop: Annotated[float | None, Option(min=0, max=1)] = None,
+    output: Annotated[Path | None, Option()] = None,
+    write_pairs: Annotated[Path | None, Option()] = None,
     allow_commands: AllowCommands = False,
     without_walls: WithoutWalls = False,
     offline: Offline = False,

@@ -1,4 +1,6 @@
-"""Options that several commands share, so that they read the same everywhere; those of one command stand in its module."""
+"""Options that several commands share; those of one command stand in its module. Where a function of the API has the argument,
+its docstring is the help.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ Settings = Annotated[
     list[str] | None,
     Option("--set", metavar="training.config.KEY=VALUE", help="Change one setting; repeatable."),
 ]
-Stage = Annotated[Path | None, Option(help="Copy the data to this folder (a faster disk) first.")]
+Stage = Annotated[Path | None, Option()]
 
 _FOLDER = Option("--adapter", help="A run directory, or the folder of an adapter or checkpoint.")
 AdapterFolder = Annotated[Path, _FOLDER]
@@ -42,17 +44,9 @@ TrainedManifest = Annotated[
 TrainedBase = Annotated[
     str | None, Option("--base-model", help="Default: the base model that the adapter was trained on.")
 ]
-MaxNewTokens = Annotated[
-    int | None,
-    Option(min=1, help="Longest answer, in tokens. Default: the adapter's generation_config.json; 256 there."),
-]
-AllowCommands = Annotated[
-    bool, Option("--allow-commands", help="Run programs that cases name as judges; they see all that you see.")
-]
-WithoutWalls = Annotated[
-    bool,
-    Option("--without-walls", help="Run answers that are programs also where nothing shuts off the network."),
-]
+MaxNewTokens = Annotated[int | None, Option(min=1)]
+AllowCommands = Annotated[bool, Option("--allow-commands")]
+WithoutWalls = Annotated[bool, Option("--without-walls")]
 
 
 def arguments(function: Callable[..., Any], asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,22 +22,20 @@ _MARKS = {"trained": "»", "not trained": "|", "left out": "×"}
 
 def pretokenize(
     console: Console,
-    manifest: Annotated[list[Path] | None, Option("--manifest", "-m", help="A manifest.json; repeatable.")] = None,
+    manifest: Annotated[list[Path] | None, Option("--manifest", "-m")] = None,
     every: Annotated[bool, Option("--all", help="Every expert in ./experts (or in EXPERTS).")] = False,
     experts: Annotated[Path, Argument(help="Folder of experts for --all.")] = Path("experts"),
     dataset: Dataset = None,
     base_model: BaseModel = None,
-    output: Annotated[str | None, Option(metavar="DIR|URL", help="Folder of token stores, or s3://...")] = None,
-    force: Annotated[bool, Option("--force", help="Build anew even if the store fits.")] = False,
-    verify: Annotated[bool, Option("--verify", help="Hash every file of the store again.")] = False,
+    output: Annotated[str | None, Option(metavar="DIR|URL")] = None,
+    force: Annotated[bool, Option("--force")] = False,
+    verify: Annotated[bool, Option("--verify")] = False,
     explain: Annotated[bool, Option("--explain", help="Say what lies there, and what changed; build nothing.")] = False,
-    documents: Annotated[
-        int, Option("--show", min=0, help="Show so many documents, and which tokens are trained.")
-    ] = 0,
-    threads: Annotated[int, Option(min=0, help="Threads that tokenize; 0: one a core.")] = 0,
+    documents: Annotated[int, Option("--show", min=0)] = 0,
+    threads: Annotated[int, Option(min=0)] = 0,
     stage: Stage = None,
-    prune: Annotated[bool, Option("--prune", help="Delete this expert's other stores, of other bases too.")] = False,
-    ray: Annotated[str, Option(metavar="ADDRESS", help="Tokenize on this Ray cluster (HOST:6379, local).")] = "",
+    prune: Annotated[bool, Option("--prune")] = False,
+    ray: Annotated[str, Option(metavar="ADDRESS")] = "",
     offline: Offline = False,
 ) -> None:
     """Tokenize an expert's data once; training opens the result.

@@ -33,32 +33,26 @@ def train(
     manifest: ManifestPath,
     output: Annotated[
         str | None,
-        Option(metavar="DIR|URL", help="Folder or URL (s3://...). Default: weights/<base model>/ beside the manifest."),
+        Option(metavar="DIR|URL"),
     ] = None,
-    overwrite: Annotated[bool, Option("--overwrite", help="Move a run that lies there aside.")] = False,
-    init_adapter: Annotated[
-        Path | None, Option("--from", metavar="ADAPTER", help="A run or adapter to train on from.")
-    ] = None,
+    overwrite: Annotated[bool, Option("--overwrite")] = False,
+    init_adapter: Annotated[Path | None, Option("--from", metavar="ADAPTER")] = None,
     dataset: Dataset = None,
     validation: Validation = None,
     base_model: BaseModel = None,
     device: Device = "auto",
-    epochs: Annotated[float | None, Option(min=0, help="Passes over the data.")] = None,
-    max_steps: Annotated[int | None, Option(min=1, help="Stop after this many optimizer steps.")] = None,
+    epochs: Annotated[float | None, Option(min=0)] = None,
+    max_steps: Annotated[int | None, Option(min=1)] = None,
     seed: Seed = None,
     settings: Settings = None,
-    resume: Annotated[str, Option(metavar="auto|PATH", help="Go on: the newest good checkpoint (auto), or PATH.")] = "",
-    allow_drift: Annotated[
-        list[str] | None, Option(metavar="KEY", help="With --resume: what may differ; repeatable.")
-    ] = None,
+    resume: Annotated[str, Option(metavar="auto|PATH")] = "",
+    allow_drift: Annotated[list[str] | None, Option(metavar="KEY")] = None,
     max_forget: Annotated[
         float | None,
-        Option(min=0, metavar="NATS", help="Exit 5 if the loss a token on neutral texts rose by more than this."),
+        Option(min=0, metavar="NATS"),
     ] = None,
-    locked: Annotated[
-        Path | None, Option(help="A run.json: exit 6 where data, models, settings or code differ.")
-    ] = None,
-    trust_store: Annotated[bool, Option("--trust-store", help="Use a tokenized data set of another program.")] = False,
+    locked: Annotated[Path | None, Option()] = None,
+    trust_store: Annotated[bool, Option("--trust-store")] = False,
     stage: Stage = None,
     plan_only: Annotated[bool, Option("--plan", help="Train nothing: say what the run will need and cost.")] = False,
     probe: Annotated[bool, Option("--probe", help="With --plan: measure a few real steps.")] = False,
