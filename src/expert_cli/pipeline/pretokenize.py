@@ -17,12 +17,7 @@ from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
 from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
 from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.data.sources import Located, LocatedData, require_apart
-from expert_cli.data.store.build import (
-    TokenStore,
-    adopt_foreign_store,
-    store_state,
-    tokenize,
-)
+from expert_cli.data.store.build import TokenStore, adopt_foreign_store, store_state, tokenize
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, foreign_store, look_up, put_store
 from expert_cli.data.store.store_files import stage, staged_path

@@ -98,6 +98,7 @@ def write_run_json(
     files = [str(path) for path in inputs.located.files()]
     now = datetime.now(UTC).isoformat(timespec="seconds")
     earlier = read_json(file) if resumed_from else {}
+    resumes = [*items(earlier, "resumes"), *([{"time": now, "from": resumed_from}] if resumed_from else [])]
     write_json(
         file,
         {
@@ -110,7 +111,7 @@ def write_run_json(
             "model": {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256},
             "machine": asdict(machine),
             "started": earlier.get("started", now),
-            "resumes": [*items(earlier, "resumes"), *([{"time": now, "from": resumed_from}] if resumed_from else [])],
+            "resumes": resumes,
             "identity": dict(what),
             **more,
             "data": {"files": dict(zip(files, what["data"], strict=False)), **part(more, "data")},
@@ -143,9 +144,8 @@ def recorded(status: RunStatus, log: RunLog) -> Iterator[None]:
 def _write_down(status: RunStatus, log: RunLog, error: ExpertError) -> None:
     for line in failure_lines(error.message, error.hint):
         log.write(line)
-    with suppress(
-        OSError, ExpertError
-    ):  # a disk that is full must not hide what filled it, nor who took the run what ended it
+    # a disk that is full must not hide what filled it, nor who took the run what ended it
+    with suppress(OSError, ExpertError):
         status.broken_off(error)
 
 

@@ -96,12 +96,7 @@ def train(
 
 
 def train_here(
-    plan: Plan,
-    machine: Machine,
-    report: Reporter,
-    options: RunOptions,
-    job: PartialState,
-    log: RunLog,
+    plan: Plan, machine: Machine, report: Reporter, options: RunOptions, job: PartialState, log: RunLog
 ) -> RunResult:
     """Train as `train` does, in a folder that this job owns, and let the processes stay connected: more may follow."""
     if options.resume == AUTO:  # a node without the run's files would begin anew, and wait for the others
