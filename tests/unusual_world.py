@@ -70,7 +70,7 @@ def prepare(folder: Path, model: Path, files: Mapping[str, Content], dataset: An
         inputs = resolve_inputs(plan.run, words)
         store = store_for(plan.run, inputs, words)
         shown = shown_documents(plan.run, store, inputs, 10_000)
-        documents = [parts(document) for document in shown.documents]
+        documents = [parts(document) for document in shown]
     except ExpertError as error:
         return Outcome([], "\n".join(words.lines), f"{error.message}\n{error.hint}")
     return Outcome(documents, "\n".join(words.lines))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from importlib import import_module
-from inspect import Signature, signature
+from inspect import Signature, getdoc, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from expert_cli import __version__
+from expert_cli import __version__, api
 from expert_cli.commands.options import Debug, Json, Quiet
-from expert_cli.errors import CTRL_C, EnvironmentProblem, ExpertError, InputError, Interrupted
+from expert_cli.errors import CTRL_C, EnvironmentProblem, ExpertError, InputError, Interrupted, ThresholdNotMet
 
 if TYPE_CHECKING:
     from expert_cli.console.terminal import Console
@@ -97,14 +98,32 @@ def command(name: str) -> Any:
             Path.cwd()
         except FileNotFoundError as error:  # torch would end the process without a word of ours
             raise EnvironmentProblem("the folder that you are in was removed", "change to another one") from error
-        run(_console(name, as_json=as_json, quiet=quiet, debug=debug), **asked)
+        try:
+            run(_console(name, as_json=as_json, quiet=quiet, debug=debug), **asked)
+        except ThresholdNotMet as missed:  # the result, which is one document with --json, is written already
+            raise typer.Exit(missed.exit_code) if as_json else missed from None
 
     (_, *own), (*common, _) = (signature(one, eval_str=True).parameters.values() for one in (run, with_console))
+    said = _described(api.load_expert if name == "chat" else getattr(api, function, None))
+    for parameter in own:
+        for option in getattr(parameter.annotation, "__metadata__", ()):
+            option.help = option.help or said.get(parameter.name)
     with_console.__signature__ = Signature([*own, *common])  # type: ignore[attr-defined]
-    with_console.__doc__ = run.__doc__
+    with_console.__doc__ = re.sub(r"(?<!\n)(\n +expert-cli )", r"\n\1", run.__doc__)  # each example a paragraph
     alone = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", add_completion=False)
     alone.command(name, cls=_Command)(with_console)
     return typer.main.get_command(alone)
+
+
+def _described(function: Any) -> dict[str, str]:
+    """Return what the docstring of a function of the API says of its arguments, which are options of the command."""
+    block = (getdoc(function) or "").partition("Args:\n")[2].partition("\n\n")[0]
+    entries = dict(re.findall(r"^    (\w+): (.*(?:\n        .*)*)", block, re.MULTILINE))
+    names = re.compile(f"`({'|'.join(entries)})`")
+    return {
+        name: names.sub(lambda found: f"--{found[1].replace('_', '-')}", " ".join(words.split()))
+        for name, words in entries.items()
+    }
 
 
 def _version(shown: bool) -> None:

@@ -27,8 +27,7 @@ class ExpertError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
         """Keep `message` (what, where, the values) and `hint` (what to do; may be empty)."""
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = message, hint
 
     def as_json(self) -> dict[str, str | int]:
         """Return what documents say of a failure."""
@@ -42,13 +41,13 @@ class InputError(ExpertError):
 
 
 class EnvironmentProblem(ExpertError):
-    """The machine lacks something: a model, a package, a GPU, the network, disk space, another process of the job."""
+    """The machine lacks something."""
 
     exit_code = 3
 
 
 class TrainingFailed(ExpertError):
-    """Training cannot go on: loss not finite, out of memory."""
+    """Training cannot go on."""
 
     exit_code = 4
 
@@ -66,7 +65,7 @@ class RunLocked(ExpertError):
 
 
 class IntegrityError(ExpertError):
-    """What is there is not what was written or asked for: a hash, a size, an identity or `--locked` does not match."""
+    """What is there is not what was written or asked for."""
 
     exit_code = 6
 
@@ -81,8 +80,7 @@ class Interrupted(ExpertError):
     def __init__(self, message: str, hint: str, exit_code: int, *, by_signal: bool = True) -> None:
         """Take the exit code as well: CTRL_C, for a STOP file too, or TERMINATED."""
         super().__init__(message, hint)
-        self.exit_code = exit_code
-        self.by_signal = by_signal
+        self.exit_code, self.by_signal = exit_code, by_signal
 
 
 @dataclass(frozen=True, order=True)

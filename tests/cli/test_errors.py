@@ -118,12 +118,6 @@ def test_control_characters_of_a_manifest_are_spelled_out(cli: Cli, tmp_path: Pa
     assert "training.config.a\\x1b[31mred: unknown key" in done.out
 
 
-def test_a_line_number_is_not_an_emoji(cli: Cli, tmp_path: Path) -> None:
-    text = json.dumps({**manifests.small(), "strange": 1}, indent=2).replace('  "strange"', "\n" * 79 + '  "strange"')
-    (tmp_path / "manifest.json").write_text(text, encoding="utf-8")
-    assert "manifest.json:100:3: strange" in cli("validate", "manifest.json").err
-
-
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 def test_no_color_gives_plain_text_on_a_terminal(folder: Path) -> None:
     args = ["validate", "manifest.json"]

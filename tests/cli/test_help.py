@@ -83,6 +83,12 @@ def examples() -> list[str]:
     return [line for line in lines if line]
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained(name: str) -> None:
+    """Those that a function of the API has, by its docstring."""
+    assert [option.name for option in command_line.command(name).params if not option.help] == []
+
+
 @pytest.mark.parametrize("line", examples())
 def test_examples_are_commands_that_can_be_typed(line: str) -> None:
     program, name, *args = shlex.split(line.partition(" > ")[0])

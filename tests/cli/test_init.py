@@ -105,12 +105,6 @@ def test_blocks_that_are_comments_work_once_they_are_renamed(cli: Callable[..., 
     assert [key for key in [*named, "training.dataset.schema_prompt.tables"] if status[key] != "applied"] == []
 
 
-def test_a_kind_that_is_none_is_refused_with_those_there_are(cli: Callable[..., Any], tmp_path: Path) -> None:
-    done = cli("init", "one", "--kind", "yaml")
-    assert (done.code, list(tmp_path.iterdir())) == (2, [])
-    assert all(f"'{kind}'" in done.err for kind in KINDS)
-
-
 def test_a_configuration_of_another_trainer_becomes_a_valid_manifest(cli: Callable[..., Any], tmp_path: Path) -> None:
     program = "axolotl"
     (tmp_path / "their.yml").write_text(f"{AXOLOTL}\noutput_dir: out\n", encoding="utf-8")

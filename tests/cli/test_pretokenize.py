@@ -10,7 +10,6 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from datasets import load_from_disk
 from filelock import FileLock
 from typer.testing import CliRunner
 
@@ -77,18 +76,6 @@ def test_explain_says_what_changed(tmp_path: Path, model: Path, change: Any, sta
     (row,) = pretokenize("-m", manifest, "--explain")
     assert row["status"] == state
     assert [line.split(":")[0] for line in row["changes"]] == ([part] if part else [])
-
-
-def test_a_column_that_looks_like_a_secret_is_a_column(tmp_path: Path, model: Path) -> None:
-    column = "hf_" + "a" * 34
-    manifest = project(tmp_path, model, [{"prompt": f"Say {n}.", column: 'yes my_key="' + "!" * n} for n in range(40)])
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["training"]["dataset"] |= {"field_mapping": {"instruction": "prompt", "response": column}}
-    manifests.write(tmp_path, written)
-    (first,) = pretokenize("-m", manifest)
-    (second,) = pretokenize("-m", manifest)
-    assert (first["status"], second["status"], second["rows"]) == ("built", "hit", 40)
-    assert not [path for path in Path(first["path"]).rglob("*.json") if column in path.read_text(encoding="utf-8")]
 
 
 @pytest.mark.parametrize(("option", "place"), [("--stage", "rows"), ("--output", "rows/deep/fast")])
@@ -204,48 +191,12 @@ def test_several_experts_in_one_folder_keep_their_stores_apart(tmp_path: Path, m
     assert all(Path(row["path"]).is_dir() for row in rows)
 
 
-def test_alpaca_heads_the_input_by_its_column_also_where_the_first_rows_lack_it(tmp_path: Path) -> None:
-    bare = tiny.tiny_model_folder(tmp_path / "bare", chat_template=None)
-    rows = [{"question": f"q{n}", "answer": "a", **({"schema": "CREATE"} if n == 99 else {})} for n in range(100)]
-    (store,) = pretokenize("-m", project(tmp_path, bare, rows))
-    documents = load_from_disk(store["path"])["train"]
-    text = tiny.tiny_tokenizer().decode(documents[99]["input_ids"])
-    assert text.startswith("### Instruction:\nq99\n\n### Schema:\nCREATE\n\n### Response:\na")
-
-
-def test_what_is_read_of_conversations_and_texts_is_told(tmp_path: Path, model: Path) -> None:
-    turns = [{"role": "user", "content": "u", "id": 1}, {"role": "assistant", "content": "a", "weight": 0}]
-    turns += [{"role": "user", "content": "v"}, {"role": "assistant", "content": "b", "weight": 1}]
-    (talk,) = pretokenize("-m", project(tmp_path / "talk", model, [{"messages": turns, "source": "s"}] * 3))
-    assert (talk["ignored"], talk["forms"]) == (["source", "messages[].id"], {})
-    assert talk["trained_tokens"] == 3 * 2  # b and its end token
-    texts = [
-        {"text": "<|im_start|>assistant\na<|im_end|>"},
-        {"text": "plain"},
-        {"text": "<|im_start|>user\nu<|im_end|>"},
-    ]
-    for _ in range(2):
-        (text,) = pretokenize("-m", project(tmp_path / "text", model, texts))
-        assert (text["ignored"], text["forms"]) == ([], {"chatml": 2, "plain": 1})
-        assert text["dropped"] == {"no trained token": 1}
-
-
 def test_staged_data_gives_the_same_key_and_store(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model)
     (plain,) = pretokenize("-m", manifest)
     (staged,) = pretokenize("-m", manifest, "--stage", tmp_path / "fast", "--output", tmp_path / "out")
     assert staged["key"] == plain["key"]
     assert [path.name for path in (tmp_path / "fast").rglob("*.jsonl")] == ["train.jsonl"]
-
-
-def test_a_chat_template_that_goes_wrong_is_an_error_of_the_input(tmp_path: Path) -> None:
-    hostile = tiny.tiny_model_folder(tmp_path / "hostile", chat_template="{{ messages[0].no.such }}")
-    with pytest.raises(
-        InputError, match="hostile: the chat template refuses a conversation of user, assistant: "
-    ) as caught:
-        pretokenize("-m", project(tmp_path, hostile))
-    assert "has no attribute 'no'" in caught.value.message
-    assert "another base model" in caught.value.hint
 
 
 def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_store(
@@ -290,11 +241,10 @@ def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_s
     shown = " ".join(shown.split())
     assert "1 of 2 validation rows stand in the training rows, too: " in shown
     assert "1 of 1 cases stand in the training rows, too" in shown
-    assert 'left out 1 repeated: one/train.jsonl:41 "Say 5.' in shown
+    assert '1 repeated: one/train.jsonl:41 "Say 5.' in shown
     cases.write_text(json.dumps(row | {"prompt": "Say 3."}) + "\n", encoding="utf-8")
     changed = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
     assert "cases stand" not in " ".join(changed.split())
-    assert "expert-cli audit looks for them" in " ".join(changed.split())
     for line, fault in (("{", "not JSON"), ('{"prompt": 3}', '"prompt" is a number, not text')):
         cases.write_text(json.dumps(row) + "\n" + line, encoding="utf-8")
         told = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output

@@ -61,7 +61,6 @@ def test_marks_tell_trained_from_untrained_without_colors(tmp_path: Path, model:
     done = CliRunner().invoke(app, ["pretokenize", "-m", str(manifest), "--show", "1", "--quiet"])
     lines = done.stdout[done.stdout.index("document 1") :].splitlines()
     assert "".join(line[2:].replace("¦", "") for line in lines if line.startswith("» ")) == "yes yes<|im_end|>"
-    assert str(manifest) in done.stdout
 
 
 def test_runs_begin_where_the_mask_changes(tmp_path: Path, model: Path) -> None:
@@ -83,12 +82,3 @@ def test_tokens_together_are_the_text(text: str) -> None:
     texts = token_texts(tokenizer, ids)
     assert len(texts) == len(ids)
     assert "".join(texts) == tokenizer.decode(ids, skip_special_tokens=False) == text
-
-
-def test_a_secret_is_not_shown_though_it_is_in_several_tokens(tmp_path: Path, model: Path) -> None:
-    secret = "hf_" + "aB3" * 12
-    row = {"instruction": f"mine is {secret} there", "output": "yes"}
-    (store,) = pretokenize("-m", project(tmp_path, model, [row] * 2, max_seq_length=256), "--show", "1")
-    shown = "".join(store["documents"][0]["tokens"])
-    assert "mine is *** there" in shown
-    assert secret not in shown

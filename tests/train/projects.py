@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from expert_cli.config.plan import make_plan, trained_adapter
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware import machine
-from expert_cli.pipeline.run_result import RunResult
+from expert_cli.pipeline.run_directory import RunResult
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.pipeline.train import train as run_training
 from expert_cli.utils.reporter import NullReporter, Reporter

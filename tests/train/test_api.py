@@ -35,8 +35,7 @@ def test_train_returns_what_the_command_prints(tmp_path: Path) -> None:
     assert exact(store.as_json()) | {"status": "hit", "reason": ""} == exact(
         document("pretokenize", "-m", manifest, "--show", "2")["stores"][0]
     ) | {"reason": ""}
-    assert store.shown is not None
-    runs = [[(state, [token.text for token in run]) for state, run in one.runs()] for one in store.shown.documents]
+    runs = [list(one.runs()) for one in store.shown]
     assert [some[-1] for some in runs] == [("trained", [text, "<|im_end|>"]) for text in ("2", "3")]
     explained = expert_cli.explain_store(manifest)
     assert explained.as_json() == document("pretokenize", "-m", manifest, "--explain")["stores"][0]

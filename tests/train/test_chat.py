@@ -101,4 +101,4 @@ def test_bytes_that_are_no_utf_8_are_refused(expert: Path, where: str) -> None:
     words = ["chat", "--adapter", str(expert), *(word for option in options.items() for word in option)]
     refused = CliRunner().invoke(app, words, input=said).exception
     assert isinstance(refused, InputError)
-    assert "not valid UTF-8: Gr\\xf6\\xdfe" in refused.message
+    assert "not valid UTF-8: " in refused.message

@@ -126,18 +126,14 @@ def test_without_a_checkpoint_it_starts_and_when_complete_it_returns_the_result(
         IntegrityError, match=r"run\.json belongs to another run: optim.max_steps: 6 -> 8; store.trained turns: "
     ):
         train(other, RESUME)
-    allowed = RunOptions(resume="auto", drift=("optim.max_steps", "store.trained turns"))
+    allowed = RunOptions(resume="auto", allow_drift=("optim.max_steps", "store.trained turns"))
     assert train(other, allowed).document == done.document
 
 
-def test_a_complete_run_tells_data_that_it_was_not_trained_on(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a file of as many bytes, in one that is there no more, and in one that is too large to be read for it."""
-
-    def told(**overrides: Any) -> list[str]:
+def test_a_complete_run_tells_data_that_it_was_not_trained_on(tmp_path: Path, model: Path) -> None:
+    def told() -> list[str]:
         report = CrashingAt(-1)
-        assert train(manifest, RESUME, report, **overrides).document == done.document
+        assert train(manifest, RESUME, report).document == done.document
         assert report.said.pop() == f"the run in {done.output} is complete: nothing is left to do"
         return report.said
 
@@ -145,26 +141,20 @@ def test_a_complete_run_tells_data_that_it_was_not_trained_on(
     rows = tmp_path / "train.jsonl"
     before = rows.read_bytes()
     done = train(manifest)
-    assert told() == []
     os.utime(rows, (1, 1))
     assert told() == []
     rows.write_bytes(before.replace(b"Add 1", b"Add 2"))
-    words = "not the data that this run was trained on"
-    assert told() == [f"{words}: {rows} (changed); --overwrite trains anew"]
-    other = rows.with_name("other.jsonl")
-    other.write_bytes(before)
-    found = told(dataset=str(other))
-    assert found == [f"{words}: {rows} (not there), {other} (new); --overwrite trains anew"]
+    words = f"the data is not (all) there as {done.output} was trained on it; --overwrite trains anew"
+    assert told() == [words]
     rows.unlink()
-    (words,) = told()
-    assert words.startswith(f"whether the data is what this run was trained on is not known: {rows.name}: no such file")
+    assert told() == [words]
 
 
 def test_a_complete_run_whose_adapter_was_changed_is_named(tmp_path: Path, model: Path) -> None:
     done = train(project(tmp_path, model, max_steps=1))
     weights = done.output / "adapter" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    with pytest.raises(IntegrityError, match="is not the adapter that this run wrote"):
+    with pytest.raises(IntegrityError, match="is not the adapter that "):
         train(project(tmp_path, model, max_steps=1), RESUME)
 
 
@@ -181,7 +171,7 @@ def test_a_damaged_run_json_is_written_anew(tmp_path: Path, model: Path) -> None
     assert len(json.loads(paths.run_json.read_text(encoding="utf-8"))["resumes"]) == 1
     assert [line[0] for line in metrics(done.output)] == [1, 2, 4, 6]
     paths.report_json.write_text(damage, encoding="utf-8")
-    with pytest.raises(IntegrityError, match=r"report\.json of a complete run is missing or damaged"):
+    with pytest.raises(IntegrityError, match=r"report\.json of a complete run names"):
         train(project(tmp_path, model, save_steps=2), RESUME)
 
 

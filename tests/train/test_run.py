@@ -204,8 +204,8 @@ def test_what_init_writes_for_rows_trains_from_the_store_that_it_left(tmp_path: 
     found = write_manifest_of_rows(
         tmp_path / "sums", str(tmp_path / "rows.jsonl"), here(), NullReporter(), base_model=str(tiny_llama())
     )
-    result = train(found.manifest)
+    result = train(Path(found["manifest"]))
     assert result.document["store"]["status"] == "hit"
-    assert result.document["steps"] == pytest.approx(found.steps, rel=0.1)
-    assert result.document["epochs"] == found.config["epochs"] == 5
+    assert result.document["steps"] == pytest.approx(found["found"]["steps"], rel=0.1)
+    assert result.document["epochs"] == found["found"]["epochs"] == 5
     assert 0 < result.document["eval_loss"] < result.document["loss"]["first"], "the held-back rows are evaluated"

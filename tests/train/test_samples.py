@@ -12,16 +12,17 @@ from transformers import GenerationConfig
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
+from expert_cli.evaluation.cases import read_cases
 from expert_cli.inference.expert import PromptRenderer
 from expert_cli.inference.generate import is_looping
 from expert_cli.model.kernels import attention
 from expert_cli.model.tokenizer import load_tokenizer
-from expert_cli.pipeline.before_after import HeldOutPrompt, ask
+from expert_cli.pipeline.before_after import ask
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.machines import CPU
-from tests.train.projects import SEVEN, Told, case, project, tiny_llama, train
+from tests.train.projects import SEVEN, Told, case, project, tiny_llama, train, write_rows
 
 LEARNS: dict[str, Any] = {"rows": SEVEN, "max_steps": 20, "learning_rate": 0.01}
 
@@ -45,15 +46,13 @@ def test_a_case_at_fault_ends_no_training(tmp_path: Path) -> None:
     report = Told()
     done = train(project(tmp_path, cases=[case(1, 7), "{}"], max_steps=1), report=report)
     assert any("no case is asked after training: " in line and "cases.jsonl:2" in line for line in report.warnings)
-    (sample,) = done.document["samples"]
-    assert (sample["right_before"], sample["right_after"]) == (None, None)
+    assert done.document["samples"] == []
 
 
-@pytest.mark.parametrize(("cases", "asked", "answered"), [(5, 2, 2), (0, 2, 1), (5, 0, 0)])
+@pytest.mark.parametrize(("cases", "asked", "answered"), [(5, 2, 2), (0, 2, 0), (5, 0, 0)])
 def test_so_many_prompts_are_answered_as_the_manifest_says(
     tmp_path: Path, cases: int, asked: int, answered: int
 ) -> None:
-    """Without cases one row is."""
     found = [case(n, 7) for n in range(cases)]
     manifest = project(tmp_path, cases=found, evaluation={"sample_answers": asked}, max_steps=1)
     done = train(manifest)
@@ -71,14 +70,16 @@ def test_a_batch_answers_as_each_prompt_alone_and_a_model_in_training_stays_as_i
     torch.manual_seed(0)
     base: Any = tiny.tiny_model()
     expert = get_peft_model(base, LoraConfig(target_modules="all-linear", init_lora_weights=False, lora_dropout=0.5))
-    questions = [HeldOutPrompt(prompt, "", "", None) for prompt in ("a", "Which number is 7?", "b c")]
+    prompts = ("a", "Which number is 7?", "b c")
+    rows = write_rows(tmp_path / "cases.jsonl", [case(n, 7) | {"prompt": asked} for n, asked in enumerate(prompts)])
+    cases = read_cases(rows)
     expert.eval()
-    alone = [greedily(base, renderer, question.prompt) for question in questions]
+    alone = [greedily(base, renderer, prompt) for prompt in prompts]
     expert.train()
     attention.use(base, "documents")
     base.generation_config = publishers = GenerationConfig(do_sample=True, temperature=5.0, repetition_penalty=9.0)
     registered = base.config._attn_implementation
-    assert ask(expert, questions, renderer, plan, NullReporter()) == [(text, None) for text in alone]
+    assert [one.row.answer.strip() for one in ask(expert, cases, renderer, plan, NullReporter())] == alone
     assert (expert.training, base.config._attn_implementation) == (True, registered)
     assert base.generation_config is publishers
 

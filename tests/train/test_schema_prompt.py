@@ -106,7 +106,7 @@ def test_cases_are_shown_their_database_and_the_evaluation_keeps_that(expert: Pa
     (answer,) = document["answers"]
     assert (answer["schema_prompt"], answer["question"]) == (SHOWN, {"prompt": QUESTION, "input": TABLES})
     valid(document, "evaluate")
-    again = api.grade_answers(expert / "evaluation.json")
+    again = api.evaluate(answers=expert / "evaluation.json")
     assert again.evaluation.passed == found.evaluation.passed
 
 

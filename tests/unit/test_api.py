@@ -49,18 +49,18 @@ def test_importing_the_package_imports_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "fields_of", "names"),
+    ("function", "fields_of"),
     [
-        (api.train, Overrides, {}),
-        (api.estimate_run, Overrides, {}),
-        (api.train, RunOptions, {"drift": "allow_drift"}),
+        (api.train, Overrides),
+        (api.estimate_run, Overrides),
+        (api.train, RunOptions),
     ],
 )
-def test_every_setting_of_a_run_is_a_parameter(function: Callable[..., Any], fields_of: Any, names: Any) -> None:
+def test_every_setting_of_a_run_is_a_parameter(function: Callable[..., Any], fields_of: Any) -> None:
     parameters = inspect.signature(function).parameters
     for field in fields(fields_of):
         if field.name not in ("command", "stored_at", "written"):  # they follow from others
-            assert parameters[names.get(field.name, field.name)].default == field.default
+            assert parameters[field.name].default == field.default
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,9 @@ def test_every_setting_of_a_run_is_a_parameter(function: Callable[..., Any], fie
         pytest.param(lambda m: api.evaluate(m.parent, limit=0), InputError, "--limit 0: must be", id="limit"),
         pytest.param(lambda m: api.evaluate(m.parent, max_drop=0.1), InputError, "with --against", id="max drop"),
         pytest.param(lambda m: api.load_expert(m.parent), InputError, "no adapter there", id="load_expert"),
-        pytest.param(lambda m: api.grade_answers(m.parent / "none.jsonl"), InputError, "none.jsonl", id="no answers"),
+        pytest.param(
+            lambda m: api.evaluate(answers=m.parent / "none.jsonl"), InputError, "none.jsonl", id="no answers"
+        ),
     ],
 )
 def test_errors_are_raised_and_nothing_is_printed(
@@ -100,7 +102,7 @@ def test_a_path_that_cannot_be_written_is_an_expert_error(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     answers = write_answers(tmp_path)
     with pytest.raises(EnvironmentProblem, match="file"):
-        api.grade_answers(answers, output=tmp_path / "file" / "evaluation.json")
+        api.evaluate(answers=answers, output=tmp_path / "file" / "evaluation.json")
 
 
 def write_answers(folder: Path) -> Path:
@@ -125,10 +127,10 @@ def test_validate_returns_what_the_command_prints(tmp_path: Path, key: str) -> N
 
 def test_graded_answers_are_what_the_command_prints(tmp_path: Path) -> None:
     answers = write_answers(tmp_path)
-    found = api.grade_answers(answers, threshold=0.9, output=tmp_path / "a.json")
+    found = api.evaluate(answers=answers, threshold=0.9, output=tmp_path / "a.json")
     assert found.as_json() == document("evaluate", "--answers", answers, "--threshold", "0.9")
     assert found.missed == "accuracy 0.7500 (3 of 4) is below the threshold 0.9"
-    again = api.grade_answers(answers, threshold=0.5, against=tmp_path / "a.json")
+    again = api.evaluate(answers=answers, threshold=0.5, against=tmp_path / "a.json")
     assert again.as_json() == document(
         "evaluate", "--answers", answers, "--threshold", "0.5", "--against", tmp_path / "a.json"
     )

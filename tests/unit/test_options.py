@@ -14,7 +14,7 @@ from expert_cli import api
 CALLS: dict[str, tuple[Callable[..., Any], ...]] = {
     "train": (api.train, api.estimate_run),
     "pretokenize": (api.pretokenize, api.explain_store),
-    "evaluate": (api.evaluate, api.grade_answers),
+    "evaluate": (api.evaluate,),
     "audit": (api.audit,),
     "chat": (api.load_expert,),
     "validate": (api.validate,),
@@ -22,7 +22,7 @@ CALLS: dict[str, tuple[Callable[..., Any], ...]] = {
 OF_THE_COMMAND = {
     "train": {"plan_only"},
     "pretokenize": {"every", "experts", "explain"},
-    "evaluate": set(),
+    "evaluate": {"sample"},
     "audit": set(),
     "chat": {"adapter", "prompt", "input_", "compare", "samples"},
     "validate": {"manifests", "verbose"},

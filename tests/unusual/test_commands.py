@@ -34,8 +34,6 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "output under a file": ((*TRAIN, "--output", "notes.txt/run"), 2, "notes.txt"),
     "a base model that is not listed": ((*TRAIN, "--base-model", "gpt-9"), 3, "gpt-9"),
     "resume from nothing": ((*TRAIN, "--resume", "no/such"), 2, "no/such"),
-    "a plan to resume and start anew": ((*TRAIN, "--plan", "--resume", "auto", "--overwrite"), 2, "--overwrite"),
-    "a plan with drift, not resumed": ((*TRAIN, "--plan", "--allow-drift", "rank"), 2, "--resume"),
     "drift without going on": ((*TRAIN, "--allow-drift", "data"), 2, "--resume"),
     "locked to nothing": ((*TRAIN, "--locked", "no.json"), 2, "no.json"),
     "a price of words": ((*TRAIN, "--plan", "--price", "cheap"), 2, "cheap"),

@@ -4,7 +4,7 @@ They print nothing: what happens is told to `reporter`. Every error that a user 
 is wrong (`message`) and what to do (`hint`, in the words of the command line). Heavy libraries are imported by the first call.
 """
 
-from expert_cli.api.experts import audit, evaluate, grade_answers, load_expert
+from expert_cli.api.experts import audit, evaluate, load_expert
 from expert_cli.api.manifests import validate
 from expert_cli.api.rewards import binary_reward, dense_reward
 from expert_cli.api.stores import explain_store, pretokenize
@@ -17,7 +17,6 @@ __all__ = [
     "estimate_run",
     "evaluate",
     "explain_store",
-    "grade_answers",
     "load_expert",
     "pretokenize",
     "train",

@@ -4,53 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.utils.paths import FilePath
 
-if TYPE_CHECKING:
-    from expert_cli.evaluation.verifiers.case import Grade
 
-TIMEOUT_S = 2.0
-"""How long one answer may run where nothing else is said."""
-
-
-def binary_reward(
-    prompts: Sequence[Any],
-    completions: Sequence[Any],
-    *,
-    root: FilePath = ".",
-    timeout_s: float = TIMEOUT_S,
-    allow_commands: bool = False,
-    without_walls: bool = False,
-    **columns: Any,
-) -> list[float]:
+def binary_reward(prompts: Sequence[Any], completions: Sequence[Any], **arguments: Any) -> list[float]:
     """Return 1.0 for each answer that is right, 0.0 for any other: a reward function of TRL's GRPOTrainer.
 
-    Answers are judged as `evaluate` judges them: queries and programs are run, several at once, equal answers to equal cases
-    once. What `functools.partial` binds (`root`, `timeout_s`) is kept out of the data set's columns.
-
-    Args:
-        prompts: What was asked, one a completion; not read, since the case says what is right.
-        completions: Texts, or conversations as TRL has them, whose last message of the assistant counts.
-        root: The folder that paths in cases are relative to.
-        timeout_s: Seconds that one answer may run; more is worth 0.0.
-        allow_commands: Run the programs that cases name as their judges.
-        without_walls: Run answers that are programs also where nothing keeps them from the network.
-        columns: The data set's columns, an entry a completion, of which the keys of a case count (`verifier`, `database`,
-            `expected`, `tests`, ...; docs/EXPERT_FORMAT.md), or one column `case`, the row as JSON text. Columns that are no
-            key of the case, and what a trainer hands on beside them, are passed over.
-
-    Returns:
-        A number a completion, 0.0 to 1.0. What cannot be judged, no text for one, is worth 0.0.
-
-    Raises:
-        InputError: A case is at fault: a key is missing, a file is not there, its own query fails.
-        EnvironmentProblem: What runs the answers, or what keeps them from the network, is missing.
+    Arguments and errors are those of `dense_reward`.
     """
-    allowed = (allow_commands, without_walls)
-    return [float(one.passed) for one in _grades(prompts, completions, columns, root, timeout_s, allowed)]
+    return [float(worth == 1.0) for worth in dense_reward(prompts, completions, **arguments)]
 
 
 def dense_reward(
@@ -58,14 +23,15 @@ def dense_reward(
     completions: Sequence[Any],
     *,
     root: FilePath = ".",
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float = 2.0,
     allow_commands: bool = False,
     without_walls: bool = False,
     **columns: Any,
 ) -> list[float]:
     """Return what each answer is worth by how far it came, 1.0 where it is right: a reward function of TRL's GRPOTrainer.
 
-    Arguments and errors are those of `binary_reward`. What the steps are, by verifier:
+    Answers are judged as `evaluate` judges them: queries and programs are run, several at once, equal answers to equal cases
+    once. What `functools.partial` binds (`root`, `timeout_s`) is kept out of the data set's columns.
 
     | | 0.1 | 0.3 | 0.5 | 1.0 |
     |---|---|---|---|---|
@@ -78,24 +44,26 @@ def dense_reward(
 
     All else is worth 0.0: what does not parse or is empty, and whatever had to be stopped (`timeout`, `refused`,
     `too_large`). What this machine can only parse is worth 0.1.
+
+    Args:
+        prompts: What was asked, one a completion; not read, since the case says what is right.
+        completions: Texts, or conversations as TRL has them, whose last message of the assistant counts.
+        root: The folder that paths in cases are relative to.
+        timeout_s: Seconds that one answer may run; more is worth 0.0.
+        allow_commands: Run the programs that cases name as their judges.
+        without_walls: Run answers that are programs also where nothing keeps them from the network.
+        columns: The data set's columns, an entry a completion, of which the keys of a case count (`verifier`, `database`,
+            `expected`, `tests`, ...; docs/EXPERT_FORMAT.md), or one column `case`, the row as JSON text. Columns that are no
+            key of the case, and what a trainer hands on beside them, are passed over.
+
+    Raises:
+        InputError: A case is at fault: a key is missing, a file is not there, its own query fails.
+        EnvironmentProblem: What runs the answers, or what keeps them from the network, is missing.
     """
-    from expert_cli.evaluation.trl import DENSE
-
-    allowed = (allow_commands, without_walls)
-    return [DENSE[one.progress] for one in _grades(prompts, completions, columns, root, timeout_s, allowed)]
-
-
-def _grades(
-    prompts: Sequence[Any],
-    completions: Sequence[Any],
-    columns: dict[str, Any],
-    root: FilePath,
-    timeout_s: float,
-    allowed: tuple[bool, bool],
-) -> list[Grade]:
     from expert_cli.evaluation.grade import Permissions
-    from expert_cli.evaluation.trl import grades
+    from expert_cli.evaluation.trl import DENSE, grades
 
     if len(prompts) != len(completions):
         raise InputError(f"{len(prompts)} prompts, {len(completions)} completions", "give one prompt a completion")
-    return grades(completions, columns, Path(root), timeout_s, Permissions(*allowed))
+    allowed = Permissions(allow_commands, without_walls)
+    return [DENSE[one.progress] for one in grades(completions, columns, Path(root), timeout_s, allowed)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
@@ -55,18 +56,14 @@ def pretokenize(
         reporter: Is told what happens.
 
     Returns:
-        The store, its statistics, and what the run's and other lengths make of it.
-
-    Raises:
-        ExpertError: ManifestError, InputError, EnvironmentProblem, RunLocked or IntegrityError, as `train` does.
+        The store, its statistics, and what the run's and other lengths make of it. Raises what `train` raises for its data.
     """
-    from expert_cli.data.store.lookup import prune as remove_others
-
-    run = _run(manifest, dataset, base_model, output, threads, own_folder=own_folder, offline=offline)
+    run = _run(locals(), threads)
     if prune and run.store_url:
         raise InputError("--prune does not go with token stores at a URL", "Name a folder: --output DIR.")
     inputs = _inputs(run, stage, reporter)
     from expert_cli.data.select import local_flat_map
+    from expert_cli.data.store.lookup import prune as remove_others
     from expert_cli.data.store.on_ray import ray_flat_map
     from expert_cli.pipeline.pretokenize import describe, shown_documents, store_for
 
@@ -75,10 +72,8 @@ def pretokenize(
         store = store_for(run, replace(inputs, flat_map=flat_map), reporter, verify=verify, force=force, put=put)
     report = describe(run, store)
     if prune:
-        remove_others(run.store, report.store.key.sha256, run.expert, reporter)
-    if not documents:
-        return report
-    return replace(report, shown=shown_documents(run, report.store, inputs, documents))
+        remove_others(run.store, store.key.sha256, run.expert, reporter)
+    return replace(report, shown=shown_documents(run, store, inputs, documents) if documents else ())
 
 
 @disk_errors()
@@ -97,14 +92,13 @@ def explain_store(
 
     The arguments, and what is raised, are those of `pretokenize`.
     """
-    run = _run(manifest, dataset, base_model, output, 0, own_folder=own_folder, offline=offline)
+    run = _run(locals())
     from expert_cli.pipeline.pretokenize import explain
 
     return explain(run, _inputs(run, stage, reporter))
 
 
 def _inputs(run: RunConfig, stage: FilePath | None, reporter: Reporter) -> DataInputs:
-    """Return what the store is made of, copied to a faster disk where that is asked for."""
     from expert_cli.pipeline.pretokenize import staged_inputs
     from expert_cli.pipeline.training_data import resolve_inputs
 
@@ -112,16 +106,7 @@ def _inputs(run: RunConfig, stage: FilePath | None, reporter: Reporter) -> DataI
     return inputs if stage is None else staged_inputs(inputs, run, Path(stage), reporter)
 
 
-def _run(
-    manifest: FilePath,
-    dataset: str | None,
-    base_model: str | None,
-    output: FilePath | None,
-    threads: int,
-    *,
-    own_folder: bool,
-    offline: bool,
-) -> RunConfig:
+def _run(asked: Mapping[str, Any], threads: int = 0) -> RunConfig:
     """Return the run, its store where it is asked for; the process is ready to tokenize."""
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
@@ -130,17 +115,17 @@ def _run(
     from expert_cli.utils.paths import folder_name, stores_of_url
     from expert_cli.utils.process_setup import prepare_process
 
-    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
-    run = make_plan(Path(manifest), machine.inspect(), overrides).run
+    overrides = Overrides(dataset=asked["dataset"], base_model=asked["base_model"], offline=asked["offline"])
+    run = make_plan(Path(asked["manifest"]), machine.inspect(), overrides).run
     prepare_process()
     from expert_cli.data.encode import limit_threads
 
     limit_threads(threads)
-    if output is None:
+    if asked["output"] is None:
         return run
-    below = folder_name(run.expert) if own_folder else ""
-    place = place_of(output)
-    if isinstance(place, str):
-        url = StoredFolder(place).url_of(below)
-        return replace(run, store=stores_of_url(url), store_url=url)
-    return replace(run, store=(place / below).resolve(), store_url="")
+    below = folder_name(run.expert) if asked["own_folder"] else ""
+    place = place_of(asked["output"])
+    if isinstance(place, Path):
+        return replace(run, store=(place / below).resolve(), store_url="")
+    url = StoredFolder(place).url_of(below)
+    return replace(run, store=stores_of_url(url), store_url=url)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from expert_cli import api
-from expert_cli.commands.options import BaseModel, ManifestPath, Offline, arguments
+from expert_cli.commands.options import BaseModel, Dataset, ManifestPath, Offline, arguments
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ThresholdNotMet
 from expert_cli.utils.text import plural, shortened
@@ -23,48 +23,32 @@ _EXAMPLE_CHARACTERS = 100
 def audit(
     console: Console,
     manifest: ManifestPath,
-    dataset: Annotated[
-        str | None, typer.Option(help="This file, folder, URL or hub id instead of the manifest's.")
-    ] = None,
-    cases: Annotated[
-        list[Path] | None,
-        typer.Option(help="A file of cases; repeatable. Default: tests/cases.jsonl and unseen.jsonl."),
-    ] = None,
-    verifier: Annotated[
-        str, typer.Option(help="By which the rows' answers are run. Default: that of the cases.", show_default=False)
-    ] = "",
+    dataset: Dataset = None,
+    cases: Annotated[list[Path] | None, Option()] = None,
+    verifier: Annotated[str, Option()] = "",
     base_model: BaseModel = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only N rows, evenly spread.")] = None,
+    limit: Annotated[int | None, Option(min=1)] = None,
     offline: Offline = False,
 ) -> None:
     """Run the answers of an expert's training rows and cases, and say which rows harm.
 
     Errors make a row or case useless: an answer that does not run, that goes on into a prompt or is too long, a question with
     answers that contradict each other, a case that stands in the rows or that its own expected answer does not pass. Warnings
-    are for you to judge: duplicates, near ones. Exit code 5 if there are errors.
-
-    SQL is compiled against the CREATE TABLE statements of the row, or the database that it names (schema_prompt.databases);
-    other answers are given to a case, by which they are of its language or not. What was not run is counted, never taken for
-    good.
+    are for you to judge: duplicates, near ones. What was not run is counted, never taken for good. Exit code 5 for errors.
 
     Examples:
 
         expert-cli audit --manifest experts/expert-sql/manifest.json --dataset experts/expert-sql/datasets/train.jsonl
-
         expert-cli audit -m my-expert/manifest.json --limit 1000 --json
     """
     found = api.audit(**arguments(api.audit, locals()))
-    if console.as_json:
-        console.document(found.as_json())
-        raise typer.Exit(ThresholdNotMet.exit_code if found.errors else 0)
-    _show(console, found)
+    console.result(found.as_json(), lambda: _show(console, found))
     if found.errors:
         raise ThresholdNotMet(f"{plural(found.errors, 'error')} in rows and cases", "correct them, or take them out")
 
 
 def _show(console: Console, found: Audit) -> None:
     document = found.as_json()
-    checks = {name: check for name, check in document["checks"].items() if check["count"]}
     answers, not_run = document["answers"], document["answers"]["not_run"]
     counts = [plural(document[name], name.removesuffix("s")) for name in ("rows", "cases", "errors", "warnings")]
     console.text(f"{found.expert}: {', '.join(counts[:2])}; {', '.join(counts[2:])}")
@@ -74,16 +58,12 @@ def _show(console: Console, found: Audit) -> None:
         console.text(f"  {count:,} not run: {reason}")
     for name, reason in document["not_checked"].items():
         console.warning(f"{name}: {reason}")
-    if checks:
-        cells = [
-            [check["severity"], name, f"{check['count']:,}", f"{check['share']:.1%}", check["of"], check["meaning"]]
-            for name, check in checks.items()
-        ]
-        console.table("what was found", ["", "check", "count", "share", "of", "meaning"], cells)
-    for name, check in checks.items():
-        console.text(f"{name}:")
+    for name, check in document["checks"].items():
+        if not check["count"]:
+            continue
+        share = f"{check['count']:,} {check['of']} ({check['share']:.1%})"
+        console.text(f"{check['severity']}: {name}: {share}: {check['meaning']}")
         for example in check["examples"][:_SHOWN]:
             at = f"{example['file']}:{example['line']}" if example["line"] else example["file"]
-            console.text(f"  {at}: {example['detail']}")
-            if example["text"]:
-                console.text(f"      {shortened(example['text'], _EXAMPLE_CHARACTERS)}")
+            text = f": {shortened(example['text'], _EXAMPLE_CHARACTERS)}" if example["text"] else ""
+            console.text(f"  {at}: {example['detail']}{text}")

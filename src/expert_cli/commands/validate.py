@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from expert_cli import api
 from expert_cli.commands.options import BaseModel
@@ -17,11 +18,9 @@ if TYPE_CHECKING:
 
 def validate(
     console: Console,
-    manifests: Annotated[list[Path], typer.Argument(help="One or more manifest.json files.")],
+    manifests: Annotated[list[Path], Argument(help="One or more manifest.json files.")],
     base_model: BaseModel = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show every key, and the defaults of those not written.")
-    ] = False,
+    verbose: Annotated[bool, Option("--verbose", help="Show every key, and defaults not written.")] = False,
 ) -> None:
     """Check manifests, and say which keys are adjusted or not used on this machine.
 
@@ -30,7 +29,6 @@ def validate(
     Examples:
 
         expert-cli validate experts/expert-sql/manifest.json
-
         expert-cli validate experts/*/manifest.json --json
     """
     checks = []
@@ -44,13 +42,13 @@ def validate(
     raise typer.Exit(0 if valid else 2)
 
 
-def _show(console: Console, validate: Validation, *, verbose: bool) -> None:
-    if validate.plan and not console.quiet:
+def _show(console: Console, found: Validation, *, verbose: bool) -> None:
+    if found.plan and not console.quiet:
         from expert_cli.config.effects import effects_table
 
-        console.table(*effects_table(validate.plan.effects, validate.plan.defaults, whole=verbose))
-    for warning in validate.warnings:
+        console.table(*effects_table(found.plan.effects, found.plan.defaults, whole=verbose))
+    for warning in found.warnings:
         console.warning(warning)
-    for fault in validate.errors:
+    for fault in found.errors:
         console.text(f"{fault}" + (f"\n  {fault.suggestion}" if fault.suggestion else ""))
-    console.text(f"{validate.path}: " + (f"{len(validate.errors)} fault(s)" if validate.errors else "valid"))
+    console.text(f"{found.path}: " + (f"{len(found.errors)} fault(s)" if found.errors else "valid"))

@@ -9,19 +9,17 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 import rich.console
-from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from expert_cli.console.tokens import STYLES, lines
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import Bar, PlainBar, Reporter
-from expert_cli.utils.text import Token, aligned, clean, count, failure_lines, is_figures
+from expert_cli.utils.text import aligned, clean, count, failure_lines, is_figures
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -42,51 +40,38 @@ class _Stream(rich.console.Console):
         plain = not wants_style(sys.stderr if stderr else sys.stdout)
         super().__init__(stderr=stderr, highlight=False, emoji=False, force_terminal=False if plain else None)
 
-    def words(self, text: str, style: str = "") -> None:
+    def words(self, text: str, style: str = "", end: str = "\n") -> None:
         """Write words, not wrapped, so that they can be searched and copied."""
-        self.print(Text(text, style), soft_wrap=True)
+        self.print(Text(text, style), soft_wrap=True, end=end)
 
     def data(self, text: str) -> None:
-        """Write a line exactly as it is: rich would expand its tabs."""
+        """Write text exactly as it is: rich would expand its tabs."""
         try:
-            self.file.write(f"{text}\n")
+            self.file.write(text)
             self.file.flush()
         except BrokenPipeError:
             self.on_broken_pipe()
 
     def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
-        """Write a table. Without a terminal the heads and every row are a line each, cells two blanks apart.
-
-        A terminal gets it in its width, and of dotted keys in the first column the block once, as a heading.
-        """
+        """Write a table: in a terminal's width, elsewhere heads and every row as a line, cells two blanks apart."""
         rows = [[clean(cell) for cell in row] for row in rows]
-        if self.is_terminal and rows:
-            self.words(clean(title))
-            self.print(_grouped(columns, rows))
-        else:
+        if not (self.is_terminal and rows):
             self.words("\n".join([clean(title), *aligned(columns, rows)]))
+            return
+        self.words(clean(title))
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for index, cells in enumerate(zip(*rows, strict=True)):
+            right = is_figures(cells)
+            table.add_column(columns[index], no_wrap=index == 0, overflow="fold", justify="right" if right else "left")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        self.print(table)
 
     def on_broken_pipe(self) -> None:
         """Go on without a reader: `train | head` must not end the training."""
         self.quiet = True
         self.file = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  held until the process ends
         os.dup2(self.file.fileno(), (sys.stderr if self.stderr else sys.stdout).fileno())
-
-
-def _grouped(columns: list[str], rows: list[list[str]]) -> Table:
-    """Return a table for a terminal: of dotted keys in the first column the block once, as a heading."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, column in enumerate(columns):
-        right = is_figures([row[index] for row in rows])
-        table.add_column(column, no_wrap=index == 0, overflow="fold", justify="right" if right else "left")
-    block = ""
-    for first, *rest in rows:
-        head, _, name = first.rpartition(".")
-        if head != block:
-            table.add_row(Text(head, "bold"))
-            block = head
-        table.add_row(*(Text(cell) for cell in (f"  {name}" if head else name, *rest)))
-    return table
 
 
 class Console(Reporter):
@@ -132,42 +117,28 @@ class Console(Reporter):
     def document(self, value: Mapping[str, Any]) -> None:
         """Write the one JSON document of this command."""
         head = {"schema_version": SCHEMA_VERSION, "command": self.command}
-        self._out.data(redact(json.dumps({**head, **value}, ensure_ascii=True, default=str)))
+        self._out.data(redact(json.dumps({**head, **value}, ensure_ascii=True, default=str)) + "\n")
 
-    def text(self, text: str) -> None:
-        """Write a result as plain text to stdout."""
-        self._out.data(clean(text))
-
-    def result(self, document: Mapping[str, Any], text: Callable[[], str]) -> None:
-        """Write what a command found: its document with --json, else its text."""
+    def result(self, document: Mapping[str, Any], show: Callable[[], object]) -> None:
+        """Write what a command found: its document with --json, else what `show` writes."""
         if self.as_json:
             self.document(document)
         else:
-            self.text(text())
+            show()
 
-    def heading(self, text: str) -> None:
-        """Write a line above a result, to stdout."""
-        self._out.words(clean(text), "bold")
-
-    def ask(self, text: str) -> None:
-        """Write a prompt for a line of input; the cursor stays behind it."""
-        self._err.print(Text(text, "bold"), end="")
+    def text(self, text: str) -> None:
+        """Write a result as plain text to stdout."""
+        self._out.data(f"{clean(text)}\n")
 
     def stream(self, pieces: Iterable[str]) -> None:
         """Write a result to stdout as it comes, then end the line."""
         for piece in pieces:
-            self._out.file.write(clean(piece))
-            self._out.file.flush()
+            self._out.data(clean(piece))
         self.text("")
 
-    def tokens(self, runs: Iterable[tuple[str, Sequence[Token]]]) -> None:
-        """Write the tokens of a document to stdout, run by run of one state: in colors on a terminal, with marks always."""
-        for state, run in runs:
-            for line in lines(state, run):
-                if self._out.is_terminal:
-                    self._out.words(line, STYLES[state])
-                else:
-                    self._out.data(line)
+    def ask(self, text: str) -> None:
+        """Write a prompt for a line of input; the cursor stays behind it."""
+        self._err.words(text, "bold", end="")
 
     def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
         """Write a result as a table."""
@@ -190,16 +161,9 @@ class Console(Reporter):
         from rich.live import Live  # live displays are loaded where one is shown: `--help` shows none
 
         with Live(console=self._err, auto_refresh=False, transient=True) as display:
-
-            def show(words: str, _: str, rows: list[list[str]]) -> None:
-                table = Table.grid(padding=(0, 2))
-                for column in range(max(map(len, rows), default=0)):
-                    table.add_column(justify="right" if 0 < column < 5 else "left", no_wrap=True)
-                for row in rows:
-                    table.add_row(*(Text(clean(cell)) for cell in row))
-                display.update(Group(Text(clean(words)), table), refresh=True)
-
-            yield show
+            yield lambda words, _, rows: display.update(
+                Text(clean("\n".join([words, *aligned([], rows)])), no_wrap=True), refresh=True
+            )
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
@@ -227,10 +191,7 @@ class Console(Reporter):
 
 class _LiveBar(Bar):
     def __init__(self, progress: Progress, task: Any, total: float | None, unit: str) -> None:
-        self.progress = progress
-        self.task = task
-        self.total = total
-        self.unit = unit
+        self.progress, self.task, self.total, self.unit = progress, task, total, unit
 
     def update(self, done: float, note: str = "") -> None:
         self.progress.update(self.task, completed=done, count=count(done, self.total, self.unit), note=note)

@@ -196,7 +196,7 @@ class EvaluationBlock(Loose):
         why="enough to see whether it answers at all, in seconds",
     )
     """How many prompts `train` answers before and after training, in one batch, with at most 64 tokens each: cases of
-    `tests/cases.jsonl`, drawn by the seed, whose answers are run; without cases one held-out row. 0: none."""
+    `tests/cases.jsonl`, drawn by the seed, whose answers are run. 0: none."""
     neutral_texts: NotNegative | None = key(
         0,
         "what was forgotten is measured on {} neutral texts",

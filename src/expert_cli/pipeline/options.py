@@ -32,40 +32,33 @@ from expert_cli.utils.subprocesses import end_family, how_it_ended, last_words
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
-    from expert_cli.config.run_config import RunConfig
     from expert_cli.evaluation.grade import Permissions
 
 
-_LEFT_OUT = ("resume", "overwrite", "command", "callbacks", "stored_at", "written")
-_OPTIONS = {"settings": "set", "drift": "allow-drift", "init_adapter": "from"}
+_NO_OPTIONS = ("resume", "overwrite", "command", "callbacks", "stored_at", "written")
+_OPTIONS = {"settings": "set", "init_adapter": "from"}
 """Fields whose option has another name."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What is asked of a run besides its settings.
+    """What is asked of a run besides its settings: the arguments of `api.train`, which explains them, and what they come to.
 
-    overwrite: move a run that lies in the output folder aside. resume: "auto" (the newest good checkpoint, if there is one),
-    a checkpoint's folder, or "" for a new run; drift: keys of the identity that may differ then. locked: a run.json that
-    this run must agree with in data, rows, masks, tokenizer, base model, settings and code. trust_store: use a data set that
-    another program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied to,
-    and read from. command: what starts the run from a shell, --resume and --overwrite left out. max_forget: by how many nats
-    a token the loss on neutral texts may rise; None: by any. allow_commands, without_walls: as
-    `Permissions` of judging has them. callbacks: people's own, of Python alone. stored_at: the URL that the run directory is
+    command: what starts the run from a shell, --resume and --overwrite left out. stored_at: the URL that the run directory is
     kept at, "" for none. written: called when the run's status was written: after each checkpoint and stage.
     """
 
     overwrite: bool = False
     resume: str = ""
-    drift: tuple[str, ...] = ()
+    allow_drift: tuple[str, ...] = ()
     locked: Path | None = None
     trust_store: bool = False
     stage: Path | None = None
-    command: str = "expert-cli train"
     max_forget: float | None = None
     allow_commands: bool = False
     without_walls: bool = False
     callbacks: tuple[TrainerCallback, ...] = ()
+    command: str = "expert-cli train"
     stored_at: str = ""
     written: Callable[[], object] = nothing
 
@@ -77,22 +70,13 @@ class RunOptions:
         return Permissions(self.allow_commands, self.without_walls)
 
 
-def require_folders_apart(run: RunConfig, options: RunOptions) -> None:
-    """Raise InputError if a folder that is written to lies in one that rows are read from."""
-    from expert_cli.data.sources import require_apart
-
-    require_apart(run.data, run.output, "--output DIR")
-    if options.stage is not None:
-        require_apart(run.data, options.stage, "--stage DIR")
-
-
-def train_words(manifest: Path, overrides: Overrides, options: RunOptions = RunOptions()) -> list[str]:
+def train_words(manifest: Path, *options: Overrides | RunOptions) -> list[str]:
     """Return the words behind `expert-cli` that start such a run, without what is said of an earlier one."""
     words = ["train", "--manifest", str(manifest)]
-    for block in (overrides, options):
+    for block in options:
         for field in fields(block):
             value = getattr(block, field.name)
-            if field.name in _LEFT_OUT or value == field.default:
+            if field.name in _NO_OPTIONS or value == field.default:
                 continue
             option = "--" + _OPTIONS.get(field.name, field.name).replace("_", "-")
             for one in value if isinstance(value, tuple) else (value,):
@@ -106,15 +90,11 @@ def command_line(manifest: Path, overrides: Overrides, options: RunOptions) -> s
 
 
 Lines = list[dict[str, Any]]
-_QUIET_CONFIG = (
-    "method=sft",
-    *("logging_steps=1", "report_to=none", "save_strategy=no", "save_every=null", "eval_strategy=no"),
-    *("load_best_model_at_end=false", "early_stopping_patience=null"),
-)
-_QUIET_EVALUATION = ("every_steps=null", "sample_answers=0", "neutral_texts=0")
 QUIET_SETTINGS = (
-    *(f"training.config.{setting}" for setting in _QUIET_CONFIG),
-    *(f"evaluation.{setting}" for setting in _QUIET_EVALUATION),
+    *("training.config.method=sft", "training.config.logging_steps=1", "training.config.report_to=none"),
+    *("training.config.save_strategy=no", "training.config.save_every=null", "training.config.eval_strategy=no"),
+    *("training.config.load_best_model_at_end=false", "training.config.early_stopping_patience=null"),
+    *("evaluation.every_steps=null", "evaluation.sample_answers=0", "evaluation.neutral_texts=0"),
 )
 """Every step is logged, and nothing but steps is timed: one training, without rounds after it."""
 _ERRORS = {error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, IntegrityError)}

@@ -22,14 +22,11 @@ from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, foreign_store, look_up, put_store
 from expert_cli.data.store.store_files import stage, staged_path
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.training_data import DataInputs
 from expert_cli.utils.files import files_below, json_objects
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.paths import is_inside
-from expert_cli.utils.redaction import HUB_TOKEN
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import Token
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -72,12 +69,11 @@ def store_for(
 def _store_at_url(
     run: RunConfig, inputs: DataInputs, report: Reporter, build: Callable[[], TokenStore], *, put: bool, force: bool
 ) -> TokenStore:
-    """Return this machine's own store, the one at the run's URL, or one that is built."""
     key, local = store_state(run.data, inputs, run.store)
     here = local.state == "hit"
     if here and not (put or force):
         return build()
-    place, (there, _) = StoredFolder(run.store_url) / key.name, _look_up(run, key)
+    place, there = StoredFolder(run.store_url) / key.name, _look_up(run, key)
     if there.state == "hit" and not (here or force):
         there = fetch_store(place, key, run.store, report)
     if there.state == "damaged":
@@ -93,13 +89,12 @@ def _store_at_url(
     return replace(store, status="built" if there.state == "missing" else "rebuilt", url=place.url)
 
 
-def _look_up(run: RunConfig, key: StoreKey) -> tuple[StoreState, dict[str, Any]]:
-    """Look for a store at the run's URL. Raises EnvironmentProblem: `offline` forbids it, too."""
+def _look_up(run: RunConfig, key: StoreKey) -> StoreState:
     place = StoredFolder(run.store_url) / key.name
     if run.data.offline:  # a variable of the hub's client says nothing of a cluster's own storage
         told = "Leave --offline out, or name a folder of token stores."
         raise EnvironmentProblem(f"{place}: is not looked at: --offline is given", told)
-    return look_up(place, key)
+    return look_up(place, key)[0]
 
 
 def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Reporter) -> DataInputs:
@@ -113,11 +108,9 @@ def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Repo
     return replace(inputs, located=LocatedData(moved(inputs.located.train), moved(inputs.located.validation)))
 
 
-def staged_store(store: TokenStore, options: RunOptions, report: Reporter) -> TokenStore:
-    """Return the same store, copied under the folder of `--stage`, if there is one."""
-    target = options.stage
-    if target is None:
-        return store
+def staged_store(store: TokenStore, run: RunConfig, target: Path, report: Reporter) -> TokenStore:
+    """Return the same store, copied under `target`, which is a faster disk."""
+    require_apart(run.data, target, "--stage DIR")
     stage([*files_below(store.home)], target, report)
     return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
 
@@ -147,8 +140,7 @@ def explain(run: RunConfig, inputs: DataInputs) -> StoreExplanation:
     """Return the key that the run gives now and what lies there for it; builds nothing."""
     key, state = store_state(run.data, inputs, run.store)
     if run.store_url:
-        there, _ = _look_up(run, key)
-        return StoreExplanation(run.expert, (StoredFolder(run.store_url) / key.name).url, key, there)
+        return StoreExplanation(run.expert, (StoredFolder(run.store_url) / key.name).url, key, _look_up(run, key))
     return StoreExplanation(run.expert, str(run.store / key.name), key, state)
 
 
@@ -164,7 +156,7 @@ class StoreReport:
     packing: LengthRow
     sizes: tuple[LengthRow, ...]
     recommended: int
-    shown: ShownDocuments | None = None
+    shown: tuple[ShownDocument, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return a row under "stores" of `pretokenize --json` (docs/INTERFACE.md)."""
@@ -190,7 +182,7 @@ class StoreReport:
             "packing": asdict(self.packing),
             "right_size": [asdict(row) for row in self.sizes],
             "recommended_max_seq_length": self.recommended,
-            **({"documents": [document.as_json() for document in self.shown.documents]} if self.shown else {}),
+            **({"documents": [document.as_json() for document in self.shown]} if self.shown else {}),
         }
 
 
@@ -209,21 +201,17 @@ def describe(run: RunConfig, store: TokenStore, documents: Documents | None = No
 
 
 _REMEDIES = {
-    "validation": "take them out of the rows that train, or split other rows off, and the evaluation loss tells what was "
-    "learned, not what was remembered",
+    "validation": "take them out of the rows that train, and the evaluation loss tells what was learned, not remembered",
     "cases": "expert-cli audit names all that are the same",
 }
-_NAMES = {"validation": "validation rows", "cases": "cases"}
 
 
 def own_cases(run: RunConfig, report: Reporter) -> list[Question]:
     """Return what the expert's own cases ask; of a file at fault, which an evaluation will refuse, nothing."""
-    if not run.own_cases.is_file():
-        return []
     asked: list[Question] = []
     where = ""
     try:
-        for where, _, case in json_objects(run.own_cases):
+        for where, _, case in json_objects(run.own_cases) if run.own_cases.is_file() else ():
             asked.append(Question(text_of(case, "prompt"), text_of(case, "input") if "input" in case else "", where))
     except (InputError, BadRow) as error:
         told = error.message if isinstance(error, InputError) else f"{where}: {error}"
@@ -234,19 +222,12 @@ def own_cases(run: RunConfig, report: Reporter) -> list[Question]:
 
 def tell_overlap(stats: Mapping[str, Any], cases: Sequence[Question], report: Reporter) -> None:
     """Warn of what a store's statistics say of it. cases: those that there are now; of others the store tells nothing."""
-    found, digest = stats["train"].get("overlap", {}), HeldOut(cases[:MOST_HELD_OUT]).digest
-    if len(cases) and found.get("cases", {}).get("digest") != digest:
-        report.info("cases     the store was built before them: expert-cli audit looks for them in the training rows")
-    for of, told in found.items():
+    digest = HeldOut(cases[:MOST_HELD_OUT]).digest
+    for of, told in stats["train"].get("overlap", {}).items():
         if told["same"] and (of != "cases" or told["digest"] == digest):
-            report.warning(f"{_in_words(of, told)}; {_REMEDIES[of]}")
-
-
-def _in_words(of: str, told: Mapping[str, Any]) -> str:
-    """Return how many, and the first ones."""
-    beyond = f" (the first {MOST_HELD_OUT:,} were looked for)" if told["rows"] > MOST_HELD_OUT else ""
-    examples = "; ".join(f'{one["held_out"]} as {one["train"]}: "{one["text"]}"' for one in told["examples"])
-    return f"{told['same']:,} of {told['rows']:,} {_NAMES[of]}{beyond} stand in the training rows, too: {examples}"
+            examples = "; ".join(f'{one["held_out"]} as {one["train"]}: "{one["text"]}"' for one in told["examples"])
+            count = f"{told['same']:,} of {told['rows']:,} {'validation rows' if of == 'validation' else of}"
+            report.warning(f"{count} stand in the training rows, too: {examples}; {_REMEDIES[of]}")
 
 
 _INCOMPLETE = "\ufffd"
@@ -261,14 +242,13 @@ class ShownDocument:
     trained: list[bool]
     kept: list[bool]
 
-    def runs(self) -> Iterator[tuple[str, list[Token]]]:
-        """Yield the tokens in runs of one state: "trained", "not trained" or "left out"."""
+    def runs(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the tokens' texts in runs of one state: "trained", "not trained" or "left out"."""
         states = [
             "left out" if not k else "trained" if t else "not trained"
             for t, k in zip(self.trained, self.kept, strict=True)
         ]
-        tokens = map(Token, self.ids, self.tokens)
-        for state, run in groupby(zip(states, tokens, strict=True), lambda pair: pair[0]):
+        for state, run in groupby(zip(states, self.tokens, strict=True), lambda pair: pair[0]):
             yield state, [token for _, token in run]
 
     def as_json(self) -> dict[str, Any]:
@@ -276,18 +256,7 @@ class ShownDocument:
         return dict(vars(self))
 
 
-@dataclass(frozen=True)
-class ShownDocuments:
-    """The first documents of a store, and what they were made with. total: how many the store has."""
-
-    manifest: Path
-    base_model: str
-    template: str
-    total: int
-    documents: tuple[ShownDocument, ...]
-
-
-def shown_documents(run: RunConfig, store: TokenStore, inputs: DataInputs, count: int) -> ShownDocuments:
+def shown_documents(run: RunConfig, store: TokenStore, inputs: DataInputs, count: int) -> tuple[ShownDocument, ...]:
     """Return the first `count` training documents."""
     documents = store.training()
     packs = PackedDataset(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
@@ -297,9 +266,9 @@ def shown_documents(run: RunConfig, store: TokenStore, inputs: DataInputs, count
         kept, trained = np.zeros(len(ids), bool), trained.copy()
         for places, carries_loss in packs.pieces_of(number):
             kept[places], trained[places] = True, carries_loss
-        texts = _without_secrets(token_texts(inputs.tokenizer.backend, ids.tolist()))
+        texts = token_texts(inputs.tokenizer.backend, ids.tolist())
         shown.append(ShownDocument(ids.tolist(), texts, (trained & kept).tolist(), kept.tolist()))
-    return ShownDocuments(run.manifest, inputs.source.name, inputs.template.name, len(documents), tuple(shown))
+    return tuple(shown)
 
 
 def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
@@ -317,13 +286,3 @@ def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
         texts.append(now[len(before) :])
         begin, read = read, stop
     return texts
-
-
-def _without_secrets(texts: list[str]) -> list[str]:
-    """Return the texts with *** in place of what is a secret in all of them together."""
-    ends = np.cumsum([0, *map(len, texts)])
-    shown = [*texts]
-    for start, stop in (found.span() for found in HUB_TOKEN.finditer("".join(texts))):
-        first, last = np.searchsorted(ends, [start, stop - 1], "right") - 1
-        shown[first : last + 1] = ["***", *[""] * int(last - first)]
-    return shown

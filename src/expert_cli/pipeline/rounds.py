@@ -44,8 +44,7 @@ from expert_cli.inference.vote import same_as
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.pipeline.options import RunOptions
-from expert_cli.pipeline.run_directory import begin_run, finish, identity_of, write_run_json
-from expert_cli.pipeline.run_result import RunResult
+from expert_cli.pipeline.run_directory import RunResult, begin_run, finish, identity_of, write_run_json
 from expert_cli.pipeline.training_data import DataInputs, resolve_inputs
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.metrics import read_json
@@ -401,7 +400,7 @@ class _Rounds:
             overwrite=False,
             locked=None,
             max_forget=None,
-            drift=tuple(key for key in own.drift if not key.startswith("rft.")),
+            allow_drift=tuple(key for key in own.allow_drift if not key.startswith("rft.")),
             trust_store=own.trust_store and run is self.plan.run,
             callbacks=(*own.callbacks, HandStopDown()),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from expert_cli.config.data_sources import missing, parse_source
 from expert_cli.config.plan import Plan, make_plan, named_weights, needless_int4
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
-from expert_cli.data.select import RowReport, RowSelection, select_rows
+from expert_cli.data.select import RowSelection, select_rows
 from expert_cli.data.sources import locate_data
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.errors import EnvironmentProblem, InputError
@@ -49,7 +49,6 @@ HELD_BACK = (0.05, 20, 500)
 SMALL_MODEL = 0.5e9
 """Weights below which the default learning rate is too low: see its reason."""
 SMALL_RATE = 1e-3
-Counted = Literal["tokenizer", "estimate"]
 
 
 @dataclass(frozen=True)
@@ -58,69 +57,7 @@ class Lengths:
 
     tokens: LengthHistogram
     recommended: int
-    by: Counted
-    reason: str = ""
-
-    @classmethod
-    def of(
-        cls, tokens: LengthHistogram, documents: Iterable[DocumentLengths], by: Counted, reason: str = ""
-    ) -> Lengths:
-        """Return what is told of documents that are looked at some at a time."""
-        return cls(tokens, recommend(tokens, documents, 1 << 24), by, reason)
-
-
-@dataclass(frozen=True)
-class RowsManifest:
-    """What was seen of rows, and what was made of it. size: what the row length comes to. steps: about so many in all."""
-
-    manifest: Path
-    written: Mapping[str, Any]
-    rows: str
-    kind: str
-    report: RowReport
-    lengths: Lengths
-    size: LengthRow
-    steps: int
-
-    @property
-    def dataset(self) -> Mapping[str, Any]:
-        """`training.dataset` as it was written."""
-        block: Mapping[str, Any] = self.written["training"]["dataset"]
-        return block
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """`training.config` as it was written."""
-        block: Mapping[str, Any] = self.written["training"]["config"]
-        return block
-
-    @property
-    def good(self) -> int:
-        """How many rows can be used, of those that were read."""
-        report = self.report
-        return report.read - sum(report.dropped.values()) - sum(report.filtered.values())
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what `init --from --json` prints of it."""
-        lengths, at = self.lengths, self.lengths.tokens.percentile
-        return {
-            "manifest": str(self.manifest),
-            "rows": self.rows,
-            "found": {
-                "form": self.kind,
-                "columns": self.report.mapping,
-                "not_read": self.report.unread,
-                "read": self.report.read,
-                "good": self.good,
-                "length": {"p50": at(50), "p99": at(99), "max": at(100), "by": lengths.by},
-                "max_seq_length": self.size.max_seq_length,
-                "truncated_rows": self.size.truncated_rows,
-                "epochs": self.config["epochs"],
-                "steps": self.steps,
-                "validation_split": self.dataset.get("validation_split"),
-                "validation_path": self.dataset.get("validation_path"),
-            },
-        }
+    by: Literal["tokenizer", "estimate"]
 
 
 def write_manifest_of_rows(
@@ -132,11 +69,12 @@ def write_manifest_of_rows(
     base_model: str | None = None,
     columns: Mapping[str, str] | None = None,
     offline: bool = False,
-) -> RowsManifest:
+) -> dict[str, Any]:
     """Look at the rows of `source` (as `training.dataset.path` has it, from here) and write `home`/manifest.json for them.
 
     Where the base model's tokenizer is on this machine, the token store is built for the lengths, and training begins with
-    it. columns: which is what, by role, where the names do not tell. Raises InputError, ManifestError, EnvironmentProblem.
+    it. columns: which is what, by role, where the names do not tell. Returns what `init --from --json` prints. Raises
+    InputError, ManifestError, EnvironmentProblem.
     """
     path = home / "manifest.json"
     base: dict[str, Any] = {"name": base_model or (SMOLLM2 if machine.device == "cpu" else LARGE_BASE)}
@@ -167,18 +105,30 @@ def write_manifest_of_rows(
             place = Path(os.path.relpath(place, here)).as_posix()
         dataset |= {key: _named(place, dataset[key]) for key in ("path", "validation_path") if key in dataset}
     planned()
-    kind = selection.readers[0].columns.form
-    return RowsManifest(path, written, dataset["path"], kind, selection.reports["train"], lengths, size, steps)
+    told, at = selection.reports["train"], lengths.tokens.percentile
+    found = {
+        "form": selection.readers[0].columns.form,
+        "columns": told.mapping,
+        "not_read": told.unread,
+        "read": told.read,
+        "good": told.read - sum(told.dropped.values()) - sum(told.filtered.values()),
+        "length": {"p50": at(50), "p99": at(99), "max": at(100), "by": lengths.by},
+        "max_seq_length": size.max_seq_length,
+        "truncated_rows": size.truncated_rows,
+        "epochs": written["training"]["config"]["epochs"],
+        "steps": steps,
+        "validation_split": dataset.get("validation_split"),
+        "validation_path": dataset.get("validation_path"),
+    }
+    return {"manifest": str(path), "rows": dataset["path"], "found": found}
 
 
 def _named(place: str, source: str) -> str:
     """Return a source with another place in it; its split and slice stay."""
-    _, colons, rest = source.partition("::")
-    return f"{place}{colons}{rest}"
+    return "::".join([place, *source.split("::")[1:]])
 
 
 def _selected(plan: Plan) -> RowSelection:
-    """Return all rows that can be used, none held back."""
     located = locate_data(plan.run.data, NullReporter())
     try:
         return select_rows(plan.run.data, located, NullReporter())
@@ -190,7 +140,6 @@ def _selected(plan: Plan) -> RowSelection:
 
 
 def _held_back(plan: Plan, path: str, rows: int) -> dict[str, Any]:
-    """Return the keys that say what evaluates: the source's own validation split, or a share of its rows, or nothing."""
     (spec,) = plan.run.data.train
     if spec.kind != "file" and "::" not in path:
         data = replace(plan.run.data, train=(replace(spec, split="validation"),))
@@ -207,27 +156,17 @@ def _held_back(plan: Plan, path: str, rows: int) -> dict[str, Any]:
 
 
 def _lengths(plan: Plan, selection: RowSelection, report: Reporter) -> Lengths:
-    """Return the lengths by the base model's tokenizer where that is on this machine, else by the rows' bytes."""
     run = replace(plan.run, data=replace(plan.run.data, offline=True))
     try:
         inputs = resolve_inputs(run, NullReporter(), locate_data(plan.run.data, NullReporter()))
-    except EnvironmentProblem as problem:
-        return _estimated(selection, problem.message)
+    except EnvironmentProblem:
+        whole = (sum(len(text.encode("utf-8", "replace")) for text in row.content()) for row in selection.rows())
+        tokens = np.array([max(round(size / BYTES_PER_TOKEN), 2) for size in whole], np.int64)
+        lengths = LengthHistogram.of(tokens)
+        return Lengths(lengths, recommend(lengths, [DocumentLengths(tokens, 0 * tokens, tokens)], 1 << 24), "estimate")
     documents = store_for(run, inputs, report).training()
-    return Lengths.of(documents.histogram(), documents.measured(), "tokenizer")
-
-
-def _estimated(selection: RowSelection, reason: str) -> Lengths:
-    tokens: list[int] = []
-    trained: list[int] = []
-    for row in selection.rows():
-        whole = sum(len(text.encode("utf-8", "replace")) for text in row.content())
-        tokens.append(max(round(whole / BYTES_PER_TOKEN), 2))
-        answer = round(len(row.answer.encode("utf-8", "replace")) / BYTES_PER_TOKEN)
-        trained.append(min(max(answer, 1), tokens[-1]))
-    sizes, answers = np.array(tokens, np.int64), np.array(trained, np.int64)
-    documents = DocumentLengths(sizes, sizes - answers, answers)
-    return Lengths.of(LengthHistogram.of(sizes), [documents], "estimate", reason)
+    lengths = documents.histogram()
+    return Lengths(lengths, recommend(lengths, documents.measured(), 1 << 24), "tokenizer")
 
 
 def settings_for(lengths: Lengths, base: str, *, evaluates: bool) -> tuple[dict[str, Any], LengthRow, int]:

@@ -1,54 +1,61 @@
-"""A run directory: made and begun, run.json in it, the error that ends the run, and what is left at its end."""
+"""A run directory: made and begun, run.json in it, the error that ends the run, and what it came to at its end."""
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.adapter_origin import CONFIG, WEIGHTS, provenance
 from expert_cli.config.plan import Plan, require_free
 from expert_cli.config.run_config import RunConfig
-from expert_cli.config.run_identity import identity
-from expert_cli.data.sources import content_of
-from expert_cli.errors import CTRL_C, TERMINATED, ExpertError, Interrupted, ThresholdNotMet
+from expert_cli.config.run_identity import PROGRAMS, STORE, identity, require_goes_on
+from expert_cli.data.sources import Located, LocatedData, content_of, locate_data
+from expert_cli.data.store.lookup import store_key
+from expert_cli.data.store.store_files import FileHashCache, file_hashes
+from expert_cli.errors import CTRL_C, TERMINATED, ExpertError, IntegrityError, Interrupted, ThresholdNotMet
 from expert_cli.hardware.machine import Machine
+from expert_cli.model.kernels.kernel_plan import KernelPlan
 from expert_cli.pipeline.before_after import missed
 from expert_cli.pipeline.options import RunOptions
-from expert_cli.pipeline.run_result import RunResult
 from expert_cli.pipeline.training_data import DataInputs
+from expert_cli.runs.fit_result import FitResult, mean_span
 from expert_cli.runs.lock import contents
 from expert_cli.runs.log import RunLog
-from expert_cli.runs.metrics import items, part, read_json
+from expert_cli.runs.metrics import forgotten_in_words, items, part, read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import Terminated, raising_sigterm
 from expert_cli.runs.status import RunStatus
 from expert_cli.utils.disk_errors import known
 from expert_cli.utils.files import sha256_of, write_json, write_text
-from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import failure_lines
+from expert_cli.utils.redaction import redact
+from expert_cli.utils.reporter import NullReporter, Reporter
+from expert_cli.utils.text import duration, failure_lines, shortened
+
+if TYPE_CHECKING:
+    from expert_cli.pipeline.pretokenize import StoreReport
+    from expert_cli.runs.signals import StopRequest
 
 
 def begin_run(run: RunConfig, report: Reporter, options: RunOptions, status: RunStatus, log: RunLog) -> None:
-    """Make room for a run, and let its status and its log begin."""
-    _make_room(run.output, report, options)
-    status.begin()
-    log.begin(RunPaths(run.output).log)
+    """Make the output folder, and let the run's status and log begin.
 
-
-def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
-    """Make the output folder; one that holds something is refused, moved aside with `overwrite`, kept to be gone on with."""
+    A folder that holds something is refused, moved aside with `overwrite`, kept to be gone on with.
+    """
+    output, paths = run.output, RunPaths(run.output)
     require_free(output, overwrite=options.overwrite or bool(options.resume))
     if contents(output) and not options.resume:
         aside = output.with_name(f"{output.name}.{datetime.now():%Y%m%d-%H%M%S-%f}")
         output.rename(aside)
         report.info(f"the run that lay there is now {aside}")
     output.mkdir(parents=True, exist_ok=True)
-    RunPaths(output).complete.unlink(missing_ok=True)  # a run that goes on has not ended
+    paths.complete.unlink(missing_ok=True)  # a run that goes on has not ended
+    status.begin()
+    log.begin(paths.log)
 
 
 def identity_of(
@@ -91,6 +98,7 @@ def write_run_json(
     files = [str(path) for path in inputs.located.files()]
     now = datetime.now(UTC).isoformat(timespec="seconds")
     earlier = read_json(file) if resumed_from else {}
+    resumes = [*items(earlier, "resumes"), *([{"time": now, "from": resumed_from}] if resumed_from else [])]
     write_json(
         file,
         {
@@ -103,7 +111,7 @@ def write_run_json(
             "model": {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256},
             "machine": asdict(machine),
             "started": earlier.get("started", now),
-            "resumes": [*items(earlier, "resumes"), *([{"time": now, "from": resumed_from}] if resumed_from else [])],
+            "resumes": resumes,
             "identity": dict(what),
             **more,
             "data": {"files": dict(zip(files, what["data"], strict=False)), **part(more, "data")},
@@ -136,9 +144,8 @@ def recorded(status: RunStatus, log: RunLog) -> Iterator[None]:
 def _write_down(status: RunStatus, log: RunLog, error: ExpertError) -> None:
     for line in failure_lines(error.message, error.hint):
         log.write(line)
-    with suppress(
-        OSError, ExpertError
-    ):  # a disk that is full must not hide what filled it, nor who took the run what ended it
+    # a disk that is full must not hide what filled it, nor who took the run what ended it
+    with suppress(OSError, ExpertError):
         status.broken_off(error)
 
 
@@ -155,3 +162,156 @@ def finish(
     of_config = sha256_of(paths.adapter / CONFIG)
     write_text(paths.complete, f"{sha256}  adapter/{WEIGHTS}\n{of_config}  adapter/{CONFIG}\n")
     return RunResult(paths.output, found, too_much)
+
+
+LONGEST_ANSWER = 220
+"""Characters of a text that the summary of a run shows."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What `train` leaves and prints: the document of `train --json` (docs/INTERFACE.md), report.json of the run directory.
+
+    missed: which threshold was missed, in words with both values; "" for none. unserved: what asked the run to stop when there
+    was no step left: whoever makes more than one run begins no other.
+    """
+
+    output: Path
+    document: Mapping[str, Any]
+    missed: str = ""
+    unserved: StopRequest | None = None
+
+    def summary(self) -> str:
+        """Return the lines a person reads at the end."""
+        done = self.document
+        loss, shares = done["loss"], done["step_time_shares"]
+        means = f"means of the first and last {mean_span(done['steps'])}"
+        speed = f"{duration(done['seconds'])}, {done['tokens_per_s']:,.0f} real tokens/s"
+        lines = [
+            f"loss {loss['first_mean']:.3f} -> {loss['last_mean']:.3f} ({means} of {done['steps']} steps), {speed}, "
+            f"peak memory {done['peak_memory_mb'] / 1024:.1f} GB"
+        ]
+        if shares:
+            told = [f"{name.replace('_', ' ')} {share:.1%}" for name, share in shares.items() if share >= 0.0005]
+            lines.append(f"time      {', '.join(told)}")
+        if done["eval_loss"] is not None:
+            of_sets = ", ".join(f"{name} {loss:.3f}" for name, loss in done.get("eval_losses", {}).items())
+            lines.append(f"evaluation loss {done['eval_loss']:.3f}" + (f" ({of_sets})" if of_sets else ""))
+        forgotten = forgotten_in_words(done.get("forgetting"))
+        lines += [f"forgotten {forgotten}"] if forgotten else []
+        lines += _sample_lines(done.get("samples", ()))
+        lines += _round_lines(done["rft"]) if "rft" in done else []
+        return "\n".join([*lines, f"adapter   {self.output / 'adapter'}", f"ended     {done['stop_reason']}"])
+
+
+def _round_lines(told: Mapping[str, Any]) -> list[str]:
+    lines = [f"before    {_held_back(told['before'])}"]
+    for one in told["rounds"]:
+        line = f"round {one['round']}   {one['right']:,} of {one['asked']:,} answers right, {one['kept']:,} kept"
+        if "gain" in one:
+            low, high = one["gain"]["ci95"]
+            line += f"; {_held_back(one)}, {one['gain']['difference']:+.1%} ({low:+.1%} to {high:+.1%})"
+        lines.append(line)
+    return lines
+
+
+def _held_back(share: Mapping[str, Any]) -> str:
+    low, high = share["ci95"]
+    return (
+        f"held back {share['correct']:,} of {share['cases']:,} right: {share['accuracy']:.1%} ({low:.1%} to {high:.1%})"
+    )
+
+
+def document(
+    output: Path, done: FitResult, store: StoreReport, kernels: KernelPlan, adapter_sha256: str
+) -> dict[str, Any]:
+    """Return what `train --json` prints of training; what is known at the run's end alone is null."""
+    first, last = done.mean_losses()
+    return {
+        "output": str(output),
+        "steps": done.steps,
+        "epochs": done.epochs,
+        "loss": {"first": done.losses[0], "last": done.losses[-1], "first_mean": first, "last_mean": last},
+        "eval_loss": done.eval_loss,
+        **({"eval_losses": dict(done.eval_losses)} if done.eval_losses else {}),
+        "tokens": {"real": done.real_tokens, "trained": done.trained_tokens, "padded": done.padded_tokens},
+        "tokens_per_s": done.here.tokens_per_s,
+        "mfu": done.mfu,
+        "mfu_peak": done.peak,
+        "step_time_shares": dict(done.step_time_shares),
+        "store": store.as_json(),
+        "kernels": kernels.as_json(),
+        "adjusted": list(done.adjusted),
+        "resumed_from": None,
+        "adapter_sha256": adapter_sha256,
+        "seconds": None,
+        "peak_memory_mb": done.peak_memory_mb,
+        "samples": [],
+        "stop_reason": done.stop_reason,
+    }
+
+
+def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunResult | None:
+    """Return the result of the run in the output folder if it is complete, else None. drift: keys that may differ.
+
+    Data that is not what the run was trained on is told: the result can be had all the same, also when the data has gone.
+    Raises IntegrityError if its adapter is not what it was, or if it was trained with other settings than these.
+    """
+    paths = RunPaths(run.output)
+    if not paths.complete.is_file():
+        return None
+    document, recorded = read_json(paths.report_json), read_json(paths.run_json)
+    weights = paths.adapter / WEIGHTS
+    if not weights.is_file() or sha256_of(weights) != document.get("adapter_sha256"):
+        told = f"{weights} is not the adapter that {paths.report_json} of a complete run names"
+        raise IntegrityError(told, "train again with --overwrite")
+    if what := part(recorded, "identity"):
+        require_goes_on(paths.run_json, what, _with_its_files(run, what), drift, report)
+    if not _is_trained_on(run, part(recorded, "data", "files")):
+        report.warning(f"the data is not (all) there as {run.output} was trained on it; --overwrite trains anew")
+    return RunResult(run.output, document)
+
+
+def _is_trained_on(run: RunConfig, hashes: Mapping[str, Any]) -> bool:
+    """Whether the run's data files are those of these hashes, by path; hubs are not asked."""
+    offline = run.data.offline or all(spec.kind != "url" for spec in (*run.data.train, *run.data.validation))
+    try:
+        files = locate_data(replace(run.data, offline=offline), NullReporter()).files()
+        return {redact(str(file)): content_of(file, file_hashes(run.store).sha256) for file in files} == hashes
+    except (ExpertError, OSError):
+        return False
+
+
+def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the identity that a run of these settings has if files and programs are those of the recorded one."""
+    store = part(recorded, STORE)
+    sources = (tuple(Located(spec, ()) for spec in specs) for specs in (run.data.train, run.data.validation))
+    tokenizer, template = (str(recorded.get(name)) for name in ("tokenizer", "template"))
+    places = LocatedData(*sources), FileHashCache(run.output / ".none")
+    key = store_key(run.data, *places, tokenizer=tokenizer, template=str(store.get("template", template)))
+    contents = {name: store[name] for name in ("rule", "train data", "validation data") if name in store}
+    now = identity(
+        run,
+        files=items(recorded, "data"),
+        store=dict(key.parts) | contents,
+        trusted=store.get("trusted", ""),
+        base=str(recorded.get("base model")),
+        template=template,
+        processes=recorded.get("processes", 1),
+        versions=items(recorded, "versions"),
+    )
+    return now | {name: recorded[name] for name in PROGRAMS if name in recorded}
+
+
+def _sample_lines(samples: Sequence[Mapping[str, Any]]) -> list[str]:
+    marks, lines = {None: "", True: "right: ", False: "wrong: "}, list[str]()
+    for one in samples:
+        shown = {"prompt": one["prompt"], "expected": one["expected"]}
+        shown |= {of: marks[one[f"right_{of}"]] + one[of] for of in ("before", "after")}
+        lines += [f"{name:9} {shortened(' '.join(text.split()), LONGEST_ANSWER)}" for name, text in shown.items()]
+    run = [one for one in samples if one["right_before"] is not None and one["right_after"] is not None]
+    if run:
+        before, after = (sum(bool(one[f"right_{of}"]) for one in run) for of in ("before", "after"))
+        told = f"{len(run)} held-out cases, drawn by the seed and run: {before} right before training, {after} after"
+        lines.append(f"answers   to {told}")
+    return lines

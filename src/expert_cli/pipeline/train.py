@@ -21,6 +21,7 @@ from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.config.run_identity import begun_as, require_same
 from expert_cli.data.packing.packed_dataset import TrainingData
+from expert_cli.data.sources import require_apart
 from expert_cli.data.store.build import TokenStore, trusted_sha256
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreKey, foreign_store
@@ -29,6 +30,7 @@ from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.inference.expert import PromptRenderer, load_base_of
 from expert_cli.inference.expert_config import json_separators
+from expert_cli.inference.forgetting import neutral_texts
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model import isolation
 from expert_cli.model.adapter import add_adapter
@@ -43,12 +45,20 @@ from expert_cli.model.kernels.kernel_plan import (
 )
 from expert_cli.model.layers import compile_layers, enable_activation_checkpointing
 from expert_cli.model.loading.quantize import autocast_of
-from expert_cli.pipeline.before_after import ask, choose, choose_texts, measure, measuring, missed, samples
-from expert_cli.pipeline.options import RunOptions, require_folders_apart
+from expert_cli.pipeline.before_after import ask, choose, measure, measuring, missed, samples
+from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import describe, staged_store, store_for
 from expert_cli.pipeline.remote_run import remote_run
-from expert_cli.pipeline.run_directory import begin_run, finish, identity_of, recorded, write_run_json
-from expert_cli.pipeline.run_result import RunResult, document, finished
+from expert_cli.pipeline.run_directory import (
+    RunResult,
+    begin_run,
+    document,
+    finish,
+    finished,
+    identity_of,
+    recorded,
+    write_run_json,
+)
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import DataInputs, laid_out, training_data, training_inputs
 from expert_cli.runs.lock import run_lock
@@ -86,16 +96,11 @@ def train(
 
 
 def train_here(
-    plan: Plan,
-    machine: Machine,
-    report: Reporter,
-    options: RunOptions,
-    job: PartialState,
-    log: RunLog,
+    plan: Plan, machine: Machine, report: Reporter, options: RunOptions, job: PartialState, log: RunLog
 ) -> RunResult:
     """Train as `train` does, in a folder that this job owns, and let the processes stay connected: more may follow."""
     if options.resume == AUTO:  # a node without the run's files would begin anew, and wait for the others
-        done = broadcast_rank0(partial(finished, plan.run, options.drift, report))
+        done = broadcast_rank0(partial(finished, plan.run, options.allow_drift, report))
         if done is not None:
             if job.is_main_process:
                 report.info(f"the run in {plan.run.output} is complete: nothing is left to do")
@@ -125,15 +130,16 @@ def _train(
 ) -> RunResult:
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
-    require_folders_apart(run, options)
+    require_apart(run.data, run.output, "--output DIR")
     require_processes(run.compute, job.num_processes)
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)
     checkpoints = _checkpoints(run, inputs, machine, job.num_processes, options, report, status)
+    resumed = checkpoints.resumed
     plan = laid_out(plan, inputs, report)  # behind the identity, which is that of the run as asked for
     run, renderer = plan.run, inputs.renderer
     run_answers = _run_answers(renderer, plan, report, options)
-    texts = choose_texts(run, options.max_forget, report)
+    texts = neutral_texts(run.neutral_texts) if run.neutral_texts else ()
     if job.is_main_process:
         begin_run(run, report, options, status, log)
     with rank0_first():
@@ -141,26 +147,21 @@ def _train(
     data = training_data(store, inputs, run, report)
     set_seed(run.seed)
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
-    model, kernels = _model(inputs, run, machine, data, checkpoints.resumed, report)
+    model, kernels = _model(inputs, run, machine, data, resumed, report)
     if job.is_main_process:
-        more = {
-            "kernels": kernels.as_json(),
-            "template": inputs.template.name,
-            "data": store.stats,
-            "store": {"path": store.place, "key": store.key.sha256, "parts": dict(store.key.parts)},
-            "torch_threads": torch.get_num_threads(),
-        }
-        origin = str(checkpoints.resumed.path) if checkpoints.resumed else ""
+        more = _facts(inputs, store, kernels)
+        origin = str(resumed.path) if resumed else ""
         write_run_json(plan, machine, inputs, checkpoints.identity, status.command, resumed_from=origin, more=more)
-    questions = choose(plan, inputs, report, options) if job.is_main_process else []
-    before = ask(model, questions, renderer, plan, report)
+    cases = choose(plan, report, options) if job.is_main_process else []
+    before = ask(model, cases, renderer, plan, report)
     barrier()
     set_seed(run.seed)
+    data = replace(data, run_answers=run_answers and partial(run_answers, model))
     told = disk_errors(f"cannot write the run in {run.output}", "give another folder with --output")
     with told, StopRequest(run.output) as stop:  # until all is written: what is trained is kept
         done = fit(
             model,
-            replace(data, run_answers=run_answers and partial(run_answers, model)),
+            data,
             run=run,
             kernels=kernels,
             checkpoints=checkpoints,
@@ -174,16 +175,24 @@ def _train(
         separators = json_separators(trained_texts(data.train.documents, renderer))
         sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths, separators)
         if stop.asked():
-            before, questions, texts = [], [], ()
-        asked = samples(questions, before, ask(model, questions, renderer, plan, report))
+            cases, before, texts = [], [], ()
+        found = document(run.output, done, describe(run, store, data.train.documents), kernels, sha256)
+        found["samples"] = samples(cases, before, ask(model, cases, renderer, plan, report))
         forgot = measure(model, inputs.tokenizer, texts, paths, report)
-        seconds = time.monotonic() - started
-        measured = describe(run, store, data.train.documents).as_json()
-        resumed_from = checkpoints.resumed.path if checkpoints.resumed else None
-        found = document(run.output, done, measured, kernels, sha256, resumed_from, asked, seconds)
         found |= {"forgetting": forgot.as_json()} if forgot else {}
+        found |= {"resumed_from": str(resumed.path) if resumed else None, "seconds": time.monotonic() - started}
         ended = finish(paths, found, sha256, done.stop_reason, options.max_forget, status)
     return replace(ended, unserved=stop if stop.exit_code else None)
+
+
+def _facts(inputs: DataInputs, store: TokenStore, kernels: KernelPlan) -> dict[str, Any]:
+    return {
+        "kernels": kernels.as_json(),
+        "template": inputs.template.name,
+        "data": store.stats,
+        "store": {"path": store.place, "key": store.key.sha256, "parts": dict(store.key.parts)},
+        "torch_threads": torch.get_num_threads(),
+    }
 
 
 def trained_texts(documents: Documents, renderer: PromptRenderer) -> Iterator[str]:
@@ -202,7 +211,6 @@ def _checkpoints(
     report: Reporter,
     status: RunStatus,
 ) -> Checkpoints:
-    """Return what the run is, held against the one it must agree with, and the checkpoint that it goes on from."""
     foreign = foreign_store(run.store) if options.trust_store else None
     trusted = trusted_sha256(foreign, inputs.hashes) if foreign else ""
     what = identity_of(run, inputs, machine, processes, trusted=trusted)
@@ -219,15 +227,14 @@ def _goes_on(
 ) -> tuple[Resumed | None, dict[str, Any]]:
     """Return the checkpoint that a run goes on from, and what the run is: it may have been killed before its first one."""
     paths = RunPaths(output)
-    resumed = find_checkpoint(paths.checkpoints, options.resume, what, options.drift, report)
+    resumed = find_checkpoint(paths.checkpoints, options.resume, what, options.allow_drift, report)
     before = resumed.parts.state["identity"] if resumed else part(read_json(paths.run_json), "identity")
-    return resumed, begun_as(before, what, options.drift)
+    return resumed, begun_as(before, what, options.allow_drift)
 
 
 def _run_answers(
     renderer: PromptRenderer, plan: Plan, report: Reporter, options: RunOptions
 ) -> Callable[[PeftModel], float] | None:
-    """Return what lets a model in training answer cases, each of which can be judged here; None where not asked for."""
     if not plan.run.watch.execution_eval_steps:
         return None
     from expert_cli.evaluation.evaluate import accuracy_of, cases_of, check_gradable
@@ -245,7 +252,7 @@ def _store(run: RunConfig, inputs: DataInputs, key: StoreKey, options: RunOption
     if store.key != key and not options.trust_store:
         raise InputError("the data changed while the run began", "wait until it is written, then start again")
     report.info(f"store     {store.status}: {store.place}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
-    return staged_store(store, options, report)
+    return staged_store(store, run, options.stage, report) if options.stage else store
 
 
 def _model(
@@ -269,7 +276,10 @@ def _model(
         prove(base, kernels.layout, kernels.attention)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     report.info(f"model     {inputs.source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
-    rows.tell(report)
+    if rows.line:
+        report.info(f"tokens    {rows.line}")
+    if rows.missing:
+        report.warning(rows.missing)
     kernels = with_capture(kernels, run)
     for name, kernel in kernels.lines.items():
         if name != "capture":  # told once it was tried

@@ -56,19 +56,13 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
     sets: dict[str, PackedDataset] = {}
     if held_out is not None:
         whole = _packs(store, "validation", held_out, run, report)
-        sources, counts = run.data.validation or run.data.train, store.stats["validation"].get("sources", ())
-        if not counts and len({source.task for source in sources}) > 1:
-            report.warning(
-                "the token store does not say which validation rows are of which task, so all of them have one evaluation "
-                "loss; pretokenize --force builds one that does"
-            )
-        parts = validation_sets(counts, sources)
-        sets = {name: _packed(held_out, run, rows) for name, rows in parts.items()} if parts else {"": whole}
-    metric = run.watch.metric_for_best_model
-    if sets and is_eval_loss(metric) and metric not in (EVAL_LOSS, *map(eval_loss_of, filter(None, sets))):
+        counts = store.stats["validation"].get("sources", ())
+        parts = validation_sets(counts, run.data.validation or run.data.train)
+        sets = {name: _packed(held_out, run, rows) for name, rows in parts.items()} or {"": whole}
+    metric, known = run.watch.metric_for_best_model, (EVAL_LOSS, *map(eval_loss_of, filter(None, sets)))
+    if sets and is_eval_loss(metric) and metric not in known:
         raise InputError(
-            f"metric_for_best_model {metric}: no such set of validation rows: {', '.join(filter(None, sets)) or 'one'}",
-            f"choose the best step by {EVAL_LOSS}",
+            f"metric_for_best_model {metric}: no such set of validation rows", f"one of {', '.join(known)}"
         )
     for packed in (train_set, *sets.values()):
         require_positions(run, inputs.source.folder, packed.document_lengths.longest)
@@ -98,18 +92,17 @@ def _packed(documents: Documents, run: RunConfig, rows: range | None = None) -> 
 
 
 def _packs(store: TokenStore, split: str, documents: Documents, run: RunConfig, report: Reporter) -> PackedDataset:
-    data = _packed(documents, run)
-    told, left_out = store.stats[split], data.left_out
+    data, told = _packed(documents, run), store.stats[split]
     report.info(
         f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "
         f"{len(data):,} packs of {run.data.max_seq_length}, {data.fill():.1%} full"
     )
     if data.untrained:
         report.warning(f"{data.untrained:,} packs hold no trained token and are left out")
-    if left_out.rows:
+    if data.left_out.rows:
         report.warning(
-            f"{left_out.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
-            f"{left_out.tokens:,} tokens left out (overflow: {run.loader.overflow})"
+            f"{data.left_out.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
+            f"{data.left_out.tokens:,} tokens left out (overflow: {run.loader.overflow})"
         )
     return data
 
@@ -135,7 +128,6 @@ def resolve_inputs(run: RunConfig, report: Reporter, located: LocatedData | None
     tokenizer = load_tokenizer(source.folder)
     columns = RowReader.of(located.train[0], run.data).columns
     of_prompts = [name for name in PROMPTING if getattr(run.model, name) not in (None, "", ())]
-    of_prompts += ["system_prompt"] if run.model.system_prompt == "" else []
     if columns.form in ("text", "segments") and of_prompts:
         names = ", ".join(of_prompts)
         report.warning(f"{names}: rows of whole documents are trained as they are; it stands in later prompts alone")

@@ -2,13 +2,13 @@
 
 weights/
     .smollm2.lock          locked by the run in smollm2/; the operating system frees it when that run dies
-    .smollm2.owner.json    {"pid", "birth", "host", "started"} of that run, for those who are refused
     smollm2/               may be empty, renamed and made anew while it is locked
 
-Where nothing can be written beside the folder (a volume of a container), both lie in it, as .run.lock and .run.owner.json.
-The lock file stays when the run ends: whoever removed it could remove the lock of the next owner.
+Where nothing can be written beside the folder (a volume of a container), it lies in it, as .run.lock. The lock file stays when
+the run ends: whoever removed it could remove the lock of the next owner.
 
-<cache>/running/<host>-<pid>.json    {"pid", "birth", "host", "output", "started"}, one a run, for those who want to watch one
+<cache>/running/<host>-<pid>.json    {"pid", "birth", "host", "output", "started"}, one a run, for those who are refused, and
+                                     for those who want to watch one
 
 `birth` tells a process from a later one of the same id; `started` is a time of day, which may be set.
 """
@@ -30,13 +30,10 @@ from filelock import FileLock, Timeout
 from expert_cli.errors import RunLocked
 from expert_cli.utils.files import parse_json, write_json
 from expert_cli.utils.paths import cache_folder
-from expert_cli.utils.text import utc_time
 
-INSIDE = ".run"
+INSIDE = ".run.lock"
 ORPHANS_END_S = 10.0
 """Data workers of a killed run hold its lock until they notice; torch's look every 5 s."""
-_ASKED_S = 2.0
-"""Longer than any process that only asks whether a folder is held has its lock, be the machine ever so busy."""
 
 
 @dataclass(frozen=True)
@@ -51,35 +48,38 @@ class RunningRun:
 @contextmanager
 def run_lock(output: Path) -> Iterator[None]:
     """Own an output folder, which need not exist; what lies beside it is made. Raises RunLocked naming the owner."""
-    base = _base(output)
-    base.parent.mkdir(parents=True, exist_ok=True)
-    owner_file = base.with_name(f"{base.name}.owner.json")
-    lock = FileLock(base.with_name(f"{base.name}.lock"))
-    _acquire(lock, owner_file, output)
-    me = {"pid": os.getpid(), "birth": birth(os.getpid()), "started": time.time(), "host": platform.node()}
-    entry = _registry() / f"{platform.node()}-{os.getpid()}.json"  # machines may share a home
+    file = _lock_file(output)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(file)
     try:
-        write_json(owner_file, me)
+        lock.acquire(timeout=0 if _owner(output) else ORPHANS_END_S)
+    except Timeout:
+        owner, since = _owner(output), ""
+        if owner:
+            since = f" with process id {owner.pid}, started {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(owner.started))}"
+        hint = "wait for that run, end it, or give another folder with --output"
+        raise RunLocked(f"{output} belongs to another run{since}", hint) from None
+    host, pid = platform.node(), os.getpid()
+    entry = _registry() / f"{host}-{pid}.json"  # machines may share a home
+    facts = {"pid": pid, "birth": birth(pid), "host": host, "output": str(output.resolve()), "started": time.time()}
+    try:
         with suppress(OSError):  # without a cache folder that can be written, the run is only harder to find
-            write_json(entry, {**me, "output": str(output.resolve())})
+            write_json(entry, facts)
         yield
     finally:
-        for note in (entry, owner_file):
-            with suppress(OSError):
-                note.unlink(missing_ok=True)
+        with suppress(OSError):
+            entry.unlink(missing_ok=True)
         lock.release()
 
 
 def contents(output: Path) -> list[Path]:
-    """Return what lies in an output folder, the lock's own files left out; nothing where there is no folder."""
-    own = (f"{INSIDE}.lock", f"{INSIDE}.owner.json")
-    return [path for path in output.iterdir() if path.name not in own] if output.is_dir() else []
+    """Return what lies in an output folder, the lock's own file left out; nothing where there is no folder."""
+    return [path for path in output.iterdir() if path.name != INSIDE] if output.is_dir() else []
 
 
 def is_held(output: Path) -> bool:
     """Whether a run owns the folder, be it one that is not in the registry: of another container, or without a cache."""
-    base = _base(output)
-    file = base.with_name(f"{base.name}.lock")
+    file = _lock_file(output)
     with suppress(Timeout, OSError):  # a lock file of another user cannot be asked
         if file.exists():
             FileLock(file).acquire(timeout=0).lock.release()
@@ -90,57 +90,31 @@ def is_held(output: Path) -> bool:
 def running() -> list[RunningRun]:
     """Return the runs under way on this machine, oldest first; what dead ones left in the registry is removed."""
     found: list[RunningRun] = []
-    for entry in _registry().glob("*.json"):
-        facts = _read(entry)
-        if facts.get("host", platform.node()) != platform.node():
-            continue
-        if lives(facts) and "output" in facts:
-            found.append(RunningRun(facts["pid"], Path(str(facts["output"])), facts["started"]))
-        else:
-            with suppress(OSError):
-                entry.unlink(missing_ok=True)
+    for entry in _registry().glob(f"{platform.node()}-*.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            facts = parse_json(entry.read_bytes())
+            if lives(facts):
+                found.append(RunningRun(facts["pid"], Path(facts["output"]), float(facts["started"])))
+                continue
+        with suppress(OSError):
+            entry.unlink(missing_ok=True)
     return sorted(found, key=lambda run: run.started)
+
+
+def _owner(output: Path) -> RunningRun | None:
+    return next((run for run in running() if run.output == output.resolve()), None)
 
 
 def _registry() -> Path:
     return cache_folder() / "running"
 
 
-def _base(output: Path) -> Path:
-    """Return the path that the lock's files are named after."""
+def _lock_file(output: Path) -> Path:
     place = output.resolve()
     above = next((folder for folder in place.parents if folder.exists()), place)
     if place.is_dir() and (os.path.ismount(place) or not os.access(above, os.W_OK)):
         return place / INSIDE
-    return place.with_name(f".{place.name}")
-
-
-def _acquire(lock: FileLock, owner_file: Path, output: Path) -> None:
-    """Take the lock; wait only while its owner is dead and its last children are about to be, or for one who asks."""
-    owner = _read(owner_file)
-    patience = ORPHANS_END_S if owner.get("host") in (None, platform.node()) else _ASKED_S
-    try:
-        lock.acquire(timeout=0 if lives(owner) else patience)
-    except Timeout:
-        hint = "wait for that run, end it, or give another folder with --output"
-        raise RunLocked(f"{output} belongs to {_words(_read(owner_file))}", hint) from None
-
-
-def _words(owner: dict[str, Any]) -> str:
-    if not owner:
-        return "another run"
-    started = utc_time(owner["started"])
-    since = f", started {started.astimezone():%Y-%m-%d %H:%M:%S}" if started else ""
-    return f"the run with process id {owner['pid']} on {owner.get('host', 'this machine')}{since}"
-
-
-def _read(note: Path) -> dict[str, Any]:
-    """Return the facts of a note, or nothing where there are none or not of their form."""
-    try:
-        facts = parse_json(note.read_bytes())
-        return {**facts, "pid": int(facts["pid"]), "started": float(facts["started"])}
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return {}
+    return place.with_name(f".{place.name}.lock")
 
 
 def lives(facts: Mapping[str, Any]) -> bool:

@@ -39,8 +39,7 @@ class Logged(Reporter):
 
     def __init__(self, report: Reporter, log: RunLog) -> None:
         """Take the reporter that shows the lines, and the log that keeps them."""
-        self.report = report
-        self.log = log
+        self.report, self.log = report, log
 
     def info(self, text: str) -> None:
         """Report one line of what happens."""
@@ -60,21 +59,20 @@ class Logged(Reporter):
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
         """Show progress; where the block fails, the log has its last state too."""
-        kept = PlainBar(self.log.write, title, total, unit)
+        kept = _Both(self.log.write, title, total, unit)
         try:
-            with self.report.progress(title, total, unit) as shown:
-                yield _Both(kept, shown)
+            with self.report.progress(title, total, unit) as kept.other:
+                yield kept
         finally:
             kept.finish()
 
 
-class _Both(Bar):
-    def __init__(self, *bars: Bar) -> None:
-        self.bars = bars
+class _Both(PlainBar):
+    other: Bar
 
     def update(self, done: float, note: str = "") -> None:
-        for bar in self.bars:
-            bar.update(done, note)
+        super().update(done, note)
+        self.other.update(done, note)
 
 
 def _append(file: Path, lines: list[str]) -> None:

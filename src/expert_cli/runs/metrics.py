@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -86,19 +87,17 @@ def timed(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [line for line in lines if part(line, "step_time_shares")]
 
 
-def intervals(lines: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | None = None) -> list[float]:
-    """Return the seconds that each of these timed lines covers; 1 where they are not known.
+def _intervals(lines: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | None) -> list[float]:
+    """Return the seconds that each of these lines covers; 1 where they are not known. before: the line that precedes them.
 
-    before: the timed line that precedes them. An interval is the growth of `seconds` from one timed line to the next; where
-    that does not grow (a resumed run starts at 0 again), `seconds` itself.
+    An interval is the growth of `seconds` from one line to the next; where that does not grow (a resumed run starts at 0
+    again), `seconds` itself.
     """
-    found = []
-    last = number(before, "seconds") if before else 0.0
-    for line in lines:
-        now = number(line, "seconds")
-        found.append(1.0 if now is None or last is None else now - last if now > last else now or 1.0)
-        last = now if now is not None else last
-    return found
+    clock = [number(line, "seconds") for line in (before or {"seconds": 0.0}, *lines)]
+    return [
+        1.0 if now is None or last is None else now - last if now > last else now or 1.0
+        for last, now in pairwise(clock)
+    ]
 
 
 def rates(
@@ -107,16 +106,20 @@ def rates(
     """Return the values of a figure a second, and the seconds that each held: the weights of a mean. earlier: lines before."""
     preceding = next((line for line in reversed(earlier) if number(line, key) is not None), None)
     told = [line for line in lines if number(line, key) is not None]
-    return numbers(told, key), intervals(told, preceding)
+    return numbers(told, key), _intervals(told, preceding)
 
 
 def mean_shares(lines: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | None = None) -> dict[str, float]:
     """Return the step-time shares of several lines, each weighted with its interval; {} where no line has any."""
-    totals = dict.fromkeys(SHARES, 0.0)
     told = timed(lines)
-    for line, interval in zip(told, intervals(told, before), strict=True):
-        for name in SHARES:
-            totals[name] += interval * max(0.0, number(line, "step_time_shares", name) or 0.0)
+    weights = _intervals(told, before)
+    totals = {
+        name: sum(
+            weight * max(0.0, number(line, "step_time_shares", name) or 0.0)
+            for line, weight in zip(told, weights, strict=True)
+        )
+        for name in SHARES
+    }
     whole = sum(totals.values())
     return {name: value / whole for name, value in totals.items()} if whole else {}
 
@@ -157,22 +160,16 @@ def sample_shares(document: Mapping[str, Any]) -> list[tuple[str, float, tuple[f
 
     Of pass@k those of one, two, four ... and of all tries; then those of the expert without its grammar.
     """
-    free = part(document, WITHOUT_GRAMMAR)
-    title = base_title(WITHOUT_GRAMMAR, free)
-    return [*_shares(document), *((f"{name}, {title}", share, ends) for name, share, ends in _shares(free))]
-
-
-def _shares(document: Mapping[str, Any]) -> list[tuple[str, float, tuple[float, float]]]:
-    most = len(part(document, "pass_at"))
-    shown = [k for k in range(1, most + 1) if k & (k - 1) == 0 or k == most]
-    found = [(f"pass@{k}", number(document, "pass_at", str(k)), items(document, "pass_at_ci95", str(k))) for k in shown]
-    by = f"majority by {document.get('majority_by', 'result')}"
-    found.append((by, number(document, "majority"), items(document, "majority_ci95")))
     rows = []
-    for name, share, ends in found:
-        low, high = (number(end) for end in (*ends, None, None)[:2])
-        if share is not None and low is not None and high is not None:
-            rows.append((name, share, (low, high)))
+    free = base_title(WITHOUT_GRAMMAR, {})
+    for told, whose in ((document, ""), (part(document, WITHOUT_GRAMMAR), f", {free}")):
+        most = len(part(told, "pass_at"))
+        shown = [k for k in range(1, most + 1) if k & (k - 1) == 0 or k == most]
+        found = [(f"pass@{k}", number(told, "pass_at", str(k)), items(told, "pass_at_ci95", str(k))) for k in shown]
+        by = f"majority by {told.get('majority_by', 'result')}"
+        for name, share, ends in [*found, (by, number(told, "majority"), items(told, "majority_ci95"))]:
+            if share is not None and len(ends) == 2:
+                rows.append((f"{name}{whose}", share, (ends[0], ends[1])))
     return rows
 
 
@@ -183,9 +180,8 @@ def require_run(folder: Path) -> RunPaths:
         require_folder(folder)
         raise InputError(f"{folder}: no such folder", "name the folder of a run: what `train --output` was given")
     if not any(path.is_file() for path in (paths.run_json, paths.metrics, paths.status)):
-        raise InputError(
-            f"{folder}: holds neither run.json nor metrics.jsonl nor status.json", "name the folder of a run"
-        )
+        told = f"{folder}: holds neither run.json nor metrics.jsonl nor status.json"
+        raise InputError(told, "name the folder of a run")
     return paths
 
 
@@ -194,21 +190,19 @@ def grammar_in_words(told: Any) -> str:
     held, free, names = number(told, "held"), number(told, "free"), number(told, "unknown_names", "with")
     if held is None or free is None or names is None:
         return ""
-    without = number(told, "unknown_names", "without")
-    beside = "" if without is None else f", without the grammar {without:.0f}"
+    kind = part(told).get("type")
     return (
-        f"Held to the grammar {part(told).get('type')}: {held:.0f} answers, {free:.0f} are free text; "
-        f"that name what is not there: {names:.0f}{beside}."
+        f"Held to the grammar {kind}: {held:.0f} answers, {free:.0f} are free text; {names:.0f} name what is not there."
     )
 
 
 def forgotten_in_words(told: Any) -> str:
     """Return what a run's "forgetting" says: how far the loss on neutral texts rose, and how sure that is; "" for none."""
     texts, old, new, rose = (number(told, key) for key in ("texts", "loss_before", "loss_after", "difference"))
+    ends = items(told, "ci95")
     if texts is None or old is None or new is None or rose is None:
         return ""
-    low, high = ([number(end) for end in items(told, "ci95")] + [None, None])[:2]
-    interval = "" if low is None or high is None else f" (95 % interval {low:+.3f} to {high:+.3f})"
+    interval = " (95 % interval {:+.3f} to {:+.3f})".format(*ends) if len(ends) == 2 else ""
     of = plural(int(texts), "neutral text")
     return f"{rose:+.3f} nats a token{interval} on {of}: loss {old:.3f} -> {new:.3f}"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -18,7 +17,6 @@ from expert_cli.errors import CTRL_C, TERMINATED
 from expert_cli.utils.distributed import broadcast_rank0, gather_rank0
 
 STOP_FILE = "STOP"
-LOOK_EVERY_S = 1.0
 
 
 class StopRequest:
@@ -31,17 +29,14 @@ class StopRequest:
     def __init__(self, run_folder: Path) -> None:
         """Look for the file STOP in `run_folder`."""
         self.exit_code, self.reason, self.by_signal = 0, "", False
-        self._file, self._next_look = run_folder / STOP_FILE, 0.0
-        self._pid, self._handlers = os.getpid(), ExitStack()
+        self._file, self._pid, self._handlers = run_folder / STOP_FILE, os.getpid(), ExitStack()
 
-    def asked(self, *, at_once: bool = False) -> bool:
-        """Whether to stop; then `reason` tells by what, and `exit_code` how to end (130 or 143). at_once: look now."""
-        if not self.exit_code and (at_once or time.monotonic() >= self._next_look):
-            self._next_look = time.monotonic() + LOOK_EVERY_S
-            if self._file.exists():
-                self.exit_code, self.reason = CTRL_C, f"the file {self._file}"
-                with suppress(OSError):  # one that cannot be removed stops the run that goes on as well, and is named
-                    self._file.unlink()
+    def asked(self) -> bool:
+        """Whether to stop; then `reason` tells by what, and `exit_code` how to end (130 or 143)."""
+        if not self.exit_code and self._file.exists():
+            self.exit_code, self.reason = CTRL_C, f"the file {self._file}"
+            with suppress(OSError):  # one that cannot be removed stops the run that goes on as well, and is named
+                self._file.unlink()
         return bool(self.exit_code)
 
     def agree(self) -> None:
@@ -51,9 +46,7 @@ class StopRequest:
         self.exit_code, self.reason, self.by_signal = first
 
     def __enter__(self) -> StopRequest:
-        # Windows sends SIGBREAK for Ctrl-Break, and to processes in groups of their own.
-        numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
-        self._handlers.enter_context(_handling(self._handle, *numbers))
+        self._handlers.enter_context(_handling(self._handle, signal.SIGINT, signal.SIGTERM))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -99,12 +92,10 @@ def _handling(handle: Callable[[int, FrameType | None], None], *numbers: int) ->
         yield
     finally:
         for number, handler in before.items():
-            # None: a handler that was not set from Python, which cannot be put back.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            signal.signal(number, handler)
 
 
 def _end(number: int) -> None:
-    """End this process as the signal does where nobody handles it."""
     if number != signal.SIGTERM:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         raise KeyboardInterrupt

@@ -37,18 +37,13 @@ class RunStatus:
     """Writes a run's status.json. Without a file it writes nothing: the other processes of a job, a run that keeps none."""
 
     def __init__(
-        self,
-        file: Path | None = None,
-        command: str = "",
-        world_size: int = 1,
-        written: Callable[[], object] = nothing,
+        self, file: Path | None = None, command: str = "", world_size: int = 1, written: Callable[[], object] = nothing
     ) -> None:
         """command: what starts the run, without --resume. written: called behind each writing; none comes before `begin`."""
         self.command, self.world_size = command, world_size
         self.step = 0
         self.steps: int | None = None
-        self.stage = self._started = ""
-        self.begun = False
+        self.begun, self.stage, self._started = False, "", ""
         self._file, self._written = file, written
 
     @property
@@ -110,25 +105,24 @@ def standing(file: Path, *, is_complete: bool, command: str = "") -> Ending:
     """Return how a run stands. is_complete: whether the mark of a whole run is there. command: that of run.json."""
     told = read_json(file)
     state, reason = str(told.get("state")), str(told.get("reason") or "")
+    if is_complete or state == COMPLETE:
+        return Ending(COMPLETE, f"finished: {reason}" if state == COMPLETE else "finished")
     command = str(told.get("command") or command)
     go_on = f"{command} --resume auto" if command else ""
     how_far = _how_far(number(told, "step"), number(told, "steps"), str(told.get("stage") or ""))
-    if is_complete or state == COMPLETE:
-        return Ending(COMPLETE, f"finished: {reason}" if state == COMPLETE else "finished")
+    process, host = f"process {told.get('pid')}", told.get("host")
+    far = f"{how_far}, at {moment(str(told.get('updated')))}"
     if state in (STOPPED, INTERRUPTED):
         return Ending(state, f"{state}: {reason}", go_on)
     if state == FAILED:
         return Ending(state, f"failed {how_far}: {reason}", go_on)
     if state != RUNNING:
         return Ending(UNKNOWN, "not finished", go_on)
-    seen = moment(str(told.get("updated")))
-    process, here = f"process {told.get('pid')}", platform.node()
-    if told.get("host") != here:
-        words = f"running on {told.get('host')}, {how_far}, at {seen}; whether it still does cannot be told from {here}"
-        return Ending(ELSEWHERE, words, go_on)
+    if host != platform.node():
+        return Ending(ELSEWHERE, f"running on {host}, {far}; whether it still does cannot be told from here", go_on)
     if lives(told):
-        return Ending(RUNNING, f"running as {process}; {how_far} at {seen}")
-    return Ending(KILLED, f"killed: {process} is gone without a word; last heard of {how_far}, at {seen}", go_on)
+        return Ending(RUNNING, f"running as {process}; {far}")
+    return Ending(KILLED, f"killed: {process} is gone without a word; last heard of {far}", go_on)
 
 
 def _how_far(step: float | None, steps: float | None, stage: str) -> str:

@@ -94,7 +94,7 @@ def fit(
         finally:
             status.step = done = trainer.state.global_step
             trainer.callback_handler.train_dataloader = trainer.callback_handler.eval_dataloader = None  # ends workers
-    stop.asked(at_once=True)  # the last step may have been too short for a look
+    stop.asked()
     stop.agree()
     if stop.exit_code and done < schedule.steps:
         words = f"stopped by {stop.reason} after step {done} of {schedule.steps}; checkpoint-{done} is written"

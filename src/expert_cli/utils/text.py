@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from expert_cli.utils.redaction import redact
 
@@ -16,13 +15,6 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 _LONGEST = 48
 _FIGURE = re.compile(r"(?:[\d,]+(?:\.\d+)?(?:%| [kMGT]?B)?)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-class Token(NamedTuple):
-    """A token of a document. text: "" where a later token of the same character has it."""
-
-    id: int
-    text: str
 
 
 def size_text(count: float) -> str:

@@ -25,7 +25,7 @@ from expert_cli.data.store.lookup import store_key
 from expert_cli.data.store.store_files import FileHashCache
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.hardware import machine
-from expert_cli.pipeline.run_result import finished
+from expert_cli.pipeline.run_directory import finished
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import write_json
 from tests import manifests

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.commands.tables import _money
 from expert_cli.errors import InputError
 from expert_cli.estimate.run_estimate import Price, parse_price
 
@@ -34,8 +33,3 @@ def test_what_is_no_price_is_refused(text: str) -> None:
 
 def test_cost_is_price_times_time() -> None:
     assert parse_price("2.50/h").cost(5400) == 3.75
-
-
-@pytest.mark.parametrize(("currency", "shown"), [("", "2.50"), ("$", "$2.50"), ("EUR", "2.50 EUR")])
-def test_an_amount_is_shown_with_its_unit(currency: str, shown: str) -> None:
-    assert _money(2.5, currency) == shown

@@ -39,7 +39,7 @@ def test_a_command_is_run_only_where_it_is_allowed(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"rows\.jsonl:2: this case is judged by a program of its own, judge\.py"
     ) as raised:
-        api.grade_answers(answers)
+        api.evaluate(answers=answers)
     assert raised.value.hint.endswith("--allow-commands")
     cases = read_cases(rows(tmp_path, PLAIN, COMMAND, prompt="?"))
     with pytest.raises(InputError, match=r"rows\.jsonl:2"):
@@ -48,7 +48,7 @@ def test_a_command_is_run_only_where_it_is_allowed(tmp_path: Path) -> None:
     check_gradable(cases, NullReporter(), 20, allowed=Permissions(commands=True))
     assert (tmp_path / "ran").exists()
     answers = rows(tmp_path, PLAIN, COMMAND, answer="x")
-    assert api.grade_answers(answers, allow_commands=True, case_timeout_s=20).evaluation.passed == [True, True]
+    assert api.evaluate(answers=answers, allow_commands=True, case_timeout_s=20).evaluation.passed == [True, True]
 
 
 @pytest.mark.parametrize("case", [PYTHON, TYPESCRIPT])
@@ -61,16 +61,16 @@ def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
     with pytest.raises(
         EnvironmentProblem, match=r"rows\.jsonl:2: answers to .* cases are programs, and nothing"
     ) as raised:
-        api.grade_answers(answers)
+        api.evaluate(answers=answers)
     assert raised.value.hint.endswith("--without-walls")
     heard = Heard()
-    judged = api.grade_answers(answers, without_walls=True, case_timeout_s=20, reporter=heard)
+    judged = api.evaluate(answers=answers, without_walls=True, case_timeout_s=20, reporter=heard)
     assert judged.as_json()["walls"] == ["limits", "files"]
     assert (heard.warned, heard.said[0]) == (
         ["answers run as programs that nothing keeps from the network"],
         "walls     limits, files around answers that are programs",
     )
-    assert "walls" not in api.grade_answers(rows(tmp_path, PLAIN, answer="x")).as_json()
+    assert "walls" not in api.evaluate(answers=rows(tmp_path, PLAIN, answer="x")).as_json()
 
 
 @pytest.mark.parametrize("wall", ["syscalls", "namespaces"])

@@ -109,7 +109,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     refusals: list[Callable[[], object]] = [
         lambda: write_pairs(tmp_path / "pairs.jsonl", evaluation(tmp_path, ["1", "2"]), "\n"),
         lambda: api.evaluate(tmp_path, samples=2, write_pairs=tmp_path / "pairs.jsonl"),
-        lambda: api.grade_answers(tmp_path / "none.jsonl", write_pairs=tmp_path / "pairs.jsonl"),
+        lambda: api.evaluate(answers=tmp_path / "none.jsonl", write_pairs=tmp_path / "pairs.jsonl"),
     ]
     for refused in refusals:
         with pytest.raises(InputError, match="something is there already"):
@@ -126,7 +126,7 @@ def test_samples_that_were_kept_give_pairs(tmp_path: Path) -> None:
     cases = tmp_path / "cases.jsonl"
     kept = Evaluated(evaluation(tmp_path, ["2", "1"], input="y"), {}, facts, None, cases)
     (tmp_path / "kept.json").write_text(json.dumps(kept.as_json()), encoding="utf-8")
-    found = api.grade_answers(tmp_path / "kept.json", write_pairs=tmp_path / "pairs.jsonl")
+    found = api.evaluate(answers=tmp_path / "kept.json", write_pairs=tmp_path / "pairs.jsonl")
     document = found.as_json() | {"schema_version": 1, "command": "evaluate"}
     jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
     told = {"file": str(tmp_path / "pairs.jsonl"), "pairs": 1, "prompts": 1, "all_right": 0, "none_right": 0}

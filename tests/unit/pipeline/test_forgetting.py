@@ -35,10 +35,6 @@ def test_the_mean_decides_whatever_the_interval_is(allowed: float | None, words:
     assert missed({"forgetting": TOLD}, allowed) == words
 
 
-def test_a_loss_that_fell_holds_the_narrowest_gate() -> None:
-    assert missed({"forgetting": {**TOLD, "difference": -0.1}}, 0.0) == ""
-
-
 @pytest.mark.parametrize("document", [{}, {"forgetting": {**TOLD, "difference": math.nan}}], ids=["none", "nan"])
 def test_what_is_not_known_holds_no_gate(document: dict[str, Any]) -> None:
     assert missed(document, 1e9) == "what was forgotten is not known, and --max-forget allows 1e+09 nats a token"

@@ -25,7 +25,7 @@ def test_every_setting_is_an_option_with_its_value() -> None:
         init_adapter=Path("weights/first"),
     )
     options = RunOptions(
-        drift=("a", "b"),
+        allow_drift=("a", "b"),
         locked=Path("run.json"),
         trust_store=True,
         stage=Path("fast"),
@@ -35,7 +35,7 @@ def test_every_setting_is_an_option_with_its_value() -> None:
     assert (program, name) == ("expert-cli", "train")
     asked = command("train").make_context("train", words).params
     said = {"manifest": Path("m.json"), **vars(overrides), **vars(options)}
-    said |= {"settings": list(said.pop("settings")), "allow_drift": list(said.pop("drift"))}
+    said |= {name: list(said[name]) for name in ("settings", "allow_drift")}
     for name in ("resume", "overwrite", "command", "callbacks", "stored_at", "written"):
         said.pop(name)
     assert {name: asked[name] for name in said} == said

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from expert_cli.data.packing.pack_plan import recommend
 from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.manifest.starter import SMOLLM2
 from expert_cli.pipeline.rows_manifest import Lengths, settings_for
@@ -29,7 +30,8 @@ CASES: dict[str, tuple[int, int, dict[str, Any], int]] = {
 def lengths_of(documents: int, tokens: int) -> Lengths:
     sizes = np.full(documents, tokens, np.int64)
     half = DocumentLengths(sizes, sizes // 2, sizes - sizes // 2)
-    return Lengths.of(LengthHistogram.of(sizes), [half], "tokenizer")
+    lengths = LengthHistogram.of(sizes)
+    return Lengths(lengths, recommend(lengths, [half], 1 << 24), "tokenizer")
 
 
 @pytest.mark.parametrize(("documents", "tokens", "settings", "steps"), CASES.values(), ids=CASES.keys())

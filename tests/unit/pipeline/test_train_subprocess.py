@@ -8,14 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
 from expert_cli.pipeline.options import (
     Lines,
     child_environment,
     child_error,
     run_train_subprocess,
-    train_command,
 )
 
 STEPS = """
@@ -35,14 +33,6 @@ other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 metrics.write_text(f'{{"other": {other.pid}}}\\n')
 time.sleep(60)
 """
-
-
-def test_the_words_say_what_was_asked(tmp_path: Path) -> None:
-    asked = Overrides(output=tmp_path, base_model="m", device="cpu", seed=0, settings=("a=1", "b=2"), offline=True)
-    words = ["--base-model", "m", "--output", f"{tmp_path}", "--device", "cpu", "--seed", "0"]
-    words += ["--set", "a=1", "--set", "b=2", "--offline"]
-    start = ["-m", "expert_cli", "train", "--manifest", "m.json"]
-    assert train_command(Path("m.json"), asked) == [*start, *words, "--json", "--quiet"]
 
 
 def test_steps_come_back_and_are_seen_on_the_way(tmp_path: Path) -> None:
@@ -78,12 +68,6 @@ def has_ended(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def test_a_process_that_fails_is_named(tmp_path: Path) -> None:
-    words = ["-c", "import sys; sys.exit('odd')"]
-    with pytest.raises(ExpertError, match=r"^a: ended with exit code 1: odd$"):
-        run_train_subprocess("a", words, tmp_path / "run", lambda pid, lines: None, 0.05)
 
 
 @pytest.mark.parametrize(("given", "one"), [(None, "0"), ("2,3", "2"), ("", "")])

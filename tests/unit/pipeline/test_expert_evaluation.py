@@ -6,7 +6,7 @@ import pytest
 
 from expert_cli.inference.expert_config import decoding_of, generation_config
 from expert_cli.manifest.schema import Manifest
-from expert_cli.pipeline.publish import _chosen
+from expert_cli.pipeline.expert_evaluation import _chosen
 from tests import manifests
 
 DECODED: dict[str, tuple[dict[str, float], int, str]] = {

@@ -1,0 +1,209 @@
+"""The stages of an evaluation: find the expert, let it answer its cases, judge, compare, leave the result where it belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from expert_cli.artifacts.model_card import put_results, put_section
+from expert_cli.artifacts.report import write_report
+from expert_cli.config.plan import Plan, TrainedAdapter, make_plan, trained_adapter
+from expert_cli.config.resolve import Overrides
+from expert_cli.console.terminal import SCHEMA_VERSION
+from expert_cli.evaluation import endpoint as servers
+from expert_cli.evaluation import evaluate as of_cases
+from expert_cli.evaluation.cases import EvalCase
+from expert_cli.evaluation.grade import Evaluated, Permissions, compare_with
+from expert_cli.evaluation.trl import write_pairs
+from expert_cli.hardware.machine import inspect
+from expert_cli.inference.expert_config import GenerationConfig, decoding_for, decoding_of, drawn_in_words
+from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, sample_shares
+from expert_cli.runs.run_paths import RunPaths
+from expert_cli.utils.files import write_json
+from expert_cli.utils.process_setup import prepare_process
+from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import short_place
+
+MAX_DROP = 0.05
+"""How far the accuracy may fall against an earlier evaluation where nothing else is said."""
+
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """What is asked of an evaluation: the arguments of `api.evaluate`, which explains them."""
+
+    adapter: Path | None
+    manifest: Path | None
+    answers: Path | None
+    cases: Path | None
+    baseline: bool
+    shots: int
+    base_model: str | None
+    base_quantization: str | None
+    endpoint: str | None
+    model: str | None
+    baseline_endpoint: str | None
+    baseline_model: str | None
+    samples: int
+    batch_size: int | None
+    max_new_tokens: int | None
+    limit: int | None
+    case_timeout_s: float
+    threshold: float | None
+    against: Path | None
+    max_drop: float | None
+    output: Path | None
+    write_pairs: Path | None
+    allow_commands: bool
+    without_walls: bool
+    offline: bool
+
+    @property
+    def permissions(self) -> Permissions:
+        """What judging may do."""
+        return Permissions(self.allow_commands, self.without_walls)
+
+
+def evaluate_expert(asked: EvaluationOptions, report: Reporter) -> Evaluated:
+    """Let an expert answer its cases, or judge answers that are there; raises what `api.evaluate` says."""
+    if asked.answers is not None:
+        how = (asked.case_timeout_s, report, asked.permissions)
+        found = _compared(of_cases.grade_kept(asked.answers, asked.cases, asked.limit, *how), asked, report)
+        leave(found, None, asked.output, report)
+        return found
+    trained = _trained(asked)
+    plan = trained.plan if trained else make_plan(asked.manifest or Path(), inspect(), Overrides(offline=asked.offline))
+    decoding = decoding_for(trained, report) if trained else decoding_of(plan.loaded.manifest)
+    settings = of_cases.answer_settings(plan, decoding, asked.max_new_tokens, asked.batch_size, samples=asked.samples)
+    if settings.samples:
+        report.info(drawn_in_words(settings, decoding))
+    cases = of_cases.cases_of(plan, asked.cases, asked.limit)
+    run = (trained.origin.run or trained.origin.adapter) if trained else None
+    place = asked.output or (run / ("served.json" if asked.endpoint else "evaluation.json") if run else None)
+    keep = [place.with_suffix(f"{of}.answers.jsonl") if place else None for of in ("", ".baseline")]
+    prepare_process()
+    found = _answered(asked, trained, plan, cases, settings, keep, report)
+    found = _compared(replace(found, cases_file=asked.cases or plan.own_cases, limit=asked.limit), asked, report)
+    leave(found, None if asked.endpoint or asked.base_quantization else trained, asked.output, report)
+    for kept in filter(None, keep):
+        kept.unlink(missing_ok=True)
+    return found
+
+
+def _trained(asked: EvaluationOptions) -> TrainedAdapter | None:
+    if asked.adapter is None:
+        return None
+    held: dict[str, Any] = {"offline": asked.offline, "quantization": asked.base_quantization}
+    return trained_adapter(asked.adapter, asked.manifest, asked.base_model, **held)
+
+
+def _answered(
+    asked: EvaluationOptions,
+    trained: TrainedAdapter | None,
+    plan: Plan,
+    cases: Sequence[EvalCase],
+    settings: GenerationConfig,
+    keep: Sequence[Path | None],
+    report: Reporter,
+) -> Evaluated:
+    """Let the adapter, or the server of it, answer; and the server of another model beside it, first."""
+    how: dict[str, Any] = {"case_timeout_s": asked.case_timeout_s, "allowed": asked.permissions}
+    named = ((asked.endpoint, asked.model), (asked.baseline_endpoint, asked.baseline_model))
+    beside = None
+    with servers.key_of_environment() if any(url for url, _ in named) else nullcontext("") as key:
+        server, other = (
+            servers.Server(url, name, key, report, offline=asked.offline) if url and name else None
+            for url, name in named
+        )
+        if other:
+            beside = servers.answers_beside(other, plan, cases, settings, keep=keep[1], **how)
+        if server:
+            found = servers.evaluate_served(server, trained, plan, cases, settings, keep=keep[0], **how)
+        elif trained:
+            report.info("loading the model")
+            how |= {"shots": asked.shots if asked.baseline else None, "keep": keep[0]}
+            found = of_cases.evaluate_adapter(trained, cases, settings, report, **how)
+    return servers.with_beside(found, beside) if beside else found
+
+
+def _compared(found: Evaluated, asked: EvaluationOptions, report: Reporter) -> Evaluated:
+    """Pair the answers with those of an earlier evaluation, and write right and wrong ones, where that is asked for."""
+    found = replace(found, threshold=asked.threshold)
+    if asked.against is not None:
+        allowed = MAX_DROP if asked.max_drop is None else asked.max_drop
+        found = replace(found, drop=compare_with(asked.against, found, allowed, report))
+    if asked.write_pairs is None:
+        return found
+    pairs = write_pairs(asked.write_pairs, found.evaluation, (found.facts or {}).get("input_separator"))
+    told = "written   {pairs} pairs of {prompts} prompts; none of {all_right} whose answers are all right, and of {none_right} "
+    report.info((told + "where no right one came to its end: {file}").format(**pairs))
+    return replace(found, pairs=pairs)
+
+
+def leave(found: Evaluated, trained: TrainedAdapter | None, output: Path | None, report: Reporter) -> None:
+    """Write the document where it is asked for, and where it belongs: the adapter's run and card, and the run's report.
+
+    Of a part of the expert's cases, or of others than its own, it goes only where it is asked for. A checkpoint's evaluation is
+    not its run's: its card alone tells of it.
+    """
+    document = {"schema_version": SCHEMA_VERSION, "command": "evaluate", **found.as_json()}
+    if output is not None:
+        write_json(output, document)
+        report.info(f"written   {output}")
+    if trained is None:
+        return
+    own = trained.plan.own_cases
+    if document["limit"] is not None or (own.is_file() and own.resolve() != Path(document["cases_file"])):
+        report.info("not the expert's own cases, or not all: evaluation.json, model card and report stay as they are")
+        return
+    adapter, run = trained.origin.adapter, trained.origin.run
+    card = adapter / "README.md"
+    if card.is_file():
+        put_section(card, "Evaluation", card_lines(document))
+        put_results(card, document)
+    if run is None or RunPaths(run).adapter.resolve() != adapter:
+        return
+    paths = RunPaths(run)
+    write_json(paths.evaluation, document)
+    write_report([run], paths.report_html)
+    report.info(f"written   {paths.evaluation}, {paths.report_html}")
+
+
+def card_lines(document: dict[str, Any]) -> list[str]:
+    """Return the model card's lines about an evaluation: its `--json` document."""
+    bases = {base_title(name, document[name]): document[name] for name in BASES if document.get(name)}
+    how = document["generation"]
+    lines = [
+        f"{document['cases']} cases ({short_place(document['cases_file'])}), answers to queries and programs run, "
+        f"JSON compared; {_chosen(how)}, at most {how['max_new_tokens']} tokens; {how['cut_off']} cut off there, "
+        f"{how.get('looping', 0)} ended in a loop.",
+        *filter(None, [grammar_in_words(document.get("grammar"))]),
+        "",
+        "| category | correct | accuracy | 95 % interval |" + "".join(f" {title} |" for title in bases),
+        "|---|---|---|---|" + "---|" * len(bases),
+    ]
+    for name, share in [("all", document), *document["by_category"].items()]:
+        alone = (base if name == "all" else base["by_category"][name] for base in bases.values())
+        low, high = share["ci95"]
+        lines.append(
+            f"| {name} | {share['correct']}/{share['cases']} | {share['accuracy']:.1%} | {low:.1%} to {high:.1%} |"
+            + "".join(f" {one['accuracy']:.1%} |" for one in alone)
+        )
+    told = [f"{name}: {share:.1%} ({low:.1%} to {high:.1%})" for name, share, (low, high) in sample_shares(document)]
+    if told:
+        lines += ["", f"Of {len(document['pass_at'])} answers drawn to each case; those above are the first:"]
+        lines += [f"{', '.join(told)}."]
+    for title, base in bases.items():
+        (low, high), difference = base["difference"]["ci95"], base["difference"]["difference"]
+        lines += ["", f"Against the {title}: {difference:+.1%} (95 % interval {low:+.1%} to {high:+.1%})."]
+    return lines
+
+
+def _chosen(generation: dict[str, Any]) -> str:
+    if generation["temperature"]:
+        return f"drawn at temperature {generation['temperature']:g}"
+    beams = generation.get("num_beams", 1)
+    return f"by beam search, {beams} beams" if beams > 1 else "greedy"
