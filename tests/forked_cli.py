@@ -65,9 +65,9 @@ class Forked:
     def communicate(self, timeout: float = 600) -> tuple[str, str]:
         """Wait until it has ended; return its stdout and stderr. Raises subprocess.TimeoutExpired."""
         self._process.join(timeout)
-        if self.poll() is None:
-            raise subprocess.TimeoutExpired("a forked process", timeout)
         out, err = (path.read_text(encoding="utf-8") for path in self._told)
+        if self.poll() is None:
+            raise subprocess.TimeoutExpired(f"a forked process that said {err[-2000:]}", timeout)
         return out, err
 
 
