@@ -113,7 +113,8 @@ def train_here(
     if not job.is_main_process:
         return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
     status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes, options.written)
-    with recorded(status, log), naming_lost_processes():
+    told = disk_errors(f"cannot write the run in {plan.run.output}", "give another folder with --output")
+    with recorded(status, log), naming_lost_processes(), told:
         done = stages(plan, machine, Logged(report, log), options, job, status, log)
         log.write("\n".join(filter(None, (done.summary(), done.missed))))
     return done
@@ -157,8 +158,7 @@ def _train(
     barrier()
     set_seed(run.seed)
     data = replace(data, run_answers=run_answers and partial(run_answers, model))
-    told = disk_errors(f"cannot write the run in {run.output}", "give another folder with --output")
-    with told, StopRequest(run.output) as stop:  # until all is written: what is trained is kept
+    with StopRequest(run.output) as stop:  # until all is written: what is trained is kept
         done = fit(
             model,
             data,
