@@ -18,9 +18,7 @@ from expert_cli.evaluation.verifiers.query_text import Dialect, split
 from expert_cli.evaluation.verifiers.sandbox.child_process import PREPARE_S, Stopped, Worker
 from expert_cli.evaluation.verifiers.sandbox.postgres_server import server
 
-MAX_CONTENTS = 100
-COMPILE_S = 2.0
-MAX_FILE_BYTES = 512 << 20
+FAULT_S = 0.3
 _JUDGES: dict[Dialect, Worker] = {
     "sqlite": Worker(f"{__package__}.sandbox.sqlite:judge", "apsw", "sqlglot"),
     "postgresql": Worker(
@@ -41,7 +39,7 @@ class QueryCase(Case):
     perturb: int | None = Field(
         default=None,
         ge=1,
-        le=MAX_CONTENTS,
+        le=100,
         description="So many other contents are made of the one that is named: an answer must be right on all.",
     )
 
@@ -82,24 +80,23 @@ class QueryCase(Case):
         reply = self._asked("key", answer, file, timeout_s)
         return EMPTY if reply["empty"] else str(reply["key"])
 
-    def compile_fault(self, answer: str) -> str:
-        """Return why the engine does not take an answer, which is not run; "" where it does."""
+    def fault(self, answer: str) -> str:
+        """Return why an answer cannot be run on the first content; "" where it can, also where it takes too long."""
         try:
-            self._asked("compile", answer, Path(self.file_names[0]), COMPILE_S)
+            self._asked("key", answer, Path(self.file_names[0]), FAULT_S)
         except Stopped as stopped:
-            return stopped.detail
+            return "" if stopped.kind in ("timeout", "too_large") else stopped.detail
         return ""
 
     def _asked(self, do: str, answer: str, file: Path | None, timeout_s: float) -> dict[str, Any]:
         """Ask a process that judges; one that does not know the case yet is sent its files."""
-        paths = [file, *map(Path, self.file_names[1:])] if file else []
-        states = {_state(path): path for path in paths}
-        case = {"files": [*states], "expected": self.expected, "rule": self.rule, "perturb": self.perturb or 0}
+        files = {_state(path): path for path in ([file, *map(Path, self.file_names[1:])] if file else [])}
+        case = {"files": [*files], "expected": self.expected, "rule": self.rule, "perturb": self.perturb or 0}
         question = {"do": do, "case": case, "answer": answer, "timeout_s": timeout_s}
         with _JUDGES[self.language].asked() as ask:
             reply = ask(question, timeout_s)
             if "lacks" in reply:
-                sent = {state: [str(states[state]), _content(states[state])] for state in reply["lacks"]}
+                sent = {state: [str(files[state]), _content(files[state])] for state in reply["lacks"]}
                 try:
                     ask({"do": "prepare", "case": case, "sent": sent}, PREPARE_S)
                 except Stopped as stopped:
@@ -164,8 +161,6 @@ def _state(file: Path) -> str:
 
 def _content(file: Path) -> str:
     """Return a file as text."""
-    if file.stat().st_size > MAX_FILE_BYTES:
-        raise InputError(f"{file}: more than {MAX_FILE_BYTES:,} bytes", "judge on a smaller database")
     journal = file.with_name(f"{file.name}-wal")
     if journal.exists() and journal.stat().st_size:
         hint = f"sqlite3 {file.name} 'PRAGMA wal_checkpoint'"

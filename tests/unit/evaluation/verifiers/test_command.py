@@ -42,8 +42,6 @@ def test_it_is_given_the_case_and_the_answer(tmp_path: Path) -> None:
         ({"correct": True}, Grade("correct")),
         ({"correct": False}, Grade("wrong")),
         ({"correct": False, "detail": "one\ntwo"}, Grade("wrong", "one two")),
-        ({"correct": False, "detail": "no Rhyme", "kind": "invalid"}, Grade("invalid", "no Rhyme")),
-        ({"correct": True, "kind": "correct"}, Grade("correct")),
     ],
 )
 def test_what_it_says_is_the_verdict(tmp_path: Path, reply: Any, verdict: Grade) -> None:
@@ -59,10 +57,7 @@ def test_what_it_says_is_the_verdict(tmp_path: Path, reply: Any, verdict: Grade)
         (says({"detail": "x"}), "Field required"),
         (says({"correct": True, "score": 1}), "Extra inputs"),
         (says({"correct": True}) + "\n" + says({"correct": True}), "trailing"),
-        (says({"correct": True, "kind": "wrong"}), "correct True and kind wrong"),
-        (says({"correct": False, "kind": "bad"}), "Input should be 'correct'"),
         (says({"correct": True}) + "\nraise ValueError('no such rhyme')", "exit code 1: ValueError: no such rhyme"),
-        ("print('x' * 100_000)", "more than 65,536 bytes"),
     ],
 )
 def test_a_program_that_fails_is_the_cases_fault(tmp_path: Path, program: str, fault: str) -> None:

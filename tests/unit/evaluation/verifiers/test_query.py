@@ -89,7 +89,7 @@ def test_a_database_in_wal_mode_is_read_without_files_beside_it(tmp_path: Path) 
     ("expected", "match"),
     [
         pytest.param("SELECT nme FROM customers", "expected query fails.*no such column", id="unknown column"),
-        pytest.param("SELECT 1; DROP TABLE customers", "expected query fails.*DROP", id="a write among them"),
+        pytest.param("SELECT 1; DROP TABLE customers", "expected query fails.*sqlite_master", id="a write among them"),
         pytest.param(" ; ", "no expected query", id="none"),
     ],
 )
@@ -279,7 +279,7 @@ def test_a_list_of_databases_is_asked_one_after_the_other(folder: Path) -> None:
     assert graded(folder, MOST, MOST, database=both).passed
     verdict = graded(folder, "SELECT 'Rex', 40", MOST, database=both)
     assert verdict == Grade(
-        "wrong", "right on the first content, not on content 2: row 1 is ('Rex', 40), ('Bea', 5) expected"
+        "wrong", "right on the first content, not on content 2: row 1, ('Rex', 40), ('Bea', 5) expected"
     )
     only = graded(folder, MOST, MOST, database=["more.sqlite"])
     assert only.passed
