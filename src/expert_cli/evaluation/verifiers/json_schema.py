@@ -63,21 +63,9 @@ class JsonCase(Case):
             return stopped.verdict
         except RecursionError:
             return Grade("too_large", "nested too deep")
-        return (
-            Grade("wrong", fault, reached="columns" if self._is_shaped(value) else "runs")
-            if fault
-            else Grade("correct")
-        )
-
-    def _is_shaped(self, value: Any) -> bool:
-        """Whether a value has the expected keys, or the expected length."""
-        if isinstance(value, dict) and isinstance(self.expected, dict):
-            return value.keys() == self.expected.keys() or (
-                self.rule == "subset" and value.keys() > self.expected.keys()
-            )
-        if isinstance(value, list) and isinstance(self.expected, list):
-            return len(value) == len(self.expected)
-        return not isinstance(value, dict | list) and not isinstance(self.expected, dict | list)
+        if not fault:
+            return Grade("correct")
+        return Grade("wrong", fault, reached="columns" if _shape(value) == _shape(self.expected) else "runs")
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  a case names none
         """Return the value, whatever its layout and the order of its members; 1 and 1.0 are one, true is not 1."""
@@ -101,6 +89,11 @@ def difference(value: Any, expected: Any, place: str = "", *, subset: bool = Fal
     if known == expected and isinstance(value, bool) == isinstance(expected, bool):  # True == 1, but not in JSON
         return ""
     return f"{place or '/'} is {_shown(value)}, not {_shown(expected)}"
+
+
+def _shape(value: Any) -> Any:
+    """Return the keys of an object, the length of a list."""
+    return value.keys() if isinstance(value, dict) else len(value) if isinstance(value, list) else None
 
 
 def _shown(value: Any) -> str:

@@ -90,15 +90,14 @@ class QueryCase(Case):
 
     def _asked(self, do: str, answer: str, file: Path | None, timeout_s: float) -> dict[str, Any]:
         """Ask a process that judges; one that does not know the case yet is sent its files."""
-        files = {_state(path): path for path in ([file, *map(Path, self.file_names[1:])] if file else [])}
-        case = {"files": [*files], "expected": self.expected, "rule": self.rule, "perturb": self.perturb or 0}
+        files = {path: _state(path) for path in ([file, *map(Path, self.file_names[1:])] if file else [])}
+        case = {"files": [*files.values()], "expected": self.expected, "rule": self.rule, "perturb": self.perturb or 0}
         question = {"do": do, "case": case, "answer": answer, "timeout_s": timeout_s}
         with _JUDGES[self.language].asked() as ask:
             reply = ask(question, timeout_s)
             if "lacks" in reply:
-                sent = {state: [str(files[state]), _content(files[state])] for state in reply["lacks"]}
                 try:
-                    ask({"do": "prepare", "case": case, "sent": sent}, PREPARE_S)
+                    ask({"case": case, "files": {str(path): _content(path) for path in files}}, PREPARE_S)
                 except Stopped as stopped:
                     told = f"the expected queries cannot be run on all contents: {stopped.detail}"
                     raise InputError(told, "correct the case's query, or leave perturb out") from stopped

