@@ -29,7 +29,7 @@ CHILD = Path(__file__).parent / "sandbox" / "python_child.py"
 
 class PythonCase(Case):
     """`tests`, code that calls what the answer defines and raises if it is wrong; or `function` and `calls`, which no answer
-    can forge; `prefix`, code that the answer continues.
+    can forge.
     """
 
     starts = "answer"
@@ -48,7 +48,6 @@ class PythonCase(Case):
         default_factory=list,
         description="Of each call the arguments, and what it returns, as JSON: a tuple is a list. All must be equal.",
     )
-    prefix: str = Field(default="", description="Code that the answer continues.")
 
     @property
     def criterion(self) -> str:
@@ -77,9 +76,9 @@ class PythonCase(Case):
             raise InputError("tests: they use nothing that an answer defines", "call the answer in the tests")
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Judge the program `prefix` + `answer`, which has `timeout_s` once its process stands."""
+        """Judge a program, which has `timeout_s` once its process stands."""
         asked: dict[str, Any] = {"function": self.function, "args": [args for args, _ in self.calls]}
-        asked = {"program": self.prefix + answer, **({"tests": self.tests} if self.tests else asked)}
+        asked = {"program": answer, **({"tests": self.tests} if self.tests else asked)}
         try:
             readable(answer)
             reply = _run(asked, timeout_s)
@@ -94,12 +93,12 @@ class PythonCase(Case):
         if kind not in ("empty", "invalid", "wrong", "refused", "too_large") and (self.calls or kind != "correct"):
             return Grade("refused", "its process says what nothing asked for")
         grade = Grade(kind, str(reply.get("why", "")))
-        return grade if isinstance(_parsed(self.prefix + answer), str) else grade.of_a_program
+        return grade if isinstance(_parsed(answer), str) else grade.of_a_program
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments and spacing: what it gives no one knows without the tests."""
         readable(answer)
-        program = _parsed(self.prefix + answer)
+        program = _parsed(answer)
         with suppress(RecursionError):
             return None if isinstance(program, str) else ast.dump(program)
         return None

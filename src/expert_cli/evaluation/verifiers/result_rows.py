@@ -19,7 +19,7 @@ from itertools import chain, permutations, product
 from typing import Any, Literal
 
 from expert_cli.evaluation.verifiers.case import Grade, detail_line
-from expert_cli.evaluation.verifiers.query_text import Dialect, QueryToken, tokens
+from expert_cli.evaluation.verifiers.query_text import Dialect, tokens
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.utils.text import plural
 
@@ -207,13 +207,20 @@ _SKIPS = re.compile(
 
 
 def find_ties(
-    query: str, dialect: Dialect, rows: Sequence[Row], run: Callable[[str], list[Row]], *, ordered_lists: bool = True
+    query: str,
+    dialect: Dialect,
+    rows: Sequence[Row],
+    run: Callable[[str], list[Row]],
+    columns: Sequence[str],
+    lists: bool,
 ) -> Ties | None:
     """Return the ties of a query that orders its rows; None where they cannot be known, and only its own order is right.
 
     The engine finds them. The query is run twice more, without its LIMIT, and with all columns of the result as further keys:
     once upwards, once downwards. Wherever both runs have passed the same rows, a group of ties ends: within one, the least
     rows are not the greatest. So keys need not be among the columns, and no query is rewritten but at its end.
+
+    columns: what the query can order by each column of its result; lists: the order of a list's items counts.
     """
     outer = [token for token in tokens(query, dialect) if token.depth == 0]
     words = ["" if token.quoted else token.text.upper() for token in outer]
@@ -221,37 +228,24 @@ def find_ties(
     cut = next((place for place in range(keys + 1, len(words)) if words[place] in _CUTS), len(words))
     after = " ".join(token.text.upper() for token in outer[cut:])
     skips = _SKIPS.fullmatch(after)
-    if not rows or cut <= keys + 1 or (not skips and re.search(r"\b(?:OFFSET|SKIP)\b|,", after)):
+    if (
+        len({*columns}) != len(rows[0] if rows else ())
+        or cut <= keys + 1
+        or (not skips and re.search(r"\b(?:OFFSET|SKIP)\b|,", after))
+    ):
         return None
     skipped = int(skips["comma"] or skips["word"]) if skips else 0
-    columns, first, last = [str(number + 1) for number in range(len(rows[0]))], " NULLS FIRST", " NULLS LAST"
-    if dialect == "cypher":
-        columns, first, last = _returned(query, outer[: keys - 1], words), "", ""
-    if len(columns) != len(rows[0]):
-        return None
-    head = query[: outer[cut - 1].end]
+    head, (first, last) = (
+        query[: outer[cut - 1].end],
+        ("", "") if dialect == "cypher" else (" NULLS FIRST", " NULLS LAST"),
+    )
     try:
         up = run(f"{head}, {', '.join(f'{one} ASC{first}' for one in columns)}")
         down = run(f"{head}, {', '.join(f'{one} DESC{last}' for one in columns)}")
     except Stopped:
         return None
-    ties = Ties(_groups(up, down, ordered_lists), skipped)
-    return ties if _within(_flattened(rows, ordered_lists), ties, ordered_lists) else None
-
-
-def _returned(query: str, outer: Sequence[QueryToken], words: Sequence[str]) -> list[str]:
-    """Return the names or expressions of the columns after the last RETURN of Cypher; none where UNION joins several."""
-    returns = [place for place in range(len(outer)) if words[place] == "RETURN"]
-    if "UNION" in words or not returns:
-        return []
-    start, found = returns[-1] + 1, []
-    start += words[start] == "DISTINCT"
-    for place in range(start, len(outer) + 1):
-        if place == len(outer) or words[place] == ",":
-            first = max((number + 1 for number in range(start, place) if words[number] == "AS"), default=start)
-            found += [query[outer[first].start : outer[place - 1].end]] if first < place else []
-            start = place + 1
-    return found
+    ties = Ties(_groups(up, down, lists), skipped)
+    return ties if _within(_flattened(rows, lists), ties, lists) else None
 
 
 def _groups(up: Sequence[Row], down: Sequence[Row], ordered_lists: bool) -> tuple[tuple[Row, ...], ...]:

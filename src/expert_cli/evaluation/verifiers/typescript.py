@@ -60,19 +60,13 @@ R = TypeVar("R")
 class Program(NamedTuple):
     """What is judged together."""
 
-    prefix: str
     answer: str
     tests: str
 
     @property
     def modules(self) -> tuple[str, str]:
         """The texts that are read: what is open at the end of one does not swallow its last line, which the parser let pass."""
-        return f"{self.prefix}{self.answer}\n{END}", f"{self.tests}\n{END}"
-
-    def fault(self, module: str, line: int, message: str) -> Grade:
-        """Return the verdict on what is wrong in a line of a module; lines count from where the answer begins."""
-        where = f"line {line - self.prefix.count(chr(10))}" if module == "answer" else f"in the tests, line {line}"
-        return Grade("invalid", f"{where}: {message}")
+        return f"{self.answer}\n{END}", f"{self.tests}\n{END}"
 
 
 class Source(NamedTuple):
@@ -101,7 +95,7 @@ _KNOWN: dict[Program, Ready | Grade] = {}
 
 
 class TypescriptCase(Case):
-    """`tests`, a module that throws if the answer is wrong; `prefix`, code that the answer continues."""
+    """`tests`, a module that throws if the answer is wrong."""
 
     starts = "answer"
     fences = frozenset({"typescript", "ts", "tsx", "mts", "cts", "javascript", "js", "jsx", "mjs", "cjs"})
@@ -114,7 +108,6 @@ class TypescriptCase(Case):
     tests: str | None = Field(
         description="A module that throws if the answer is wrong and sees all names at the answer's top; null: it must compile."
     )
-    prefix: str = Field(default="", description="Code that the answer continues.")
 
     @classmethod
     def prepare(cls, asked: Sequence[tuple[Case, str]], timeout_s: float) -> None:
@@ -128,10 +121,10 @@ class TypescriptCase(Case):
 
     def program(self, answer: str) -> Program:
         """Return what is judged."""
-        return Program(self.prefix, answer, self.tests or "")
+        return Program(answer, self.tests or "")
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Judge `prefix` + `answer` by `tests`, else by whether it compiles and ends; starting counts for none of the time."""
+        """Judge an answer by `tests`, else by whether it compiles and ends; starting counts for none of the time."""
         program = self.program(answer)
         try:
             readable(answer)
@@ -166,7 +159,7 @@ def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) ->
         return answer if isinstance(answer, Grade) else Grade("invalid", "the tests are no program")
     for module, source in (("answer", answer), ("tests", tests)):
         if source.fault:
-            return program.fault(module, *source.fault)
+            return _fault(module, *source.fault)
         for name in source.asks:
             if name is None or name.removeprefix("node:") not in NAMES["modules"]:
                 return Grade("refused", f"it asks for {name or 'a module that it computes'}")
@@ -182,6 +175,10 @@ def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) ->
     )
     asked = {name.removeprefix("node:") for name in (*answer.asks, *tests.asks) if name}
     return Ready(program, *code, tuple(asked))
+
+
+def _fault(module: str, line: int, message: str) -> Grade:
+    return Grade("invalid", f"{'' if module == 'answer' else 'in the tests, '}line {line}: {message}")
 
 
 def _each(ask: Callable[[Sequence[T], float], dict[T, R]], items: Sequence[T], limit_s: float) -> dict[T, R | Grade]:
@@ -229,9 +226,8 @@ def _typed(items: Sequence[Ready], limit_s: float) -> dict[Ready, Ready | Grade]
     found: dict[Ready, Ready | Grade] = {one: one for one in items}
     for code, message, number, module, line in sorted(faults, key=lambda fault: fault[3] == "tests"):
         one = items[int(number)]
-        given = module == "answer" and int(line) <= one.program.prefix.count("\n")  # by the case
-        if found[one] is one and not given:
-            found[one] = one.program.fault(module, int(line), f"{code}: {message.partition(chr(10))[0]}").of_a_program
+        if found[one] is one:
+            found[one] = _fault(module, int(line), f"{code}: {message.partition(chr(10))[0]}").of_a_program
     return found
 
 

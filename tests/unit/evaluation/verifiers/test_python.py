@@ -31,12 +31,6 @@ def test_tests_are_run_also_where_they_only_stand_in_functions(tests: str, endin
     assert grade("def f(n): return 5", tests + ending).kind == "wrong"
 
 
-def test_a_prefix_is_continued() -> None:
-    prefix = "import math\nclass Tree:\n    def __init__(self, left=None): self.left = left\n\ndef depth(tree):\n    "
-    answer = "return 1 + depth(tree.left) if isinstance(tree, Tree) else 0"
-    assert grade(answer, "assert depth(Tree(Tree())) == math.floor(2.5)", prefix=prefix) == Grade("correct")
-
-
 def test_a_failure_names_the_line_of_the_tests() -> None:
     assert grade("def f(n): return n", "x = 2\nassert f(x) == 4, 'twice'") == Grade(
         "wrong", "tests, line 2: assert f(x) == 4, 'twice': AssertionError: twice"

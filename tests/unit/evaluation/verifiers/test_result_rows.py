@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
 import time
 from collections.abc import Callable
@@ -216,7 +217,8 @@ def test_ties(engines: dict[Dialect, Run], dialect: Dialect, query: str, groups:
         rows = engines[dialect](query)
     except Stopped:
         rows = [("x",)]  # an engine that does not take the query: nor does it take the longer one
-    ties = find_ties(query, dialect, rows, engines[dialect])
+    columns = re.findall(r"(?<=RETURN )p\.n(?= )", query) or ["m"] if dialect == "cypher" else ["1"]
+    ties = find_ties(query, dialect, rows, engines[dialect], columns, True)
     if groups is None:
         assert ties is None
     else:
@@ -229,12 +231,15 @@ def test_what_two_runs_disagree_on_has_no_ties() -> None:
     """Rows of the one that the other lacks; rows that are not those of the query; an engine that stops."""
     for up, down in ([[(1,), (2,)], [(2,), (3,)]], [[(1,)], [(1,), (2,)]], [[(2,), (1,)], [(2,), (1,)]]):
         runs = [up, down]
-        assert find_ties("SELECT a FROM t ORDER BY a", "sqlite", [(1,), (2,)], lambda _, runs=runs: runs.pop(0)) is None
+        assert (
+            find_ties("SELECT a FROM t ORDER BY a", "sqlite", [(1,), (2,)], lambda _, runs=runs: runs.pop(0), "1", True)
+            is None
+        )
 
     def stop(_: str) -> list[tuple[Any, ...]]:
         raise Stopped("timeout", "")
 
-    assert find_ties("SELECT a FROM t ORDER BY a", "sqlite", [(1,), (2,)], stop) is None
+    assert find_ties("SELECT a FROM t ORDER BY a", "sqlite", [(1,), (2,)], stop, "1", True) is None
 
 
 GROUPS = (((1.0, "a"), (1.0, "b")), ((2.0, "c"), (2.0, "d"), (2.0, "d")))

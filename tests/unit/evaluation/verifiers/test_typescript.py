@@ -61,8 +61,8 @@ JUDGED: dict[str, tuple[str, str]] = {
 }
 
 
-def case(tests: str, prefix: str = "") -> TypescriptCase:
-    return TypescriptCase(verifier="typescript", tests=tests, prefix=prefix)
+def case(tests: str) -> TypescriptCase:
+    return TypescriptCase(verifier="typescript", tests=tests)
 
 
 def test_answers_are_run() -> None:
@@ -87,13 +87,6 @@ def test_what_an_answer_declares_for_all_reaches_no_answer_beside_it() -> None:
     asked = [(case(TESTS), wide), (case(TESTS), "const f = (n: number) => ([n].twice() ? 2 * n : 0);")]
     TypescriptCase.prepare(asked, 5)
     assert [one.grade(answer, None, 5).kind for one, answer in asked] == ["refused", "invalid"]
-
-
-def test_an_answer_may_continue_what_the_case_begins() -> None:
-    prefix = "import * as util from 'util'\nconst f = function (n: number): number {\n"
-    assert check("  return 2 * n;\n}", TESTS, prefix=prefix, timeout_s=5).passed
-    assert check("  return n;\n}", TESTS, prefix=prefix, timeout_s=5).kind == "wrong"
-    assert check("  return '';\n}", TESTS, prefix=prefix, timeout_s=5).detail.startswith("line 1: TS2322")
 
 
 def test_the_tests_see_all_that_the_answer_declares() -> None:

@@ -53,7 +53,7 @@ class GraphQLiteEngine(Engine):
         self._contents = GraphContents(self._content)
         self._guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=child_process.MAX_RESULT_BYTES)
         self._shown = [(self._content, False)]
-        self._reverse = False
+        self._reverse, self._names = False, list[str]()
 
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[GraphQLiteEngine, GraphQLiteEngine]:
         """Return another content of the same graph, and it once more: there, unordered rows come the other way round."""
@@ -86,7 +86,13 @@ class GraphQLiteEngine(Engine):
         if runs_wrongly:
             told = f"graphqlite, asked in place of Neo4j, lacks {show_quotes(runs_wrongly[0], quotes).strip()}"
             raise Stopped("parsed_only", told)
-        return child_process.bounded(_rows(document))
+        rows = _rows(document)
+        self._names = [*rows[0]] if rows else []
+        return child_process.bounded(row.cells for row in rows)
+
+    def columns(self, query: str, width: int) -> Sequence[str]:  # noqa: ARG002  they have the names of the result
+        """Return by what a query that just ran can order each column of its result: as RETURN names it."""
+        return self._names
 
     def unknown(self, query: str) -> str:
         """Return the first label, type or property that the graph has nowhere: such a query runs, and finds nothing."""
@@ -157,14 +163,14 @@ class _Object(dict[str, Any]):
         self.cells = [value for _, value in members]
 
 
-def _rows(document: Any) -> list[list[Any]]:
+def _rows(document: Any) -> list[_Object]:
     try:
         rows = json.loads(document, object_pairs_hook=_Object)
     except (TypeError, ValueError) as error:
         raise Stopped("invalid", f"the result cannot be read: {error}") from error
-    if not isinstance(rows, list):
-        return []  # counts of a statement that returns no rows
-    return [row.cells if isinstance(row, _Object) else [row] for row in rows]
+    return (
+        [row for row in rows if isinstance(row, _Object)] if isinstance(rows, list) else []
+    )  # else counts of what changed
 
 
 def _message(text: str) -> str:

@@ -51,6 +51,10 @@ class Engine(ABC):
     def run(self, query: str, *, timeout_s: float) -> list[Row]:
         """Return the rows. Raises `Stopped`."""
 
+    def columns(self, query: str, width: int) -> Sequence[str]:  # noqa: ARG002  for one whose columns have no numbers
+        """Return by what a query that just ran can order each column of its result."""
+        return [str(number + 1) for number in range(width)]
+
     def unknown(self, query: str) -> str:  # noqa: ARG002  for one that does not refuse it itself
         """Return what a query names that is not there; "" for nothing."""
         return ""
@@ -139,7 +143,8 @@ class QueryJudge:
         if rule == "spider":
             return Result(rows, query_text.orders_within(query, self._dialect), lists)
         ordered = query_text.orders_rows(query, self._dialect)
-        ties = find_ties(query, self._dialect, rows, run, ordered_lists=lists) if ordered else None
+        columns = engine.columns(query, len(rows[0])) if rows else []
+        ties = find_ties(query, self._dialect, rows, run, columns, lists) if ordered else None
         return Result(rows, ordered, lists, ties)
 
     def _perturbed(self, engine: Engine, queries: Sequence[str], count: int) -> Iterator[Engine]:
