@@ -20,24 +20,17 @@ BOX = {
 }
 
 EXACT: dict[str, tuple[str, Any, str]] = {
-    "same": ('{"a": 1, "b": [true, null, "x"]}', {"a": 1, "b": [True, None, "x"]}, "correct"),
     "order of members is free": ('{"b": 2, "a": 1}', {"a": 1, "b": 2}, "correct"),
     "order of elements counts": ("[2, 1]", [1, 2], "wrong"),
     "1 is 1.0": ("1.0", 1, "correct"),
     "true is not 1": ("true", 1, "wrong"),
-    "1 is not true": ('{"a": 1}', {"a": True}, "wrong"),
     "a large one with a point": ("9007199254740993.0", 9007199254740993, "correct"),
     "rounded to a large one": ("9007199254740993.0", 9007199254740992, "wrong"),
     "a large fraction as it is": ("9007199254740993.0", 9007199254740993.0, "correct"),
     "beyond a whole one": ("[1.00000000000000000001]", [1], "wrong"),
     "a fraction as a double": ("1.50000000000000000001", 1.5, "correct"),
-    "fractions among texts of other scripts": ('["\u00e9", 2.5]', ["\u00e9", 2.5], "correct"),
     "large integers are not rounded": ("9007199254740993", 9007199254740992.0, "wrong"),
     "1e2": ("1e2", 100, "correct"),
-    "further member": ('{"a": 1, "b": 2}', {"a": 1}, "wrong"),
-    "missing member": ("{}", {"a": 1}, "wrong"),
-    "escapes": ('"\\u00e9\\ud83d\\ude00"', "é😀", "correct"),
-    "composed is not decomposed": ('"e\u0301"', "\u00e9", "wrong"),
 }
 SUBSET: dict[str, tuple[str, Any, str]] = {
     "further members": ('{"a": 1, "b": 2}', {"a": 1}, "correct"),
