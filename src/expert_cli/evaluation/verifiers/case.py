@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -46,11 +46,6 @@ class Grade:
     def progress(self) -> Progress:
         """How far the answer came."""
         return self.reached or _PROGRESS.get(self.kind, "nothing")
-
-    @property
-    def of_a_program(self) -> Grade:
-        """The same for a text that is known to parse: where it is invalid, that is not why."""
-        return replace(self, reached="parses") if self.kind == "invalid" else self
 
     @property
     def passed(self) -> bool:
@@ -99,8 +94,8 @@ class Case(BaseModel, ABC):
     """What is run as a program: nothing, the answer, or a command that the case names."""
 
     verifier: str
-    id: str = Field(default="", description="Pairs this case with itself in another evaluation; default: its line.")
-    category: str = Field(default="uncategorised", min_length=1, description="Accuracy is also reported by category.")
+    id: str = ""  # pairs this case with itself in another evaluation; default: its line
+    category: str = Field(default="uncategorised", min_length=1)
 
     @abstractmethod
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:

@@ -40,12 +40,9 @@ class CommandCase(Case):
         {"prompt": "Count the vowels of tree.", "command": "judge.py", "expected": "2"}, right="2", wrong="3"
     )
 
-    command: str = Field(
-        min_length=1,
-        description="The program, relative to the file of the row; one that ends in .py is run by this Python.",
-    )
-    arguments: list[str] = Field(default=[], description="What stands behind it.")
-    expected: Any = Field(default=None, description="What the program needs to know of the right answer.")
+    command: str = Field(min_length=1)  # relative to the file of the row; one that ends in .py is run by this Python
+    arguments: list[str] = Field(default=[])
+    expected: Any = None
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
         """Ask the program, which has `timeout_s` from its start to its end. Raises InputError where it fails."""

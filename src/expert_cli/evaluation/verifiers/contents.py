@@ -57,23 +57,23 @@ def read_tables(connection: Any) -> dict[str, FilledTable]:
     """
     tables = dict[str, FilledTable]()
     for (name,) in connection.execute(_TABLES).fetchall():
-        with suppress(
-            UnicodeError, apsw.SQLError
-        ):  # texts that are not UTF-8, or generated columns alone: it stays as it is
+        # one of texts that are not UTF-8, or of generated columns alone, stays as it is
+        with suppress(UnicodeError, apsw.SQLError):
             tables[name] = _table(connection, name)
     for name, table in tables.items():
         for ours, other, theirs in connection.execute(_REFERENCES, (name,)).fetchall():
-            if parent := _same_name(other, tables):
+            column, parent = _same_name(ours, table.columns), _same_name(other, tables)
+            if parent:
                 key = _same_name(theirs, tables[parent].columns) if theirs else "".join(tables[parent].keys[:1])
-                table.foreign |= {_same_name(ours, table.columns): (parent, key)} if key else {}
+                table.foreign |= {column: (parent, key)} if column and key else {}
     for name, table in tables.items():
         table.keys = table.keys or [column for column in table.columns if _is_key(column, name, table)][:1]
     for table in tables.values():
+        others = {name: one for name, one in tables.items() if one is not table}
         for place, column in enumerate(table.columns):
-            values = {*table.values(column)}
-            if values and column not in table.foreign and (place or column not in table.keys):
-                told = (one for one in tables.items() if one[1] is not table and _is_reference(column, values, *one))
-                table.foreign.update((column, (other, parent.keys[0])) for other, parent in [*told][:1])
+            if column not in table.foreign and (place or column not in table.keys):
+                told = _told_reference(column, {*table.values(column)}, others)
+                table.foreign |= {column: told} if told else {}
     return tables
 
 
@@ -97,8 +97,13 @@ def _is_key(column: str, name: str, table: FilledTable) -> bool:
     return bool(is_named and _KEY_NAME.fullmatch(column) and values and len({*values}) == len(table.rows))
 
 
-def _is_reference(column: str, values: set[Any], other: str, parent: FilledTable) -> bool:
-    return any(_refers(column, other, key) and values <= {*parent.values(key)} for key in parent.keys[:1])
+def _told_reference(column: str, values: set[Any], others: Mapping[str, FilledTable]) -> tuple[str, str] | None:
+    """Return the table and key that a column is named after, where it has values, and none but the key's."""
+    for name, other in others.items():
+        for key in other.keys[:1]:
+            if values and _refers(column, name, key) and values <= {*other.values(key)}:
+                return name, key
+    return None
 
 
 def _refers(column: str, table: str, key: str) -> bool:

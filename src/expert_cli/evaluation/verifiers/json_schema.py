@@ -27,8 +27,8 @@ class JsonCase(Case):
         wrong='{"a": 1, "b": 2}',
     )
 
-    json_schema: dict[str, Any] | None = Field(alias="schema", description="A JSON Schema that the answer must match.")
-    expected: Any = Field(description="The value, or part of it, as `rule` says.")
+    json_schema: dict[str, Any] | None = Field(alias="schema")
+    expected: Any
     rule: Literal["exact", "subset"]
 
     @property
@@ -123,7 +123,7 @@ def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
 
 
-_WORKER = Worker(f"{__name__}:judge", "jsonschema_rs", broken="too_large")
+_WORKER = Worker(f"{__name__}:judge", "jsonschema_rs")
 
 
 def judge() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:

@@ -40,14 +40,9 @@ class PythonCase(Case):
         wrong="def twice(number):\n    return number",
     )
 
-    tests: str = Field(
-        default="", description="Code that raises if the answer is wrong; its functions `test...` are called."
-    )
-    function: str = Field(default="", description="What `calls` call: a name, or `Solution().name`.")
-    calls: list[list[JsonValue]] = Field(
-        default_factory=list,
-        description="Of each call the arguments, and what it returns, as JSON: a tuple is a list. All must be equal.",
-    )
+    tests: str = ""  # its functions `test...` and test cases are called
+    function: str = ""  # what `calls` call: a name, or `Solution().name`
+    calls: list[list[JsonValue]] = Field(default=[])  # of each the arguments, and what it returns; a tuple is a list
 
     @property
     def criterion(self) -> str:
@@ -92,8 +87,8 @@ class PythonCase(Case):
             return Grade("correct")
         if kind not in ("empty", "invalid", "wrong", "refused", "too_large") and (self.calls or kind != "correct"):
             return Grade("refused", "its process says what nothing asked for")
-        grade = Grade(kind, str(reply.get("why", "")))
-        return grade if isinstance(_parsed(answer), str) else grade.of_a_program
+        parses = kind == "invalid" and not isinstance(_parsed(answer), str)
+        return Grade(kind, str(reply.get("why", "")), "parses" if parses else None)
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments and spacing: what it gives no one knows without the tests."""

@@ -31,17 +31,9 @@ _JUDGES: dict[Dialect, Worker] = {
 class QueryCase(Case):
     """A query whose rows must be those of the expected one."""
 
-    expected: str = Field(min_length=1, description="One or more accepted queries, each ended by a semicolon.")
-    rule: Literal["strict", "spider"] = Field(
-        default="strict",
-        description="How rows are compared: docs/JUDGING.md says what each of the two takes for equal.",
-    )
-    perturb: int | None = Field(
-        default=None,
-        ge=1,
-        le=100,
-        description="So many other contents are made of the one that is named: an answer must be right on all.",
-    )
+    expected: str = Field(min_length=1)  # one or more accepted queries, each ended by a semicolon
+    rule: Literal["strict", "spider"] = "strict"  # how rows are compared: docs/JUDGING.md
+    perturb: int | None = Field(default=None, ge=1, le=100)  # so many other contents are made of the one that is named
 
     @property
     def language(self) -> Dialect:
@@ -118,14 +110,8 @@ class SqlCase(QueryCase):
     )
     file_key = "database"
 
-    database: str | list[str] = Field(
-        min_length=1,
-        description="An SQLite database, relative to the file of the row, or a list: right means right on all.",
-    )
-    dialect: Literal["sqlite", "postgresql"] = Field(
-        default="sqlite",
-        description="`postgresql`: PostgreSQL runs the queries; `database` may be a script of CREATE TABLE and INSERT.",
-    )
+    database: str | list[str] = Field(min_length=1)  # relative to the file of the row; a list: right means right on all
+    dialect: Literal["sqlite", "postgresql"] = "sqlite"  # PostgreSQL also takes a script of CREATE TABLE and INSERT
 
 
 class CypherCase(QueryCase):
@@ -143,10 +129,7 @@ class CypherCase(QueryCase):
     )
     file_key = "script"
 
-    script: str | list[str] = Field(
-        min_length=1,
-        description="A Cypher script, relative to the file of the row, or a list: right means right on all.",
-    )
+    script: str | list[str] = Field(min_length=1)  # relative to the file of the row; a list: right means right on all
 
 
 def _state(file: Path) -> str:

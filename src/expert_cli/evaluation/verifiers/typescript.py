@@ -17,9 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from pydantic import Field
-
-from expert_cli.evaluation.verifiers.case import Case, Example, Grade, plain
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Progress, plain
 from expert_cli.evaluation.verifiers.sandbox.child_process import (
     START_S,
     Stopped,
@@ -105,9 +103,7 @@ class TypescriptCase(Case):
         wrong="const twice = (n: number): number => n;",
     )
 
-    tests: str | None = Field(
-        description="A module that throws if the answer is wrong and sees all names at the answer's top; null: it must compile."
-    )
+    tests: str | None  # it sees all names at the answer's top; null: the answer must compile, and end
 
     @classmethod
     def prepare(cls, asked: Sequence[tuple[Case, str]], timeout_s: float) -> None:
@@ -177,8 +173,9 @@ def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) ->
     return Ready(program, *code, tuple(asked))
 
 
-def _fault(module: str, line: int, message: str) -> Grade:
-    return Grade("invalid", f"{'' if module == 'answer' else 'in the tests, '}line {line}: {message}")
+def _fault(module: str, line: int, message: str, reached: Progress | None = None) -> Grade:
+    where = "" if module == "answer" else "in the tests, "
+    return Grade("invalid", f"{where}line {line}: {message}", reached)
 
 
 def _each(ask: Callable[[Sequence[T], float], dict[T, R]], items: Sequence[T], limit_s: float) -> dict[T, R | Grade]:
@@ -227,7 +224,7 @@ def _typed(items: Sequence[Ready], limit_s: float) -> dict[Ready, Ready | Grade]
     for code, message, number, module, line in sorted(faults, key=lambda fault: fault[3] == "tests"):
         one = items[int(number)]
         if found[one] is one:
-            found[one] = _fault(module, int(line), f"{code}: {message.partition(chr(10))[0]}").of_a_program
+            found[one] = _fault(module, int(line), f"{code}: {message.partition(chr(10))[0]}", reached="parses")
     return found
 
 
@@ -238,7 +235,7 @@ def _run(one: Ready, timeout_s: float) -> Grade:
     files = {"answer.ts": one.answer, "tests.ts": one.tests}
     output, status, _ = _deno(RUN, files, timeout_s, asked=json.dumps(asked))
     if not output:
-        return Grade("invalid", "deno does not load it").of_a_program
+        return Grade("invalid", "deno does not load it", "parses")
     replies = [json.loads(line[len(nonce) :]) for line in output.splitlines() if line.startswith(nonce)]
     if not replies:
         told = Grade("wrong", "it ended before its tests did"), Grade("too_large", "out of memory")

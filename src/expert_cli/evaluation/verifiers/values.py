@@ -53,8 +53,8 @@ class ExactCase(_Value):
     fences = frozenset({"exact"})
     example = Example({"prompt": "Capital of France?", "expected": "Paris"}, right=" Paris\n", wrong="paris")
 
-    expected: str | list[str] = Field(description="The text, or a list of texts that are all right.", min_length=1)
-    ignore_case: bool = Field(default=False, description="Whether capitals count as small letters.")
+    expected: str | list[str] = Field(min_length=1)  # a list: all of them are right
+    ignore_case: bool = False
 
     @property
     def expected_text(self) -> str:
@@ -84,8 +84,8 @@ class ChoiceCase(_Value):
         wrong="bad",
     )
 
-    labels: list[str] = Field(min_length=2, description="All labels; capitals, quotes and points around do not count.")
-    expected: str = Field(description="The right one.")
+    labels: list[str] = Field(min_length=2)  # capitals, quotes and points around them do not count
+    expected: str
 
     def require_sound(self) -> None:
         """Raise InputError for labels that cannot be told apart, and one that is none of them."""
@@ -125,9 +125,9 @@ class NumberCase(_Value):
         wrong="1.7 km",
     )
 
-    expected: int | FiniteFloat = Field(description="The number.")
-    tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="How far from it an answer may be.")
-    unit: str = Field(default="", description="What may stand beside it, in any case; default: nothing.")
+    expected: int | FiniteFloat
+    tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # how far from it an answer may be
+    unit: str = ""  # what may stand before or behind it, in capitals or not; nothing else may
 
     @property
     def expected_text(self) -> str:
@@ -156,7 +156,7 @@ class RegexCase(_Value):
     fences = frozenset({"regex"})
     example = Example({"prompt": "A date as YYYY-MM-DD.", "pattern": r"\d{4}-\d\d-\d\d"}, "2026-01-31", "31.1.2026")
 
-    pattern: str = Field(min_length=1, description="A regular expression of Python's package regex.")
+    pattern: str = Field(min_length=1)  # of Python's package regex
 
     def require_sound(self) -> None:
         """Raise InputError for what is no regular expression."""
@@ -188,10 +188,8 @@ class ContainsAllCase(_Value):
         wrong="red, blue and green",
     )
 
-    expected: list[str] = Field(
-        min_length=1, description="What must stand in it, as whole words; capitals do not count."
-    )
-    absent: list[str] = Field(default=[], description="What must not.")
+    expected: list[str] = Field(min_length=1)  # as whole words; capitals do not count
+    absent: list[str] = Field(default=[])
 
     @property
     def expected_text(self) -> str:

@@ -33,20 +33,20 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert list(folder.iterdir()) == [path]
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected", "kind"),
-    [
-        pytest.param(NAMES, NAMES, "correct", id="the same query"),
-        pytest.param(BY_NAME, NAMES, "correct", id="another order where none is asked for"),
-        pytest.param(NAMES, BY_NAME, "wrong", id="another order where one is asked for"),
-        pytest.param("SELECT name FROM customers WHERE 0", NAMES, "empty", id="nothing, something expected"),
-        pytest.param("SELECT 2", "SELECT 1; SELECT 2;", "correct", id="the second of two accepted"),
-        pytest.param("SELECT 1; -- done; really", "SELECT 1", "correct", id="comment after the end"),
-        pytest.param("SELECT nme FROM customers", NAMES, "unknown_name", id="unknown column"),
-        pytest.param("SELEC name", NAMES, "invalid", id="no SQL"),
-        pytest.param("SELECT 1; SELECT 2", "SELECT 1", "invalid", id="two statements"),
-    ],
-)
+SQL = {
+    "the same query": (NAMES, NAMES, "correct"),
+    "another order where none is asked for": (BY_NAME, NAMES, "correct"),
+    "another order where one is asked for": (NAMES, BY_NAME, "wrong"),
+    "nothing, something expected": ("SELECT name FROM customers WHERE 0", NAMES, "empty"),
+    "the second of two accepted": ("SELECT 2", "SELECT 1; SELECT 2;", "correct"),
+    "comment after the end": ("SELECT 1; -- done; really", "SELECT 1", "correct"),
+    "unknown column": ("SELECT nme FROM customers", NAMES, "unknown_name"),
+    "no SQL": ("SELEC name", NAMES, "invalid"),
+    "two statements": ("SELECT 1; SELECT 2", "SELECT 1", "invalid"),
+}
+
+
+@pytest.mark.parametrize(("answer", "expected", "kind"), SQL.values(), ids=SQL)
 def test_sql_is_compared(shop: Path, answer: str, expected: str, kind: str) -> None:
     verdict = graders.sql(answer, shop, expected)
     assert (verdict.kind, verdict.passed) == (kind, kind == "correct")
@@ -205,20 +205,6 @@ def test_what_is_right_by_luck_is_caught_and_what_means_the_same_is_right(
     assert "right on the first content, not on content" in verdict.detail
     alike = f"SELECT * FROM ({expected}) AS alike" if "ORDER" not in expected else expected.lower()
     assert graded(folder, alike, expected, perturb=8).passed
-
-
-def test_values_beyond_all_that_are_there_tell_a_second_limit(tmp_path: Path) -> None:
-    rows = ", ".join(f"({number}, '202{number}-01-0{number + 1}')" for number in range(5))
-    graders.database(tmp_path / "t.sqlite", f"CREATE TABLE t (a int, b text); INSERT INTO t VALUES {rows};")
-    for expected, answer in (
-        ("SELECT b FROM t WHERE a > 1", "SELECT b FROM t WHERE a BETWEEN 2 AND 9"),
-        ("SELECT a FROM t WHERE a > 1", "SELECT a FROM t WHERE a BETWEEN 2 AND 1000"),
-        ("SELECT count(*) FROM t WHERE a < 3", "SELECT count(*) FROM t WHERE a BETWEEN -1 AND 2"),
-        ("SELECT a FROM t WHERE b >= '2021-01-01'", "SELECT a FROM t WHERE b BETWEEN '2021-01-01' AND '2030-12-31'"),
-    ):
-        asked = {"expected": expected, "database": "t.sqlite", "perturb": 8}
-        assert graded(tmp_path, answer, **asked).kind == "wrong", answer
-        assert graded(tmp_path, expected, **asked).passed, expected
 
 
 def test_every_accepted_query_is_right_but_not_a_mixture(folder: Path) -> None:

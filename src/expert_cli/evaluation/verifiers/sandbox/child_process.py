@@ -188,11 +188,9 @@ def read_all(child: LineProcess, limit_s: float, max_memory_bytes: int | None = 
 class Worker:
     """Processes that answer by one function of ours, as many as threads ask at once."""
 
-    def __init__(
-        self, entry: str, *packages: str, broken: Kind = "invalid", arguments: Callable[[], Sequence[Any]] = list
-    ) -> None:
-        """Start nothing yet. entry: "module:function" makes what answers; broken: the verdict where a process ends."""
-        self._entry, self._packages, self._broken, self._arguments = entry, packages, broken, arguments
+    def __init__(self, entry: str, *packages: str, arguments: Callable[[], Sequence[Any]] = list) -> None:
+        """Start nothing yet. entry: "module:function" makes what answers, of `arguments`."""
+        self._entry, self._packages, self._arguments = entry, packages, arguments
         self._processes = JsonLinesWorker(self._start)
 
     def _start(self) -> LineProcess:
@@ -227,7 +225,7 @@ class Worker:
                 except TimeoutError as error:
                     raise Stopped("timeout", f"not done after {timeout_s:g} s") from error
                 except EOFError as error:
-                    raise Stopped(self._broken, f"the engine broke off (exit code {error})") from error
+                    raise Stopped("invalid", f"the engine broke off (exit code {error})") from error
                 if "stopped" in reply:
                     raise Stopped(*reply["stopped"])
                 if "fault" in reply:

@@ -90,8 +90,8 @@ class GraphQLiteEngine(Engine):
         self._names = [*rows[0]] if rows else []
         return child_process.bounded(row.cells for row in rows)
 
-    def columns(self, query: str, width: int) -> Sequence[str]:  # noqa: ARG002  they have the names of the result
-        """Return by what a query that just ran can order each column of its result: as RETURN names it."""
+    def columns(self, width: int) -> Sequence[str]:  # noqa: ARG002  named, not numbered
+        """Return by what the query that just ran can order each column of its result: as RETURN names it."""
         return self._names
 
     def unknown(self, query: str) -> str:

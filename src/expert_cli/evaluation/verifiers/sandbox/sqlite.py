@@ -51,8 +51,8 @@ class Engine(ABC):
     def run(self, query: str, *, timeout_s: float) -> list[Row]:
         """Return the rows. Raises `Stopped`."""
 
-    def columns(self, query: str, width: int) -> Sequence[str]:  # noqa: ARG002  for one whose columns have no numbers
-        """Return by what a query that just ran can order each column of its result."""
+    def columns(self, width: int) -> Sequence[str]:
+        """Return by what the query that just ran can order each column of its result."""
         return [str(number + 1) for number in range(width)]
 
     def unknown(self, query: str) -> str:  # noqa: ARG002  for one that does not refuse it itself
@@ -143,7 +143,7 @@ class QueryJudge:
         if rule == "spider":
             return Result(rows, query_text.orders_within(query, self._dialect), lists)
         ordered = query_text.orders_rows(query, self._dialect)
-        columns = engine.columns(query, len(rows[0])) if rows else []
+        columns = engine.columns(len(rows[0])) if rows else []
         ties = find_ties(query, self._dialect, rows, run, columns, lists) if ordered else None
         return Result(rows, ordered, lists, ties)
 
