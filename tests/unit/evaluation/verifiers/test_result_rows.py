@@ -27,55 +27,44 @@ NAN = float("nan")
 RULES: tuple[Rule, ...] = ("strict", "spider")
 
 
-def passed(rule: Rule, rows: list[tuple[Any, ...]], expected: Result) -> bool:
-    return is_right(rule, rows, expected)
+RIGHT_BY: dict[str, tuple[list[tuple[Any, ...]], Result, str]] = {
+    "the same": ([(1, "a")], Result([(1, "a")]), "strict spider"),
+    "columns in another order": ([("a", 1), ("b", 2)], Result([(1, "a"), (2, "b")]), "spider"),
+    "columns that fit one by one, rows that do not": ([(1, 2), (2, 1)], Result([(1, 1), (2, 2)]), ""),
+    "a column more": ([(1, "a", 7), (2, "b", 7)], Result([(1, "a"), (2, "b")]), ""),
+    "rows in another order": ([(2,), (1,)], Result([(1,), (2,)]), "strict spider"),
+    "rows in another order, ORDER BY": ([(2,), (1,)], Result([(1,), (2,)], ordered=True), ""),
+    "tied rows in another order": (
+        [("a", 1), ("b", 1)],
+        Result([("b", 1), ("a", 1)], ordered=True, ties=Ties([[("a", 1), ("b", 1)]])),
+        "strict",
+    ),
+    "columns, ORDER BY": ([(1, "a"), (2, "b")], Result([("a", 1), ("b", 2)], ordered=True), "spider"),
+    "a row twice": ([(1,), (1,)], Result([(1,)]), ""),
+    "NULL": ([(None,)], Result([(None,)]), "strict spider"),
+    "NULL is no text": ([("",)], Result([(None,)]), ""),
+    "a whole float": ([(1.0,)], Result([(1,)]), "strict spider"),
+    "noise in a float": ([(0.1 + 0.2,)], Result([(0.3,)]), "strict"),
+    "five millionths": ([(1.000005,)], Result([(1.0,)]), ""),
+    "whole numbers": ([(10_000_000,)], Result([(10_000_001,)]), ""),
+    "infinite": ([(float("inf"), 1.5)], Result([(float("inf"), 1.5)]), "strict spider"),
+    "true and 1": ([(True,)], Result([(1,)]), "spider"),
+    "a blank behind a text": ([("Ada ",)], Result([("Ada",)]), ""),
+    "nothing": ([], Result([]), "strict spider"),
+    "lists": ([([2, 1],)], Result([([1, 2],)]), ""),
+    "lists as multisets": ([([2, 1], 5)], Result([(5, [1, 2])], ordered_lists=False), ""),
+    "beyond every float": ([(10**400,)], Result([(1.0,)]), ""),
+    "not a number is not 0": ([(NAN,)], Result([(0.0,)]), ""),
+    "noise before text": ([(1.0000001, "b"), (1.0, "a")], Result([(1.0, "b"), (1.0, "a")]), "strict"),
+    "lists with NULL": ([([2, 1, None],)], Result([([None, 1, 2],)], ordered_lists=False), "strict"),
+    "maps without order": ([({"a": 1, "b": 2.0},)], Result([({"b": 2, "a": 1},)]), "strict"),
+    "keys of maps": ([({"a": 1},)], Result([({"b": 1},)]), ""),
+}
 
 
-@pytest.mark.parametrize(
-    ("rows", "expected", "right_by"),
-    [
-        pytest.param([(1, "a")], Result([(1, "a")]), "strict spider", id="the same"),
-        pytest.param([("a", 1), ("b", 2)], Result([(1, "a"), (2, "b")]), "spider", id="columns in another order"),
-        pytest.param(
-            [(1, 2), (2, 1)], Result([(1, 1), (2, 2)]), "", id="columns that fit one by one, rows that do not"
-        ),
-        pytest.param([(1, "a", 7), (2, "b", 7)], Result([(1, "a"), (2, "b")]), "", id="a column more"),
-        pytest.param([(2,), (1,)], Result([(1,), (2,)]), "strict spider", id="rows in another order"),
-        pytest.param([(2,), (1,)], Result([(1,), (2,)], ordered=True), "", id="rows in another order, ORDER BY"),
-        pytest.param(
-            [("a", 1), ("b", 1)],
-            Result([("b", 1), ("a", 1)], ordered=True, ties=Ties([[("a", 1), ("b", 1)]])),
-            "strict",
-            id="tied rows in another order",
-        ),
-        pytest.param(
-            [(1, "a"), (2, "b")], Result([("a", 1), ("b", 2)], ordered=True), "spider", id="columns, ORDER BY"
-        ),
-        pytest.param([(1,), (1,)], Result([(1,)]), "", id="a row twice"),
-        pytest.param([(None,)], Result([(None,)]), "strict spider", id="NULL"),
-        pytest.param([("",)], Result([(None,)]), "", id="NULL is no text"),
-        pytest.param([(1.0,)], Result([(1,)]), "strict spider", id="a whole float"),
-        pytest.param([(0.1 + 0.2,)], Result([(0.3,)]), "strict", id="noise in a float"),
-        pytest.param([(1.000005,)], Result([(1.0,)]), "", id="five millionths"),
-        pytest.param([(10_000_000,)], Result([(10_000_001,)]), "", id="whole numbers"),
-        pytest.param([(float("inf"), 1.5)], Result([(float("inf"), 1.5)]), "strict spider", id="infinite"),
-        pytest.param([(True,)], Result([(1,)]), "spider", id="true and 1"),
-        pytest.param([("Ada ",)], Result([("Ada",)]), "", id="a blank behind a text"),
-        pytest.param([], Result([]), "strict spider", id="nothing"),
-        pytest.param([([2, 1],)], Result([([1, 2],)]), "", id="lists"),
-        pytest.param([([2, 1], 5)], Result([(5, [1, 2])], ordered_lists=False), "", id="lists as multisets"),
-        pytest.param([(10**400,)], Result([(1.0,)]), "", id="beyond every float"),
-        pytest.param([(NAN,)], Result([(0.0,)]), "", id="not a number is not 0"),
-        pytest.param(
-            [(1.0000001, "b"), (1.0, "a")], Result([(1.0, "b"), (1.0, "a")]), "strict", id="noise before text"
-        ),
-        pytest.param([([2, 1, None],)], Result([([None, 1, 2],)], ordered_lists=False), "strict", id="lists with NULL"),
-        pytest.param([({"a": 1, "b": 2.0},)], Result([({"b": 2, "a": 1},)]), "strict", id="maps without order"),
-        pytest.param([({"a": 1},)], Result([({"b": 1},)]), "", id="keys of maps"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "expected", "right_by"), RIGHT_BY.values(), ids=RIGHT_BY)
 def test_what_is_right_by_each_rule(rows: list[tuple[Any, ...]], expected: Result, right_by: str) -> None:
-    assert " ".join(rule for rule in RULES if passed(rule, rows, expected)) == right_by
+    assert " ".join(rule for rule in RULES if is_right(rule, rows, expected)) == right_by
 
 
 def test_any_order_of_columns_is_found() -> None:
@@ -85,19 +74,19 @@ def test_any_order_of_columns_is_found() -> None:
         rows = [tuple(chosen.randint(0, values) for _ in range(width)) for _ in range(chosen.randint(1, 12))]
         order = chosen.sample(range(width), width)
         moved = [tuple(row[place] for place in order) for row in chosen.sample(rows, len(rows))]
-        assert passed("spider", moved, Result(rows))
+        assert is_right("spider", moved, Result(rows))
         changed = [(*moved[0][:-1], 9), *moved[1:]]
-        assert not passed("spider", changed, Result(rows))
+        assert not is_right("spider", changed, Result(rows))
 
 
 def test_wide_and_long_results_take_little_time() -> None:
     """Twelve equal columns have 479,001,600 orders; so have twelve that hold the same values in other rows."""
     start = time.perf_counter()
     equal = [(number % 50,) * 12 for number in range(20_000)]
-    assert passed("spider", equal[::-1], Result(equal))
+    assert is_right("spider", equal[::-1], Result(equal))
     columns = [random.Random(seed).sample(range(500), 500) for seed in range(12)]
     moved = [column[1:] + column[:1] if place == 5 else column for place, column in enumerate(columns)]
-    assert not passed("spider", list(zip(*moved, strict=True)), Result(list(zip(*columns, strict=True))))
+    assert not is_right("spider", list(zip(*moved, strict=True)), Result(list(zip(*columns, strict=True))))
     assert time.perf_counter() - start < 10  # alone 0.4 s
 
 
@@ -149,18 +138,18 @@ def test_a_shuffled_result_with_noise_is_the_same(rows: list[tuple[Any, ...]], r
     assert same(noisy, Result(rows))
 
 
-@pytest.mark.parametrize(
-    ("rows", "expected", "kind", "detail"),
-    [
-        pytest.param([], Result([(1,)]), "empty", "no rows, 1 row expected", id="empty"),
-        pytest.param([(1,)], Result([]), "wrong", "1 row, 0 rows expected", id="too many"),
-        pytest.param([(1, 2)], Result([(1,)]), "wrong", "2 columns, 1 expected", id="columns"),
-        pytest.param([(2,)], Result([(1,)]), "wrong", "row 1, (2,), (1,) expected", id="one value"),
-        pytest.param([(1,), (3,)], Result([(1,), (2,)]), "wrong", "row 2, (3,), is not expected", id="one row"),
-        pytest.param([(1,), (2,)], Result([(2,), (1,)], ordered=True), "wrong", "the expected rows, in", id="order"),
-        pytest.param([(1,), (1,)], Result([(1,), (2,)]), "wrong", "the expected rows, in", id="repeated"),
-    ],
-)
+DIFFERENCES: dict[str, tuple[list[tuple[Any, ...]], Result, str, str]] = {
+    "empty": ([], Result([(1,)]), "empty", "no rows, 1 row expected"),
+    "too many": ([(1,)], Result([]), "wrong", "1 row, 0 rows expected"),
+    "columns": ([(1, 2)], Result([(1,)]), "wrong", "2 columns, 1 expected"),
+    "one value": ([(2,)], Result([(1,)]), "wrong", "row 1, (2,), (1,) expected"),
+    "one row": ([(1,), (3,)], Result([(1,), (2,)]), "wrong", "row 2, (3,), is not expected"),
+    "order": ([(1,), (2,)], Result([(2,), (1,)], ordered=True), "wrong", "the expected rows, in"),
+    "repeated": ([(1,), (1,)], Result([(1,), (2,)]), "wrong", "the expected rows, in"),
+}
+
+
+@pytest.mark.parametrize(("rows", "expected", "kind", "detail"), DIFFERENCES.values(), ids=DIFFERENCES)
 def test_the_difference_is_said(rows: Any, expected: Result, kind: str, detail: str) -> None:
     verdict = wrong(rows, [expected])
     assert verdict.kind == kind
@@ -235,19 +224,19 @@ def test_what_two_runs_disagree_on_has_no_ties() -> None:
 GROUPS = (((1.0, "a"), (1.0, "b")), ((2.0, "c"), (2.0, "d"), (2.0, "d")))
 
 
-@pytest.mark.parametrize(
-    ("answer", "gold", "skipped", "right"),
-    [
-        pytest.param("bacdd", "abcdd", 0, True, id="tied rows change places"),
-        pytest.param("acbdd", "abcdd", 0, False, id="across groups"),
-        pytest.param("abccd", "abcdd", 0, False, id="a tied row twice"),
-        pytest.param("b", "a", 0, True, id="another of those tied at a LIMIT"),
-        pytest.param("c", "a", 0, False, id="one that is not tied"),
-        pytest.param("cc", "dd", 2, False, id="one row twice at a LIMIT"),
-        pytest.param("ac", "bc", 1, True, id="an OFFSET within a group"),
-        pytest.param("cb", "bc", 1, False, id="an OFFSET, across groups"),
-    ],
-)
+ORDERS = {
+    "tied rows change places": ("bacdd", "abcdd", 0, True),
+    "across groups": ("acbdd", "abcdd", 0, False),
+    "a tied row twice": ("abccd", "abcdd", 0, False),
+    "another of those tied at a LIMIT": ("b", "a", 0, True),
+    "one that is not tied": ("c", "a", 0, False),
+    "one row twice at a LIMIT": ("cc", "dd", 2, False),
+    "an OFFSET within a group": ("ac", "bc", 1, True),
+    "an OFFSET, across groups": ("cb", "bc", 1, False),
+}
+
+
+@pytest.mark.parametrize(("answer", "gold", "skipped", "right"), ORDERS.values(), ids=ORDERS)
 @pytest.mark.parametrize("noise", [0.0, 1e-9])
 def test_rows_are_right_in_any_order_that_is_left_open(
     answer: str, gold: str, skipped: int, right: bool, noise: float
