@@ -39,6 +39,6 @@ def json_value(answer: str, expected: Any, *, schema: Any, rule: str) -> Grade:
     return graded("json", answer, None, 2.0, {"schema": schema, "expected": expected, "rule": rule})
 
 
-def typescript(answer: str, tests: str | None, *, prefix: str = "", timeout_s: float) -> Grade:
+def typescript(answer: str, tests: str | None, *, timeout_s: float) -> Grade:
     """Grade a program by its tests."""
-    return graded("typescript", answer, None, timeout_s, {"tests": tests, "prefix": prefix})
+    return graded("typescript", answer, None, timeout_s, {"tests": tests})

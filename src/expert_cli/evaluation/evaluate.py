@@ -148,7 +148,7 @@ def held_for(turn: str, case: Case | None, grammar: Grammar | None) -> Held | No
 
     held = grammar_for(grammar, turn, getattr(case, "json_schema", None))
     if held and isinstance(case, QueryCase) and case.language == "postgresql":
-        return replace(held, fault=case.compile_fault)
+        return replace(held, fault=case.fault)
     return held
 
 

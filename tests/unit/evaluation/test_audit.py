@@ -113,7 +113,7 @@ def test_other_answers_are_given_to_a_case(tmp_path: Path, monkeypatch: pytest.M
     assert audited(tmp_path, rows_of("a", "d", "e"), labels)[1] == {"does_not_run": [3]}
     number = {"verifier": "number", "prompt": "?", "expected": 1}
     cases = [number, number | {"prompt": "??", "unit": "apples"}]
-    assert audited(tmp_path, rows_of("1 km", "3 apples", "none"), cases)[1] == {"does_not_run": [3]}
+    assert audited(tmp_path, rows_of("1.0", "3 apples", "none"), cases)[1] == {"does_not_run": [3]}
     program = {"verifier": "python", "prompt": "?", "function": "f", "calls": [[[1], 1]]}
     programs = rows_of("def f(n):\n    return n", "def g(n):\n    return n", "def f(n:")
     found, lines = audited(tmp_path, programs, [program])

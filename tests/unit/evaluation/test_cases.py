@@ -35,7 +35,7 @@ def test_the_four_kinds(tmp_path: Path) -> None:
             "",
             {"verifier": "cypher", "script": "db/shop.sqlite", "expected": "RETURN 1", "answer": ""},
             JSON_ROW,
-            {"verifier": "typescript", "tests": None, "answer": "1", "prefix": "let x = "},
+            {"verifier": "typescript", "tests": None, "answer": "1"},
         )
     )
     assert [type(row.case) for row in rows] == [SqlCase, CypherCase, JsonCase, TypescriptCase]

@@ -23,7 +23,7 @@ COMMAND = {"verifier": "command", "command": "judge.py"}
 PYTHON = {"verifier": "python", "tests": "assert f(2) == 4"}
 TYPESCRIPT = {"verifier": "typescript", "tests": "if (f(2) !== 4) throw new Error();"}
 JSON = {"verifier": "json", "schema": None, "expected": 7, "rule": "exact"}
-PROGRAM = {"verifier": "typescript", "tests": "if (f() !== 7) throw new Error();", "prefix": "function f(): number {"}
+PROGRAM = {"verifier": "typescript", "tests": "if (f() !== 7) throw new Error();"}
 PLAIN = {"verifier": "exact", "expected": "x"}
 
 
@@ -108,5 +108,5 @@ def test_a_faulty_expected_query_is_named_with_its_line(tmp_path: Path) -> None:
 def test_a_missing_judge_of_programs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process, "has_package", lambda package: package != "deno")
     with pytest.raises(EnvironmentProblem, match="the package deno is missing") as raised:
-        check_gradable(cases(tmp_path, JSON, PROGRAM, PROGRAM | {"prefix": ""}), NullReporter())
+        check_gradable(cases(tmp_path, JSON, PROGRAM), NullReporter())
     assert raised.value.hint == 'pip install "expert-cli[evaluate]"'

@@ -90,7 +90,7 @@ def test_many_threads_find_what_one_finds(tmp_path: Path, threads: int) -> None:
     rows: list[dict[str, Any]] = [
         {"verifier": "choice", "labels": ["a", "b"], "expected": "a", "answer": "B"},
         {**CASE, "answer": "1"},
-        {"verifier": "number", "expected": 2, "answer": "2 km"},
+        {"verifier": "number", "expected": 2, "unit": "km", "answer": "2 km"},
         {**CASE, "answer": "{"},
     ]
     path = tmp_path / "answers.jsonl"

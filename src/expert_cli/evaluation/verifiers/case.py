@@ -7,28 +7,22 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-UNCATEGORIZED = "uncategorised"
 EMPTY = ""
 """What an answer gives that runs and finds nothing."""
 FORGED = 'answers to Python cases with "tests" can be forged; with "function" and "calls" they cannot (docs/JUDGING.md)'
 """Told where verdicts train a model."""
-DETAIL_CHARACTERS = 200
 
 Kind = Literal["correct", "wrong", "empty", "invalid", "unknown_name", "timeout", "refused", "too_large", "parsed_only"]
-"""wrong: it ran, with another result. empty: it ran and returned nothing where something was expected, or there is no answer.
-invalid: it does not parse, or does not fit. unknown_name: it names a table or column that the database has not, or a label,
-type or property that the graph has nowhere. refused: it tried to write, or to reach outside. too_large: it or its result is
-over the limits. parsed_only: no more than parsing was possible on this machine.
-"""
+"""What docs/JUDGING.md says of each."""
 Progress = Literal["nothing", "parses", "runs", "columns", "result"]
 """How far an answer came. parses: it is of its language. runs: it gave a result; JSON fits its schema. columns: a query's
-rows have as many columns as expected, a JSON value has the expected keys and lengths. result: it is right.
+rows have as many columns as expected, a JSON value has the expected keys or length. result: it is right.
 """
 _PROGRESS: Mapping[Kind, Progress] = {
     "correct": "result", "wrong": "runs", "unknown_name": "parses", "parsed_only": "parses"
@@ -54,17 +48,12 @@ class Grade:
         return self.reached or _PROGRESS.get(self.kind, "nothing")
 
     @property
-    def of_a_program(self) -> Grade:
-        """The same for a text that is known to parse: where it is invalid, that is not why."""
-        return replace(self, reached="parses") if self.kind == "invalid" else self
-
-    @property
     def passed(self) -> bool:
         """Whether the answer is right."""
         return self.kind == "correct"
 
 
-def detail_line(text: str, limit: int = DETAIL_CHARACTERS) -> str:
+def detail_line(text: str, limit: int = 200) -> str:
     """Return `text` on one line of at most `limit` characters, what cannot be printed left out."""
     line = plain("".join(one for one in text[: 8 * limit] if one.isprintable() or one.isspace()))
     return line if len(line) <= limit else f"{line[: limit - 3]}..."
@@ -105,8 +94,15 @@ class Case(BaseModel, ABC):
     """What is run as a program: nothing, the answer, or a command that the case names."""
 
     verifier: str
-    id: str = Field(default="", description="Pairs this case with itself in another evaluation; default: its line.")
-    category: str = Field(default=UNCATEGORIZED, min_length=1, description="Accuracy is also reported by category.")
+    id: str = ""  # pairs this case with itself in another evaluation; default: its line
+    category: str = Field(default="uncategorised", min_length=1)
+
+    @abstractmethod
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
+        """Judge an answer that is taken out of its text. file: the first of `file_names`, found.
+
+        Raises InputError (the case is at fault), EnvironmentProblem (an engine is missing).
+        """
 
     @property
     def expected_text(self) -> str:
@@ -127,13 +123,6 @@ class Case(BaseModel, ABC):
     def labeled(self, answer: str) -> Labeled | None:  # noqa: ARG002  for subclasses
         """Return an answer, taken out of its text, as a label; None where answers are none."""
         return None
-
-    @abstractmethod
-    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        """Judge an answer that is taken out of its text. file: the first of `file_names`, found.
-
-        Raises InputError (the case is at fault), EnvironmentProblem (an engine is missing).
-        """
 
     @classmethod
     def prepare(cls, asked: Sequence[tuple[Case, str]], timeout_s: float) -> None:
@@ -160,8 +149,9 @@ class Case(BaseModel, ABC):
         """Raise InputError where no answer could be right, as far as the case alone tells."""
 
     def is_expected(self, answer: str) -> bool:
-        """Whether a text says the same as the right answer, without running it."""
-        return plain(answer).rstrip("; ") == plain(self.expected_text).rstrip("; ")
+        """Whether a text says the same as the right answer but for blanks, without running it."""
+        one, other = ("".join(text.split()).rstrip(";") for text in (answer, self.expected_text))
+        return one == other
 
     def for_dummy(self, *, first: bool) -> Case | None:
         """Return what a dummy answer is graded by, to find out what cannot be graded here; None: another case told.

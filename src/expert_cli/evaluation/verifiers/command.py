@@ -1,7 +1,7 @@
 """Judges answers by a program of the user's own, where nothing else knows what is right.
 
-It gets one line of JSON on stdin, {"case": the row's keys beside prompt and input, "answer"}, and prints {"correct", "detail"},
-or "kind" as well. No walls stand around it: `evaluation/grade.py` runs it only where asked to. An answer reaches it as JSON
+It gets one line of JSON on stdin, {"case": the row's keys beside prompt and input, "answer"}, and prints {"correct", "detail"}.
+No walls stand around it: `evaluation/grade.py` runs it only where asked to. An answer reaches it as JSON
 text alone: never as an argument, a name of a file or a word of a shell.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Kind
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, read_all, readable
 from expert_cli.utils.subprocesses import LineProcess, how_it_ended
 
@@ -28,7 +28,6 @@ class _Reply(BaseModel):
 
     correct: bool
     detail: str = ""
-    kind: Kind | None = None
 
 
 class CommandCase(Case):
@@ -41,54 +40,39 @@ class CommandCase(Case):
         {"prompt": "Count the vowels of tree.", "command": "judge.py", "expected": "2"}, right="2", wrong="3"
     )
 
-    command: str = Field(
-        min_length=1,
-        description="The program, relative to the file of the row; one that ends in .py is run by this Python.",
-    )
-    arguments: list[str] = Field(default=[], description="What stands behind it.")
-    expected: Any = Field(default=None, description="What the program needs to know of the right answer.")
+    command: str = Field(min_length=1)  # relative to the file of the row; one that ends in .py is run by this Python
+    arguments: list[str] = Field(default=[])
+    expected: Any = None
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
         """Ask the program, which has `timeout_s` from its start to its end. Raises InputError where it fails."""
-        if file is None:
-            raise InputError(f"command: {self.command} was not found", "paths are relative to the file of the row")
-        printed = b""
-        try:
-            readable(answer)
-            printed = self._printed(file, json.dumps({"case": self.model_dump(), "answer": answer}), timeout_s)
-            reply = _Reply.model_validate_json(printed)
-        except Stopped as stopped:
-            return stopped.verdict
-        except TimeoutError:
-            return Grade("timeout", f"{self.command} took more than {timeout_s:g} s to judge it")
-        except ValidationError as error:
-            raise self._fault(f"printed {printed[:80]!r}: {error.errors(include_url=False)[0]['msg']}") from error
-        kind = reply.kind or ("correct" if reply.correct else "wrong")
-        if (kind == "correct") != reply.correct:
-            raise self._fault(f"printed correct {reply.correct} and kind {kind}")
-        return Grade(kind, reply.detail)
-
-    def _printed(self, file: Path, line: str, timeout_s: float) -> bytes:
-        command = [*([sys.executable] if file.suffix == ".py" else []), str(file), *self.arguments]
-        how: Any = {"cwd": file.parent, "own_session": True, "max_bytes": MAX_REPLY_BYTES + 1}
+        program = file or Path(self.command)
+        command = [*([sys.executable] if program.suffix == ".py" else []), str(program), *self.arguments]
+        how: Any = {"cwd": program.parent, "own_session": True, "max_bytes": MAX_REPLY_BYTES}
         with tempfile.TemporaryFile() as errors:
             try:
+                readable(answer)
                 child = LineProcess(command, stderr=errors, **how)
+            except Stopped as stopped:
+                return stopped.verdict
             except OSError as error:
                 raise self._fault(f"cannot be started: {error.strerror}") from error
             try:
-                child.send(line, last=True)
-                printed = read_all(child, timeout_s)
-                if len(printed) > MAX_REPLY_BYTES:
-                    raise self._fault(f"printed more than {MAX_REPLY_BYTES:,} bytes")
-                code = child.exit_code()
+                child.send(json.dumps({"case": self.model_dump(), "answer": answer}), last=True)
+                printed, code = read_all(child, timeout_s), child.exit_code()
+            except TimeoutError:
+                return Grade("timeout", f"{self.command} took more than {timeout_s:g} s to judge it")
             finally:
                 child.kill()
-            if code:
-                errors.seek(0)
-                said = errors.read(MAX_REPLY_BYTES).decode(errors="replace").strip().splitlines()
-                raise self._fault(f"{how_it_ended(code)}: {said[-1][:200] if said else 'it said nothing'}")
-        return printed
+            errors.seek(0)
+            said = errors.read(MAX_REPLY_BYTES).decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        if code:
+            raise self._fault(f"{how_it_ended(code)}: {said[-1][:200]}")
+        try:
+            reply = _Reply.model_validate_json(printed)
+        except ValidationError as error:
+            raise self._fault(f"printed {printed[:80]!r}: {error.errors(include_url=False)[0]['msg']}") from error
+        return Grade("correct" if reply.correct else "wrong", reply.detail)
 
     def _fault(self, what: str) -> InputError:
         hint = 'it must print {"correct": true or false, "detail": "..."} and end with exit code 0'

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 import apsw
@@ -23,7 +22,14 @@ from sqlglot import errors, exp, parse_one
 from expert_cli.evaluation.verifiers.result_rows import Row
 
 MOST_READ = 2_000
-_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+_TABLES = """
+SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name
+"""
+_KEYS = """
+SELECT max(part.name) FROM pragma_index_list(?) AS list JOIN pragma_index_info(list.name) AS part
+WHERE list."unique" AND NOT list.partial GROUP BY list.name HAVING count(part.name) = 1 AND count(*) = 1 ORDER BY list.seq
+"""
+_REFERENCES = 'SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)'
 _KEY_NAME = re.compile(r"(?:.*[_\s]|.*(?=I[dD]$))?(?:id|code|no|nr|num|number|key|isbn|ssn|uuid)|id_.*", re.IGNORECASE)
 for _dialect in ("sqlite", "postgres"):  # loads the dialects while the process may still open files
     parse_one("SELECT 1", dialect=_dialect)
@@ -31,90 +37,73 @@ for _dialect in ("sqlite", "postgres"):  # loads the dialects while the process 
 
 @dataclass
 class FilledTable:
-    """A table. keys: columns whose values no two rows share; foreign: columns, and the table and columns they refer to."""
+    """A table. keys: columns of which each tells all rows apart; foreign: the table and column that a column refers to."""
 
-    name: str
     columns: list[str]
     nullable: set[str]
-    keys: list[tuple[str, ...]]
+    keys: list[str]
     rows: list[Row]
-    foreign: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = field(default_factory=list)
+    foreign: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def values(self, column: str) -> list[Any]:
         """Return what a column holds, without NULL."""
         place = self.columns.index(column)
         return [row[place] for row in self.rows if row[place] is not None]
 
-    def named(self, names: Iterable[str | None]) -> tuple[str, ...]:
-        """Return columns, which SQLite knows in any case; none where one is not there."""
-        known = {column.lower(): column for column in self.columns}
-        found = [known.get(str(name).lower(), "") for name in names]
-        return tuple(found) if all(found) else ()
-
 
 def read_tables(connection: Any) -> dict[str, FilledTable]:
-    """Return the tables that rows can be written to, but for generated columns; keys that are not declared are told."""
-    shadows = {row[1] for row in connection.execute("PRAGMA table_list") if row[2] == "shadow"}
+    """Return the tables that rows can be written to, without generated columns. Keys and references that are not declared are
+    told by names and values.
+    """
     tables = dict[str, FilledTable]()
-    for (name,) in connection.execute(f"{_TABLES} ORDER BY name").fetchall():
-        with suppress(
-            UnicodeError, apsw.SQLError
-        ):  # texts that are not UTF-8, or generated columns alone: it stays as it is
-            tables |= {} if name in shadows else {name: _table(connection, name)}
+    for (name,) in connection.execute(_TABLES).fetchall():
+        # one of texts that are not UTF-8, or of generated columns alone, stays as it is
+        with suppress(UnicodeError, apsw.SQLError):
+            tables[name] = _table(connection, name)
+    for name, table in tables.items():
+        for ours, other, theirs in connection.execute(_REFERENCES, (name,)).fetchall():
+            column, parent = _same_name(ours, table.columns), _same_name(other, tables)
+            if parent:
+                key = _same_name(theirs, tables[parent].columns) if theirs else "".join(tables[parent].keys[:1])
+                table.foreign |= {column: (parent, key)} if column and key else {}
+    for name, table in tables.items():
+        table.keys = table.keys or [column for column in table.columns if _is_key(column, name, table)][:1]
     for table in tables.values():
-        table.foreign += _declared_references(connection, table, tables)
-    for table in tables.values():
-        for column in [] if table.keys else table.columns:
-            values, named = table.values(column), column == table.columns[0] or _refers(column, table.name, "id")
-            if named and _KEY_NAME.fullmatch(column) and values and len({*values}) == len(table.rows):
-                table.keys.append((column,))
-                table.nullable.discard(column)
-                break
-    for table in tables.values():
-        table.foreign += _told_references(table, tables)
+        others = {name: one for name, one in tables.items() if one is not table}
+        for place, column in enumerate(table.columns):
+            if column not in table.foreign and (place or column not in table.keys):
+                told = _told_reference(column, {*table.values(column)}, others)
+                table.foreign |= {column: told} if told else {}
     return tables
 
 
 def _table(connection: Any, name: str) -> FilledTable:
     info = [row for row in connection.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)) if row[6] == 0]
-    columns = [row[1] for row in info]
-    listed = ", ".join(map(quoted, columns))
-    rows = connection.execute(f"SELECT {listed} FROM {quoted(name)} LIMIT {MOST_READ}").fetchall()  # noqa: S608
-    primary = tuple(row[1] for row in sorted(info, key=lambda row: row[5]) if row[5])
-    table = FilledTable(name, columns, {row[1] for row in info if not row[3]}.difference(primary), [primary], rows)
-    unique = 'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial'
-    for (index,) in connection.execute(unique, (name,)).fetchall():
-        of_index = connection.execute("SELECT name FROM pragma_index_info(?)", (index,)).fetchall()
-        table.keys.append(table.named(column for (column,) in of_index))
-    table.keys = [*dict.fromkeys(filter(None, table.keys))]
-    return table
+    columns, primary = [row[1] for row in info], [row[1] for row in info if row[5]]
+    query = f"SELECT {', '.join(map(quoted, columns))} FROM {quoted(name)} LIMIT {MOST_READ}"  # noqa: S608
+    unique = [column for (column,) in connection.execute(_KEYS, (name,))]
+    keys = [*dict.fromkeys((primary if len(primary) == 1 else []) + unique)]
+    nullable = {row[1] for row in info if not row[3]}.difference(primary)
+    return FilledTable(columns, nullable, keys, connection.execute(query).fetchall())
 
 
-def _declared_references(connection: Any, table: FilledTable, tables: Mapping[str, FilledTable]) -> Iterable[Any]:
-    known = {name.lower(): other for name, other in tables.items()}
-    declared = 'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq'
-    for _, group in groupby(connection.execute(declared, (table.name,)).fetchall(), key=lambda row: row[0]):
-        parts = list(group)
-        if other := known.get(parts[0][1].lower()):
-            primary = (*(other.keys[0] if other.keys else ()), *[None] * len(parts))
-            ours = table.named(part[2] for part in parts)
-            theirs = other.named(part[3] or key for part, key in zip(parts, primary, strict=False))
-            if ours and theirs:
-                yield ours, other.name, theirs
+def _same_name(name: str, known: Iterable[str]) -> str:
+    """Return the name as it was declared, which SQLite knows in any case; "" where it was not."""
+    return next((one for one in known if one.lower() == name.lower()), "")
 
 
-def _told_references(table: FilledTable, tables: Mapping[str, FilledTable]) -> Iterable[Any]:
-    """Yield references that are not declared: columns named after another table's key, with none but its values."""
-    known = {column for columns, _, _ in table.foreign for column in columns}
-    for place, column in enumerate(table.columns):
-        values = {*table.values(column)}
-        if column in known or not values or (not place and (column,) in table.keys):
-            continue
-        for other in tables.values():
-            keys = [key for key in other.keys if len(key) == 1 and _refers(column, other.name, key[0])]
-            if other is not table and keys and values <= {*other.values(keys[0][0])}:
-                yield (column,), other.name, keys[0]
-                break
+def _is_key(column: str, name: str, table: FilledTable) -> bool:
+    values, is_named = table.values(column), column == table.columns[0] or _refers(column, name, "id")
+    return bool(is_named and _KEY_NAME.fullmatch(column) and values and len({*values}) == len(table.rows))
+
+
+def _told_reference(column: str, values: set[Any], others: Mapping[str, FilledTable]) -> tuple[str, str] | None:
+    """Return the table and key that a column is named after, where it has values, and none but the key's."""
+    for name, other in others.items():
+        for key in other.keys[:1]:
+            if values and _refers(column, name, key) and values <= {*other.values(key)}:
+                return name, key
+    return None
 
 
 def _refers(column: str, table: str, key: str) -> bool:
@@ -136,7 +125,7 @@ def near(value: Any) -> list[Any]:
 
 
 class Drawing:
-    """Draws another content: rows of every table, those that others refer to first.
+    """Draws the rows of every table, those that others refer to first.
 
     fresh: the share of values that are not those of a row; empty: that of NULL; scale: rows of a table; meets: the share of
     constants themselves, for rows that meet several conditions at once, or all but one.
@@ -146,28 +135,33 @@ class Drawing:
         self, tables: Mapping[str, FilledTable], named: Mapping[str, Sequence[Any]], seed: Sequence[str]
     ) -> None:
         """Draw. named: constants, by the column in lower case. seed: texts for which the content is always the same."""
-        self.rng = rng = random.Random("\0".join((*tables, *seed)))  # noqa: S311
+        self.rng = rng = random.Random("\n".join((*tables, *seed)))  # noqa: S311
         self.tables, self.named, self.rows = tables, named, dict[str, list[Row]]()
         self.fresh, self.empty = rng.choice((0.15, 0.5, 0.9)), rng.choice((0, 0, 0.1, 0.25))
         self.scale, self.meets = rng.choice((8, 20, 40, 60)), rng.choice((0, 0, 0, 0.7))
         left = dict(tables)
         while left:
-            free = [one for one in left.values() if not any(of in left and of != one.name for _, of, _ in one.foreign)]
-            for table in free or [next(iter(left.values()))]:
-                del left[table.name]
-                self.rows[table.name] = [] if rng.random() < 0.03 else self._drawn(table)
+            waits = {
+                name for name, one in left.items() if any(of in left and of != name for of, _ in one.foreign.values())
+            }
+            for name in [one for one in left if one not in waits] or [*left][:1]:
+                table = left.pop(name)
+                self.rows[name] = [] if rng.random() < 0.03 else self._drawn(table)
 
     def _drawn(self, table: FilledTable) -> list[Row]:
         rng = self.rng
         own = {column: table.values(column) or ["a", "b", 1, 2] for column in table.columns}
         usual = {column: rng.sample(some, min(len(some), rng.choice((1, 2, 3, 5, 12)))) for column, some in own.items()}
         wanted = {column: [*map(near, self.named.get(column.lower(), ()))] for column in own}
-        single = {key[0] for key in table.keys if len(key) == 1}
-        parents = [(ours, self._parents(other, theirs)) for ours, other, theirs in table.foreign if other in self.rows]
+        parents = {column: self._parents(*of) for column, of in table.foreign.items() if of[0] in self.rows}
 
-        def value_of(column: str, value: Any) -> Any:
-            if column in table.nullable and rng.random() < self.empty:
-                return None
+        def value_of(column: str, value: Any, place: int) -> Any:
+            is_null = column in table.nullable and column not in table.keys and rng.random() < self.empty
+            if is_null or column in parents:
+                return None if is_null or not parents[column] else rng.choice(parents[column])
+            if column in table.keys:  # texts repeat: they are told apart by a number
+                key, is_new = own[column][place % len(own[column])], place < len(own[column])
+                return place + 1 if isinstance(own[column][0], int) else key if is_new else f"{key} {place}"
             if wanted[column] and rng.random() < self.meets:
                 value = rng.choice([alike[0] for alike in wanted[column]])
             elif wanted[column] and rng.random() < 0.4:
@@ -177,28 +171,16 @@ class Drawing:
             shifted = type(value) in (int, float) and rng.random() < 0.05
             return value + rng.choice((-1, 1, 1000, -1000)) if shifted else value
 
-        def key_of(column: str, value: Any, place: int) -> Any:  # texts repeat: they are told apart by a number
-            some = own[column]
-            key, is_new = some[place % len(some)], place < len(some) or not isinstance(value, str)
-            return place + 1 if isinstance(some[0], int) else key if is_new else f"{key} {place}"
+        bases = [rng.choice(table.rows or [(None,) * len(own)]) for _ in range(self.scale)]
+        return [
+            tuple(value_of(column, value, place) for column, value in zip(own, base, strict=True))
+            for place, base in enumerate(bases)
+        ]
 
-        found, taken = list[Row](), set[tuple[int, Row]]()
-        for place in range(self.scale):
-            base = dict(zip(own, rng.choice(table.rows) if table.rows else (None,) * len(own), strict=True))
-            row = {one: key_of(one, old, place) if one in single else value_of(one, old) for one, old in base.items()}
-            for columns, some in parents:
-                null = not some or (table.nullable.issuperset(columns) and rng.random() < self.empty)
-                row |= zip(columns, (None,) * len(columns) if null else rng.choice(some), strict=True)
-            keys = {(key, tuple(row[column] for column in columns)) for key, columns in enumerate(table.keys)}
-            if not any(key in taken for key in keys if None not in key[1]):
-                taken |= keys
-                found.append(tuple(row.values()))
-        return found
-
-    def _parents(self, other: str, columns: Sequence[str]) -> list[Row]:
-        """Return what rows of another table hold in columns, some of it more often than the rest."""
-        places = [self.tables[other].columns.index(column) for column in columns]
-        known = [*dict.fromkeys(tuple(row[place] for place in places) for row in self.rows[other])]
+    def _parents(self, other: str, column: str) -> list[Any]:
+        """Return what rows of another table hold in a column, some of it more often than the rest."""
+        place = self.tables[other].columns.index(column)
+        known = [*dict.fromkeys(row[place] for row in self.rows[other])]
         some = self.rng.sample(known, max(min(1, len(known)), round(len(known) * self.rng.choice((0.4, 0.7, 1)))))
         return some + some[: 1 + len(some) // 4] * self.rng.choice((0, 2, 4))
 
@@ -241,18 +223,17 @@ class SqliteContents:
         connection, dangling = opened(self._empty), list[str]()
         made = Drawing(self.tables, self._constants(queries), (*queries, str(number))).rows
         for name, table in self.tables.items():
-            into = f"INTO {quoted(name)} ({', '.join(map(quoted, table.columns))})"
-            values = ", ".join("?" * len(table.columns))
+            into = f"{quoted(name)} ({', '.join(map(quoted, table.columns))})"
+            insert = f"INSERT OR IGNORE INTO {into} VALUES ({', '.join('?' * len(table.columns))})"  # noqa: S608
             for row in made[name]:
                 with suppress(apsw.Error):  # of a STRICT table, or a key that is a whole number
-                    connection.execute(f"INSERT OR IGNORE {into} VALUES ({values})", row)  # noqa: S608
-            for columns, other, theirs in table.foreign:
-                is_set = " AND ".join(f"child.{quoted(column)} IS NOT NULL" for column in columns)
-                pairs = zip(columns, theirs, strict=True)
-                same = " AND ".join(f"child.{quoted(one)} = parent.{quoted(another)}" for one, another in pairs)
-                there = f"SELECT 1 FROM {quoted(other)} AS parent WHERE {same}"  # noqa: S608
-                child = f"{quoted(name)} AS child WHERE {is_set}"
-                dangling.append(f"DELETE FROM {child} AND NOT EXISTS ({there})")  # noqa: S608
+                    connection.execute(insert, row)
+            for column, (other, theirs) in table.foreign.items():
+                there = (
+                    f"SELECT 1 FROM {quoted(other)} AS parent WHERE child.{quoted(column)} = parent.{quoted(theirs)}"  # noqa: S608
+                )
+                without = f"child.{quoted(column)} IS NOT NULL AND NOT EXISTS ({there})"
+                dangling.append(f"DELETE FROM {quoted(name)} AS child WHERE {without}")  # noqa: S608
         left = -1
         while left != (left := connection.total_changes()):  # a row that is gone may leave others without a parent
             for statement in dangling:
@@ -310,11 +291,10 @@ def read_graph(connection: Any) -> tuple[dict[str, FilledTable], dict[str, str]]
     for (one, *rest), some in members.items():
         ids, name = ([START, END] if rest else [ID]), "-".join((one, *rest))
         names = list(dict.fromkeys(key for _, properties in some for key in properties))
-        keys = [tuple(ids)] if len({own for own, _ in some}) == len(some) else []
         rows = [(*own, *map(properties.get, names)) for own, properties in some]
-        tables[name] = FilledTable(name, [*ids, *names], {*names}, keys, rows)
+        tables[name] = FilledTable([*ids, *names], {*names}, [] if rest else [ID], rows)
         if rest:
-            types[name], tables[name].foreign = rest[0], [((START,), one, (ID,)), ((END,), rest[1], (ID,))]
+            types[name], tables[name].foreign = rest[0], {START: (one, ID), END: (rest[1], ID)}
     return tables, types
 
 
@@ -365,8 +345,10 @@ class GraphContents:
                     connection.executemany("INSERT INTO node_labels VALUES (?, ?)", labels)
                     describe("node", node, table.columns[1:], values)
                 continue
-            ends, loops = [place[other] for _, other, _ in table.foreign], any(row[0] == row[1] for row in table.rows)
-            for row in made[name]:
+            ends, pairs = [place[other] for other, _ in table.foreign.values()], [row[:2] for row in table.rows]
+            loops, repeats = any(start == end for start, end in pairs), len({*pairs}) < len(pairs)
+            rows = made[name] if repeats else {row[:2]: row for row in made[name]}.values()
+            for row in rows:
                 if None not in row[:2]:
                     start, end = (own * len(place) + of for own, of in zip(row, ends, strict=False))
                     if loops or start != end:

@@ -13,23 +13,23 @@ import secrets
 import sys
 import warnings
 from collections.abc import Hashable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, JsonValue
 
-from expert_cli.errors import InputError
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade
-from expert_cli.evaluation.verifiers.sandbox import child_process
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, readable
+from expert_cli.evaluation.verifiers.json_schema import difference
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, readable, run_program
 
-MAX_REPLY_BYTES = 4_000_000
 CHILD = Path(__file__).parent / "sandbox" / "python_child.py"
 
 
 class PythonCase(Case):
     """`tests`, code that calls what the answer defines and raises if it is wrong; or `function` and `calls`, which no answer
-    can forge; `prefix`, code that the answer continues.
+    can forge.
     """
 
     starts = "answer"
@@ -40,15 +40,9 @@ class PythonCase(Case):
         wrong="def twice(number):\n    return number",
     )
 
-    tests: str = Field(
-        default="", description="Code that raises if the answer is wrong; its functions `test...` are called."
-    )
-    function: str = Field(default="", description="What `calls` call: a name, or `Solution().name`.")
-    calls: list[list[JsonValue]] = Field(
-        default_factory=list,
-        description="Of each call the arguments, and what it returns, as JSON: a tuple is a list. All must be equal.",
-    )
-    prefix: str = Field(default="", description="Code that the answer continues.")
+    tests: str = ""  # its functions `test...` and test cases are called
+    function: str = ""  # what `calls` call: a name, or `Solution().name`
+    calls: list[list[JsonValue]] = Field(default=[])  # of each the arguments, and what it returns; a tuple is a list
 
     @property
     def criterion(self) -> str:
@@ -77,9 +71,9 @@ class PythonCase(Case):
             raise InputError("tests: they use nothing that an answer defines", "call the answer in the tests")
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Judge the program `prefix` + `answer`, which has `timeout_s` once its process stands."""
+        """Judge a program, which has `timeout_s` once its process stands."""
         asked: dict[str, Any] = {"function": self.function, "args": [args for args, _ in self.calls]}
-        asked = {"program": self.prefix + answer, **({"tests": self.tests} if self.tests else asked)}
+        asked = {"program": answer, **({"tests": self.tests} if self.tests else asked)}
         try:
             readable(answer)
             reply = _run(asked, timeout_s)
@@ -88,50 +82,38 @@ class PythonCase(Case):
         results, kind = reply.get("results"), reply.get("kind")
         if self.calls and isinstance(results, list) and len(results) == len(self.calls):
             for (args, expected), result in zip(self.calls, results, strict=True):
-                if not _same(result, expected):
+                if difference(result, expected):
                     return Grade("wrong", f"{self._call(args)} is {json.dumps(result)}, not {json.dumps(expected)}")
             return Grade("correct")
         if kind not in ("empty", "invalid", "wrong", "refused", "too_large") and (self.calls or kind != "correct"):
             return Grade("refused", "its process says what nothing asked for")
-        grade = Grade(kind, str(reply.get("why", "")))
-        return grade if isinstance(_parsed(self.prefix + answer), str) else grade.of_a_program
+        parses = kind == "invalid" and not isinstance(_parsed(answer), str)
+        return Grade(kind, str(reply.get("why", "")), "parses" if parses else None)
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments and spacing: what it gives no one knows without the tests."""
         readable(answer)
-        program = _parsed(self.prefix + answer)
-        try:
+        program = _parsed(answer)
+        with suppress(RecursionError):
             return None if isinstance(program, str) else ast.dump(program)
-        except RecursionError:
-            return None
+        return None
 
 
 def _run(asked: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-    """Return what the child says; nothing where that is no reply. Raises `Stopped` where it says nothing."""
-    nonce, readable = secrets.token_hex(16), [sys.prefix, sys.base_prefix, str(CHILD)]
-    words = [sys.executable, "-I", "-S", str(CHILD)]
-    with child_process.program(words, readable, timeout_s, max_bytes=MAX_REPLY_BYTES) as (child, _):
-        child_process.require_ready(child, "ready", f"{sys.executable} does not start under its limits")
-        child.send(json.dumps({**asked, "nonce": nonce}), last=True)
-        while line := child.receive(timeout_s, child_process.MEMORY_BYTES):
-            if line.startswith(nonce.encode()):
-                try:
-                    reply = json.loads(line[len(nonce) :])
-                except (ValueError, RecursionError):
-                    reply = {}
-                return reply if isinstance(reply, dict) else {}
-        if child.kill() < 0:
-            raise Stopped("too_large", "its process ended: out of memory, or of its stack")
-    return {"kind": "wrong", "why": "its process ended before the tests did"}
-
-
-def _same(one: JsonValue, other: JsonValue) -> bool:
-    """Whether two values of JSON are equal; true is not 1."""
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    return isinstance(one, bool) == isinstance(other, bool) and one == other
+    """Return what the child says, which an answer may have forged. Raises `Stopped` where it says nothing."""
+    nonce, words = secrets.token_hex(16), [sys.executable, "-I", "-S", str(CHILD)]
+    readable = [sys.prefix, sys.base_prefix, str(CHILD)]
+    output, status, _ = run_program(words, readable, timeout_s, {}, asked=json.dumps({**asked, "nonce": nonce}))
+    if not output.startswith("ready\n"):
+        raise EnvironmentProblem(f"{sys.executable} does not start under its limits", "expert-cli doctor")
+    said = [line.removeprefix(nonce) for line in output.splitlines() if line.startswith(nonce)]
+    if not said and status < 0:
+        raise Stopped("too_large", "its process ended: out of memory, or of its stack")
+    try:
+        reply = json.loads(said[0]) if said else {"kind": "wrong", "why": "its process ended before the tests did"}
+    except (ValueError, RecursionError):
+        reply = {}
+    return reply if isinstance(reply, dict) else {}
 
 
 def _parsed(program: str) -> ast.Module | str:

@@ -18,9 +18,7 @@ from expert_cli.evaluation.verifiers.query_text import Dialect, split
 from expert_cli.evaluation.verifiers.sandbox.child_process import PREPARE_S, Stopped, Worker
 from expert_cli.evaluation.verifiers.sandbox.postgres_server import server
 
-MAX_CONTENTS = 100
-COMPILE_S = 2.0
-MAX_FILE_BYTES = 512 << 20
+FAULT_S = 0.3
 _JUDGES: dict[Dialect, Worker] = {
     "sqlite": Worker(f"{__package__}.sandbox.sqlite:judge", "apsw", "sqlglot"),
     "postgresql": Worker(
@@ -33,17 +31,9 @@ _JUDGES: dict[Dialect, Worker] = {
 class QueryCase(Case):
     """A query whose rows must be those of the expected one."""
 
-    expected: str = Field(min_length=1, description="One or more accepted queries, each ended by a semicolon.")
-    rule: Literal["strict", "spider"] = Field(
-        default="strict",
-        description="How rows are compared: docs/JUDGING.md says what each of the two takes for equal.",
-    )
-    perturb: int | None = Field(
-        default=None,
-        ge=1,
-        le=MAX_CONTENTS,
-        description="So many other contents are made of the one that is named: an answer must be right on all.",
-    )
+    expected: str = Field(min_length=1)  # one or more accepted queries, each ended by a semicolon
+    rule: Literal["strict", "spider"] = "strict"  # how rows are compared: docs/JUDGING.md
+    perturb: int | None = Field(default=None, ge=1, le=100)  # so many other contents are made of the one that is named
 
     @property
     def language(self) -> Dialect:
@@ -82,26 +72,24 @@ class QueryCase(Case):
         reply = self._asked("key", answer, file, timeout_s)
         return EMPTY if reply["empty"] else str(reply["key"])
 
-    def compile_fault(self, answer: str) -> str:
-        """Return why the engine does not take an answer, which is not run; "" where it does."""
+    def fault(self, answer: str) -> str:
+        """Return why an answer cannot be run on the first content; "" where it can, also where it takes too long."""
         try:
-            self._asked("compile", answer, Path(self.file_names[0]), COMPILE_S)
+            self._asked("key", answer, Path(self.file_names[0]), FAULT_S)
         except Stopped as stopped:
-            return stopped.detail
+            return "" if stopped.kind in ("timeout", "too_large") else stopped.detail
         return ""
 
     def _asked(self, do: str, answer: str, file: Path | None, timeout_s: float) -> dict[str, Any]:
         """Ask a process that judges; one that does not know the case yet is sent its files."""
-        paths = [file, *map(Path, self.file_names[1:])] if file else []
-        states = {_state(path): path for path in paths}
-        case = {"files": [*states], "expected": self.expected, "rule": self.rule, "perturb": self.perturb or 0}
+        files = {path: _state(path) for path in ([file, *map(Path, self.file_names[1:])] if file else [])}
+        case = {"files": [*files.values()], "expected": self.expected, "rule": self.rule, "perturb": self.perturb or 0}
         question = {"do": do, "case": case, "answer": answer, "timeout_s": timeout_s}
         with _JUDGES[self.language].asked() as ask:
             reply = ask(question, timeout_s)
             if "lacks" in reply:
-                sent = {state: [str(states[state]), _content(states[state])] for state in reply["lacks"]}
                 try:
-                    ask({"do": "prepare", "case": case, "sent": sent}, PREPARE_S)
+                    ask({"case": case, "files": {str(path): _content(path) for path in files}}, PREPARE_S)
                 except Stopped as stopped:
                     told = f"the expected queries cannot be run on all contents: {stopped.detail}"
                     raise InputError(told, "correct the case's query, or leave perturb out") from stopped
@@ -122,14 +110,8 @@ class SqlCase(QueryCase):
     )
     file_key = "database"
 
-    database: str | list[str] = Field(
-        min_length=1,
-        description="An SQLite database, relative to the file of the row, or a list: right means right on all.",
-    )
-    dialect: Literal["sqlite", "postgresql"] = Field(
-        default="sqlite",
-        description="`postgresql`: PostgreSQL runs the queries; `database` may be a script of CREATE TABLE and INSERT.",
-    )
+    database: str | list[str] = Field(min_length=1)  # relative to the file of the row; a list: right means right on all
+    dialect: Literal["sqlite", "postgresql"] = "sqlite"  # PostgreSQL also takes a script of CREATE TABLE and INSERT
 
 
 class CypherCase(QueryCase):
@@ -147,10 +129,7 @@ class CypherCase(QueryCase):
     )
     file_key = "script"
 
-    script: str | list[str] = Field(
-        min_length=1,
-        description="A Cypher script, relative to the file of the row, or a list: right means right on all.",
-    )
+    script: str | list[str] = Field(min_length=1)  # relative to the file of the row; a list: right means right on all
 
 
 def _state(file: Path) -> str:
@@ -164,8 +143,6 @@ def _state(file: Path) -> str:
 
 def _content(file: Path) -> str:
     """Return a file as text."""
-    if file.stat().st_size > MAX_FILE_BYTES:
-        raise InputError(f"{file}: more than {MAX_FILE_BYTES:,} bytes", "judge on a smaller database")
     journal = file.with_name(f"{file.name}-wal")
     if journal.exists() and journal.stat().st_size:
         hint = f"sqlite3 {file.name} 'PRAGMA wal_checkpoint'"

@@ -68,10 +68,8 @@ def code_words(statement: str, dialect: Dialect) -> list[str]:
 
 
 def without_distinct(text: str, dialect: Dialect) -> str:
-    """Return the text with a blank in place of every DISTINCT."""
-    words = [token for token in tokens(text, dialect) if token.text.upper() == "DISTINCT"]
-    starts, ends = [0, *(word.end for word in words)], [*(word.start for word in words), len(text)]
-    return " ".join(text[start:end] for start, end in zip(starts, ends, strict=True))
+    """Return the text without any DISTINCT."""
+    return _TOKENS[dialect].sub(lambda found: "" if found[0].upper() == "DISTINCT" else found[0], text)
 
 
 def hide_quotes(statement: str, dialect: Dialect) -> tuple[str, list[str]]:

@@ -7,7 +7,7 @@ rhyme = "rhymes.judge:RhymeCase"              a subclass of Case (`case.py`); lo
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.evaluation.verifiers import values
@@ -26,30 +26,27 @@ VERIFIERS: dict[str, type[Case]] = {
 """Those of this package."""
 
 
+@cache
+def _brought() -> dict[str, EntryPoint]:
+    """What packages bring; nothing of it is loaded. A name of ours stays ours."""
+    return {point.name: point for point in entry_points(group="expert_cli.verifiers") if point.name not in VERIFIERS}
+
+
 def known_verifiers() -> list[str]:
     """Return every name that a row may give."""
-    return [*VERIFIERS, *sorted(_of_packages().names - VERIFIERS.keys())]
+    return [*VERIFIERS, *sorted(_brought())]
 
 
 def verifier(name: str) -> type[Case] | None:
     """Return what judges cases of a name; None: nobody brings it. Raises EnvironmentProblem for one that cannot be used."""
-    points = [*_of_packages().select(name=name)]
-    if not points:
+    point = _brought().get(name)
+    if point is None:
         return VERIFIERS.get(name)
-    packages = " and ".join(sorted({point.dist.name if point.dist else point.value for point in points}))
-    if name in VERIFIERS or len(points) > 1:
-        raise EnvironmentProblem(f"the verifier {name} of {packages} has a name that is taken", f"uninstall {packages}")
     try:
-        found: type[Case] = points[0].load()
+        found: type[Case] = point.load()
         if not issubclass(found, Case):
-            raise TypeError(f"{points[0].value} is no subclass of {Case.__module__}.Case")  # noqa: TRY301
+            raise TypeError(f"{point.value} is no subclass of {Case.__module__}.Case")  # noqa: TRY301
     except Exception as error:
-        told = f"the verifier {name} of {packages} cannot be loaded: {type(error).__name__}: {error}"
-        raise EnvironmentProblem(told, f"install another version of {packages}, or tell those who made it") from error
+        told = f"the verifier {name} ({point.value}) cannot be loaded: {type(error).__name__}: {error}"
+        raise EnvironmentProblem(told, "install another version of its package, or tell those who made it") from error
     return found
-
-
-@cache
-def _of_packages() -> EntryPoints:
-    """What packages bring; nothing of it is loaded."""
-    return entry_points(group="expert_cli.verifiers")

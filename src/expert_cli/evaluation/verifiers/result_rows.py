@@ -14,27 +14,25 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, permutations, product
 from typing import Any, Literal
 
 from expert_cli.evaluation.verifiers.case import Grade, detail_line
-from expert_cli.evaluation.verifiers.query_text import Dialect, QueryToken, tokens
+from expert_cli.evaluation.verifiers.query_text import Dialect, tokens
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.utils.text import plural
 
 Rule = Literal["strict", "spider"]
-TOLERANCE = 1e-6
-DIGITS = 9
-"""Sums in another order differ beyond these."""
+TOLERANCE, DIGITS = 1e-6, 9
+"""Of floats; sums in another order differ beyond these digits."""
 MAX_LOOKS = 200_000
 """So many pairs of rows are compared one by one; what needs more is taken for different."""
 MAX_ORDER_LOOKS = 1_000_000
 """So many rows are looked at to find an order of columns; where that takes more, columns of the same values stay in theirs."""
 
 Row = tuple[Any, ...]
-Number = int | float
-Flat = tuple[tuple[Any, ...], tuple[Number, ...]]
+Flat = tuple[tuple[Any, ...], tuple[int | float, ...]]
 """A row taken apart: everything but the numbers, to compare exactly, and the numbers."""
 
 
@@ -48,28 +46,20 @@ class Ties:
 
 @dataclass(frozen=True)
 class Result:
-    """What an accepted query returned. `ordered`: its rows; `ordered_lists`: the items of the lists in it.
-
-    ties: None = only their own order is right. orders_within: whether ORDER BY stands anywhere in it.
-    """
+    """What an accepted query returned. ordered: its rows; ordered_lists: the items of the lists in it; ties: None for none."""
 
     rows: Sequence[Row]
     ordered: bool = False
     ordered_lists: bool = True
     ties: Ties | None = None
-    orders_within: bool = False
 
 
-def judge_rows(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Grade:
-    """Return the verdict on an answer's rows: correct if they are those of any accepted result."""
-    if any(is_right(rule, rows, result) for result in accepted):
-        return Grade("correct")
+def wrong(rows: Sequence[Row], accepted: Sequence[Result]) -> Grade:
+    """Return the verdict on an answer's rows that are not those of any accepted result."""
     if not rows:
         return Grade("empty", f"no rows, {plural(len(accepted[0].rows), 'row')} expected", reached="runs")
-    if rule == "spider" and any(same(rows, result) for result in accepted):
-        return Grade("wrong", 'not the expected rows by the rule "spider"', reached="columns")
     as_wide = any(result.rows and len(rows[0]) == len(result.rows[0]) for result in accepted)
-    return Grade("wrong", _difference(rows, accepted), reached="columns" if as_wide else "runs")
+    return Grade("wrong", _difference(rows, accepted[0]), reached="columns" if as_wide else "runs")
 
 
 def is_right(rule: Rule, rows: Sequence[Row], expected: Result) -> bool:
@@ -96,9 +86,7 @@ def _within(rows: Sequence[Flat], ties: Ties, ordered_lists: bool) -> bool:
         start += len(group)
         if part and not _are_among(part, _flattened(group, ordered_lists)):
             return False
-        if start >= len(rows):
-            return True
-    return False
+    return start >= len(rows)
 
 
 def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
@@ -132,7 +120,7 @@ def _alike(one: Flat, other: Flat) -> bool:
 def _flattened(rows: Sequence[Row], ordered_lists: bool) -> list[Flat]:
     """Take rows apart; `ordered_lists`: the order of a list's items counts."""
 
-    def shape(value: Any, numbers: list[Number]) -> Any:
+    def shape(value: Any, numbers: list[int | float]) -> Any:
         if value is None or isinstance(value, str | bytes):
             return value
         if isinstance(value, bool) or (isinstance(value, float) and math.isnan(value)):
@@ -142,48 +130,40 @@ def _flattened(rows: Sequence[Row], ordered_lists: bool) -> list[Flat]:
             return ("number",)
         if isinstance(value, dict):
             return ("map", *((key, shape(value[key], numbers)) for key in sorted(value)))
-        return ("list", *(shape(one, numbers) for one in (value if ordered_lists else sorted(value, key=_sort_key))))
+        return ("list", *(shape(one, numbers) for one in (value if ordered_lists else sorted(value, key=repr))))
 
     found = []
     for row in rows:
-        numbers: list[Number] = []
+        numbers: list[int | float] = []
         found.append((tuple([shape(value, numbers) for value in row]), tuple(numbers)))
     return found
 
 
-def _sort_key(value: Any) -> tuple[str, float, str]:
-    """Order the items of a list: numbers by size, all else by its kind and text."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
-    return ("number", value, "") if is_number else (type(value).__name__, 0, str(value))
-
-
-def _rounded(row: Flat) -> tuple[str, tuple[Number, ...]]:
+def _rounded(row: Flat) -> tuple[str, tuple[int | float, ...]]:
     """Return a row without the noise that another order of adding makes."""
-    return repr(row[0]), tuple(float(f"{n:.{DIGITS}g}") if isinstance(n, float) else n for n in row[1])
+
+    def plain(number: int | float) -> int | float:
+        if isinstance(number, int) or math.isinf(number):
+            return number
+        whole = round(number)
+        return whole if abs(number - whole) <= abs(number) * 10.0**-DIGITS else float(f"{number:.{DIGITS}g}")
+
+    return repr(row[0]), tuple(map(plain, row[1]))
 
 
-def _difference(rows: Sequence[Row], accepted: Sequence[Result]) -> str:
-    """Say how the result differs from the first accepted one."""
-    expected = accepted[0]
+def _difference(rows: Sequence[Row], expected: Result) -> str:
+    """Say how the result differs from an accepted one."""
     if len(rows) != len(expected.rows):
         return f"{plural(len(rows), 'row')}, {plural(len(expected.rows), 'row')} expected"
     if len(rows[0]) != len(expected.rows[0]):
         return f"{plural(len(rows[0]), 'column')}, {len(expected.rows[0])} expected"
-    if any(one.ordered and same(rows, replace(one, ordered=False)) for one in accepted):
-        return "the same rows in another order"
     given, wanted = (_flattened(side, expected.ordered_lists) for side in (rows, expected.rows))
-    if expected.ordered or len(rows) == 1:
-        place = next((place for place, pair in enumerate(zip(given, wanted, strict=True)) if not _alike(*pair)), 0)
-        return f"row {place + 1} is {_show(rows[place])}, {_show(expected.rows[place])} expected"
     known = {*map(_rounded, wanted)}
     unknown = next((place for place, row in enumerate(given) if _rounded(row) not in known), None)
     if unknown is None:
-        return "rows that are expected once come several times"
-    return f"row {unknown + 1}, {_show(rows[unknown])}, is not expected"
-
-
-def _show(row: Row) -> str:
-    return detail_line(f"({', '.join('NULL' if value is None else repr(value)[:80] for value in row[:8])})", 80)
+        return "the expected rows, in another order or not each as often"
+    also = f", {expected.rows[unknown]} expected" if expected.ordered or len(rows) == 1 else ", is not expected"
+    return f"row {unknown + 1}, {detail_line(str(rows[unknown]), 80)}{also}"
 
 
 def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
@@ -192,12 +172,8 @@ def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
         return len(rows) == len(expected.rows)
     if len(rows) != len(expected.rows) or len(rows[0]) != len(expected.rows[0]):
         return False
-
-    def plain(cell: Any) -> Any:  # lists and maps, which no judge of Spider meets, as what can be compared
-        return _flattened([(cell,)], expected.ordered_lists)[0] if isinstance(cell, list | dict) else cell
-
-    given, wanted = ([tuple(map(plain, one)) for one in zip(*side, strict=True)] for side in (rows, expected.rows))
-    if expected.orders_within:
+    given, wanted = ([tuple(map(_hashable, one)) for one in zip(*side, strict=True)] for side in (rows, expected.rows))
+    if expected.ordered:
         return Counter(given) == Counter(wanted)
     alike: dict[Hashable, tuple[list[Row], list[Row]]] = {}  # columns of the same values, here and there
     for side, columns in enumerate((given, wanted)):
@@ -211,34 +187,17 @@ def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
     return any(Counter(zip(*chain(*order), strict=True)) == goal for order in orders)
 
 
-def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
-    """Return what is the same for two results that a rule takes for equal. accepted: tells whether an order was asked for.
+def _hashable(cell: Any) -> Hashable:
+    return repr(cell) if isinstance(cell, list | dict) else cell
 
-    Where a rule's equality is none between two answers, the nearest that is: floats count by `DIGITS` digits, but by
-    "spider" exactly, and its columns in the order of their values; where an order was asked for rows count as they came.
+
+def rows_key(rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
+    """Return what is the same for two results that `same` takes for equal, floats by `DIGITS` digits.
+
+    accepted: tells whether an order was asked for: rows count as they came where all of them have one.
     """
-    lists, exact = all(result.ordered_lists for result in accepted), rule == "spider"
-    if exact:
-        rows = [tuple(int(cell) if isinstance(cell, bool) else cell for cell in row) for row in rows]
-        cells = [[_row_key((cell,), lists, exact) for cell in column] for column in zip(*rows, strict=True)]
-        keys: list[Any] = list(zip(*sorted(cells, key=lambda column: (sorted(column), column)), strict=True))
-    else:
-        keys = [_row_key(row, lists, exact) for row in rows]
-    is_ordered = all(result.orders_within if exact else result.ordered for result in accepted)
-    return tuple(keys if is_ordered else sorted(keys))
-
-
-def _row_key(row: Row, ordered_lists: bool, exact: bool) -> str:
-    """Return a text of a row: 1, 1.0 and, where floats are not `exact`, what is a rounding beside them are one."""
-
-    def plain(number: Number) -> Number:
-        whole = number if isinstance(number, int) or math.isinf(number) else round(number)
-        if number == whole or (not exact and abs(number - whole) <= abs(number) * 10.0**-DIGITS):
-            return whole
-        return number if exact else float(f"{number:.{DIGITS}g}")
-
-    [(shape, numbers)] = _flattened([row], ordered_lists)
-    return repr((shape, [*map(plain, numbers)]))
+    keys = [repr(_rounded(row)) for row in _flattened(rows, accepted[0].ordered_lists)]
+    return tuple(keys if all(result.ordered for result in accepted) else sorted(keys))
 
 
 _CUTS = frozenset(("LIMIT", "OFFSET", "FETCH", "SKIP", "FOR"))
@@ -248,57 +207,45 @@ _SKIPS = re.compile(
 
 
 def find_ties(
-    query: str, dialect: Dialect, rows: Sequence[Row], run: Callable[[str], list[Row]], *, ordered_lists: bool = True
+    query: str,
+    dialect: Dialect,
+    rows: Sequence[Row],
+    run: Callable[[str], list[Row]],
+    columns: Sequence[str],
+    lists: bool,
 ) -> Ties | None:
     """Return the ties of a query that orders its rows; None where they cannot be known, and only its own order is right.
 
     The engine finds them. The query is run twice more, without its LIMIT, and with all columns of the result as further keys:
     once upwards, once downwards. Wherever both runs have passed the same rows, a group of ties ends: within one, the least
     rows are not the greatest. So keys need not be among the columns, and no query is rewritten but at its end.
+
+    columns: what the query can order by each column of its result; lists: the order of a list's items counts.
     """
     outer = [token for token in tokens(query, dialect) if token.depth == 0]
     words = ["" if token.quoted else token.text.upper() for token in outer]
-    orders = [place for place in range(1, len(words)) if words[place - 1 : place + 1] == ["ORDER", "BY"]]
-    keys = orders[-1] if orders else 0
+    keys = max((place for place in range(1, len(words)) if words[place - 1 : place + 1] == ["ORDER", "BY"]), default=0)
     cut = next((place for place in range(keys + 1, len(words)) if words[place] in _CUTS), len(words))
-    if not rows or not keys or cut == keys + 1:
+    after = " ".join(token.text.upper() for token in outer[cut:])
+    skips = _SKIPS.fullmatch(after)
+    if (
+        len({*columns}) != len(rows[0] if rows else ())
+        or cut <= keys + 1
+        or (not skips and re.search(r"\b(?:OFFSET|SKIP)\b|,", after))
+    ):
         return None
-    skipped, after = 0, [token.text.upper() for token in outer[cut:]]
-    if {"OFFSET", "SKIP", ","} & set(after):
-        plainly = _SKIPS.fullmatch(" ".join(after))
-        if plainly is None:
-            return None
-        skipped = int(plainly["comma"] or plainly["word"])
-    columns, first, last = [str(number + 1) for number in range(len(rows[0]))], " NULLS FIRST", " NULLS LAST"
-    if dialect == "cypher":
-        columns, first, last = _returned(query, outer[: keys - 1], words), "", ""
-    if len(columns) != len(rows[0]):
-        return None
-    head = query[: outer[cut - 1].end]
+    skipped = int(skips["comma"] or skips["word"]) if skips else 0
+    head, (first, last) = (
+        query[: outer[cut - 1].end],
+        ("", "") if dialect == "cypher" else (" NULLS FIRST", " NULLS LAST"),
+    )
     try:
-        up, down = (
-            run(f"{head}, {', '.join(f'{one} {way}' for one in columns)}") for way in (f"ASC{first}", f"DESC{last}")
-        )
+        up = run(f"{head}, {', '.join(f'{one} ASC{first}' for one in columns)}")
+        down = run(f"{head}, {', '.join(f'{one} DESC{last}' for one in columns)}")
     except Stopped:
         return None
-    ties = Ties(_groups(up, down, ordered_lists), skipped)
-    return ties if _within(_flattened(rows, ordered_lists), ties, ordered_lists) else None
-
-
-def _returned(query: str, outer: Sequence[QueryToken], words: Sequence[str]) -> list[str]:
-    """Return the names or expressions of the columns after the last RETURN of Cypher; none where UNION joins several."""
-    returns = [place for place in range(len(outer)) if words[place] == "RETURN"]
-    if "UNION" in words or not returns:
-        return []
-    start, found = returns[-1] + 1, []
-    start += words[start] == "DISTINCT"
-    for place in range(start, len(outer) + 1):
-        if place == len(outer) or words[place] == ",":
-            named = [number + 1 for number in range(start, place) if words[number] == "AS"]
-            first = named[-1] if named else start
-            found += [query[outer[first].start : outer[place - 1].end]] if first < place else []
-            start = place + 1
-    return found
+    ties = Ties(_groups(up, down, lists), skipped)
+    return ties if _within(_flattened(rows, lists), ties, lists) else None
 
 
 def _groups(up: Sequence[Row], down: Sequence[Row], ordered_lists: bool) -> tuple[tuple[Row, ...], ...]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from expert_cli.errors import InputError
@@ -42,8 +40,6 @@ def test_it_is_given_the_case_and_the_answer(tmp_path: Path) -> None:
         ({"correct": True}, Grade("correct")),
         ({"correct": False}, Grade("wrong")),
         ({"correct": False, "detail": "one\ntwo"}, Grade("wrong", "one two")),
-        ({"correct": False, "detail": "no Rhyme", "kind": "invalid"}, Grade("invalid", "no Rhyme")),
-        ({"correct": True, "kind": "correct"}, Grade("correct")),
     ],
 )
 def test_what_it_says_is_the_verdict(tmp_path: Path, reply: Any, verdict: Grade) -> None:
@@ -59,10 +55,7 @@ def test_what_it_says_is_the_verdict(tmp_path: Path, reply: Any, verdict: Grade)
         (says({"detail": "x"}), "Field required"),
         (says({"correct": True, "score": 1}), "Extra inputs"),
         (says({"correct": True}) + "\n" + says({"correct": True}), "trailing"),
-        (says({"correct": True, "kind": "wrong"}), "correct True and kind wrong"),
-        (says({"correct": False, "kind": "bad"}), "Input should be 'correct'"),
         (says({"correct": True}) + "\nraise ValueError('no such rhyme')", "exit code 1: ValueError: no such rhyme"),
-        ("print('x' * 100_000)", "more than 65,536 bytes"),
     ],
 )
 def test_a_program_that_fails_is_the_cases_fault(tmp_path: Path, program: str, fault: str) -> None:
@@ -70,16 +63,9 @@ def test_a_program_that_fails_is_the_cases_fault(tmp_path: Path, program: str, f
         grade(tmp_path, program)
 
 
-def test_a_program_ends_with_all_that_it_started(tmp_path: Path) -> None:
-    program = "import subprocess, sys, time\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-    program += "open('pid', 'w').write(str(child.pid))\ntime.sleep(600)"
-    started = time.monotonic()
-    assert grade(tmp_path, program, timeout_s=3) == Grade("timeout", "judge.py took more than 3 s to judge it")
-    assert time.monotonic() - started < 60
-    pid = int((tmp_path / "pid").read_text(encoding="utf-8"))
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() - started < 60
-        time.sleep(0.05)
+def test_a_program_has_its_time(tmp_path: Path) -> None:
+    found = grade(tmp_path, "import time\ntime.sleep(600)", timeout_s=1)
+    assert found == Grade("timeout", "judge.py took more than 1 s to judge it")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="scripts start by their first line")

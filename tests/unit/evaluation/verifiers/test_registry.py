@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -46,42 +48,23 @@ def asked(folder: Path, verifier: str, **more: Any) -> EvalCase:
 
 
 @each
-def test_the_example_is_graded(verifier: str, tmp_path: Path) -> None:
+def test_the_example_is_graded_and_told_from_another(verifier: str, tmp_path: Path) -> None:
     case, (_, right, wrong) = asked(tmp_path, verifier), VERIFIERS[verifier].example
     assert type(case.case) is VERIFIERS[verifier]
     assert (case.file is not None) == bool(case.case.file_names)
-    assert verdict_on(case.answered(right), 10).passed
-    assert verdict_on(case.answered(wrong), 10).kind == "wrong"
-    assert verdict_on(case.answered(" "), 10).kind == "empty"
-
-
-@each
-def test_the_example_gives_something_that_can_be_told_from_another(verifier: str, tmp_path: Path) -> None:
-    case, (_, right, wrong) = asked(tmp_path, verifier), VERIFIERS[verifier].example
-    keys = [
-        case.case.result_key(extract(text, case.case.fences), case.file, 10) for text in (right, f"{right}\n", wrong)
-    ]
+    assert [verdict_on(case.answered(text), 10).kind for text in (right, wrong, " ")] == ["correct", "wrong", "empty"]
+    texts = [extract(text, case.case.fences) for text in (right, f"{right}\n", wrong)]
+    keys = [case.case.result_key(text, case.file, 10) for text in texts]
     assert keys[0] == keys[1] != keys[2]
     assert None not in keys
-    assert len({*keys}) == 2
-
-
-@each
-def test_the_expected_answer_is_right(verifier: str, tmp_path: Path) -> None:
-    case = asked(tmp_path, verifier)
-    text = case.case.expected_text
-    assert case.case.is_expected(f" {text}\n")
-    assert not case.case.is_expected(VERIFIERS[verifier].example.wrong)
-    assert not text or verdict_on(case.answered(text), 10).passed
+    expected = case.case.expected_text
+    assert case.case.is_expected(f" {expected}\n")
+    assert not case.case.is_expected(wrong)
+    assert not expected or verdict_on(case.answered(expected), 10).passed
     assert NO_SHOTS.before(case) == []
-
-
-@each
-def test_a_dummy_answer_tells_what_can_be_graded(verifier: str, tmp_path: Path) -> None:
-    case = asked(tmp_path, verifier)
-    first = case.case.for_dummy(first=True)
-    assert first is not None
-    assert not first.grade("x", case.file, 10).passed
+    dummy = case.case.for_dummy(first=True)
+    assert dummy is not None
+    assert not dummy.grade("x", case.file, 10).passed
 
 
 @each
@@ -155,24 +138,17 @@ class RhymeCase(Case):
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Installs packages with verifiers: a module and the metadata that pip writes."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-    def install(package: str, **points: str) -> None:
-        (tmp_path / f"{package}.py").write_text(RHYMES, encoding="utf-8")
-        metadata = tmp_path / f"{package}-1.0.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", encoding="utf-8")
-        lines = "".join(f"{name} = {value}\n" for name, value in points.items())
-        (metadata / "entry_points.txt").write_text(f"[expert_cli.verifiers]\n{lines}", encoding="utf-8")
-        registry._of_packages.cache_clear()
-
-    yield install
-    registry._of_packages.cache_clear()
-    for name in [name for name, module in sys.modules.items() if getattr(module, "__file__", None)]:
-        if str(sys.modules[name].__file__).startswith(str(tmp_path)):
-            del sys.modules[name]
+def brought(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Entry points of packages: a verifier, one whose module is gone, one that is none, one of a name of ours."""
+    package = types.ModuleType("rhymes")
+    exec(RHYMES, vars(package))  # noqa: S102
+    monkeypatch.setitem(sys.modules, "rhymes", package)
+    named = {"rhyme": "RhymeCase", "broken": "gone:Case", "other": "Grade", "sql": "RhymeCase"}
+    points = [EntryPoint(name, f"rhymes{'.' if ':' in of else ':'}{of}", "") for name, of in named.items()]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    registry._brought.cache_clear()
+    yield
+    registry._brought.cache_clear()
 
 
 def judged_by(folder: Path, verifier: str) -> list[str]:
@@ -182,30 +158,14 @@ def judged_by(folder: Path, verifier: str) -> list[str]:
     return [verdict_on(case.answered(answer), 1).kind for answer in ("moon", "sun", "```rhyme\nnoon\n```")]
 
 
-def test_a_package_brings_a_verifier(tmp_path: Path, installed: Callable[..., None]) -> None:
-    installed("rhymes_a", rhyme="rhymes_a:RhymeCase", broken="rhymes_a.gone:Case", other="rhymes_a:Grade")
-    installed("rhymes_b", limerick="rhymes_b:RhymeCase")
-    assert registry.known_verifiers() == [*VERIFIERS, "broken", "limerick", "other", "rhyme"]
-    assert not {"rhymes_a", "rhymes_b"} & set(sys.modules), "nothing is loaded that no row names"
-    assert judged_by(tmp_path, "rhyme") == judged_by(tmp_path, "limerick") == ["correct", "wrong", "correct"]
-    with pytest.raises(
-        EnvironmentProblem, match="the verifier broken of rhymes_a cannot be loaded: ModuleNotFoundError"
-    ):
-        judged_by(tmp_path, "broken")
-    with pytest.raises(
-        EnvironmentProblem, match="the verifier other of rhymes_a cannot be loaded: TypeError: rhymes_a:Grade is no"
-    ):
-        judged_by(tmp_path, "other")
+@pytest.mark.usefixtures("brought")
+def test_a_package_brings_a_verifier(tmp_path: Path) -> None:
+    assert registry.known_verifiers() == [*VERIFIERS, "broken", "other", "rhyme"]
+    assert judged_by(tmp_path, "rhyme") == ["correct", "wrong", "correct"]
+    assert type(asked(tmp_path, "sql").case) is VERIFIERS["sql"], "a name of ours stays ours"
+    for name, why in (("broken", "ModuleNotFoundError"), ("other", "TypeError: rhymes:Grade is no")):
+        with pytest.raises(EnvironmentProblem, match=rf"the verifier {name} \(rhymes\S+\) cannot be loaded: {why}"):
+            judged_by(tmp_path, name)
     with pytest.raises(InputError, match=r"cases\.jsonl:1: verifier: there is no 'sonnet'") as raised:
         judged_by(tmp_path, "sonnet")
-    assert raised.value.hint.endswith("command, broken, limerick, other, rhyme")
-
-
-def test_a_name_is_taken_once(tmp_path: Path, installed: Callable[..., None]) -> None:
-    installed("rhymes_c", rhyme="rhymes_c:RhymeCase", exact="rhymes_c:RhymeCase")
-    installed("rhymes_d", rhyme="rhymes_d:RhymeCase")
-    with pytest.raises(EnvironmentProblem, match="the verifier exact of rhymes_c has a name that is taken"):
-        judged_by(tmp_path, "exact")
-    with pytest.raises(EnvironmentProblem, match="the verifier rhyme of rhymes_c and rhymes_d has a name"):
-        judged_by(tmp_path, "rhyme")
-    assert asked(tmp_path, "sql").case.verifier == "sql"
+    assert raised.value.hint.endswith("command, broken, other, rhyme")

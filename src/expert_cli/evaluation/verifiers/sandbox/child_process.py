@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,9 @@ MAX_CYPHER_BYTES = 8_192
 MAX_ROWS = 50_000
 MAX_RESULT_BYTES = 16 << 20
 MAX_VALUE_BYTES = 250_000
-MAX_DEPTH = 100
 HEAP_BYTES = 64 << 20
 """Of a query in SQLite."""
-MEMORY_BYTES = 1_000_000_000
+MEMORY_BYTES, MAX_OUTPUT_BYTES = 1_000_000_000, 64_000_000
 """Of a program."""
 GOLD_TIMEOUT_S, PREPARE_S = 60.0, 300.0
 """For an expected query; for all of a case on all its contents."""
@@ -80,21 +79,13 @@ def readable(answer: str, max_bytes: int = MAX_BYTES) -> None:
 
 
 def bounded(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Collect rows; raises `Stopped` beyond `MAX_ROWS`, `MAX_RESULT_BYTES` or `MAX_DEPTH`."""
+    """Collect rows; raises `Stopped` beyond `MAX_ROWS` or `MAX_RESULT_BYTES`."""
     kept, size = list[tuple[Any, ...]](), 0
     for row in rows:
         kept.append(tuple(row))
         size += sum(len(value) if isinstance(value, str | bytes | list | dict) else 8 for value in row)
         if len(kept) > MAX_ROWS or size > MAX_RESULT_BYTES:
-            most = f"{MAX_ROWS:,} rows" if len(kept) > MAX_ROWS else f"{MAX_RESULT_BYTES:,} bytes"
-            raise Stopped("too_large", f"the result has more than {most}")
-        level, depth = [value for value in row if isinstance(value, list | dict)], 0
-        while level:
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise Stopped("too_large", f"a value of the result is nested more than {MAX_DEPTH} deep")
-            inside = (value.values() if isinstance(value, dict) else value for value in level)
-            level = [item for items in inside for item in items if isinstance(item, list | dict)]
+            raise Stopped("too_large", f"the result has more than {MAX_ROWS:,} rows, or {MAX_RESULT_BYTES:,} bytes")
     return kept
 
 
@@ -141,34 +132,49 @@ def shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 1
     return [sys.executable, "-I", "-S", str(Path(__file__).with_name("walls.py")), json.dumps(settings), *program]
 
 
-def start(command: Sequence[str], folder: str, max_bytes: int, **how: Any) -> LineProcess:
-    """Start a process that gets nothing of our environment but what it needs to start, and `env`; stderr: to nowhere."""
+def environment(**more: str) -> dict[str, str]:
+    """Return what a process gets of our environment, which is no more than it needs to start, and `more`."""
     kept = ("SYSTEMROOT", "PATH") if os.name == "nt" else ("PATH",)
-    given = {name: os.environ[name] for name in kept if name in os.environ} | how.pop("env", {})
-    given["OPENSSL_CONF"] = os.devnull  # the system's cannot be opened from behind the walls
-    return LineProcess(command, cwd=folder, env=given, own_session=True, max_bytes=max_bytes, **how)
+    # the system's OpenSSL settings cannot be opened from behind the walls
+    return {name: os.environ[name] for name in kept if name in os.environ} | {"OPENSSL_CONF": os.devnull} | more
 
 
-@contextmanager
-def program(
-    words: Sequence[str], readable: Sequence[str], limit_s: float, files: Mapping[str, str] | None = None, **how: Any
-) -> Iterator[tuple[LineProcess, Path]]:
-    """Run a program behind walls in a folder with `files`. readable: what it may open, "." is its folder. Raises `Stopped`."""
+def run_program(
+    words: Sequence[str],
+    readable: Sequence[str],
+    limit_s: float,
+    files: Mapping[str, str],
+    *,
+    asked: str = "",
+    env: Mapping[str, str] | None = None,
+    stderr: int = subprocess.DEVNULL,
+) -> tuple[str, int, Path]:
+    """Run a program behind walls in a folder with `files`. Return what it writes, its exit status and its folder.
+
+    readable: what it may open, "." is its folder. asked: a line that it gets once it has written one itself; its time begins
+    then. Raises `Stopped`.
+    """
     with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as made:
         folder = Path(made).resolve()
-        for name, text in (files or {}).items():
+        for name, text in files.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8", newline="")
-        walls = shut_in(words, readable, math.ceil(limit_s) + 10 + len(files or ()) // 4)
-        child = start([*namespace_isolation(), *walls], made, **how)
+        walls = shut_in(words, readable, math.ceil(limit_s) + 10 + len(files) // 4)
+        how: dict[str, Any] = {"own_session": True, "max_bytes": MAX_OUTPUT_BYTES, "stderr": stderr}
+        child = LineProcess([*namespace_isolation(), *walls], cwd=made, env=environment(**(env or {})), **how)
         try:
-            yield child, folder
+            begun = child.receive(START_S, MEMORY_BYTES) if asked else b""
+            child.send(asked, last=True)
+            output, status = begun + read_all(child, limit_s, MEMORY_BYTES), child.exit_code()
         except TimeoutError as error:
             raise Stopped("timeout", f"it took more than {limit_s:g} s") from error
         except MemoryError as error:
             raise Stopped("too_large", "it took more memory than allowed") from error
         finally:
             child.kill()
+    if status == -9:  # SIGKILL
+        raise Stopped("timeout", "it took more processor time than allowed")
+    return output.decode(errors="replace"), status, folder
 
 
 def read_all(child: LineProcess, limit_s: float, max_memory_bytes: int | None = None) -> bytes:
@@ -179,40 +185,31 @@ def read_all(child: LineProcess, limit_s: float, max_memory_bytes: int | None = 
     return b"".join(lines)
 
 
-def require_ready(child: LineProcess, ready: str, problem: str) -> LineProcess:
-    """Return a process that has said it is ready. Raises EnvironmentProblem, and ends it, where it does not."""
-    try:
-        line = child.receive(START_S)
-    except TimeoutError:
-        line = b""
-    if line.decode(errors="replace").strip() != ready:
-        child.kill()
-        raise EnvironmentProblem(problem, "expert-cli doctor")
-    return child
-
-
-def interpreter(entry: str, *arguments: str) -> list[str]:
-    """Return the command of a fresh interpreter that runs a function of this very package, "module:function"."""
-    module, function = entry.split(":")
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import expert_cli; del sys.path[:1], sys.argv[1]; "
-    code += f"from {module} import {function}; {function}()"
-    return [sys.executable, "-I", "-c", code, str(Path(__file__).parents[4]), *arguments]
-
-
 class Worker:
     """Processes that answer by one function of ours, as many as threads ask at once."""
 
-    def __init__(
-        self, entry: str, *packages: str, broken: Kind = "invalid", arguments: Callable[[], Sequence[Any]] = list
-    ) -> None:
-        """Start nothing yet. entry: "module:function" makes what answers; broken: the verdict where a process ends."""
-        self._entry, self._packages, self._broken, self._arguments = entry, packages, broken, arguments
+    def __init__(self, entry: str, *packages: str, arguments: Callable[[], Sequence[Any]] = list) -> None:
+        """Start nothing yet. entry: "module:function" makes what answers, of `arguments`."""
+        self._entry, self._packages, self._arguments = entry, packages, arguments
         self._processes = JsonLinesWorker(self._start)
 
     def _start(self) -> LineProcess:
-        process = start(interpreter(f"{__name__}:main", self._entry), tempfile.gettempdir(), sys.maxsize)
+        """Start a fresh interpreter that runs `main` of this very package. Raises EnvironmentProblem."""
+        code = "import sys; sys.path.insert(0, sys.argv[1]); import expert_cli; del sys.path[:1], sys.argv[1]; "
+        command = [
+            sys.executable,
+            "-I",
+            "-c",
+            f"{code}from {__name__} import main; main()",
+            str(Path(__file__).parents[4]),
+        ]
+        process = LineProcess([*command, self._entry], cwd=tempfile.gettempdir(), env=environment(), own_session=True)
         process.send(json.dumps(self._arguments()))
-        return require_ready(process, "{}", "the process that judges answers does not start")
+        with suppress(TimeoutError):
+            if process.receive(START_S) == b"{}\n":
+                return process
+        process.kill()
+        raise EnvironmentProblem("the process that judges answers does not start", "expert-cli doctor")
 
     @contextmanager
     def asked(self) -> Iterator[Ask]:
@@ -228,7 +225,7 @@ class Worker:
                 except TimeoutError as error:
                     raise Stopped("timeout", f"not done after {timeout_s:g} s") from error
                 except EOFError as error:
-                    raise Stopped(self._broken, f"the engine broke off (exit code {error})") from error
+                    raise Stopped("invalid", f"the engine broke off (exit code {error})") from error
                 if "stopped" in reply:
                     raise Stopped(*reply["stopped"])
                 if "fault" in reply:
@@ -253,15 +250,17 @@ def main() -> None:
             reply = {"stopped": [stopped.kind, stopped.detail]}
         except InputError as error:
             reply = {"fault": [error.message, error.hint]}
+        except RecursionError:
+            reply = {"stopped": ["too_large", "a value is nested too deep"]}
         print(json.dumps(reply), file=replies, flush=True)
 
 
 def set_rlimits(sockets: int = 0) -> None:
     """Set what limits the system has: no further file but so many sockets, no byte written to one, no core, bounded memory."""
-    try:
-        import resource
-    except ImportError:  # Windows
+    if os.name != "posix":
         return
+    import resource
+
     lowest_free = os.dup(0)
     os.close(lowest_free)
     wanted = {"NOFILE": lowest_free + sockets, "FSIZE": 0, "CORE": 0, "AS": ADDRESS_SPACE_BYTES}

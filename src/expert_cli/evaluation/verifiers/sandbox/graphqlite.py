@@ -25,10 +25,8 @@ from expert_cli.evaluation.verifiers.sandbox.sqlite import Engine, QueryJudge, R
 
 _OPEN: list[Any] = []
 _CALL = "SELECT cypher(?)"
-_NOT_HERE = "graphqlite, asked in place of Neo4j, has no {}"
 _WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "FOREACH"))
 _BEFORE_NAMES = frozenset((":", ".", "|", "&", "!"))
-_TOO_LARGE = ("string or blob too big", "out of memory")
 
 
 def judge() -> QueryJudge:
@@ -43,11 +41,7 @@ class GraphQLiteEngine(Engine):
     def __init__(self, file: bytes) -> None:
         """Run the script. Raises InputError with the statement at fault."""
         connection = _connected()
-        try:
-            statements = split(file.decode(), "cypher")
-        except UnicodeDecodeError as error:
-            raise InputError(f"not UTF-8: {error}") from error
-        for number, statement in enumerate(statements, start=1):
+        for number, statement in enumerate(split(file.decode(errors="replace"), "cypher"), start=1):
             try:
                 connection.execute(_CALL, (statement,)).fetchall()
             except apsw.Error as error:
@@ -59,7 +53,7 @@ class GraphQLiteEngine(Engine):
         self._contents = GraphContents(self._content)
         self._guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=child_process.MAX_RESULT_BYTES)
         self._shown = [(self._content, False)]
-        self._reverse = False
+        self._reverse, self._names = False, list[str]()
 
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[GraphQLiteEngine, GraphQLiteEngine]:
         """Return another content of the same graph, and it once more: there, unordered rows come the other way round."""
@@ -75,17 +69,30 @@ class GraphQLiteEngine(Engine):
         if self._shown != shown:  # graphqlite crashes a process that has had many connections
             self._guard.show(self._content, reverse=self._reverse)
             self._shown[:] = shown
+        code, quotes = hide_quotes(query, "cypher")
+        code = _DISTINCT_LIST.sub(
+            rf"reverse(['{DISTINCT}', collect(\1)])", _EXTREME.sub(r"\1(coalesce(\2, null))", code)
+        )
+        lacks, runs_wrongly = _LACKING.search(code), _RUNS_WRONGLY.search(code)
         try:
-            ((document,),) = self._guard.run(_CALL, (for_graphqlite(query),), timeout_s=timeout_s)
+            ((document,),) = self._guard.run(_CALL, (show_quotes(code, quotes),), timeout_s=timeout_s)
         except Stopped as stopped:
             message = _message(stopped.detail)
-            kind = "too_large" if stopped.kind == "invalid" and message in _TOO_LARGE else stopped.kind
-            if kind == "invalid" and (missing := lacking(query, refused=True)):
-                raise Stopped("parsed_only", _NOT_HERE.format(missing)) from stopped
-            raise Stopped(kind, message) from stopped
-        if wrong := lacking(query, refused=False):
-            raise Stopped("parsed_only", _NOT_HERE.format(wrong))
-        return child_process.bounded(_rows(document))
+            if stopped.kind == "invalid" and message in ("string or blob too big", "out of memory"):
+                raise Stopped("too_large", message) from stopped
+            if stopped.kind != "invalid" or not lacks:
+                raise Stopped(stopped.kind, message) from stopped
+            runs_wrongly = lacks
+        if runs_wrongly:
+            told = f"graphqlite, asked in place of Neo4j, lacks {show_quotes(runs_wrongly[0], quotes).strip()}"
+            raise Stopped("parsed_only", told)
+        rows = _rows(document)
+        self._names = [*rows[0]] if rows else []
+        return child_process.bounded(row.cells for row in rows)
+
+    def columns(self, width: int) -> Sequence[str]:  # noqa: ARG002  named, not numbered
+        """Return by what the query that just ran can order each column of its result: as RETURN names it."""
+        return self._names
 
     def unknown(self, query: str) -> str:
         """Return the first label, type or property that the graph has nowhere: such a query runs, and finds nothing."""
@@ -131,7 +138,7 @@ def _matches(pattern: Any, text: Any) -> bool | None:
 
 
 def _reversed(value: Any) -> Any:
-    """Turn a text or a list round; of a list that `for_graphqlite` marked, return the second item without repetitions."""
+    """Turn a text or a list round; of a list of `DISTINCT` and another one, return that one without repetitions."""
     if not isinstance(value, str):
         return None
     items = json.loads(value) if value.startswith("[") else value
@@ -156,16 +163,14 @@ class _Object(dict[str, Any]):
         self.cells = [value for _, value in members]
 
 
-def _rows(document: Any) -> list[list[Any]]:
+def _rows(document: Any) -> list[_Object]:
     try:
         rows = json.loads(document, object_pairs_hook=_Object)
-    except RecursionError as error:
-        raise Stopped("too_large", "a value of the result is nested too deep") from error
     except (TypeError, ValueError) as error:
         raise Stopped("invalid", f"the result cannot be read: {error}") from error
-    if not isinstance(rows, list):
-        return []  # counts of a statement that returns no rows
-    return [row.cells if isinstance(row, _Object) else [row] for row in rows]
+    return (
+        [row for row in rows if isinstance(row, _Object)] if isinstance(rows, list) else []
+    )  # else counts of what changed
 
 
 def _message(text: str) -> str:
@@ -176,125 +181,42 @@ def _message(text: str) -> str:
         return text
 
 
-DISTINCT = "collect(DISTINCT)"
-"""Marks a list of two whose second is a list to be kept without repetitions, see `_reversed`."""
-_MAX_CALLS = 50
-_REPEATED = re.compile(r"(-\[[^\[\]{}*]*)\](->?)\s*(?:\{\s*(\d*)\s*(,?)\s*(\d*)\s*\}|([+*]))(?=\s*\()")
-_BOTH_LABELS = re.compile(r"(?<=\w)&(?=\w)")
-_CASE = re.compile(r"(?<![.\w])(?:upper|lower)(?=\s*\()", re.IGNORECASE)
-_COUNT = re.compile(r"\bCOUNT\s*\{", re.IGNORECASE)
-_PATTERN = re.compile(r"\s*(?:MATCH\b\s*)?(?=\()", re.IGNORECASE)
-_WHERE = re.compile(r"\bWHERE\b", re.IGNORECASE)
-_CLAUSE = re.compile(r"\b(?:RETURN|WITH|UNION|MATCH|CALL|UNWIND)\b", re.IGNORECASE)
-_COLLECT = re.compile(r"(?<![.\w])collect\s*\(\s*DISTINCT\b", re.IGNORECASE)
-_EXTREME = re.compile(r"(?<![.\w])(?:max|min)\s*\(", re.IGNORECASE)
-_RUN_WRONGLY = "CALL { WITH }"
-_LACKING = {
-    _RUN_WRONGLY: r"\bCALL\s*\{\s*WITH\b",
-    "CALL (variables) { }": r"\bCALL\s*\(",
-    "COUNT { }": _COUNT.pattern,
-    "COLLECT { }": r"\bCOLLECT\s*\{",
-    "quantified paths": r"[)\]>-]\s*(?:\{\s*\d*\s*,?\s*\d*\s*\}|[+*](?=\s*\())",
-    "label expressions": r":\s*[!%(]|\w\s*&\s*!?",
-    "WHERE inside a pattern": r"[(\[]\s*\w*\s*(?::[^()\[\]]*)?\bWHERE\b",
-    "SHORTEST": r"\b(?:SHORTEST|ANY)\s+\d*\s*(?:PATHS?|GROUPS?)?\s*\(",
-    "IS ::": r"\bIS\s+(?:NOT\s+)?(?:::|TYPED\b)",
-    "FILTER": r"\bFILTER\b",
-    "LET": r"\bLET\b",
-    "TRIM(... FROM ...)": r"\btrim\s*\([^()]*\bFROM\b",
-    "fields of dates and durations": r"\b(?:date|(?:local)?(?:date)?time|duration)(?:\.\w+)?\s*"
-    r"\([^()]*(?:\([^()]*\)[^()]*)*\)\s*\.",
-    "toIntegerList and its like": r"\bto(?:Integer|Float|String|Boolean)List\s*\(",
-}
-
-
-def for_graphqlite(query: str) -> str:
-    """Return the query as graphqlite understands it."""
-    code, quotes = hide_quotes(query, "cypher")
-    code = _REPEATED.sub(_repeated, _CASE.sub(r"to\g<0>", _BOTH_LABELS.sub(":", code)))
-    code = _each(_COUNT, code, _count)
-    code = _each(_EXTREME, code, lambda call, inside: f"{call}coalesce({inside}, null))")
-    code = _each(_COLLECT, code, lambda _, inside: f"reverse(['{DISTINCT}', collect({inside})])")
-    return show_quotes(code, quotes)
-
-
-def lacking(query: str, *, refused: bool) -> str:
-    """Return the form of Cypher in a query that graphqlite lacks, "" for none; only what it runs wrongly unless `refused`."""
-    code, _ = hide_quotes(query, "cypher")
-    names = _LACKING if refused else (_RUN_WRONGLY,)
-    return next((name for name in names if re.search(_LACKING[name], code, re.IGNORECASE)), "")
-
-
-def _repeated(found: re.Match[str]) -> str:
-    """Write -[:X]->{1,2} as -[:X*1..2]->."""
-    start, arrow, least, comma, most, mark = found.groups()
-    least, most = ("1" if mark == "+" else "0", "") if mark else (least or "0", most if comma else least)
-    return f"{start}*{least}..{most}]{arrow}"
-
-
-def _count(call: str, inside: str) -> str:
-    """Write COUNT { pattern } as the size of a list."""
-    start = _PATTERN.match(inside)
-    pattern = inside[start.end() :].strip() if start else ""
-    paths = _WHERE.split(pattern, maxsplit=1)[0]
-    if not start or "," in re.sub(r"\{[^{}]*\}", "", paths) or _CLAUSE.search(pattern):
-        return f"{call}{inside}}}"
-    return f"size([{pattern} | 1])"
-
-
-def _each(opening: re.Pattern[str], code: str, by: Callable[[str, str], str]) -> str:
-    """Replace what begins with `opening`, a bracket at its end, and what stands in that bracket; the inner ones first."""
-    calls = list(opening.finditer(code))
-    for call in reversed(calls if len(calls) <= _MAX_CALLS else []):
-        depth = sum((mark in "([{") - (mark in ")]}") for mark in call[0])
-        for end in range(call.end(), len(code)):
-            depth += (code[end] in "([{") - (code[end] in ")]}")
-            if not depth:
-                code = code[: call.start()] + by(call[0], code[call.end() : end]) + code[end + 1 :]
-                break
-    return code
-
-
 _NAME = rf"(?:[^\W\d]\w*|[{PRIVATE}])(?!\w)"
+DISTINCT = "#distinct"
+_DISTINCT_LIST = re.compile(r"(?<![.\w])collect\s*\(\s*DISTINCT\b([^()]*)\)", re.IGNORECASE)
+"""graphqlite keeps the repetitions."""
+_EXTREME = re.compile(rf"(?<![.\w])(max|min)\s*\(\s*({_NAME}\s*\.\s*{_NAME})\s*\)", re.IGNORECASE)
+"""graphqlite takes a property for a number."""
+_RUNS_WRONGLY = re.compile(r"\bCALL\s*\{\s*WITH\b|(?<![.\w])collect\s*\(\s*DISTINCT\b", re.IGNORECASE)
+_LACKING = re.compile(
+    r"\bC(?:ALL\s*\(|(?:OUNT|OLLECT)\s*\{)"  # subqueries
+    r"|[)\]>-]\s*(?:\{\s*\d*\s*,?\s*\d*\s*\}|[+*](?=\s*\())|\b(?:SHORTEST|ANY)\s+\d*\s*(?:PATHS?|GROUPS?)?\s*\("  # paths
+    r"|:\s*[!%(]|\w\s*&\s*!?|[(\[]\s*\w*\s*(?::[^()\[\]]*)?\bWHERE\b"  # labels, WHERE inside a pattern
+    r"|\bIS\s+(?:NOT\s+)?(?:::|TYPED\b)|\bFILTER\b|\bLET\b|\btrim\s*\([^()]*\bFROM\b|(?<![.\w])(?:upper|lower)\s*\("
+    r"|\bto(?:Integer|Float|String|Boolean)List\s*\("
+    r"|\b(?:date|(?:local)?(?:date)?time|duration)(?:\.\w+)?\s*\([^()]*(?:\([^()]*\)[^()]*)*\)\s*\.",  # parts of dates
+    re.IGNORECASE,
+)
+_MAP = re.compile(rf"\{{\s*{_NAME}\s*:[^{{}}]*\}}")
+_LABELS = re.compile(rf"(-\s*\[\s*(?:{_NAME})?\s*)?:\s*!?\s*({_NAME}(?:\s*[|&]\s*[:!]?\s*{_NAME})*)")
+_PROPERTY = re.compile(rf"(?<![\w.])({_NAME})\s*\.\s*({_NAME})(?!\s*\()")
 _OPENS = r"(?:(?<!\w)\(|-\s*\[)\s*"
 _VARIABLE = re.compile(rf"{_OPENS}({_NAME})")
+_PATTERN_MAP = re.compile(rf"{_OPENS}(?:{_NAME})?\s*(?::[^()\[\]{{}}]*)?(\{{[^{{}}]*\}})")
 _KEY = re.compile(rf"[{{,]\s*({_NAME})\s*:")
-_PATTERN_MAP = re.compile(rf"{_OPENS}(?:{_NAME})?\s*(?::[^()\[\]{{}}]*)?\{{[^{{}}]*\}}")
-_TYPES = re.compile(rf"-\s*\[\s*(?:{_NAME})?\s*:[^\]{{*]*")
-_LABELS = re.compile(rf":\s*!?\s*{_NAME}(?:\s*[|&]\s*[:!]?\s*{_NAME})*")
-_PROPERTY = re.compile(rf"(?<![\w.])({_NAME})\s*\.\s*({_NAME})(?!\s*\()")
-_COMPONENTS = re.compile(
-    "(?:year|quarter|month|week|day|hour|minute|(?:milli|micro|nano)?second)s?|weekYear|weekDay|ordinalDay|dayOf(?:Week|Quarter)"
-    "|timezone|offset|epoch(?:Seconds|Millis)|[xyz]|latitude|longitude|height|crs|srid"
-)
-"""What dates, times, durations and points have, which are no nodes."""
 
 
 def unknown_name(statement: str, graph: Mapping[str, Container[str]]) -> str:
-    """Return the first name of a statement that the graph does not have, and of what sort it is; "" for none.
+    """Return a label, type or property of a statement that the graph has nowhere, "" for none.
 
-    A graph has no schema: such a query runs, and finds nothing. What counts is what Neo4j warns of, too: a label, type or
-    property that the graph has nowhere, on whatever node; one that only other nodes have is no unknown name.
+    A graph has no schema: such a query runs, and finds nothing, and Neo4j only warns of it. Properties are those of nodes and
+    relationships that a pattern names, and those written in a pattern.
     """
     code, quotes = hide_quotes(statement, "cypher")
-
-    def read(name: str) -> str:
-        return re.sub("`(`?)", r"\1", show_quotes(name, quotes))
-
-    in_patterns = [(found.start(), found.end()) for found in _PATTERN_MAP.finditer(code)]
-    keys = {key.start(1): read(key[1]) for key in _KEY.finditer(code)}
-    asked = {at: name for at, name in keys.items() if any(start < at < end for start, end in in_patterns)}
-    made, variables = {*keys.values()} - {*asked.values()}, {read(name) for name in _VARIABLE.findall(code)}
-    named = [(at, "property", name) for at, name in asked.items()]
-    for owner in _PROPERTY.finditer(code):
-        name = read(owner[2])
-        if read(owner[1]) in variables or not (name in made or _COMPONENTS.fullmatch(name)):
-            named.append((owner.start(2), "property", name))
-    labels = code
-    for other in (_KEY, _TYPES):
-        labels = other.sub(lambda found: " " * len(found[0]), labels)
-    for sort, pattern, text in (("type", _TYPES, code), ("label", _LABELS, labels)):
-        for group in pattern.finditer(text):
-            found = re.finditer(rf"[:|&!]\s*({_NAME})", group[0])
-            named += [(group.start() + one.start(), sort, read(one[1])) for one in found]
-    return next((f"the graph has no {sort} {name}" for _, sort, name in sorted(named) if name not in graph[sort]), "")
+    named, variables = list[tuple[str, str]](), {*_VARIABLE.findall(code)}
+    for edge, group in _LABELS.findall(_MAP.sub("", code)):
+        named += [("type" if edge else "label", name) for name in re.findall(_NAME, group)]
+    named += [("property", key) for inside in _PATTERN_MAP.findall(code) for key in _KEY.findall(inside)]
+    named += [("property", name) for owner, name in _PROPERTY.findall(code) if owner in variables]
+    shown = ((sort, re.sub("`(`?)", r"\1", show_quotes(name, quotes))) for sort, name in named)
+    return next((f"the graph has no {sort} {name}" for sort, name in shown if name not in graph[sort]), "")

@@ -17,7 +17,7 @@ import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.evaluation.verifiers.sandbox.child_process import require_packages
@@ -63,35 +63,31 @@ def server() -> dict[str, str]:
         how |= {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
         for made in (home, home / "password"):
             os.chown(made, _NOBODY, _NOBODY)
-    binaries, settings = _binaries(home, how), [word for one in _SETTINGS.split() for word in ("-c", one)]
     initdb = ["-D", "data", "-U", "owner", "--pwfile=password", "--auth=scram-sha-256", "--no-sync", "-E", "UTF8"]
-    try:
-        subprocess.run([binaries / "initdb", *initdb], check=True, capture_output=True, **how)
-        alone, shut = [str(binaries / "postgres"), "--single", "-D", "data", "postgres"], _SHUT.format(**passwords)
-        subprocess.run(alone, input=shut.encode(), check=True, capture_output=True, **how)
-    except subprocess.CalledProcessError as error:
-        raise _not_started(error.stderr, home) from error
-    command = ["sh", "-c", _KEEP, "sh", str(binaries / "postgres"), "-D", "data", "-k", str(home), *settings]
     with tempfile.TemporaryFile() as said:
-        keeper = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said, start_new_session=True, **how)
-        assert keeper.stdin  # noqa: S101  a pipe, see above
-        atexit.register(keeper.wait, END_S)
-        atexit.register(keeper.stdin.close)  # before that
-        state, deadline = home / "data" / "postmaster.pid", time.monotonic() + START_S
-        while not state.exists() or "ready" not in state.read_text(encoding="ascii"):
-            if keeper.poll() is not None or time.monotonic() > deadline:
-                said.seek(0)
-                raise _not_started(said.read(), home)
-            time.sleep(0.02)
+        how |= {"stderr": said, "stdout": subprocess.DEVNULL}
+        try:
+            binaries = _binaries(home, how)
+            subprocess.run([binaries / "initdb", *initdb], check=True, **how)
+            shut = [str(binaries / "postgres"), "--single", "-D", "data", "postgres"]
+            subprocess.run(shut, input=_SHUT.format(**passwords).encode(), check=True, **how)
+            settings = [word for one in _SETTINGS.split() for word in ("-c", one)]
+            command = ["sh", "-c", _KEEP, "sh", str(binaries / "postgres"), "-D", "data", "-k", str(home), *settings]
+            keeper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, **how)
+            atexit.register(keeper.wait, END_S)
+            atexit.register(cast(IO[bytes], keeper.stdin).close)  # before that
+            state, deadline = home / "data" / "postmaster.pid", time.monotonic() + START_S
+            while not state.exists() or "ready" not in state.read_text(encoding="ascii"):
+                if keeper.poll() is not None or time.monotonic() > deadline:
+                    raise subprocess.CalledProcessError(keeper.poll() or 0, command)  # noqa: TRY301
+                time.sleep(0.02)
+        except subprocess.CalledProcessError as error:
+            shutil.rmtree(home, ignore_errors=True)
+            said.seek(0)
+            why = said.read().decode(errors="replace").strip().splitlines() or ["it says nothing"]
+            hint = 'pip install --force-reinstall "expert-cli[postgres]"'
+            raise EnvironmentProblem(f"PostgreSQL does not start: {why[-1]}", hint) from error
     return {"socket": str(home / ".s.PGSQL.5432"), **passwords}
-
-
-def _not_started(said: bytes, home: Path) -> EnvironmentProblem:
-    shutil.rmtree(home, ignore_errors=True)
-    why = said.decode(errors="replace").strip().splitlines() or ["it says nothing"]
-    return EnvironmentProblem(
-        f"PostgreSQL does not start: {why[-1]}", 'pip install --force-reinstall "expert-cli[postgres]"'
-    )
 
 
 def _binaries(home: Path, how: dict[str, Any]) -> Path:
@@ -99,7 +95,7 @@ def _binaries(home: Path, how: dict[str, Any]) -> Path:
     package = Path(str((spec := find_spec(_PACKAGE)) and spec.origin)).parent
     installed = package / "pginstall18"
     try:
-        subprocess.run([installed / "bin" / "initdb", "--version"], check=True, stdout=subprocess.DEVNULL, **how)
+        subprocess.run([installed / "bin" / "initdb", "--version"], check=True, **how)
     except (OSError, subprocess.CalledProcessError):
         copy = home / "installed"  # the libraries lie beside it, where the binaries look
         shutil.copytree(installed, copy / _PACKAGE / installed.name, symlinks=True)

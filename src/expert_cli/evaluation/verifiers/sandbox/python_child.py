@@ -62,31 +62,23 @@ def judged(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_tests(text: str, answer: types.ModuleType) -> None:
     """Run tests, and the functions and test cases among what they define."""
-    names = dict(vars(answer), __name__="tests")
+    tests = types.ModuleType("tests")
+    vars(tests).update({name: value for name, value in vars(answer).items() if not name.startswith("__")})
     linecache.cache["tests"] = (len(text), None, text.splitlines(keepends=True), "tests")
-    before = dict(names)
-    exec(compile(text, "tests", "exec"), names)  # noqa: S102
-    made = [value for name, value in names.items() if before.get(name) is not value]
-    for value in made:
-        if isinstance(value, types.FunctionType) and value.__name__.startswith("test"):
-            if not value.__code__.co_argcount:
-                value()
-        elif isinstance(value, type) and any(base.__name__ == "TestCase" for base in value.__mro__[1:]):
-            for name in sorted(name for name in dir(value) if name.startswith("test")):
-                one = value(name)
-                one.setUp()
-                getattr(one, name)()
-                one.tearDown()
+    exec(compile(text, "tests", "exec"), vars(tests))  # noqa: S102
+    for name, value in list(vars(tests).items()):
+        if isinstance(value, types.FunctionType) and name.startswith("test") and name not in vars(answer):
+            value()
+    if unittest := sys.modules.get("unittest"):
+        unittest.defaultTestLoader.loadTestsFromModule(tests).debug()
 
 
 def told(error: BaseException) -> str:
     """Return the last line of the tests in an error's traceback, else that of the answer, and what the error says."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in ("tests", "answer")]
-    place, said = "answer", str(error)
-    if frames:
-        frame = max(enumerate(frames), key=lambda one: (one[1].filename == "tests", one[0]))[1]
-        place = f"{frame.filename}, line {frame.lineno}" + (f": {frame.line}" if frame.line else "")
-    return f"{place}: {type(error).__name__}" + (f": {said}" if said else "")
+    last = max(enumerate(frames), key=lambda one: (one[1].filename == "tests", one[0]), default=(0, None))[1]
+    place = f"{last.filename}, line {last.lineno}: {last.line or ''}" if last else "answer"
+    return f"{place.removesuffix(': ')}: {''.join(traceback.format_exception_only(error)).strip()}"
 
 
 class _Nowhere(io.TextIOBase):

@@ -12,10 +12,11 @@ import json
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
@@ -23,22 +24,22 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers import query_text
 from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.evaluation.verifiers.contents import SqliteContents, opened
-from expert_cli.evaluation.verifiers.query_text import Dialect, code_words, orders_rows, split
+from expert_cli.evaluation.verifiers.query_text import Dialect
 from expert_cli.evaluation.verifiers.result_rows import (
     Result,
     Row,
     Rule,
     find_ties,
     is_right,
-    judge_rows,
     rows_key,
     same,
+    wrong,
 )
 from expert_cli.evaluation.verifiers.sandbox import child_process
 from expert_cli.evaluation.verifiers.sandbox.child_process import MAX_VALUE_BYTES, Stopped, bounded
 
-LEAST_S, MOST_KEPT, MAX_STATEMENTS = 0.05, 16, 10
-"""Seconds that are left at least; sources and cases that a process keeps; statements of an answer that are looked at."""
+LEAST_S, MOST_KEPT = 0.05, 16
+"""Seconds that are left at least; cases that a process keeps."""
 TRIED, QUERY_S, MAKE_S = 4, 2.0, 30.0
 """Contents that are tried for each that is wanted; seconds for a query, and for all."""
 
@@ -50,9 +51,9 @@ class Engine(ABC):
     def run(self, query: str, *, timeout_s: float) -> list[Row]:
         """Return the rows. Raises `Stopped`."""
 
-    def prepare(self, query: str, *, timeout_s: float) -> None:
-        """Find out whether a statement is allowed. Raises `Stopped`."""
-        self.run(query, timeout_s=timeout_s)
+    def columns(self, width: int) -> Sequence[str]:
+        """Return by what the query that just ran can order each column of its result."""
+        return [str(number + 1) for number in range(width)]
 
     def unknown(self, query: str) -> str:  # noqa: ARG002  for one that does not refuse it itself
         """Return what a query names that is not there; "" for nothing."""
@@ -63,138 +64,113 @@ class Engine(ABC):
         """Return the content of this number, and it once more: there, unordered rows come the other way round."""
 
 
-class Prepared(NamedTuple):
-    """A case: its contents, and what its expected queries return on each."""
-
-    rule: Rule
-    engines: Sequence[Engine]
-    accepted: Sequence[Sequence[Result]]
+Contents = list[tuple[Engine, list[Result]]]
+"""The contents of a case, and what its expected queries return on each."""
 
 
 class QueryJudge:
-    """Answers "grade", "key" and "compile" for cases of one engine. What it lacks it says; "prepare" brings the files."""
+    """Answers "grade" and "key" for the cases of one engine whose files it was sent; for others it says that it lacks them."""
 
     def __init__(self, open_source: Callable[[bytes], Engine], dialect: Dialect, max_bytes: int) -> None:
         """Keep how a file's content is opened (it raises InputError), and the language of its queries."""
         self._open, self._dialect, self._max_bytes = open_source, dialect, max_bytes
-        self._sources, self._cases = dict[str, tuple[str, Engine]](), dict[str, Prepared]()
+        self._cases = dict[str, Contents]()
 
     def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a verdict, a key or what is lacking. Raises `Stopped`, InputError."""
-        case, name, do = question["case"], json.dumps(question["case"]), question["do"]
-        if do == "prepare":
-            for state, (path, content) in question["sent"].items():
-                try:
-                    _keep(self._sources, state, (path, self._open(base64.b64decode(content))))
-                except (InputError, Stopped) as error:
-                    raise InputError(f"{path}: {error}", "correct the file that the case names") from error
-            _keep(self._cases, name, self._prepared(**case))
+        case, name = question["case"], json.dumps(question["case"])
+        if "files" in question:
+            self._cases[name] = self._contents(question["files"], case["expected"], case["rule"], case["perturb"])
+            if len(self._cases) > MOST_KEPT:
+                del self._cases[next(iter(self._cases))]
             return {}
         if name not in self._cases:
-            return {"lacks": [state for state in case["files"] if state not in self._sources]}
-        _keep(self._cases, name, prepared := self._cases.pop(name))
-        deadline = time.monotonic() + question["timeout_s"]
-        statement = self._statement(prepared, question["answer"], deadline)
-        if do == "compile":
-            prepared.engines[0].prepare(statement, timeout_s=question["timeout_s"])
-            return {}
-        if do == "grade":
-            return vars(self._grade(prepared, statement, deadline))
-        rows = [engine.run(statement, timeout_s=_left(deadline)) for engine in prepared.engines]
-        keys = [rows_key(prepared.rule, *one) for one in zip(rows, prepared.accepted, strict=True)]
-        return {"key": hashlib.sha256(repr(keys).encode()).hexdigest(), "empty": not rows[0]}
+            return {"lacks": True}
+        contents, end = self._cases[name], time.monotonic() + question["timeout_s"]
+        statement = self._statement(case["rule"], question["answer"])
+        ran = (
+            (engine.run(statement, timeout_s=max(LEAST_S, end - time.monotonic())), results)
+            for engine, results in contents
+        )
+        if question["do"] == "key":
+            found = [(rows_key(rows, results), bool(rows)) for rows, results in ran]
+            return {"key": hashlib.sha256(repr(found).encode()).hexdigest(), "empty": not found[0][1]}
+        left = [*range(len(contents[0][1]))]  # an answer is right if its rows are everywhere those of the same query
+        for place, (rows, results) in enumerate(ran):
+            known, left = left, [query for query in left if is_right(case["rule"], rows, results[query])]
+            if not left:
+                grade = wrong(rows, [results[query] for query in known])
+                if not place and (unknown := contents[0][0].unknown(statement)):
+                    return vars(Grade("unknown_name", f"{unknown}; {grade.detail}"))
+                told = f"right on the first content, not on content {place + 1}: " if place else ""
+                return vars(replace(grade, detail=told + grade.detail))
+        return vars(Grade("correct"))
 
     def _statements(self, rule: Rule, text: str) -> list[str]:
-        return split(query_text.without_distinct(text, self._dialect) if rule == "spider" else text, self._dialect)
+        plain = query_text.without_distinct(text, self._dialect) if rule == "spider" else text
+        return query_text.split(plain, self._dialect)
 
-    def _statement(self, prepared: Prepared, answer: str, deadline: float) -> str:
+    def _statement(self, rule: Rule, answer: str) -> str:
         """Return the one statement of an answer. Raises `Stopped`."""
         child_process.readable(answer, self._max_bytes)
         if "\0" in answer:
             raise Stopped("invalid", "the answer holds characters that are not text")
-        statements = self._statements(prepared.rule, answer)
-        if not statements:
-            raise Stopped("empty", "no query")
-        if len(statements) > 1:
-            for statement in statements[:MAX_STATEMENTS]:
-                prepared.engines[0].prepare(statement, timeout_s=_left(deadline))
-            raise Stopped("invalid", f"{len(statements)} statements, one query expected")
+        statements = self._statements(rule, answer)
+        if len(statements) != 1:
+            raise Stopped("invalid" if statements else "empty", f"{len(statements)} statements, one query expected")
         return statements[0]
 
-    def _grade(self, prepared: Prepared, statement: str, deadline: float) -> Grade:
-        """Judge an answer: right if its rows are everywhere those of one expected query, the same one."""
-        left = list(range(len(prepared.accepted[0])))
-        for place, (engine, results) in enumerate(zip(prepared.engines, prepared.accepted, strict=True)):
-            rows = engine.run(statement, timeout_s=_left(deadline))
-            still = [query for query in left if is_right(prepared.rule, rows, results[query])]
-            if not still:
-                grade = judge_rows(prepared.rule, rows, [results[query] for query in left])
-                if not place and (unknown := engine.unknown(statement)):
-                    return Grade("unknown_name", f"{unknown}; {grade.detail}")
-                told = f"right on the first content, not on content {place + 1}: " if place else ""
-                return Grade(grade.kind, told + grade.detail, reached=grade.reached)
-            left = still
-        return Grade("correct")
-
-    def _prepared(self, files: Sequence[str], expected: str, rule: Rule, perturb: int) -> Prepared:
+    def _contents(self, files: Mapping[str, str], expected: str, rule: Rule, perturb: int) -> Contents:
         """Run the expected queries on every content. Raises InputError where one fails."""
-        queries = self._statements(rule, expected)
+        queries, contents = self._statements(rule, expected), Contents()
         if not queries:
             raise InputError("no expected query", "write the query whose rows are right")
-        engines, accepted = [engine for _, engine in map(self._sources.__getitem__, files)], []
-        for place, engine in enumerate(engines):
+        for path, content in files.items():
             try:
-                accepted.append([self._result(engine, query) for query in queries])
+                engine = self._open(base64.b64decode(content))
+                contents.append((engine, [self._result(engine, query, rule) for query in queries]))
+            except InputError as error:
+                raise InputError(f"{path}: {error}", "correct the file that the case names") from error
             except Stopped as stopped:
-                message = f"the expected query fails on {self._sources[files[place]][0]}: {stopped.detail}"
+                message = f"the expected query fails on {path}: {stopped.detail}"
                 raise InputError(message, f"correct the case's query: {expected[:200]}") from stopped
-        made = self._telling_contents(engines[0], queries, perturb)
-        accepted += [[self._result(engine, query) for query in queries] for engine in made]
-        return Prepared(rule, [*engines, *made], accepted)
+        made = self._perturbed(contents[0][0], queries, perturb)
+        return contents + [(engine, [self._result(engine, query, rule) for query in queries]) for engine in made]
 
-    def _result(self, engine: Engine, query: str) -> Result:
+    def _result(self, engine: Engine, query: str, rule: Rule) -> Result:
         run = partial(engine.run, timeout_s=child_process.GOLD_TIMEOUT_S)
-        lists = self._dialect != "cypher" or query_text.orders_lists(query)
-        rows, ordered = run(query), orders_rows(query, self._dialect)
-        ties = find_ties(query, self._dialect, rows, run, ordered_lists=lists) if ordered else None
-        return Result(rows, ordered, lists, ties, query_text.orders_within(query, self._dialect))
+        lists, rows = self._dialect != "cypher" or query_text.orders_lists(query), run(query)
+        if rule == "spider":
+            return Result(rows, query_text.orders_within(query, self._dialect), lists)
+        ordered = query_text.orders_rows(query, self._dialect)
+        columns = engine.columns(len(rows[0])) if rows else []
+        ties = find_ties(query, self._dialect, rows, run, columns, lists) if ordered else None
+        return Result(rows, ordered, lists, ties)
 
-    def _telling_contents(self, engine: Engine, queries: Sequence[str], count: int) -> list[Engine]:
-        """Return up to `count` contents on which the expected queries have one result each, whichever way round unordered rows
+    def _perturbed(self, engine: Engine, queries: Sequence[str], count: int) -> Iterator[Engine]:
+        """Yield up to `count` contents on which the expected queries have one result each, whichever way round unordered rows
         are read, that holds something.
         """
-        found = list[Engine]()
-        end = time.monotonic() + MAKE_S  # as a last resort: it makes the choice depend on the machine
+        found, end = 0, time.monotonic() + MAKE_S  # as a last resort: it makes the choice depend on the machine
         for number in range(TRIED * count):
-            if len(found) == count or time.monotonic() > end:
-                break
+            if found == count or time.monotonic() > end:
+                return
             ways = engine.perturbed(queries, number)
             try:
                 results = [[way.run(query, timeout_s=QUERY_S) for way in ways] for query in queries]
             except Stopped:
                 continue
-            pairs = zip(queries, results, strict=True)
-            is_one = all(same(one, Result(other, orders_rows(query, self._dialect))) for query, (one, other) in pairs)
+            orders = [query_text.orders_rows(query, self._dialect) for query in queries]
+            pairs = zip(results, orders, strict=True)
+            is_one = all(same(one, Result(other, ordered)) for (one, other), ordered in pairs)
             if is_one and any(cell for rows, _ in results for row in rows for cell in row):
-                found.append(ways[0])
-        return found
+                found += 1
+                yield ways[0]
 
 
-def _keep(kept: dict[str, Any], name: str, value: Any) -> None:
-    kept[name] = value
-    if len(kept) > MOST_KEPT:
-        del kept[next(iter(kept))]
-
-
-def _left(deadline: float) -> float:
-    return max(LEAST_S, deadline - time.monotonic())
-
-
-_QUERIES = ("SELECT", "WITH", "VALUES")
 _UNKNOWN_NAME = re.compile("no such (table|column): |cannot join using column ")
 _READING = frozenset((apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE))
 """Everything else changes something, or reaches outside."""
-_NAMES = {code: name for code, name in apsw.mapping_authorizer_function.items() if isinstance(code, int)}
 _FORBIDDEN_FUNCTIONS = frozenset(("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"))
 _LIMITS = {
     apsw.SQLITE_LIMIT_ATTACHED: 0,
@@ -228,16 +204,14 @@ class ReadOnly:
             self._connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
             self._connection.authorizer = self._authorize
 
-    def run(
-        self, statement: str, bindings: Sequence[Any] = (), *, timeout_s: float, compile_only: bool = False
-    ) -> list[Row]:
+    def run(self, statement: str, bindings: Sequence[Any] = (), *, timeout_s: float) -> list[Row]:
         """Return the rows. Raises `Stopped`."""
         self._refusal, fault, rows = "", None, list[Row]()
         deadline = time.monotonic() + timeout_s
         self._connection.set_progress_handler(lambda: time.monotonic() > deadline, 1_000)
         apsw.hard_heap_limit(apsw.memory_used() + child_process.HEAP_BYTES)
         try:
-            rows = bounded(self._connection.execute(statement, bindings, explain=2 if compile_only else -1))
+            rows = bounded(self._connection.execute(statement, bindings))
         except (apsw.Error, MemoryError, UnicodeError) as error:
             fault = error
         finally:
@@ -260,7 +234,7 @@ class ReadOnly:
             or (action == apsw.SQLITE_READ and str(first).lower().startswith("pragma_"))
         ):
             return apsw.SQLITE_OK
-        what = str(_NAMES.get(action, action)).removeprefix("SQLITE_").replace("_", " ")
+        what = str(apsw.mapping_authorizer_function[action]).removeprefix("SQLITE_").replace("_", " ")
         self._refusal = self._refusal or " ".join(filter(None, (what, first, second)))
         return apsw.SQLITE_DENY
 
@@ -270,13 +244,11 @@ class SqliteEngine(Engine):
 
     def __init__(self, file: bytes) -> None:
         """Take what a file holds. Raises InputError."""
-        if not file.startswith(b"SQLite format 3\0"):
-            raise InputError("not an SQLite database")
         file = file[:18] + file[18:20].replace(b"\x02\x02", b"\x01\x01") + file[20:]  # none in WAL mode opens in memory
         try:
             self._contents = SqliteContents(file)
         except apsw.Error as error:
-            raise InputError(str(error)) from error
+            raise InputError(f"not an SQLite database: {error}") from error
         self._guard = ReadOnly(opened(file))
 
     def perturbed(self, queries: Sequence[str], number: int) -> tuple[SqliteEngine, SqliteEngine]:
@@ -290,21 +262,12 @@ class SqliteEngine(Engine):
 
     def run(self, query: str, *, timeout_s: float) -> list[Row]:
         """Return the rows, blobs as their hexadecimal text behind "x". Raises `Stopped`."""
-        first = next(iter(code_words(query, "sqlite")), "")
-        if first not in _QUERIES:
-            self.prepare(query, timeout_s=timeout_s)
+        first = next(iter(query_text.code_words(query, "sqlite")), "")
+        if first not in ("SELECT", "WITH", "VALUES"):
+            self._guard.run(f"EXPLAIN {query}", timeout_s=timeout_s)
             raise Stopped("refused", first)
         rows = self._guard.run(query, timeout_s=timeout_s)
         return [tuple("x" + cell.hex() if isinstance(cell, bytes) else cell for cell in row) for row in rows]
-
-    def prepare(self, query: str, *, timeout_s: float) -> None:
-        """Compile the statement. Raises `Stopped`."""
-        try:
-            self._guard.run(query, timeout_s=timeout_s, compile_only=True)
-        except Stopped as stopped:
-            first = next(iter(code_words(query, "sqlite")), "")
-            refused = stopped.kind == "refused" and first not in _QUERIES
-            raise Stopped(stopped.kind, first if refused else stopped.detail) from stopped
 
 
 def judge() -> QueryJudge:

@@ -7,30 +7,29 @@ const isTop = ({ parent }) => parent.type === "Program" || (/^Export/.test(paren
 const isHoisted = ({ parent }) => !parent || (!/Function|Class|Method|Static|Module/.test(parent.type) && isHoisted(parent));
 
 function create(context) {
-  const names = {}, modules = [], blanks = [];
-  let alone = false;
+  const names = {}, asks = [], blanks = [];
   const add = (value, ...found) => found.forEach((name) => (names[name] = value || names[name] === true));
   const named = (node) => node.id?.type === "Identifier" && isTop(node) && add(!node.declare, node.id.name);
   const type = (node) => isTop(node) && add(false, node.id.name);
-  const asks = (node) => node.source && modules.push(node.source.type === "Literal" ? node.source.value : null);
+  const imports = (node) => node.source && asks.push(node.source.type === "Literal" ? node.source.value : null);
   return {
     FunctionDeclaration: named, TSDeclareFunction: named, ClassDeclaration: named, TSEnumDeclaration: named,
     TSInterfaceDeclaration: type, TSTypeAliasDeclaration: type,
-    ExportNamedDeclaration: asks, ExportAllDeclaration: asks, ImportExpression: asks,
+    ExportNamedDeclaration: imports, ExportAllDeclaration: imports, ImportExpression: imports,
     ImportDeclaration(node) {
-      asks(node);
+      imports(node);
       add(node.importKind !== "type", ...list(node.specifiers).map((one) => one.local.name));
     },
     TSImportEqualsDeclaration(node) {
       add(node.importKind !== "type", node.id.name);
     },
-    TSExternalModuleReference: (node) => modules.push(node.expression.value),
-    TSImportType: (node) => modules.push(node.argument.literal?.value ?? null),
+    TSExternalModuleReference: (node) => asks.push(node.expression.value),
+    TSImportType: (node) => asks.push(node.argument.literal?.value ?? null),
     CallExpression({ callee, arguments: [first] }) {
-      if (callee.type === "Identifier" && callee.name === "require") modules.push(first?.type === "Literal" ? first.value : null);
+      if (callee.type === "Identifier" && callee.name === "require") asks.push(first?.type === "Literal" ? first.value : null);
     },
     TSModuleDeclaration(node) {
-      if (node.id.type !== "Identifier" || node.kind === "global") alone = true;
+      if (node.id.type !== "Identifier" || node.kind === "global") asks.push("a declaration for other programs");
       else named(node);
     },
     VariableDeclaration(node) {
@@ -49,7 +48,7 @@ function create(context) {
         last = end;
       }
       const code = parts.join("") + text.slice(last);
-      context.report({ node, message: JSON.stringify({ text: code, names, modules, alone }) });
+      context.report({ node, message: JSON.stringify({ text: code, names, asks }) });
     },
   };
 }

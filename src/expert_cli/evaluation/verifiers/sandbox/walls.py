@@ -5,9 +5,8 @@ itself and becomes the program. They rest on nothing that the program could be t
     files       but those named, none can be opened; no TCP port, no abstract socket            (Landlock, Linux 5.13)
     syscalls    no socket, no process, no signal to another one, no look into another one       (seccomp, Linux 3.5)
 
-A wall that the system does not have is left out. By ctypes, since what the package index
-has for seccomp is under the LGPL and needs a library of the system's, and a third of what it offers for Landlock. Standard
-library alone: it starts once an answer, without site-packages.
+A wall that the system does not have is left out. By ctypes, since what the package index has for seccomp is under the LGPL and
+needs a library of the system's. Standard library alone: it starts once an answer, without site-packages.
 """
 
 from __future__ import annotations
@@ -75,8 +74,6 @@ def restrict_files(settings: Mapping[str, Any]) -> bool:
     ports, scoped = (3 if version >= 4 else 0), (3 if version >= 6 else 0)
     attributes = struct.pack("QQQ", rights, ports, scoped)[: 24 if version >= 6 else 16 if version >= 4 else 8]
     ruleset = LIBC.syscall(CREATE_RULESET, attributes, len(attributes), 0)
-    if ruleset < 0:
-        return False
     for path in settings["read"]:
         with suppress(OSError):
             opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -93,8 +90,7 @@ def filter_syscalls(settings: Mapping[str, Any]) -> bool:  # noqa: ARG001  as th
         return False
     steps = b"".join(struct.pack("HBBI", *step) for step in program(machine, os.getpid()))
     kept = ctypes.create_string_buffer(steps)
-    filters = struct.pack("HP", len(steps) // 8, ctypes.addressof(kept))
-    return _control(SET_SECCOMP, FILTER_MODE, filters)
+    return _control(SET_SECCOMP, FILTER_MODE, struct.pack("HP", len(steps) // 8, ctypes.addressof(kept)))
 
 
 def program(machine: tuple[int, int, int, int, int, int], process: int) -> list[Step]:
@@ -103,15 +99,11 @@ def program(machine: tuple[int, int, int, int, int, int], process: int) -> list[
     """
     column, architecture, clone, clone3, tgkill, socketpair = machine
     refused = ERRNO | errno.EPERM
+    denied = [numbers[column] for numbers in DENIED.values() if numbers[column] >= 0]
     return [
         *((LOAD, 0, 0, MACHINE_AT), (EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL), (LOAD, 0, 0, NUMBER_AT)),
         *_where(AT_LEAST, X32, refused),  # x86_64's second table, under other numbers
-        *(
-            step
-            for numbers in DENIED.values()
-            if numbers[column] >= 0
-            for step in _where(EQUAL, numbers[column], refused)
-        ),
+        *(step for number in denied for step in _where(EQUAL, number, refused)),
         *_where(EQUAL, clone3, ERRNO | errno.ENOSYS),  # its flags lie in memory; the C library then takes clone
         *_by_argument(clone, FIRST_ARGUMENT_AT, _where(ANY_BIT, CLONE_THREAD, ALLOW), refused),
         *_by_argument(socketpair, SECOND_ARGUMENT_AT, _where(ANY_BIT, NOT_A_STREAM, refused), ALLOW),

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from expert_cli.evaluation.verifiers.sandbox import child_process, walls
-from expert_cli.evaluation.verifiers.sandbox.child_process import SYSTEM_FILES
 from expert_cli.evaluation.verifiers.sandbox.walls import DENIED, MACHINES, program
 
 if sys.platform != "linux" or os.uname().machine not in MACHINES or walls.landlock_version() < 6:
@@ -22,7 +21,6 @@ DONE = "reached"
 PYTHON_ACTS = {
     "reads a file": "open('{folder}/canary').read()",
     "writes a file": "open('{folder}/new', 'w')",
-    "makes a folder": "os.mkdir('{folder}/new')",
     "links a file": "os.link('{folder}/canary', '{folder}/new')",
     "connects to a port": "socket.create_connection(('127.0.0.1', {port}))",
     "connects to a socket": "socket.socket(socket.AF_UNIX).connect('{folder}/socket')",
@@ -33,17 +31,9 @@ PYTHON_ACTS = {
     "removes a file": "os.unlink('{folder}/canary')",
     "reads another process": "open('/proc/{pid}/environ').read()",
     "pairs of datagram sockets": "socket.socketpair(type=socket.SOCK_DGRAM)",
-    "packets": "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
     "starts a process": "subprocess.run(['/bin/true'])",
     "forks": "os.fork() or os._exit(0)",
     "signals a process": "os.kill({pid}, 0)",
-    "signals its group": "os.killpg(0, 0)",
-    "makes a ring": "called({io_uring_setup}, 8, ctypes.byref(ctypes.create_string_buffer(120)))",
-    "enters a namespace": "called({setns}, 0, 0)",
-    "looks into a process": "called({ptrace}, 16, {pid}, 0, 0)",
-    "a namespace of its own": "called({unshare}, 0x10000000)",
-    "shared memory": "called({shmget}, 0, 4096, 0o1600)",
-    "the other table": "called(0x40000000 + 39)",
 }
 
 
@@ -74,10 +64,7 @@ def outcome(command: list[str], folder: Path) -> str:
 
 def of_python(act: str) -> list[str]:
     text = (
-        "import ctypes, os, socket, subprocess\n"
-        "def called(*words):\n"
-        "    if ctypes.CDLL(None, use_errno=True).syscall(*words) < 0:\n"
-        "        raise OSError(ctypes.get_errno(), '')\n"
+        "import os, socket, subprocess\n"
         f"try:\n    {act}\n    print('{DONE}')\n"
         "except OSError as error:\n    print({1: 'EPERM', 13: 'EACCES'}.get(error.errno, error.errno))\n"
     )
@@ -86,8 +73,7 @@ def of_python(act: str) -> list[str]:
 
 @pytest.mark.parametrize("act", PYTHON_ACTS.values(), ids=PYTHON_ACTS.keys())
 def test_a_program_of_python_reaches_nothing(tmp_path: Path, around: dict[str, object], act: str) -> None:
-    column = MACHINES[os.uname().machine][0]
-    command = of_python(act.format(**around, **{name: numbers[column] for name, numbers in DENIED.items()}))
+    command = of_python(act.format(**around))
     kept_out = ("EPERM", "EACCES")
     assert outcome(child_process.shut_in(command, [sys.base_prefix, sys.prefix]), tmp_path) in kept_out
     if os.geteuid() == 0:
@@ -158,7 +144,3 @@ def run(steps: list[tuple[int, int, int, int]], architecture: int, number: int, 
             loaded = place[operand]
         else:
             at += true if tests[code](operand) else false
-
-
-def test_what_programs_may_read_is_the_systems() -> None:
-    assert all(not str(Path.home()).startswith(path) for path in SYSTEM_FILES)

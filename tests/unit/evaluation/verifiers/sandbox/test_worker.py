@@ -12,8 +12,7 @@ import apsw
 import psutil
 import pytest
 
-from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verifiers.sandbox.child_process import HEAP_BYTES, Stopped, Worker, interpreter
+from expert_cli.evaluation.verifiers.sandbox.child_process import HEAP_BYTES, Stopped, Worker
 from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
 from tests import graders
 
@@ -70,10 +69,8 @@ def test_a_process_writes_no_file(tmp_path: Path, act: str) -> None:
             "except OSError: print('refused')",
         )
     )
-    [*command, code, root] = interpreter("builtins:print")
-    command += [f"import sys; sys.path.insert(0, sys.argv.pop(1))\n{program}", root, str(tmp_path / "held")]
+    command = [sys.executable, "-c", program, str(tmp_path / "held")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert code
     assert done.stdout == "refused\n"
     assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [("held", 0)]
 
@@ -84,7 +81,7 @@ def test_a_process_has_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatc
     before = set(psutil.Process().children())
     with Worker("expert_cli.evaluation.verifiers.sandbox.sqlite:judge").asked() as ask:
         case = {"files": ["one"], "expected": "SELECT 1", "rule": "strict", "perturb": 0}
-        assert ask({"do": "grade", "case": case, "answer": "", "timeout_s": 1}, 10) == {"lacks": ["one"]}
+        assert ask({"do": "grade", "case": case, "answer": "", "timeout_s": 1}, 10) == {"lacks": True}
         (child,) = set(psutil.Process().children()) - before
         assert set(child.environ()) <= {"PATH", "OPENSSL_CONF"}
 
@@ -98,11 +95,3 @@ def test_the_memory_of_a_query_is_bounded() -> None:
     assert stopped.value.kind == "too_large"
     assert apsw.memory_high_water() - held < 1.2 * HEAP_BYTES
     assert guard.run("SELECT 1", timeout_s=20) == [(1,)]
-
-
-def test_a_missing_engine_is_named(sources: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "expert_cli.evaluation.verifiers.sandbox.child_process.has_package", lambda name: name == "apsw"
-    )
-    with pytest.raises(EnvironmentProblem, match="the package graphqlite is missing"):
-        graders.cypher("RETURN 1", sources["cypher"], "RETURN 1")
