@@ -64,7 +64,7 @@ class Measured:
 
     def settings(self, samples: int, grammar: Grammar | None) -> GenerationConfig:
         """Return how answers are written: as the manifest says but for the grammar."""
-        decoding = decoding_for(self.trained, NullReporter())
+        decoding = decoding_for(self.trained)
         settings = answer_settings(self.trained.plan, decoding, self.options.max_new_tokens, samples=samples)
         return replace(settings, grammar=grammar)
 

@@ -120,7 +120,7 @@ def evaluate(
     from expert_cli.evaluation import evaluate as of_cases
     from expert_cli.evaluation.grade import Permissions
     from expert_cli.hardware.machine import inspect
-    from expert_cli.inference.expert_config import decoding_for, decoding_of, drawn_in_words
+    from expert_cli.inference.expert_config import decoding_for, decoding_of
     from expert_cli.pipeline.publish import leave
     from expert_cli.utils.process_setup import prepare_process
 
@@ -128,10 +128,10 @@ def evaluate(
     named = optional_path(manifest)
     trained = trained_adapter(Path(adapter), named, base_model, **held) if adapter else None
     plan = trained.plan if trained else make_plan(named or Path(), inspect(), Overrides(offline=offline))
-    decoding = decoding_for(trained, reporter) if trained else decoding_of(plan.loaded.manifest)
+    decoding = decoding_for(trained) if trained else decoding_of(plan.loaded.manifest)
     settings = of_cases.answer_settings(plan, decoding, max_new_tokens, batch_size, samples=samples or int(sample))
     if settings.samples:
-        reporter.info(drawn_in_words(settings, decoding))
+        reporter.info(f"{settings.samples} answers a case, drawn at temperature {settings.temperature:g}")
     asked = of_cases.cases_of(plan, optional_path(cases), limit)
     run = (trained.origin.run or trained.origin.adapter) if trained else None
     place = optional_path(output) or (run / ("served.json" if endpoint else "evaluation.json") if run else None)

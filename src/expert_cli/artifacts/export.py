@@ -73,7 +73,7 @@ def export_expert(
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
     renderer = trained_renderer(run, tokenizer, trained.origin)
-    asked = expert_config(decoding_for(trained, report), renderer, run.data.schema_prompt)
+    asked = expert_config(decoding_for(trained), renderer, run.data.schema_prompt)
     whole = [*(["merged"] if merge else []), *([f"gguf {gguf}"] if gguf else [])]
     document: dict[str, Any] = {"expert": run.expert, "base_model": run.model.name, "base_sha256": source.sha256}
     document |= {"output": str(output), "forms": whole or ["adapter"], "adapter_sha256": sha256_of(adapter / WEIGHTS)}

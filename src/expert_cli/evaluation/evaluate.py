@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
@@ -40,6 +40,7 @@ from expert_cli.inference.expert_config import (
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, base_title, items, number, part, read_json
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter, Reporter
+from expert_cli.utils.text import shortened
 
 if TYPE_CHECKING:
     from expert_cli.inference.expert import PromptRenderer
@@ -102,19 +103,14 @@ class Shots:
     rows: tuple[RowExample, ...] = ()
 
     def before(self, asked: EvalCase) -> list[RowExample]:
-        """Return the examples for a case: never the case's own row. Raises InputError where there are too few."""
+        """Return the examples for a case: never the case's own row, which asks the same or answers the same input so."""
         below, prompt, is_right = plain(asked.asked.input), plain(asked.prompt), asked.case.is_expected
-
-        def is_own(row: RowExample) -> bool:
-            # it asks the same, or gives the right answer to the same input in other words
-            is_same = plain(row.prompt) == prompt or (bool(below) and is_right(row.answer))
-            return is_same and plain(row.input) == below
-
-        found = list(islice((row for row in self.rows if not is_own(row)), self.count))
-        if len(found) < self.count:
-            told = f"--shots {self.count}: {len(found)} training rows are not the row of case {asked.id!r}"
-            raise InputError(told, "ask for fewer")
-        return found
+        others = (
+            row
+            for row in self.rows
+            if plain(row.input) != below or not (plain(row.prompt) == prompt or (below and is_right(row.answer)))
+        )
+        return list(islice(others, self.count))
 
 
 NO_SHOTS = Shots()
@@ -127,13 +123,8 @@ def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
 
     data, rows_of = replace(trained.plan.run.data.as_asked, validation=()), trained.origin.rows
     if rows_of is not None:  # --dataset, --validation and --seed may have said other than the manifest
-        sources, share, seed = rows_of
-        data = replace(data, train=sources, validation_share=share, seed=seed)
-    try:
-        rows = list(select_rows(data, locate_data(data, report), report).rows())
-    except (InputError, EnvironmentProblem) as error:
-        told = f"--shots: the rows of training cannot be read: {error.message}"
-        raise InputError(told, "put them there, or leave --shots out") from error
+        data = replace(data, train=rows_of.sources, validation_share=rows_of.validation_share, seed=rows_of.seed)
+    rows = list(select_rows(data, locate_data(data, report), report).rows())
     if any(row.is_whole_text for row in rows):
         raise InputError("--shots: rows of whole texts hold no questions with answers", "leave --shots out")
     order = random.Random(trained.plan.run.seed).sample(range(len(rows)), len(rows))  # noqa: S311
@@ -181,35 +172,25 @@ def write_answers(
     requests = [Request(_prompt(renderer, cases[n], shots), held[n], seed_of(settings, cases[n]), count) for n in left]
     if known:
         report.info(f"{len(cases) - len(left)} of {len(cases)} cases were answered before this was stopped")
-    longest = max((len(one.prompt) for one in requests), default=0) + settings.max_new_tokens
-    room = getattr(model.config, "max_position_embeddings", None)
-    if room and longest > room:
-        report.warning(
-            f"the longest prompt and answer may take {longest:,} tokens, the base model was made for {room:,}"
-        )
     started = time.monotonic()
-    with report.progress(title, len(left) * count, "answers") as bar:
-
-        def on_step(done: int, tokens: int) -> None:
-            bar.update(done, f"{tokens / max(1e-9, time.monotonic() - started):,.0f} tokens/s")
+    with report.progress(title, len(left), "cases") as bar:
 
         def on_batch(made: Mapping[int, list[Completion]]) -> None:
             of_cases = {cases[left[n]].digest: some for n, some in made.items()}
             known.update(of_cases)
             if kept:
                 kept.add(title, {case: [(one.ids, one.stop) for one in some] for case, some in of_cases.items()})
+            bar.update(len(known) - len(before))
 
-        generate(model, requests, settings, renderer, on_step, on_batch)
+        generate(model, requests, settings, renderer, on_batch)
     every = [one for case in cases for one in known[case.digest]]
-    stops, computed = (
-        Counter(one.stop for one in every),
-        {"device": model.device.type, "threads": torch.get_num_threads()},
-    )
+    stops = Counter(one.stop for one in every)
     told = {"tokens": sum(len(one.ids) for one in every), "cut_off": stops["length"], "looping": stops["looping"]}
+    told |= {"device": model.device.type, "threads": torch.get_num_threads()}
     written = {case: [(renderer.decode(one.ids), one.stop) for one in some] for case, some in known.items()}
     answers = (answered(case, written[case.digest], settings) for case in cases)
     free = held.count(None) if settings.grammar else 0
-    return Generations.of(settings, answers, free, seconds=time.monotonic() - started, **told, **computed)
+    return Generations.of(settings, answers, free, seconds=time.monotonic() - started, **told)
 
 
 def seed_of(settings: GenerationConfig, case: EvalCase) -> int:
@@ -232,10 +213,9 @@ def _tell_of_what_is_not_held(cases: Sequence[EvalCase], grammar: Grammar, unhel
     if unheld:
         told = f"{unheld} of {len(cases)} questions name no schema that can be read"
         report.warning(f"{told}: nothing holds their answers")
-    schemas = [(one.where, getattr(one.case, "json_schema", None)) for one in cases]
-    of_json = schemas if grammar.type in JSON_GRAMMARS else ()
-    faults = [f"{where}: {fault}" for where, schema in of_json if schema and (fault := not_held(schema))]
-    if faults:
+    of_json = cases if grammar.type in JSON_GRAMMARS else ()
+    schemas = {one.where: schema for one in of_json if (schema := getattr(one.case, "json_schema", None))}
+    if faults := [f"{where}: {fault}" for where, schema in schemas.items() if (fault := not_held(schema))]:
         report.warning(f"answers to {len(faults)} of {len(cases)} cases are held to any JSON: {faults[0]}")
 
 
@@ -296,8 +276,10 @@ def evaluate_adapter(
     check_gradable(cases, report, case_timeout_s, allowed=allowed)
     run = trained.plan.run
     examples = drawn_shots(trained, shots, report) if shots else NO_SHOTS
-    for case in cases:
-        examples.before(case)  # too few are told before anything is answered
+    if fewer := [case.id for case in cases if len(examples.before(case)) < examples.count]:
+        raise InputError(
+            f"--shots {shots}: too few training rows are not the row of case {fewer[0]!r}", "ask for fewer"
+        )
     expert = open_expert(run, trained.origin, report)
     renderer, template = expert.renderer, expert.renderer.template
     bases = {} if shots is None else {"baseline": NO_SHOTS, **({"few_shot": examples} if shots else {})}
@@ -306,9 +288,8 @@ def evaluate_adapter(
         told = f"right answers to these cases have up to {need} tokens, an answer may have {settings.max_new_tokens}"
         report.warning(f"{told}: --max-new-tokens {need + 1}")
     facts = facts_of(trained, expert.source.sha256, template.name, template.input_separator)
-    same = {**facts, **asdict(settings), "ends": sorted(renderer.stop_token_ids)}
-    same |= {"cases": [case.digest for case in cases], "shots": [*bases, shots]}
-    kept = KeptAnswers(keep, same) if keep else None
+    same = {**facts, **asdict(settings), "ends": sorted(renderer.stop_token_ids), "shots": [*bases, shots]}
+    kept = KeptAnswers(keep, {**same, "cases": [case.digest for case in cases]}) if keep else None
 
     def asked(
         title: str, how: GenerationConfig, by: PromptRenderer, before: Shots = NO_SHOTS
@@ -318,12 +299,11 @@ def evaluate_adapter(
 
     written, evaluation = asked("answering", settings, renderer)
     compared = dict[str, dict[str, Any]]()
-    if settings.grammar:
-        unheld = written.grammar["free"] if written.grammar else 0
+    if settings.grammar and written.grammar:
+        unheld = written.grammar["free"]
         _tell_of_what_is_not_held(cases, settings.grammar, unheld, report)
         if unheld < len(cases) and shots is not None:
-            free = replace(settings, grammar=None)
-            others, judged = asked(base_title(WITHOUT_GRAMMAR, {}), free, renderer)
+            others, judged = asked(base_title(WITHOUT_GRAMMAR, {}), replace(settings, grammar=None), renderer)
             compared[WITHOUT_GRAMMAR] = beside(judged, evaluation, {"generation": others.told})
     for name, before in bases.items():
         alone = base_renderer(run, trained.origin, renderer.tokenizer)
@@ -332,8 +312,7 @@ def evaluate_adapter(
         with expert.model.disable_adapter():
             others, judged = asked(base_title("", {"shots": before.count}), free, alone, before)
         how = {"shots": before.count, "examples": [row.where for row in before.before(cases[0])]}
-        how |= {"template": alone.template.name, "generation": others.told}
-        compared[name] = beside(judged, evaluation, how)
+        compared[name] = beside(judged, evaluation, {**how, "template": alone.template.name, "generation": others.told})
     return Evaluated(evaluation, compared, facts, written.told, grammar=written.grammar)
 
 
@@ -382,9 +361,8 @@ def grade_kept(
     limit = min((int(one) for one in (limit, number(document, "limit")) if one), default=None)
     left = by_id.keys() - {str(part(row).get("id")) for row in items(document, "answers")}
     if left and limit is None:
-        unanswered = [name for name in by_id if name in left]
-        shown = ", ".join(unanswered[:3]) + (", ..." if len(unanswered) > 3 else "")
-        report.warning(f"{len(unanswered)} of {len(by_id)} cases have no answer and are left out: {shown}")
+        shown = shortened(", ".join(name for name in by_id if name in left), 100)
+        report.warning(f"{len(left)} of {len(by_id)} cases have no answer and are left out: {shown}")
 
     def judged(told: Mapping[str, Any]) -> Evaluation:
         rows = [_kept(part(row), by_id, answers, file) for row in items(told, "answers")]
@@ -393,11 +371,13 @@ def grade_kept(
     expert, bases = judged(document), {}
     for name in BASES:
         if other := part(document, name):
-            asked = {key: other[key] for key in ("shots", "examples", "template") if key in other}
-            bases[name] = beside(judged(other), expert, asked | {"generation": _generation(other)})
+            asked: dict[str, Any] = {key: other[key] for key in ("shots", "examples", "template") if key in other}
+            asked["generation"] = part(other, "generation") or None
+            bases[name] = beside(judged(other), expert, asked)
     held = {name: part(document, "grammar").get(name) for name in ("type", "held", "free")}
     grammar, facts = None if None in held.values() else held, part(document, "expert") or None
-    return Evaluated(expert, bases, facts, _generation(document), file, limit, grammar=grammar)
+    generation = part(document, "generation") or None
+    return Evaluated(expert, bases, facts, generation, file, limit, grammar=grammar)
 
 
 def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path, file: Path) -> CaseAnswer:
@@ -411,18 +391,9 @@ def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path, fil
     if row.get("prompt") != (case.question.digest if case.prompt else None):
         told = f"{case.where}: case {case.id!r} asks something else than what was answered in {path}"
         raise InputError(told, "evaluate the adapter again: --adapter")
-    case, answers = replace(case, shown=str(row.get("schema_prompt") or "")), []
-    for one in texts:
-        stop: Stop | Literal[""] = next((known for known in get_args(Stop) if known == one.get("stop")), "")
-        answers.append(case.answered(one["answer"], stop, str(one.get("raw") or "")))
-    return replace(answers[0], samples=tuple(answers[1:]))
-
-
-def _generation(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return how answers were written; None where that was not kept whole."""
-    found = part(document, "generation")
-    figures = ("max_new_tokens", "tokens", "seconds", "tokens_per_s", "cut_off")
-    return found if all(number(found, key) is not None for key in figures) else None
+    case = replace(case, shown=str(row.get("schema_prompt") or ""))
+    first, *samples = (case.answered(one["answer"], one.get("stop") or "", one.get("raw") or "") for one in texts)
+    return replace(first, samples=tuple(samples))
 
 
 def check_gradable(

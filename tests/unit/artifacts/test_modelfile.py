@@ -6,7 +6,7 @@ import pytest
 
 from expert_cli.artifacts.gguf_writer import modelfile
 from expert_cli.errors import InputError
-from expert_cli.inference.expert_config import DecodingConfig, ExpertConfig, PromptExample
+from expert_cli.inference.expert_config import DecodingConfig, ExpertConfig
 from tests.tiny import template_for, tiny_tokenizer
 
 END, EOS = "<|im_end|>", "<|endoftext|>"
@@ -15,7 +15,7 @@ END, EOS = "<|im_end|>", "<|endoftext|>"
 def written(*stops: str, system_prompt: str | None = None) -> str:
     template = template_for(tiny_tokenizer(chat_template=None), system_prompt=system_prompt)
     decoding = DecodingConfig(stop_sequences=stops)
-    asked = ExpertConfig("chatml", "", system_prompt, "\n\n", PromptExample("", "", "", ()), decoding, {END: 1, EOS: 2})
+    asked = ExpertConfig("chatml", "", system_prompt, "\n\n", {}, decoding, {END: 1, EOS: 2})
     return modelfile("x.gguf", template, asked)
 
 
