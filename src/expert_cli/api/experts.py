@@ -40,7 +40,6 @@ def evaluate(
     model: str | None = None,
     baseline_endpoint: str | None = None,
     baseline_model: str | None = None,
-    sample: bool = False,
     samples: int = 0,
     batch_size: int | None = None,
     max_new_tokens: int | None = None,
@@ -73,7 +72,6 @@ def evaluate(
         model: What the server calls the model.
         baseline_endpoint: The URL of a server whose model answers as well.
         baseline_model: What that server calls it.
-        sample: The same as samples=1.
         samples: Draw so many answers to each case by training.decoding, at a temperature of 0.8 where that names less than
             0.3: pass@k and majority are told. 0: one answer, greedily.
         batch_size: Answers written at once; default 32, on a GPU 64.
@@ -103,7 +101,6 @@ def evaluate(
     faults = (
         (not adapter and not (manifest and is_served), "nothing to evaluate: --adapter, or --manifest and --endpoint"),
         (shots and not baseline, "--shots goes with --baseline: the base model is shown the examples"),
-        (sample and samples, "--sample is --samples 1: give one of the two"),
         (is_served != bool(model), "--endpoint goes with --model"),
         (bool(baseline_endpoint) != bool(baseline_model), "--baseline-endpoint goes with --baseline-model"),
         (is_served and own_base, "--endpoint: a server has its own base model"),
@@ -129,7 +126,7 @@ def evaluate(
     trained = trained_adapter(Path(adapter), named, base_model, **held) if adapter else None
     plan = trained.plan if trained else make_plan(named or Path(), inspect(), Overrides(offline=offline))
     decoding = decoding_for(trained) if trained else decoding_of(plan.loaded.manifest)
-    settings = of_cases.answer_settings(plan, decoding, max_new_tokens, batch_size, samples=samples or int(sample))
+    settings = of_cases.answer_settings(plan, decoding, max_new_tokens, batch_size, samples=samples)
     if settings.samples:
         reporter.info(f"{settings.samples} answers a case, drawn at temperature {settings.temperature:g}")
     asked = of_cases.cases_of(plan, optional_path(cases), limit)

@@ -44,8 +44,6 @@ MAX_KL, MIN_TOP1 = 1.0, 0.7
 """Nats, a share of places. SmolLM2 after 4 steps, merged in bf16: 0.6, 89 %; a wrong matrix of a tiny model: 1 to 8, 40 %."""
 Prompts = Sequence[tuple[str, str]]  # (instruction, input) each
 Text = tuple[int, Sequence[int]]  # the length of a prompt; its ids with those of its answer
-
-
 Agreement = Mapping[str, Any]
 """A written form beside the trained model, over the first tokens of that one's answers to `prompts` prompts.
 
@@ -87,8 +85,6 @@ def export_expert(
     with folder_beside(output) as beside:
         card, written = beside / "README.md", adapter / "README.md"
         text = written.read_text(encoding="utf-8") if written.is_file() else ""
-        if Path(run.model.name).is_absolute():  # in a card of an earlier version
-            text = text.replace(run.model.name, source.address)
         head: Any = ModelCard(text or cards.model_card(trained.plan, None, source.address))
         head.data.library_name = "transformers" if merge else "gguf" if gguf else "peft"
         write_text(card, str(head))

@@ -32,7 +32,6 @@ def chat(
     samples: Annotated[
         int, typer.Option(min=0, metavar="K", help="Draw K answers, and put them to the vote.", show_default=False)
     ] = 0,
-    sample: Annotated[bool, typer.Option("--sample", help="The same as --samples 1.")] = False,
     database: Annotated[
         Path | None, typer.Option(help="SQLite file that questions are about; for experts trained with schema_prompt.")
     ] = None,
@@ -65,15 +64,12 @@ def chat(
 
         expert-cli chat --adapter runs/sql --prompt "List the boats" --json
     """
-    if sample and samples:
-        raise typer.BadParameter("--sample is --samples 1: give one of the two")
     if database and input_:
         raise typer.BadParameter("--database stands in the place of --input: give one of the two")
     if console.as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
     _require_utf_8(prompt)
     _require_utf_8(input_)
-    samples = samples or int(sample)
     talk = api.load_expert(**arguments(api.load_expert, {**locals(), "run": adapter, "sample": bool(samples)}))
     if not prompt:
         _converse(talk, console, input_, compare=compare, samples=samples)

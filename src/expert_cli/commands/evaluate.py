@@ -72,7 +72,6 @@ def evaluate(
             show_default=False,
         ),
     ] = 0,
-    sample: Annotated[bool, typer.Option("--sample", help="The same as --samples 1.")] = False,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Answers written at once. Default: 32; on a GPU 64.")
     ] = None,
@@ -145,7 +144,7 @@ def evaluate(
     asked = locals()
     if (answers is None) == (adapter is None and endpoint is None):
         raise typer.BadParameter("give --adapter DIR, --endpoint URL or --answers FILE")
-    if answers is not None and (baseline or shots or sample or samples or baseline_endpoint or base_quantization):
+    if answers is not None and (baseline or shots or samples or baseline_endpoint or base_quantization):
         raise typer.BadParameter("--baseline, --shots and --samples go with --adapter: --answers are written already")
     function = api.evaluate if answers is None else api.grade_answers
     found = function(**arguments(function, asked))

@@ -116,9 +116,6 @@ def _show_drop(console: Console, drop: Mapping[str, Any]) -> None:
     named = shortened(", ".join(drop["differ"]), 300)
     told = "{answers_differ:,} of {answers:,} answers are other texts than then".format(**drop)
     console.text(f"{told}: {named}" if named else told)
-    if drop["computed"]:
-        told = ", ".join(f"{name} {now}, then {then}" for name, (then, now) in drop["computed"].items())
-        console.warning(f"computed otherwise: {told}; rounding alone can change greedy answers")
 
 
 def _interval(ends: Sequence[float]) -> str:

@@ -23,6 +23,7 @@ from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.utils.files import json_objects
 from expert_cli.utils.text import type_name
 
+Row = TypeVar("Row", bound="EvalCase")
 MAX_CHARACTERS = 4_000_000
 """Of a text that an answer is looked for in, which takes time by its length, before any limit of time counts."""
 
@@ -94,10 +95,7 @@ class CaseAnswer(EvalCase):
         return extract(self.answer, self.case.fences) if len(self.answer) <= MAX_CHARACTERS else None
 
 
-_Row = TypeVar("_Row", bound=EvalCase)
-
-
-def stratified_sample(rows: Sequence[_Row], count: int | None) -> list[_Row]:
+def stratified_sample(rows: Sequence[Row], count: int | None) -> list[Row]:
     """Return `count` rows (None: all), in their order: ordered by category, the middles of so many equal parts."""
     if count is None or count >= len(rows):
         return list(rows)
@@ -123,13 +121,14 @@ def asked_by_cases(cases: Sequence[EvalCase]) -> list[overlap.Question]:
 
 def shown_databases(cases: Sequence[EvalCase], settings: SchemaPromptConfig | None) -> list[EvalCase]:
     """Return cases with what each is shown of its database, or of the CREATE TABLE texts of its input. Raises InputError."""
-
-    def shown(case: EvalCase) -> EvalCase:
+    if settings is None:
+        return list(cases)
+    shown = []
+    for case in cases:
         database = case.file if case.case.file_key == "database" else None
         with at(case.where):
-            return replace(case, shown=schema_prompt(settings, case.prompt, case.input, database)) if settings else case
-
-    return [shown(case) for case in cases]
+            shown.append(replace(case, shown=schema_prompt(settings, case.prompt, case.input, database)))
+    return shown
 
 
 @contextmanager
@@ -154,9 +153,8 @@ def _rows(path: Path, needed: Literal["answer", "prompt"]) -> list[tuple[EvalCas
         answer = texts.pop("answer", "")
         case, file = case_in(path.resolve().parent, where, row)
         identity = case.id or str(line)
-        if identity in seen:
+        if seen.setdefault(identity, where) != where:
             raise InputError(f"{where}: id {identity!r} is that of {seen[identity]}", "give every case its own id")
-        seen[identity] = where
         rows.append((EvalCase(case, where, identity, digest_of(row | texts), file, **texts), answer))
     if not rows:
         raise InputError(f"{path}: no rows", "one JSON object a line: expert-cli evaluate --help")

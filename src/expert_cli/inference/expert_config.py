@@ -120,10 +120,9 @@ def generation_config(
     settings = GenerationConfig(max_new_tokens, batch_size, stops=decoding.stop_sequences, grammar=decoding.grammar)
     if not samples:
         return replace(settings, num_beams=decoding.num_beams or 1)
-    values: dict[str, Any] = {"temperature": 0.0, **decoding.sampling()}
-    if values["temperature"] < LEAST_TEMPERATURE:
-        values["temperature"] = TEMPERATURE
-    return replace(settings, samples=samples, **values)
+    named = decoding.temperature or 0.0
+    values: dict[str, Any] = {"temperature": named if named >= LEAST_TEMPERATURE else TEMPERATURE}
+    return replace(settings, samples=samples, **{**decoding.sampling(), **values})
 
 
 @dataclass(frozen=True)
@@ -160,15 +159,10 @@ class ExpertConfig:
         """Return what ends and shapes an answer: drawn, where the manifest says how."""
         from transformers import GenerationConfig as ModelGenerationConfig
 
-        sampling, stops = self.decoding.sampling(), list(self.decoding.stop_sequences)
-        return ModelGenerationConfig(
-            max_new_tokens=self.decoding.max_new_tokens,
-            eos_token_id=list(self.end_tokens.values()),
-            stop_strings=stops or None,
-            num_beams=self.decoding.num_beams,
-            do_sample=bool(sampling),
-            **sampling,
-        )
+        decoding, sampling = self.decoding, self.decoding.sampling()
+        how: dict[str, Any] = {"max_new_tokens": decoding.max_new_tokens, "num_beams": decoding.num_beams}
+        how |= {"eos_token_id": [*self.end_tokens.values()], "stop_strings": [*decoding.stop_sequences] or None}
+        return ModelGenerationConfig(**how, do_sample=bool(sampling), **sampling)
 
 
 def decoding_of(manifest: Manifest, separators: tuple[str, str] = SEPARATORS) -> DecodingConfig:
@@ -187,7 +181,7 @@ def json_separators(answers: Iterable[str]) -> tuple[str, str]:
     for answer in answers:
         with suppress(ValueError, RecursionError):
             value = json.loads(answer)
-            for one in (SEPARATORS, (",", ":"), (",", ": ")) if isinstance(value, (dict, list)) and value else ():
+            for one in (SEPARATORS, (",", ":"), (",", ": ")) if value and isinstance(value, dict | list) else ():
                 found[one] += json.dumps(value, ensure_ascii=False, separators=one) == answer
     return found.most_common(1)[0][0]
 

@@ -58,9 +58,7 @@ def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
     for module in (child_process, judging):
         monkeypatch.setattr(module, "standing_walls", lambda: ("limits", "files"))
     answers = rows(tmp_path, PLAIN, case, answer="x")
-    with pytest.raises(
-        EnvironmentProblem, match=r"rows\.jsonl:2: answers to .* cases are programs, and nothing"
-    ) as raised:
+    with pytest.raises(EnvironmentProblem, match=r"rows\.jsonl:2: answers are programs, and nothing") as raised:
         api.grade_answers(answers)
     assert raised.value.hint.endswith("--without-walls")
     heard = Heard()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import _thread
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -139,7 +140,7 @@ def test_ctrl_c_ends_what_the_threads_wait_for(tmp_path: Path) -> None:
     def interrupt() -> None:
         while len(started) < 2:
             time.sleep(0.01)
-        _thread.interrupt_main()
+        os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
     begun, before = time.monotonic(), {child.pid for child in psutil.Process().children()}

@@ -60,16 +60,6 @@ def test_against(tmp_path: Path, old: str, new: str, lost: int, gained: int, dro
     assert found["ci95"][0] <= drop <= found["ci95"][1]
 
 
-def test_what_was_computed_otherwise_is_told_where_both_say_it(tmp_path: Path) -> None:
-    path, new = tmp_path / "old.json", judged(tmp_path, "1")
-    old = {"generation": {"threads": 8, "device": "cpu"}, "expert": {"dtype": "bf16", "quantization": "int4"}}
-    path.write_text(json.dumps(new.as_json() | old), encoding="utf-8")
-    now = {"threads": 2, "device": "cpu", "batch_size": 16}
-    found = compare_with(path, Evaluated(new, {}, {"dtype": "fp32", "quantization": "int4"}, now), 0, NullReporter())
-    assert found["computed"] == {"threads": [8, 2], "dtype": ["bf16", "fp32"]}
-    assert compare_with(path, Evaluated(new), 0, NullReporter())["computed"] == {}
-
-
 def test_cases_of_only_one_evaluation_are_counted(tmp_path: Path) -> None:
     path, heard = tmp_path / "old.json", Heard()
     for old, new in ((["1", "1", "1"], ["1"]), (["1"], ["1", "1"])):
