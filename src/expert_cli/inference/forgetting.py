@@ -11,6 +11,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pydoc_data.topics import topics
 from statistics import fmean
 from typing import Any
 
@@ -18,7 +19,6 @@ import torch
 from peft import PeftModel
 from torch.nn.functional import cross_entropy
 
-from expert_cli.errors import EnvironmentProblem
 from expert_cli.inference.generate import generating
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.utils.statistics import mean_of
@@ -48,13 +48,7 @@ class Forgetting:
 
 
 def neutral_texts(count: int) -> tuple[str, ...]:
-    """Return so many beginnings of paragraphs, evenly from all there are. Raises EnvironmentProblem: no reference is there."""
-    try:
-        from pydoc_data.topics import topics
-    except ImportError as error:
-        told = "this Python came without pydoc_data, whose texts tell what a model forgot"
-        hint = "install the whole standard library of Python, or set evaluation.neutral_texts to 0"
-        raise EnvironmentProblem(told, hint) from error
+    """Return so many beginnings of paragraphs, evenly from all there are."""
     texts = (" ".join(part.split()) for name in sorted(topics) for part in topics[name].split("\n\n"))
     prose = (text for text in texts if len(text) >= CHARACTERS and text[0].isupper() and text.endswith("."))
     found = tuple(dict.fromkeys(text[:CHARACTERS] for text in prose))

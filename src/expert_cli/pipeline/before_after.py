@@ -131,10 +131,7 @@ def measuring(run: RunConfig, max_forget: float | None) -> RunConfig:
 
 
 def choose_texts(run: RunConfig, max_forget: float | None, report: Reporter) -> tuple[str, ...]:
-    """Return the neutral texts of a run; none where it asks for none, and, which is told, where this Python has none.
-
-    Raises InputError, EnvironmentProblem: none, and `max_forget` asks for what they tell.
-    """
+    """Return the neutral texts of a run; none where it asks for none. Raises InputError: none can be read, and must be."""
     from expert_cli.inference.forgetting import neutral_texts
 
     if not run.neutral_texts:
@@ -144,13 +141,7 @@ def choose_texts(run: RunConfig, max_forget: float | None, report: Reporter) -> 
             raise InputError(f"--max-forget {max_forget:g}: {ALONE}", "leave --max-forget or fsdp out")
         report.info(f"what is forgotten is not measured: {ALONE}")
         return ()
-    try:
-        return neutral_texts(run.neutral_texts)
-    except EnvironmentProblem as error:
-        if max_forget is not None:
-            raise
-        report.warning(f"what is forgotten is not measured: {error.message}")
-        return ()
+    return neutral_texts(run.neutral_texts)
 
 
 def measure(

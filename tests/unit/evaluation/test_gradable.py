@@ -65,7 +65,7 @@ def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
     judged = api.grade_answers(answers, without_walls=True, case_timeout_s=20, reporter=heard)
     assert judged.as_json()["walls"] == ["limits", "files"]
     assert (heard.warned, heard.said[0]) == (
-        ["answers run as programs that nothing keeps from the network"],
+        ["answers are programs, and nothing here keeps them from the network (seccomp, network namespaces)"],
         "walls     limits, files around answers that are programs",
     )
     assert "walls" not in api.grade_answers(rows(tmp_path, PLAIN, answer="x")).as_json()
