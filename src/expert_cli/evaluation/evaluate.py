@@ -22,7 +22,7 @@ from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.config.training_defaults import JSON_GRAMMARS
 from expert_cli.data.rows import RowExample
-from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.errors import InputError
 from expert_cli.evaluation import cases as case_files
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase, read_cases, stratified_sample
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, NOTHING, Evaluated, Evaluation, Permissions, beside, grade
@@ -66,10 +66,10 @@ class Generations(NamedTuple):
         cls, settings: GenerationConfig, answers: Iterable[CaseAnswer], free: int, *, seconds: float, **told: Any
     ) -> Generations:
         """Return answers. told: figures, and what computed them, which decides on rounding: device and threads, or a server."""
-        told |= {"seconds": seconds, "tokens_per_s": told["tokens"] / max(1e-9, seconds)}
+        figures = {"seconds": seconds, "tokens_per_s": told["tokens"] / max(1e-9, seconds)}
         all_, kind = tuple(answers), settings.grammar
         grammar = {"type": kind.type, "held": len(all_) - free, "free": free} if kind else None
-        return cls(all_, settings.as_json() | told, grammar)
+        return cls(all_, settings.as_json() | told | figures, grammar)
 
 
 class KeptAnswers:
@@ -401,28 +401,19 @@ def check_gradable(
     report: Reporter,
     case_timeout_s: float = CASE_TIMEOUT_S,
     *,
-    remedy: str = "",
     allowed: Permissions = NOTHING,
 ) -> None:
     """Judge a dummy answer to every case, so that what cannot be judged is told before any model is loaded or trained.
 
-    Raises InputError: a case is at fault, or not allowed; EnvironmentProblem: an engine or a wall is missing, or, where a
-    `remedy` is named besides installing what is missing, no answer can be right because answers can only be parsed here.
+    Raises InputError: a case is at fault, or not allowed; EnvironmentProblem: an engine or a wall is missing.
     """
     allowed.require(cases, report)
     dummies, seen = list[CaseAnswer](), set[str]()
     for row in cases:
-        case = row.case.for_dummy(first=row.case.verifier not in seen)
-        seen.add(row.case.verifier)
-        if case is not None:
+        if case := row.case.for_dummy(first=row.case.verifier not in seen):
             dummies.append(replace(row, case=case).answered(DUMMY))
-    found = grade(dummies, report, case_timeout_s).examples("parsed_only")
-    if not found:
-        return
-    told = f"{found[0].row.where}: no answer can be right on this machine: {found[0].verdict.detail}"
-    if remedy:
-        raise EnvironmentProblem(told, f"install what is missing, or {remedy}")
-    report.warning(told)
+        seen.add(row.case.verifier)
+    grade(dummies, report, case_timeout_s)
 
 
 def accuracy_of(model: Any, renderer: PromptRenderer, cases: Sequence[EvalCase], report: Reporter, plan: Plan) -> float:

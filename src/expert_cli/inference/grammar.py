@@ -82,7 +82,7 @@ def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> str:
 
 
 def in_asked_order(schema: Any, question: str) -> Any:
-    """Return a JSON Schema whose objects may have their keys in the order of the question, too, where it names them all.
+    """Return a JSON Schema whose objects have their keys in the order of the question, where it names them all.
 
     llguidance holds keys to the order of "properties"; answers are trained in the order that their prompts name keys in.
     """
@@ -92,15 +92,12 @@ def in_asked_order(schema: Any, question: str) -> Any:
         return schema
     schema = {name: in_asked_order(one, question) for name, one in schema.items()}
     properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return schema
-    orders = {tuple(properties): None}
-    for spelled in ("`{}`", r"(?<!\w){}[\"'`]?\s*[:\"]"):
-        places = [m.start() for name in properties if (m := re.search(spelled.format(re.escape(name)), question))]
+    for spelled in (r"(?<!\w){}[\"'`]?\s*[:\"]", "`{}`") if isinstance(properties, dict) else ():
+        named = [(name, re.search(spelled.format(re.escape(name)), question)) for name in properties]
+        places = {name: found.start() for name, found in named if found}
         if len(places) == len(properties):
-            orders[tuple(name for _, name in sorted(zip(places, properties, strict=True)))] = None
-    ways = [{**schema, "properties": {name: properties[name] for name in order}} for order in orders]
-    return ways[0] if len(ways) == 1 else {"anyOf": ways}
+            return {**schema, "properties": {name: properties[name] for name in sorted(places, key=places.__getitem__)}}
+    return schema
 
 
 def _growing(made_in: Callable[[str], Any], lark: Callable[[Any], str]) -> Callable[[str], str]:

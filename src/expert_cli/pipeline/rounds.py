@@ -153,7 +153,7 @@ def read_prompts(
     if plan.own_cases.is_file():
         require_apart(every, shown_databases(read_cases(plan.own_cases), shown), f"cases of {plan.own_cases}")
     require_apart(sampled, held_back, "held-back prompts")
-    check_gradable(every, report, remedy='train without rounds: "method": "sft"', allowed=allowed)
+    check_gradable(every, report, allowed=allowed)
     if any(one.case.can_be_forged for one in every):
         report.warning(FORGED)
     told = "prompts   {:,} to draw answers to, {prompts:,} held back: {parts} of {of} {by}"

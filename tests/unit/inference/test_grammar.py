@@ -182,8 +182,8 @@ def test_json_has_the_separators_of_the_rows_and_keys_in_the_order_of_schema_or_
     assert taken(held, '{"a": 1,\t"b": "x"}') == '{"a": 1,'
     assert taken(held, '{"b": "x"') == '{"'
     asked = grammar_for(Grammar("json", SCHEMA), "Give `b` and `a`.")
-    for right in ('{"a": 1, "b": "x"}', '{"b": "x", "a": 1}'):
-        assert taken(asked, right) == right
+    assert taken(asked, '{"b": "x", "a": 1}') == '{"b": "x", "a": 1}'
+    assert taken(asked, '{"a": 1') == '{"'
     compact = grammar_for(Grammar("json", SCHEMA, (",", ":")), "")
     assert taken(compact, '{"a":1,"b":"y"}') == '{"a":1,"b":"y"}'
     assert taken(grammar_for(Grammar("json"), ""), '[1, {"k": null}]') == '[1, {"k": null}]'
