@@ -161,7 +161,6 @@ def _write_whole(
 
 
 def _held(run: RunConfig, quantization: Quantization, dtype: Dtype) -> RunConfig:
-    """Return a run whose base model is held so."""
     model, compute = replace(run.model, quantization=quantization), replace(run.compute, dtype=dtype)
     return replace(run, model=model, compute=compute)
 

@@ -102,7 +102,6 @@ def trained_from_lines(told: Mapping[str, Any]) -> list[str]:
 
 
 def _code(text: str) -> str:
-    """Return a text as it is written in JSON, in a cell of a table."""
     return f"`{json.dumps(text, ensure_ascii=False)}`".replace("|", "\\|")
 
 

@@ -188,7 +188,6 @@ def _run_answers(audit: Audit, plan: Plan, report: Reporter) -> None:
 
 
 def _give_to_a_case(audit: Audit, mine: Sequence[EvalCase], report: Reporter) -> None:
-    """Give the answers of rows to a case of their verifier, to see whether they are of its language."""
     chosen, change = max(mine, key=lambda one: bool(getattr(one.case, "unit", ""))), dict[str, Any]()  # any unit is one
     if audit.verifier == "choice":
         change["labels"] = [*dict.fromkeys(label for one in mine for label in getattr(one.case, "labels", ()))]
@@ -220,7 +219,6 @@ def _give_to_a_case(audit: Audit, mine: Sequence[EvalCase], report: Reporter) ->
 
 
 def _compile_queries(audit: Audit, fences: frozenset[str], run: RunConfig) -> None:
-    """Compile the queries of rows on the tables that each row names or shows: nothing is run."""
     databases, no_tables = run.data.schema_prompt, compiler({})
     for row in audit.rows:
         file = databases.file_named(row.database) if databases and row.database else Path()
@@ -245,7 +243,6 @@ def compiler_for(file: Path | None, text: str) -> Callable[[str], str] | None:
 
 
 def _run_cases(audit: Audit, _: Plan, report: Reporter) -> None:
-    """Judge the expected answer of every case by the case itself; a query must find something."""
     unknown = sum(one.case.starts == "command" or not one.case.expected_text for one in audit.cases)
     if unknown:
         audit.not_checked["case_fails"] = f"{unknown:,} without an answer that is right: patterns, programs, commands"
@@ -266,7 +263,6 @@ def _run_cases(audit: Audit, _: Plan, report: Reporter) -> None:
 
 
 def _check_texts(audit: Audit, *_: Any) -> None:
-    """Look for answers that go on into a prompt, and for rows that ask what a case asks."""
     held = HeldOut(asked_by_cases(audit.cases))
     for row in audit.rows:
         if fault := prompt_in_answer(row):
@@ -312,7 +308,6 @@ def _check_lengths(audit: Audit, plan: Plan, _: Reporter) -> None:
 
 
 def _check_repeats(audit: Audit, _: Plan, report: Reporter) -> None:
-    """Find rows that say what an earlier one says, nearly so, or something else to the same question."""
     first: dict[tuple[str, ...], AuditRow] = {}
     groups: defaultdict[tuple[str, str], list[AuditRow]] = defaultdict(list)
     for row in audit.rows:

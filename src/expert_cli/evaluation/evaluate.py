@@ -381,7 +381,6 @@ def grade_kept(
 
 
 def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path, file: Path) -> CaseAnswer:
-    """Return an answer of an evaluation in `path` with its case of `file`, and its samples."""
     case, texts = cases.get(str(row.get("id"))), [row, *map(part, items(row, "samples"))]
     if not all(isinstance(one.get("answer"), str) for one in texts):
         raise InputError(f"{path}: an answer is missing", "give a file that evaluate --output wrote")

@@ -327,7 +327,6 @@ def compare_with(path: Path, found: Evaluated, max_drop: float, report: Reporter
 
 
 def _texts(row: Mapping[str, Any]) -> list[Any]:
-    """Return the answers of a row under "answers"."""
     return [one.get("answer") for one in items(row, "samples") or [row]]
 
 

@@ -120,7 +120,6 @@ def _pairs(samples: Sequence[GradedAnswer]) -> Iterator[tuple[str, str]]:
 
 
 def _different(answers: Iterable[GradedAnswer]) -> list[str]:
-    """Return texts in the order in which they were drawn, of those that answer the same the first."""
     texts: dict[str, str] = {}
     for one in answers:
         texts.setdefault(plain(one.row.extracted or one.row.answer), one.row.answer)

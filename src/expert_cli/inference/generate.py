@@ -99,7 +99,6 @@ def _batch(
     compiled: bool = False,
     streamer: TextIteratorStreamer | None = None,
 ) -> list[list[Completion]]:
-    """Return the answers to one batch, of beams one each."""
     device, width = model.device, max(len(one.prompt) for one in requests)
     empty = [width - len(one.prompt) for one in requests]
     ids = [[renderer.pad_id] * left + [*one.prompt] for left, one in zip(empty, requests, strict=True)]
@@ -173,7 +172,6 @@ class _NoLoops(LogitsProcessor):
         self._end_ids, self._prompt = end_ids, prompt
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Return the scores [rows, vocabulary] with -inf where a beam may not go on."""
         rows = input_ids[:, self._prompt :].tolist()
         looping = [self._end_ids.isdisjoint(row) and is_looping(row) for row in rows]
         return scores.masked_fill(torch.tensor(looping, device=scores.device)[:, None], -torch.inf)
@@ -189,7 +187,6 @@ class _Ended(StoppingCriteria):
         self._tail = 16 + max((len(stop.encode()) for stop in settings.stops), default=0)
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:  # noqa: ARG002
-        """Return for each row whether its answer has ended."""
         ended = []
         for ids in input_ids[:, self._prompt :].tolist():
             tail = self._renderer.decode(ids[-self._tail :]) if self._stops else ""
@@ -222,14 +219,11 @@ class _UnreadError(Exception):
 
 
 class _Pieces(TextIteratorStreamer):
-    """The text of an answer, as it is written in another thread."""
-
     def __init__(self, renderer: PromptRenderer) -> None:
         super().__init__(renderer.hf, skip_prompt=True, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         self._stop_token_ids, self.is_read = renderer.stop_token_ids, True
 
     def put(self, value: torch.Tensor) -> None:
-        """Take the next token."""
         if not self.is_read:
             raise _UnreadError
         if self.next_tokens_are_prompt or not self._stop_token_ids & set(value.tolist()):

@@ -101,7 +101,6 @@ def in_asked_order(schema: Any, question: str) -> Any:
 
 
 def _growing(made_in: Callable[[str], Any], lark: Callable[[Any], str]) -> Callable[[str], str]:
-    """Return the grammar of a query by the names that it has made so far."""
     known: dict[str, str] = {}
 
     def grammar(text: str) -> str:
@@ -121,8 +120,6 @@ def _tokens_of(tokenizer: PreTrainedTokenizerFast, ends: tuple[int, ...]) -> LLT
 
 
 class _State(NamedTuple):
-    """Where an answer stands: its text, the grammar that the text so far makes, and llguidance's place in it."""
-
     text: str
     grammar: str
     matcher: LLMatcher

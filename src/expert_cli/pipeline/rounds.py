@@ -281,12 +281,10 @@ def select(
 
 
 def _share(judged: Document) -> dict[str, Any]:
-    """Return counts, share and interval of an evaluation."""
     return {name: judged[name] for name in ("cases", "correct", "accuracy", "ci95")}
 
 
 def _gain(last: Document, now: Document) -> dict[str, Any]:
-    """Return what a round brought on the held-back prompts, paired."""
     before, after = ([one["kind"] == RIGHT for one in judged["answers"]] for judged in (last, now))
     gain = Paired.of(before, after).reversed
     told = {"gained": gain.lost, "lost": gain.gained, "difference": gain.drop, "ci95": list(gain.ci95)}
@@ -295,8 +293,6 @@ def _gain(last: Document, now: Document) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Steps:
-    """The steps of a run in rounds, each of which is done once."""
-
     plan: Plan
     report: Reporter
     options: RunOptions
