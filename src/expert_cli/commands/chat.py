@@ -50,7 +50,7 @@ def chat(
 
     With --samples the answer that most agree with comes first, and is the one that is remembered. With --database answers are
     run on a copy of the file, and the same rows are one answer; no rows win where no answer has any. Else JSON is the same by
-    its value, SQL as sqlglot writes it (where that is installed), anything else by its text without spacing.
+    its value, anything else by its text without spacing.
 
     Examples:
 
