@@ -70,7 +70,7 @@ def chat(
         raise typer.BadParameter("--json needs --prompt")
     _require_utf_8(prompt)
     _require_utf_8(input_)
-    talk = api.load_expert(**arguments(api.load_expert, {**locals(), "run": adapter, "sample": bool(samples)}))
+    talk = api.load_expert(**arguments(api.load_expert, {**locals(), "run": adapter}))
     if not prompt:
         _converse(talk, console, input_, compare=compare, samples=samples)
     elif console.as_json:

@@ -12,7 +12,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -54,6 +54,10 @@ DUMMY = "x"
 """An answer that is right nowhere."""
 
 
+Written = tuple[str, Stop, int]
+"""A text, why it ends, and how many tokens it has."""
+
+
 class Generations(NamedTuple):
     """The answer to each case; told: under "generation"; grammar: what held them (type, held, free), None for nothing."""
 
@@ -63,13 +67,32 @@ class Generations(NamedTuple):
 
     @classmethod
     def of(
-        cls, settings: GenerationConfig, answers: Iterable[CaseAnswer], free: int, *, seconds: float, **told: Any
+        cls,
+        settings: GenerationConfig,
+        cases: Sequence[EvalCase],
+        written: Mapping[str, Sequence[Written]],
+        free: int,
+        started: float,
+        **computed: Any,
     ) -> Generations:
-        """Return answers. told: figures, and what computed them, which decides on rounding: device and threads, or a server."""
-        figures = {"seconds": seconds, "tokens_per_s": told["tokens"] / max(1e-9, seconds)}
-        all_, kind = tuple(answers), settings.grammar
-        grammar = {"type": kind.type, "held": len(all_) - free, "free": free} if kind else None
-        return cls(all_, settings.as_json() | told | figures, grammar)
+        """Return what was written, by the cases' digests, as answers up to the first stop sequence.
+
+        free: how many answers nothing held. computed: what decides on rounding: device and threads, or a server.
+        """
+        answers = []
+        for case in cases:
+            texts = []
+            for text, stop, _ in written[case.digest]:
+                cut = settings.until_stop(text)
+                texts.append(case.answered(cut, *((stop, "") if cut == text else ("sequence", text))))
+            answers.append(replace(texts[0], samples=tuple(texts)) if settings.samples else texts[0])
+        every, seconds = [one for case in cases for one in written[case.digest]], time.monotonic() - started
+        stops, tokens = Counter(stop for _, stop, _ in every), sum(count for *_, count in every)
+        told = {"tokens": tokens, "cut_off": stops["length"], "looping": stops["looping"], **computed}
+        told |= {"seconds": seconds, "tokens_per_s": tokens / max(1e-9, seconds)}
+        kind = settings.grammar
+        grammar = {"type": kind.type, "held": len(cases) - free, "free": free} if kind else None
+        return cls(tuple(answers), settings.as_json() | told, grammar)
 
 
 class KeptAnswers:
@@ -161,50 +184,37 @@ def write_answers(
     """Let the model answer every case. shots: what comes before; kept: has answers of an earlier start, and keeps these."""
     import torch
 
-    from expert_cli.inference.generate import Completion, Request, generate
+    from expert_cli.inference.generate import Request, generate
 
     turns = [renderer.format_user_turn(*case.asked) for case in cases]
     held = [held_for(turn, case.case, settings.grammar) for turn, case in zip(turns, cases, strict=True)]
-    before = kept.of(title) if kept else {}
-    known = {case: [Completion(tuple(ids), stop) for ids, stop in some] for case, some in before.items()}
+    known: dict[str, list[Written]] = kept.of(title) if kept else {}
     left = [n for n, case in enumerate(cases) if case.digest not in known]
-    count = settings.samples or 1
+    count, started = settings.samples or 1, time.monotonic()
     requests = [Request(_prompt(renderer, cases[n], shots), held[n], seed_of(settings, cases[n]), count) for n in left]
     if known:
         report.info(f"{len(cases) - len(left)} of {len(cases)} cases were answered before this was stopped")
-    started = time.monotonic()
     with report.progress(title, len(left), "cases") as bar:
 
         def on_batch(made: Mapping[int, list[Completion]]) -> None:
-            of_cases = {cases[left[n]].digest: some for n, some in made.items()}
-            known.update(of_cases)
+            new: dict[str, list[Written]] = {
+                cases[left[n]].digest: [(renderer.decode(one.ids), one.stop, len(one.ids)) for one in some]
+                for n, some in made.items()
+            }
+            known.update(new)
             if kept:
-                kept.add(title, {case: [(one.ids, one.stop) for one in some] for case, some in of_cases.items()})
-            bar.update(len(known) - len(before))
+                kept.add(title, new)
+            bar.update(sum(cases[n].digest in known for n in left))
 
         generate(model, requests, settings, renderer, on_batch)
-    every = [one for case in cases for one in known[case.digest]]
-    stops = Counter(one.stop for one in every)
-    told = {"tokens": sum(len(one.ids) for one in every), "cut_off": stops["length"], "looping": stops["looping"]}
-    told |= {"device": model.device.type, "threads": torch.get_num_threads()}
-    written = {case: [(renderer.decode(one.ids), one.stop) for one in some] for case, some in known.items()}
-    answers = (answered(case, written[case.digest], settings) for case in cases)
     free = held.count(None) if settings.grammar else 0
-    return Generations.of(settings, answers, free, seconds=time.monotonic() - started, **told)
+    computed = {"device": model.device.type, "threads": torch.get_num_threads()}
+    return Generations.of(settings, cases, known, free, started, **computed)
 
 
 def seed_of(settings: GenerationConfig, case: EvalCase) -> int:
     """Return what a case gives to the seed of its batch."""
     return int.from_bytes(hashlib.sha256(f"{settings.seed} {case.digest}".encode()).digest()[:7], "big")
-
-
-def answered(case: EvalCase, written: Sequence[tuple[str, Stop]], settings: GenerationConfig) -> CaseAnswer:
-    """Return a case with the texts that were written for it, up to the first stop sequence, and why each ends."""
-    answers = []
-    for text, stop in written:
-        cut = settings.until_stop(text)
-        answers.append(case.answered(cut, *((stop, "") if cut == text else ("sequence", text))))
-    return replace(answers[0], samples=tuple(answers)) if settings.samples else answers[0]
 
 
 def _tell_of_what_is_not_held(cases: Sequence[EvalCase], grammar: Grammar, unheld: int, report: Reporter) -> None:
