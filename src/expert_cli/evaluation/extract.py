@@ -21,10 +21,9 @@ _END = re.compile(
 # Only at the start of a line: a program may hold the word in a string.
 _THOUGHT = re.compile(r"^[ \t]*<think>(?:.*?</think>|.*)", re.MULTILINE | re.DOTALL)
 _THOUGHT_END = re.compile(r"^[ \t]*</think>|</think>[ \t\r]*$", re.MULTILINE)
-# A byte order mark and a zero-width space are no blanks to Python.
-_FENCE = re.compile(r"[\ufeff\u200b]*(`{3,}|~{3,}(?!~))([^`]*)")
+_FENCE = re.compile(r"(`{3,}|~{3,}(?!~))([^`]*)")
 _UNMARKED = ("", "text", "txt", "plain", "plaintext")
-_ONE_LINE = re.compile(r"[\ufeff\u200b]*```([^`\n]+)```")
+_ONE_LINE = re.compile(r"```([^`\n]+)```")
 
 
 def extract(text: str, fences: Collection[str]) -> str:

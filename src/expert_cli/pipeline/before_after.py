@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from expert_cli.evaluation.cases import EvalCase
     from expert_cli.inference.expert import PromptRenderer
-    from expert_cli.inference.forgetting import Forgetting
     from expert_cli.model.tokenizer import TokenizerInfo
 
 
@@ -146,7 +145,7 @@ def choose_texts(run: RunConfig, max_forget: float | None, report: Reporter) -> 
 
 def measure(
     model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str], paths: RunPaths, report: Reporter
-) -> Forgetting | None:
+) -> dict[str, Any] | None:
     """Measure what a trained model forgot, and leave it in the card of its adapter; None where no finite loss tells."""
     from expert_cli.inference.forgetting import forgetting
 
@@ -157,7 +156,7 @@ def measure(
     if found is None:
         report.warning("what was forgotten is not known: the loss on neutral texts is not finite")
         return None
-    put_section(paths.adapter / "README.md", SECTION, [f"{forgotten_in_words(found.as_json())}."])
+    put_section(paths.adapter / "README.md", SECTION, [f"{forgotten_in_words(found)}."])
     return found
 
 

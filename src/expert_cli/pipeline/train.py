@@ -180,7 +180,7 @@ def _train(
         measured = describe(run, store, data.train.documents).as_json()
         resumed_from = checkpoints.resumed.path if checkpoints.resumed else None
         found = document(run.output, done, measured, kernels, sha256, resumed_from, asked, seconds)
-        found |= {"forgetting": forgot.as_json()} if forgot else {}
+        found |= {"forgetting": forgot} if forgot else {}
         ended = finish(paths, found, sha256, done.stop_reason, options.max_forget, status)
     return replace(ended, unserved=stop if stop.exit_code else None)
 

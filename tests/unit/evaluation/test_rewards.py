@@ -38,21 +38,14 @@ def columns(case: dict[str, Any], count: int = 1) -> dict[str, Any]:
     ("case", "answer", "reward"),
     [
         pytest.param(SQL, "SELECT name, city FROM customers", 1.0, id="sql, right"),
-        pytest.param(SQL, "```sql\nSELECT name, city FROM customers\n```", 1.0, id="sql, fenced"),
         pytest.param(SQL, "SELECT city, name FROM customers", 0.5, id="sql, as many columns"),
         pytest.param(SQL, "SELECT name FROM customers", 0.3, id="sql, it runs"),
-        pytest.param(SQL, "SELECT name, city FROM customers WHERE 1 = 0", 0.3, id="sql, no rows"),
         pytest.param(SQL, "SELECT nme, city FROM customers", 0.1, id="sql, a name that is not there"),
         pytest.param(SQL, "SELECT FROM", 0.0, id="sql, not parsed"),
-        pytest.param(SQL, "-- no query", 0.0, id="sql, a comment"),
-        pytest.param(SQL, "DROP TABLE customers", 0.0, id="sql, it writes"),
         pytest.param(SQL, "", 0.0, id="nothing"),
-        pytest.param(SQL | {"rule": "spider"}, "SELECT name, name FROM customers", 0.5, id="sql, another rule"),
         pytest.param(JSON, '{"a": 1, "b": [1, 2]}', 1.0, id="json, right"),
         pytest.param(JSON, '{"a": 1, "b": [2, 2]}', 0.5, id="json, the same keys"),
         pytest.param(JSON, '{"a": 1, "c": 1}', 0.3, id="json, it fits the schema"),
-        pytest.param(JSON | {"rule": "subset"}, '{"a": 2, "b": 1, "c": 1}', 0.5, id="json, further keys"),
-        pytest.param(JSON | {"expected": [1, 2], "schema": None}, "[1]", 0.3, id="json, another length"),
         pytest.param(JSON | {"expected": [1, 2], "schema": None}, "[1, 3]", 0.5, id="json, the same length"),
         pytest.param(JSON, "[]", 0.1, id="json, it is JSON"),
         pytest.param(JSON, "{", 0.0, id="json, it is none"),
@@ -62,12 +55,7 @@ def columns(case: dict[str, Any], count: int = 1) -> dict[str, Any]:
         pytest.param(PYTHON, "def twice(n:", 0.0, id="python, it does not"),
         pytest.param({"verifier": "choice", "labels": ["a", "b"], "expected": "a"}, "b", 0.3, id="a label"),
         pytest.param({"verifier": "choice", "labels": ["a", "b"], "expected": "a"}, "c", 0.0, id="no label"),
-        pytest.param({"verifier": "exact", "expected": "a"}, "b", 0.0, id="another text"),
         pytest.param({"verifier": "regex", "pattern": "a"}, "b", 0.0, id="no match"),
-        pytest.param({"verifier": "contains_all", "expected": ["a"]}, "b", 0.0, id="words missing"),
-        pytest.param(
-            {"verifier": "contains_all", "expected": ["a"], "absent": ["b"]}, "a b", 0.0, id="a word too many"
-        ),
     ],
 )
 def test_how_far_an_answer_came(root: Path, case: dict[str, Any], answer: str, reward: float) -> None:
@@ -86,11 +74,8 @@ def said(content: Any, role: str = "assistant") -> dict[str, Any]:
         ("SELECT 1", "SELECT 1"),
         ([said("SELECT 1")], "SELECT 1"),
         ([said("first"), said("x", "tool"), said("last")], "last"),
-        ([said(None)], ""),
         ([said("x", "tool")], ""),
-        ([], ""),
         (None, ""),
-        (3, ""),
     ],
 )
 def test_what_was_written(completion: Any, text: str) -> None:
