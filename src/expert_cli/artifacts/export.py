@@ -18,7 +18,7 @@ from typing import Any, cast
 import torch
 from huggingface_hub import ModelCard
 from torch.nn.functional import kl_div
-from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from expert_cli.artifacts import model_card as cards
 from expert_cli.artifacts.gguf_writer import GgufType, modelfile, require_writable, write_gguf
@@ -28,8 +28,9 @@ from expert_cli.config.plan import TrainedAdapter, require_new
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.documents import drawn_prompts
 from expert_cli.errors import IntegrityError
-from expert_cli.inference.expert import Expert, expert_config, load_base_of, locate_base, open_expert, trained_renderer
-from expert_cli.inference.expert_config import ExpertConfig, decoding_for
+from expert_cli.inference.expert import expert_config, load_base_of, locate_base, open_expert, trained_renderer
+from expert_cli.inference.expert_config import ExpertConfig, GenerationConfig, decoding_for
+from expert_cli.inference.generate import Request, generate
 from expert_cli.manifest.key import Dtype, Quantization
 from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.tokenizer import load_tokenizer
@@ -127,7 +128,11 @@ def _write_whole(
     renderer, base = expert.renderer, expert.source.folder
     ids = [renderer.encode_prompt(*prompt) for prompt in prompts][:PROMPTS]
     ids += drawn_prompts(trained.origin.store, PROMPTS - len(ids), run.seed) if len(ids) < PROMPTS else []
-    texts = [_answered(expert, one) for one in ids or [list(range(3, 35))]]
+    ids = ids or [list(range(3, 35))]
+    answers = generate(expert.model, [Request(one) for one in ids], GenerationConfig(TOKENS, PROMPTS), renderer)
+    # what follows the last token is compared, too
+    ends = [one.ids[: None if one.stop == "end" else -1] for (one,) in answers]
+    texts = [(len(prompt), [*prompt, *answer]) for prompt, answer in zip(ids, ends, strict=True)]
     meant = log_probs(expert.model, texts)
     report.info("merging in fp32")
     model: Any = expert.model.merge_and_unload(safe_merge=True)
@@ -188,13 +193,3 @@ def log_probs(model: Any, texts: Sequence[Text]) -> torch.Tensor:
         logits = model(input_ids=seen, logits_to_keep=len(ids) - prompt + 1).logits[0]
         found.append(logits.float().cpu().log_softmax(-1))
     return torch.cat(found)
-
-
-def _answered(expert: Expert, ids: Sequence[int]) -> Text:
-    """Return a prompt with the first tokens of an expert's answer, but the last."""
-    given, ends = torch.tensor([list(ids)], device=expert.model.device), [*expert.renderer.stop_token_ids]
-    tokens = {"eos_token_id": ends, "pad_token_id": expert.renderer.pad_id}
-    settings = GenerationConfig(max_new_tokens=TOKENS, do_sample=False, **tokens)
-    with quiet():
-        written = expert.model.generate(inputs=given, attention_mask=torch.ones_like(given), generation_config=settings)
-    return len(ids), written[0, :-1].tolist()

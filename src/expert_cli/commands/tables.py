@@ -90,10 +90,6 @@ def _show_samples(console: Console, found: Evaluated) -> None:
     console.text("")
     rows = [[f"{share:.1%}", _interval(ends), name] for name, share, ends in shares]
     console.table(title, ["share", "95 % interval", ""], rows)
-    dtype = (found.facts or {}).get("dtype", "fp32")
-    if dtype != "fp32":
-        told = "another batch size rounds otherwise and may draw other answers; --against counts them"
-        console.info(f"drawn in {dtype}: {told}")
 
 
 def _share(share: Mapping[str, Any]) -> list[str]:
