@@ -26,7 +26,7 @@ from expert_cli.data.select import select_rows
 from expert_cli.data.sources import LocatedData, locate_data
 from expert_cli.data.templates.mask import split_text
 from expert_cli.errors import ExpertError, InputError
-from expert_cli.evaluation.cases import CaseAnswer, EvalCase, asked_by_cases, read_cases
+from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.grade import NOTHING, given_by, grade
 from expert_cli.evaluation.verifiers.case import detail_line
@@ -195,7 +195,7 @@ def _give_to_a_case(audit: Audit, mine: Sequence[EvalCase], report: Reporter) ->
         change["perturb"] = None
     case = replace(chosen, case=chosen.case.model_copy(update=change))
     rows = audit.rows[:: -(-len(audit.rows) // PROGRAMS)] if case.case.starts else audit.rows
-    answers = [CaseAnswer(case.case, row.where, row.where, "", case.file, answer=row.answer) for row in rows]
+    answers = [EvalCase(case.case, row.where, row.where, "", case.file, answer=row.answer) for row in rows]
     try:
         NOTHING.require(answers, report)
         judged = grade(answers, report, TIMEOUT_S).answers

@@ -24,7 +24,7 @@ from expert_cli.config.training_defaults import JSON_GRAMMARS
 from expert_cli.data.rows import RowExample
 from expert_cli.errors import InputError
 from expert_cli.evaluation import cases as case_files
-from expert_cli.evaluation.cases import CaseAnswer, EvalCase, read_cases, stratified_sample
+from expert_cli.evaluation.cases import EvalCase, read_cases, stratified_sample
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, NOTHING, Evaluated, Evaluation, Permissions, beside, grade
 from expert_cli.evaluation.verifiers.case import Case, plain
 from expert_cli.evaluation.verifiers.query import QueryCase
@@ -61,7 +61,7 @@ Written = tuple[str, Stop, int]
 class Generations(NamedTuple):
     """The answer to each case; told: under "generation"; grammar: what held them (type, held, free), None for nothing."""
 
-    answers: tuple[CaseAnswer, ...]
+    answers: tuple[EvalCase, ...]
     told: Mapping[str, Any]
     grammar: Mapping[str, Any] | None
 
@@ -328,18 +328,10 @@ def evaluate_adapter(
 
 def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator: str) -> dict[str, Any]:
     """Return what is evaluated, as the document says it under "expert"."""
-    run = trained.plan.run
-    return {
-        "expert": run.expert,
-        "adapter": str(trained.origin.adapter),
-        "adapter_sha256": sha256_of(trained.origin.adapter / WEIGHTS),
-        "base_model": run.model.name,
-        "base_sha256": base_sha256,
-        "quantization": run.model.quantization,
-        "dtype": run.compute.dtype,
-        "template": template,
-        "input_separator": separator,
-    }
+    run, adapter = trained.plan.run, trained.origin.adapter
+    told = {"expert": run.expert, "adapter": str(adapter), "adapter_sha256": sha256_of(adapter / WEIGHTS)}
+    told |= {"base_model": run.model.name, "base_sha256": base_sha256, "quantization": run.model.quantization}
+    return {**told, "dtype": run.compute.dtype, "template": template, "input_separator": separator}
 
 
 def grade_kept(
@@ -390,7 +382,7 @@ def grade_kept(
     return Evaluated(expert, bases, facts, generation, file, limit, grammar=grammar)
 
 
-def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path, file: Path) -> CaseAnswer:
+def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path, file: Path) -> EvalCase:
     case, texts = cases.get(str(row.get("id"))), [row, *map(part, items(row, "samples"))]
     if not all(isinstance(one.get("answer"), str) for one in texts):
         raise InputError(f"{path}: an answer is missing", "give a file that evaluate --output wrote")
@@ -417,7 +409,7 @@ def check_gradable(
     Raises InputError: a case is at fault, or not allowed; EnvironmentProblem: an engine or a wall is missing.
     """
     allowed.require(cases, report)
-    dummies, seen = list[CaseAnswer](), set[str]()
+    dummies, seen = list[EvalCase](), set[str]()
     for row in cases:
         if case := row.case.for_dummy(first=row.case.verifier not in seen):
             dummies.append(replace(row, case=case).answered(DUMMY))

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import psutil
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.cases import MAX_CHARACTERS, CaseAnswer, EvalCase, at
+from expert_cli.evaluation.cases import MAX_CHARACTERS, EvalCase, at
 from expert_cli.evaluation.extract import RULE, extract
 from expert_cli.evaluation.verifiers.case import EMPTY, Case, Grade, Kind, Labeled
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
@@ -96,7 +96,7 @@ EXAMPLES = 3
 class GradedAnswer:
     """One answer; samples: those of `row`, judged, this one first; majority: the place of one that most agree with, if any."""
 
-    row: CaseAnswer
+    row: EvalCase
     verdict: Grade
     samples: tuple[GradedAnswer, ...] = ()
     majority: int | None = None
@@ -330,9 +330,7 @@ def _texts(row: Mapping[str, Any]) -> list[Any]:
     return [one.get("answer") for one in items(row, "samples") or [row]]
 
 
-def grade(
-    rows: Sequence[CaseAnswer], report: Reporter, case_timeout_s: float, threads: int | None = None
-) -> Evaluation:
+def grade(rows: Sequence[EvalCase], report: Reporter, case_timeout_s: float, threads: int | None = None) -> Evaluation:
     """Judge every answer, with its samples. threads: default, one a core, where the memory suffices.
 
     Raises InputError with file and line of the first case that is at fault, EnvironmentProblem where an engine is missing.
@@ -357,7 +355,7 @@ def grade(
     return Evaluation(tuple(found))
 
 
-def _graded(row: CaseAnswer, timeout_s: float) -> GradedAnswer:
+def _graded(row: EvalCase, timeout_s: float) -> GradedAnswer:
     """Judge a row's answer, or its samples, of which equal ones are run once."""
     if not row.samples:
         return GradedAnswer(row, verdict_on(row, timeout_s))
@@ -367,7 +365,7 @@ def _graded(row: CaseAnswer, timeout_s: float) -> GradedAnswer:
     return GradedAnswer(row, samples[0].verdict, samples, _majority(row.case, row.file, samples, timeout_s))
 
 
-def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
+def verdict_on(row: EvalCase, timeout_s: float) -> Grade:
     """Take the answer out of its text, and run it."""
     answer = row.extracted
     if answer is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import CaseAnswer, case_in, digest_of
+from expert_cli.evaluation.cases import EvalCase, case_in, digest_of
 from expert_cli.evaluation.grade import Evaluation, GradedAnswer, Permissions, grade
 from expert_cli.evaluation.verifiers.case import FORGED, Grade, Progress, plain
 from expert_cli.evaluation.verifiers.registry import verifier
@@ -47,7 +47,7 @@ def grades(
         where = f"completion {number + 1}"
         row = _row(where, number, columns)
         case, file = case_in(folder.resolve(), where, row)
-        rows.append(CaseAnswer(case, where, case.id, digest_of(row), file, answer=text_of(completion)))
+        rows.append(EvalCase(case, where, case.id, digest_of(row), file, answer=text_of(completion)))
     different = {(row.digest, row.answer): row for row in rows}
     allowed.require([*different.values()], NullReporter())
     if any(row.case.can_be_forged for row in rows):

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import CaseAnswer, read_answers
+from expert_cli.evaluation.cases import EvalCase, read_answers
 from expert_cli.evaluation.grade import grade, in_order
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.utils.reporter import NullReporter
@@ -63,10 +63,10 @@ class Busy(Case):
         return Grade("correct" if alone else "timeout", answer)
 
 
-def busy(*answers: str, **keys: Any) -> list[CaseAnswer]:
+def busy(*answers: str, **keys: Any) -> list[EvalCase]:
     Busy.runs.clear()
     case = Busy(verifier="busy", **keys)
-    return [CaseAnswer(case, f"f:{i}", str(i), "0" * 16, answer=answer) for i, answer in enumerate(answers, start=1)]
+    return [EvalCase(case, f"f:{i}", str(i), "0" * 16, answer=answer) for i, answer in enumerate(answers, start=1)]
 
 
 def test_what_was_late_beside_others_has_its_time_alone() -> None:
