@@ -63,22 +63,19 @@ _POSTGRESQL = (
 )
 
 
-def tables_of(*texts: str) -> dict[str, list[str]]:
-    """Return the tables that texts describe, by CREATE TABLE or the lines of a schema prompt; of one name the first counts."""
+def tables_of(text: str) -> dict[str, list[str]]:
+    """Return the tables of a text, by CREATE TABLE or the lines of a schema prompt; of one name the first counts."""
     found: dict[str, list[str]] = {}
-    for text in texts:
-        heads = [*_CREATE.finditer(text)]
-        heads += [head for block in _COMPACT.finditer(text) for head in _COMPACT_TABLE.finditer(text, *block.span())]
-        for head in heads:
-            items, is_table = _items(text, head.end()), head.groupdict().get("kind", "").upper() == "TABLE"
-            names = [
-                first[1]
-                for item in items
-                if (first := _FIRST.match(item)) and not (is_table and _CONSTRAINT.match(item))
-            ]
-            name = unquoted(head["name"])
-            if names and name.lower() not in map(str.lower, found):
-                found[name] = [unquoted(column) for column in names]
+    heads = [*_CREATE.finditer(text)]
+    heads += [head for block in _COMPACT.finditer(text) for head in _COMPACT_TABLE.finditer(text, *block.span())]
+    for head in heads:
+        items = _items(text, head.end())
+        if head.groupdict().get("kind", "").upper() == "TABLE":
+            items = [item for item in items if not _CONSTRAINT.match(item)]
+        columns = [unquoted(first[1]) for item in items if (first := _FIRST.match(item))]
+        name = unquoted(head["name"])
+        if columns and name.lower() not in map(str.lower, found):
+            found[name] = columns
     return found
 
 

@@ -350,10 +350,9 @@ class _Steps:
     def train(self, stage: str, folder: Path, run: RunConfig) -> Path:
         """Make an ordinary run, or go on with it, unless it is done; return its folder."""
         self.at(stage)
-        own = self.options
-        drift = tuple(key for key in own.drift if not key.startswith("rft."))
-        trusted = own.trust_store and run is self.plan.run
-        options = replace(own, resume=AUTO, overwrite=False, locked=None, max_forget=None, drift=drift)
+        drift = tuple(key for key in self.options.drift if not key.startswith("rft."))
+        trusted = self.options.trust_store and run is self.plan.run
+        options = replace(self.options, resume=AUTO, overwrite=False, locked=None, max_forget=None, drift=drift)
         done = self.train_one(
             replace(self.plan, run=replace(run, output=folder, rft=None)), replace(options, trust_store=trusted)
         )
