@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from expert_cli.config.plan import trained_adapter
-from expert_cli.evaluation.cases import CaseAnswer, EvalCase
+from expert_cli.evaluation.cases import EvalCase
 from expert_cli.evaluation.evaluate import answer_settings, cases_of, check_gradable, write_answers
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, beside, grade
 from expert_cli.inference.expert import Expert, open_expert
@@ -64,7 +64,7 @@ class Measured:
 
     def settings(self, samples: int, grammar: Grammar | None) -> GenerationConfig:
         """Return how answers are written: as the manifest says but for the grammar."""
-        decoding = decoding_for(self.trained, NullReporter())
+        decoding = decoding_for(self.trained)
         settings = answer_settings(self.trained.plan, decoding, self.options.max_new_tokens, samples=samples)
         return replace(settings, grammar=grammar)
 
@@ -106,9 +106,9 @@ class Measured:
 
     def _all(
         self, cases: Sequence[EvalCase], ways: Mapping[str, GenerationConfig], kept: Kept
-    ) -> tuple[dict[str, list[CaseAnswer]], list[Row]]:
+    ) -> tuple[dict[str, list[EvalCase]], list[Row]]:
         """Return the answers of each way to all cases, and what they cost, some cases at a time; those that are kept are."""
-        rows: dict[str, list[CaseAnswer]] = {way: [] for way in ways}
+        rows: dict[str, list[EvalCase]] = {way: [] for way in ways}
         parts = list(parts_of(cases, BATCHES * min(one.batch_size for one in ways.values())))
         for number, some in enumerate(parts):
             if number == len(kept.parts):
@@ -130,7 +130,7 @@ class Measured:
         }
 
 
-def _restored(case: EvalCase, answers: Sequence[tuple[str, Stop]]) -> CaseAnswer:
+def _restored(case: EvalCase, answers: Sequence[tuple[str, Stop]]) -> EvalCase:
     """Return a case with its answer, or with several."""
     rows = [case.answered(*one) for one in answers]
     return replace(rows[0], samples=tuple(rows)) if len(rows) > 1 else rows[0]

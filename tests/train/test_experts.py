@@ -88,7 +88,7 @@ def test_samples_are_counted_told_and_judged_again(expert: Path, tmp_path: Path)
     args = ("evaluate", "--adapter", run, "--manifest", manifest, "--cases", own(expert), "--max-new-tokens", "8")
     done = CliRunner().invoke(app, [str(arg) for arg in (*args, "--samples", "3", "--output", tmp_path / "e.json")])
     assert done.exit_code == 0
-    assert "3 answers a case, drawn at temperature 0.8: training.decoding names 0.1" in done.stderr
+    assert "3 answers a case, drawn at temperature 0.8" in done.stderr
     document = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
     valid(document, "evaluate")
     assert (document["generation"]["temperature"], document["generation"]["samples"]) == (0.8, 3)

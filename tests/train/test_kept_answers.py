@@ -26,7 +26,7 @@ class Counting(NullReporter):  # it is its own bar
         yield self
 
     def update(self, done: float, note: str = "") -> None:
-        if note and done >= self.stop_at:
+        if done >= self.stop_at:
             raise KeyboardInterrupt
 
 

@@ -25,7 +25,7 @@ from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests.forked_cli import Forked
-from tests.train.projects import Told, train, valid
+from tests.train.projects import train, valid
 from tests.train.rft_project import prompt, sharp_model, unsure_expert, write_rows
 
 
@@ -96,18 +96,16 @@ LOSING = [prompt(n, 8) for n in range(16)]
 def test_rounds_that_lose_leave_the_adapter_that_was_there(tmp_path: Path, first: Path, model: Path) -> None:
     write_rows(tmp_path / "held.jsonl", LOSING)
     going_on = {"rounds": 2, "from": "last", "gold": "always", "held_back": "held.jsonl"}
-    told = Told()
-    ended = train(unsure_expert(tmp_path, model, **going_on), report=told, init_adapter=first).document
+    ended = train(unsure_expert(tmp_path, model, **going_on), init_adapter=first).document
     (record,) = ended["rft"]["rounds"]
     assert (record["is_kept"], ended["rft"]["best_round"]) == (False, 0)
     assert "round 1: a gain of -100.0% (" in ended["stop_reason"]
-    assert [line for line in told.warnings if "8 of 16 held-back prompts stand in the training rows" in line]
     manifest = unsure_expert(tmp_path, model, **going_on, stop_without_gain=False)
     done = train(manifest, RunOptions(overwrite=True), init_adapter=first)
     lost, same = done.document["rft"]["rounds"]
     assert (lost["correct"], lost["is_kept"], same["is_kept"]) == (0, True, True), "kept to go on with"
     assert (lost["gain"]["lost"], lost["gain"]["against"], same["gain"]["against"]) == (16, 0, 1)
-    assert (same["gain"]["lost"], len(lost["forgotten"])) == (0, 5), "of what the round before had right"
+    assert same["gain"]["lost"] == 0, "of what the round before had right"
     assert done.document["rft"]["best_round"] == 0
     assert done.document["adapter_sha256"] == read_json(first / "report.json")["adapter_sha256"]
     begun = [read_json(RunPaths(done.output / f"round-{number}" / "run").run_json)["init_adapter"] for number in (1, 2)]
@@ -145,7 +143,7 @@ class CtrlCInTheLastStep(TrainerCallback):
 def test_a_run_that_is_asked_to_stop_in_a_training_stops_there_and_goes_on(tmp_path: Path, model: Path) -> None:
     output, manifest = tmp_path / "out", unsure_expert(tmp_path, model)
     with pytest.raises(Interrupted, match=r"stopped by the file .*out/sft/STOP"):
-        train(manifest, RunOptions(callbacks=(StopWhenTrainingBegins(output),)), output=output)
+        train(manifest, RunOptions(callbacks=(StopWhenTrainingBegins(output / "sft"),)), output=output)
     assert read_json(output / "status.json")["state"] == "stopped"
     assert 1 <= read_json(output / "sft" / "status.json")["step"] < 16
     with pytest.raises(Interrupted, match="stopped by SIGINT in first training") as ended:
@@ -176,7 +174,6 @@ def left(output: Path) -> dict[str, Any]:
     report = read_json(RunPaths(output).report_json)
     for one in report["rft"]["rounds"]:
         one["training"].pop("seconds")
-        one.pop("sampling_seconds")
     rows = [(output / f"round-{number}" / "rows.jsonl").read_text(encoding="utf-8") for number in (1, 2)]
     return {"rft": report["rft"], "adapter": report["adapter_sha256"], "rows": rows, "loss": report["loss"]}
 

@@ -13,7 +13,7 @@ from expert_cli.inference.expert import base_renderer, open_expert
 from expert_cli.inference.expert_config import read_expert_config
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
-from tests.train.projects import Told, project, train
+from tests.train.projects import project, train
 
 ROWS = [{"instruction": f"Count to {n}.", "schema": f"numbers {n}", "output": "7"} for n in range(4)]
 DEFAULTING = (
@@ -81,16 +81,15 @@ def test_an_expert_is_asked_as_it_was_trained_here_and_elsewhere_whatever_the_ma
     assert renderer.encode_prompt("<|im_end|>").count(2) == 1, "a control token's spelling in a question is text"
     config = read_expert_config(done.output / "adapter" / "expert.json")
     assert (config.chat_template, config.chat_template_kwargs) == (POLITE, GIVEN)
-    assert list(config.example.ids) == renderer.encode_prompt(config.example.prompt, config.example.input)
+    example = config.example
+    assert list(example["ids"]) == renderer.encode_prompt(example["prompt"], example["input"])
     base = base_renderer(trained.plan.run, trained.origin, renderer.tokenizer)
     assert base.decode(base.encode_prompt("q")) == "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
     project(tmp_path, rows=COUNTS)  # the manifest without both keys
-    report = Told()
     trained = trained_adapter(done.output, manifest, None, offline=True)
-    renderer = open_expert(trained.plan.run, trained.origin, report).renderer
+    renderer = open_expert(trained.plan.run, trained.origin, NullReporter()).renderer
     assert renderer.decode(renderer.encode_prompt("q")).startswith("Please, ")
-    assert [line.partition(" is ")[0] for line in report.warnings] == ["chat_template", "chat_template_kwargs"]
     (done.output / "adapter" / "expert.json").unlink()  # as beside a checkpoint: run.json tells
     trained = trained_adapter(done.output, manifest, None, offline=True)
-    renderer = open_expert(trained.plan.run, trained.origin, Told()).renderer
+    renderer = open_expert(trained.plan.run, trained.origin, NullReporter()).renderer
     assert renderer.decode(renderer.encode_prompt("q")).startswith("Please, ")

@@ -169,7 +169,7 @@ def load_expert(
     *,
     manifest: FilePath | None = None,
     base_model: str | None = None,
-    sample: bool = False,
+    samples: int = 0,
     max_new_tokens: int | None = None,
     database: FilePath | None = None,
     offline: bool = False,
@@ -181,7 +181,7 @@ def load_expert(
         run: A run directory, or the folder of an adapter or checkpoint.
         manifest: The expert's manifest.json; default the one that the adapter was trained from.
         base_model: Default the one that the adapter was trained on.
-        sample: Draw by the manifest's training.decoding, not greedily.
+        samples: Draw by the manifest's training.decoding where this is not 0; else greedily.
         max_new_tokens: Longest answer, in tokens; default that of the adapter's generation_config.json, 256.
         database: The SQLite file that questions are about, where the expert was trained with `training.dataset.schema_prompt`:
             what a question is shown of it stands in the place of its input, values of the file among it. Votes go by the
@@ -210,7 +210,7 @@ def load_expert(
         trained,
         reporter,
         max_new_tokens=max_new_tokens,
-        sample=sample,
+        sample=bool(samples),
         database=file,
         runs=lambda: rows_given(file, reporter) if file else None,
     )

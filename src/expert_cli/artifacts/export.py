@@ -18,7 +18,7 @@ from typing import Any, cast
 import torch
 from huggingface_hub import ModelCard
 from torch.nn.functional import kl_div
-from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from expert_cli.artifacts import model_card as cards
 from expert_cli.artifacts.gguf_writer import GgufType, modelfile, require_writable, write_gguf
@@ -28,8 +28,9 @@ from expert_cli.config.plan import TrainedAdapter, require_new
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.documents import drawn_prompts
 from expert_cli.errors import IntegrityError
-from expert_cli.inference.expert import Expert, expert_config, load_base_of, locate_base, open_expert, trained_renderer
-from expert_cli.inference.expert_config import ExpertConfig, decoding_for
+from expert_cli.inference.expert import expert_config, load_base_of, locate_base, open_expert, trained_renderer
+from expert_cli.inference.expert_config import ExpertConfig, GenerationConfig, decoding_for
+from expert_cli.inference.generate import Request, generate
 from expert_cli.manifest.key import Dtype, Quantization
 from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.tokenizer import load_tokenizer
@@ -44,8 +45,6 @@ MAX_KL, MIN_TOP1 = 1.0, 0.7
 """Nats, a share of places. SmolLM2 after 4 steps, merged in bf16: 0.6, 89 %; a wrong matrix of a tiny model: 1 to 8, 40 %."""
 Prompts = Sequence[tuple[str, str]]  # (instruction, input) each
 Text = tuple[int, Sequence[int]]  # the length of a prompt; its ids with those of its answer
-
-
 Agreement = Mapping[str, Any]
 """A written form beside the trained model, over the first tokens of that one's answers to `prompts` prompts.
 
@@ -73,7 +72,7 @@ def export_expert(
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
     renderer = trained_renderer(run, tokenizer, trained.origin)
-    asked = expert_config(decoding_for(trained, report), renderer, run.data.schema_prompt)
+    asked = expert_config(decoding_for(trained), renderer, run.data.schema_prompt)
     whole = [*(["merged"] if merge else []), *([f"gguf {gguf}"] if gguf else [])]
     document: dict[str, Any] = {"expert": run.expert, "base_model": run.model.name, "base_sha256": source.sha256}
     document |= {"output": str(output), "forms": whole or ["adapter"], "adapter_sha256": sha256_of(adapter / WEIGHTS)}
@@ -87,8 +86,6 @@ def export_expert(
     with folder_beside(output) as beside:
         card, written = beside / "README.md", adapter / "README.md"
         text = written.read_text(encoding="utf-8") if written.is_file() else ""
-        if Path(run.model.name).is_absolute():  # in a card of an earlier version
-            text = text.replace(run.model.name, source.address)
         head: Any = ModelCard(text or cards.model_card(trained.plan, None, source.address))
         head.data.library_name = "transformers" if merge else "gguf" if gguf else "peft"
         write_text(card, str(head))
@@ -131,7 +128,11 @@ def _write_whole(
     renderer, base = expert.renderer, expert.source.folder
     ids = [renderer.encode_prompt(*prompt) for prompt in prompts][:PROMPTS]
     ids += drawn_prompts(trained.origin.store, PROMPTS - len(ids), run.seed) if len(ids) < PROMPTS else []
-    texts = [_answered(expert, one) for one in ids or [list(range(3, 35))]]
+    ids = ids or [list(range(3, 35))]
+    answers = generate(expert.model, [Request(one) for one in ids], GenerationConfig(TOKENS, PROMPTS), renderer)
+    # what follows the last token is compared, too
+    ends = [one.ids[: None if one.stop == "end" else -1] for (one,) in answers]
+    texts = [(len(prompt), [*prompt, *answer]) for prompt, answer in zip(ids, ends, strict=True)]
     meant = log_probs(expert.model, texts)
     report.info("merging in fp32")
     model: Any = expert.model.merge_and_unload(safe_merge=True)
@@ -165,7 +166,6 @@ def _write_whole(
 
 
 def _held(run: RunConfig, quantization: Quantization, dtype: Dtype) -> RunConfig:
-    """Return a run whose base model is held so."""
     model, compute = replace(run.model, quantization=quantization), replace(run.compute, dtype=dtype)
     return replace(run, model=model, compute=compute)
 
@@ -193,13 +193,3 @@ def log_probs(model: Any, texts: Sequence[Text]) -> torch.Tensor:
         logits = model(input_ids=seen, logits_to_keep=len(ids) - prompt + 1).logits[0]
         found.append(logits.float().cpu().log_softmax(-1))
     return torch.cat(found)
-
-
-def _answered(expert: Expert, ids: Sequence[int]) -> Text:
-    """Return a prompt with the first tokens of an expert's answer, but the last."""
-    given, ends = torch.tensor([list(ids)], device=expert.model.device), [*expert.renderer.stop_token_ids]
-    tokens = {"eos_token_id": ends, "pad_token_id": expert.renderer.pad_id}
-    settings = GenerationConfig(max_new_tokens=TOKENS, do_sample=False, **tokens)
-    with quiet():
-        written = expert.model.generate(inputs=given, attention_mask=torch.ones_like(given), generation_config=settings)
-    return len(ids), written[0, :-1].tolist()

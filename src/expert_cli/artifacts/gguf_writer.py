@@ -121,7 +121,7 @@ def _rule(tokenizer: TokenizerInfo) -> str:
 
 
 def modelfile(gguf_name: str, template: Template, asked: ExpertConfig) -> str:
-    """Return the Modelfile, greedy without a temperature. Raises InputError for a stop sequence that no quoting carries."""
+    """Return the Modelfile, greedy without a temperature."""
     place = "\ue000"
     text = template.prompt([{"role": "user", "content": place}]).removeprefix(template.bos_token)
     if text.count(place) != 1 or '"""' in text:
@@ -130,9 +130,6 @@ def modelfile(gguf_name: str, template: Template, asked: ExpertConfig) -> str:
     text = re.sub(r"\{\{|\}\}", lambda braces: f'{{{{ "{braces[0]}" }}}}', text).replace(place, "{{ .Prompt }}")
     values = {"temperature": 0, **asked.decoding.sampling()}
     stops = [*asked.end_tokens, *asked.decoding.stop_sequences]
-    for stop in [one for one in stops if re.search('"""[\\r\\n]', one)]:
-        words = "take it out of training.decoding.stop_sequences, or use --merge"
-        raise InputError(f"the stop sequence {stop!r} cannot be written into a Modelfile", words)
     lines = [
         f"FROM ./{gguf_name}",
         f'TEMPLATE """{text}"""',

@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import jinja2
-from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from expert_cli.artifacts.report import page_part
 from expert_cli.config.adapter_origin import EXPERT_CONFIG
@@ -37,7 +35,8 @@ def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
 
     manifest, run = plan.loaded.manifest, plan.run
     front: dict[str, Any] = {"base_model": base, "library_name": "peft", "model_name": run.expert}
-    front |= {"pipeline_tag": "text-generation", "tags": manifest.tags or None, **_license(manifest.license)}
+    front |= {"pipeline_tag": "text-generation", "tags": manifest.tags or None}
+    front |= {"license": str(manifest.license).lower()} if manifest.license else {}  # the hub's spelling of SPDX
     data = ModelCardData(**json.loads(redact(json.dumps(front))))  # later *** would be no YAML
     steps = ""
     if done:
@@ -50,22 +49,16 @@ def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
         r'"(?:[A-Za-z]:)?[/\\][^"]+"', lambda path: json.dumps(short_place(json.loads(path[0]))), document
     )
     data_files = [re.sub(r"^([A-Za-z]:)?[/\\](.*[/\\])?", "", spec.path) for spec in run.data.train]
-    parts = [f"---\n{data.to_yaml()}\n---\n\n# {run.expert}\n"]
-    parts += [f"{manifest.description}\n"] if manifest.description else []
+    parts = [
+        f"---\n{data.to_yaml()}\n---\n\n# {run.expert}\n",
+        *([f"{manifest.description}\n"] * bool(manifest.description)),
+    ]
     parts += [
         f"A {run.adapter.type} adapter for `{base}` ({run.model.quantization}), trained with expert-cli{steps}.\n"
     ]
     parts += [f"Data: {', '.join(data_files)}.\n"]
     parts += [f"## From the manifest\n\n```json\n{document}\n```\n"] if told else []
     return "\n".join(parts)
-
-
-def _license(written: Any) -> dict[str, str]:
-    """Return a license as the hub spells it: SPDX identifiers in lower case; any other is "other", with its name."""
-    name = str(written or "").strip()
-    with suppress(InvalidLicenseExpression):
-        return {"license": re.sub(r"-(only|or-later)$", "", canonicalize_license_expression(name).lower())}
-    return {"license": "other", "license_name": name} if name else {}
 
 
 def put_usage(card: Path, asked: ExpertConfig, prompt: str, **values: Any) -> None:
@@ -94,10 +87,8 @@ def put_token_rows(card: Path, config: Mapping[str, Any], tokenizer: Any, *, is_
     lines = [f"- `{name}`: {', '.join(map(_code, tokenizer.convert_ids_to_tokens(ids)))}" for name, ids in rows.items()]
     words = "They are in the weights of this folder: servers need nothing more."
     if is_adapter:
-        words = (
-            "PEFT reads them. vLLM and llama.cpp refuse an adapter that has some: give such servers the model with all "
-        )
-        words += "of it merged, `expert-cli export --merge` or `--gguf q8_0`."
+        words = "PEFT reads them. vLLM and llama.cpp refuse an adapter that has some: give such servers the model with "
+        words += "all of it merged, `expert-cli export --merge` or `--gguf q8_0`."
     if rows:
         put_section(card, "Trained token rows", [*lines, "", words])
 
@@ -111,7 +102,6 @@ def trained_from_lines(told: Mapping[str, Any]) -> list[str]:
 
 
 def _code(text: str) -> str:
-    """Return a text as it is written in JSON, in a cell of a table."""
     return f"`{json.dumps(text, ensure_ascii=False)}`".replace("|", "\\|")
 
 

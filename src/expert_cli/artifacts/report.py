@@ -25,8 +25,8 @@ from expert_cli.utils.files import write_text
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.text import duration, moment, short_place, shortened
 
-MAX_RUNS, CHARACTERS, POINTS = 6, 600, 3000
-"""Runs that have a color each; characters of one text, points of one chart over all runs, that are shown."""
+MAX_RUNS, CHARACTERS = 6, 600
+"""Runs that have a color each; characters of one text that are shown."""
 
 
 class RunData(NamedTuple):
@@ -44,13 +44,10 @@ class RunData(NamedTuple):
         """The expert's name; the folder's where run.json is not there."""
         return redact(str(metrics.part(self.run, "config").get("expert") or self.folder.name))
 
-    def series(self, key: str, points: int) -> tuple[list[float], list[float]]:
-        """Return steps and values of a metric, longer series as means of at most `points` equal stretches."""
+    def series(self, key: str) -> tuple[list[float], list[float]]:
+        """Return steps and values of a metric."""
         pairs = sorted((line["step"], line[key]) for line in self.lines if metrics.number(line, key) is not None)
-        size = max(1, -(-len(pairs) // points))
-        chunks = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-        means = [sum(value for _, value in chunk) / len(chunk) for chunk in chunks]
-        return [chunk[-1][0] for chunk in chunks], [float(f"{mean:.6g}") for mean in means]
+        return [step for step, _ in pairs], [float(f"{value:.6g}") for _, value in pairs]
 
 
 def read_run(folder: Path) -> RunData:
@@ -72,7 +69,7 @@ def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
     logged = dict.fromkeys(name for run in found for line in run.lines for name in line)
     charts = []
     for key in [name for name in logged if name in ("loss", "execution_accuracy") or name.startswith("eval_")]:
-        drawn = [(name, *run.series(key, POINTS // len(runs))) for name, run in runs]
+        drawn = [(name, *run.series(key)) for name, run in runs]
         series = [{"label": name, "run": number, "x": x, "y": y} for number, (name, x, y) in enumerate(drawn, 1) if x]
         charts += [{"title": key.replace("_", " "), "series": series}] if series else []
     parts = {name: page_part(name.replace("_", ".")) for name in ("uplot_css", "report_css", "uplot_js", "report_js")}

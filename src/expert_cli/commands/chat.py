@@ -26,7 +26,6 @@ def chat(
     input_: Annotated[str, Option("--input", help="What stands below prompts in training rows: a schema.")] = "",
     compare: Annotated[bool, Option("--compare", help="Let the base model answer as well.")] = False,
     samples: Annotated[int, Option(min=0, metavar="K", help="Draw K answers, and put them to the vote.")] = 0,
-    sample: Annotated[bool, Option("--sample", help="The same as --samples 1.")] = False,
     database: Annotated[Path | None, Option()] = None,
     max_new_tokens: MaxNewTokens = None,
     base_model: TrainedBase = None,
@@ -41,7 +40,7 @@ def chat(
     The file is not changed.
 
     With --samples the answer that most agree with comes first, and is remembered. With --database the same rows are one answer;
-    else JSON is the same by its value, SQL as sqlglot writes it, anything else by its text without spacing.
+    else JSON is the same by its value, anything else by its text without spacing.
 
     Examples:
 
@@ -49,15 +48,12 @@ def chat(
         expert-cli chat --adapter runs/sql --database app.sqlite --compare
         expert-cli chat --adapter runs/sql --prompt "List the boats" --samples 8 --json
     """
-    if sample and samples:
-        raise typer.BadParameter("--sample is --samples 1: give one of the two")
     if database and input_:
         raise typer.BadParameter("--database stands in the place of --input: give one of the two")
     if console.as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
     _require_utf_8(prompt + input_)
-    samples = samples or int(sample)
-    talk = api.load_expert(**arguments(api.load_expert, {**locals(), "run": adapter, "sample": bool(samples)}))
+    talk = api.load_expert(**arguments(api.load_expert, {**locals(), "run": adapter}))
     if not prompt:
         _converse(talk, console, input_, compare=compare, samples=samples)
     elif console.as_json:

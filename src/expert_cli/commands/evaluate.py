@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
 from typer import Option
 
 from expert_cli import api
@@ -39,7 +38,6 @@ def evaluate(
     baseline_endpoint: Annotated[str | None, Option(metavar="URL")] = None,
     baseline_model: Annotated[str | None, Option(metavar="NAME")] = None,
     samples: Annotated[int, Option(min=0, metavar="K")] = 0,
-    sample: Annotated[bool, Option("--sample", help="The same as --samples 1.")] = False,
     batch_size: Annotated[int | None, Option(min=1)] = None,
     max_new_tokens: MaxNewTokens = None,
     limit: Annotated[int | None, Option(min=1)] = None,
@@ -73,9 +71,7 @@ def evaluate(
         expert-cli evaluate --adapter runs/sql --endpoint http://127.0.0.1:8000/v1 --model sql --output served.json
         expert-cli evaluate --answers runs/sql/evaluation.json --cases stricter.jsonl
     """
-    if sample and samples:
-        raise typer.BadParameter("--sample is --samples 1: give one of the two")
-    found = api.evaluate(**arguments(api.evaluate, {**locals(), "samples": samples or int(sample)}))
+    found = api.evaluate(**arguments(api.evaluate, locals()))
     console.result(found.as_json(), lambda: show_evaluated(console, found))
     if found.missed:
         raise ThresholdNotMet(found.missed, "see the failures above")

@@ -78,9 +78,6 @@ def _show_drop(console: Console, drop: Mapping[str, Any]) -> None:
     change = f"{'fell' if drop['drop'] > 0 else 'rose'} by {abs(drop['drop']):.1%}"
     console.text(f"{told} {change} (95 % interval of the drop {_interval(drop['ci95'])})")
     console.text("{answers_differ:,} of {answers:,} answers are other texts than then".format(**drop))
-    if drop["computed"]:
-        told = ", ".join(f"{name} {now}, then {then}" for name, (then, now) in drop["computed"].items())
-        console.warning(f"computed otherwise: {told}; rounding alone can change greedy answers")
 
 
 def _interval(ends: Sequence[float], form: str = ".1%") -> str:

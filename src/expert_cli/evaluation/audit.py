@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import time
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -27,7 +26,7 @@ from expert_cli.data.select import select_rows
 from expert_cli.data.sources import LocatedData, locate_data
 from expert_cli.data.templates.mask import split_text
 from expert_cli.errors import ExpertError, InputError
-from expert_cli.evaluation.cases import CaseAnswer, EvalCase, asked_by_cases, read_case, read_cases
+from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.grade import NOTHING, given_by, grade
 from expert_cli.evaluation.verifiers.case import detail_line
@@ -88,7 +87,7 @@ class AuditRow(NamedTuple):
 class Audit:
     """What was looked at and what was found: of each check, by place, what is wrong there and the text that is at fault.
 
-    ran, parsed, not_run: what became of the rows' answers; not_checked: checks that were left out. seconds: by stage.
+    ran, parsed, not_run: what became of the rows' answers; not_checked: checks that were left out.
     """
 
     expert: str
@@ -104,7 +103,6 @@ class Audit:
     parsed: int = 0
     not_run: Counter[str] = field(default_factory=Counter)
     not_checked: dict[str, str] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, check: str, where: str, detail: str, text: str) -> None:
         """Note one finding; a place is counted once by a check."""
@@ -126,8 +124,8 @@ class Audit:
         checks = {}
         for name, count in self.counts.items():
             severity, of, meaning = CHECKS[name]
-            told = {"severity": severity, "of": of, "meaning": meaning, "count": count}
             examples = [_example(*one) for one in [*self.found[name].items()][:MAX_EXAMPLES]]
+            told = {"severity": severity, "of": of, "meaning": meaning, "count": count}
             checks[name] = {**told, "share": count / counted[of] if counted[of] else 0.0, "examples": examples}
         told = {"expert": self.expert, "manifest": str(self.manifest), "verifier": self.verifier, "files": self.files}
         return {
@@ -139,8 +137,6 @@ class Audit:
             "checks": checks,
             "answers": {"ran": self.ran, "parsed": self.parsed, "not_run": dict(self.not_run.most_common())},
             "not_checked": self.not_checked,
-            "near": NEAR,
-            "seconds": self.seconds,
         }
 
 
@@ -157,8 +153,7 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
     verifier: by which answers of rows are run, "" = that of the cases. limit: only so many rows, evenly spread.
     Raises InputError: no row that can be read, cases at fault; EnvironmentProblem: a file that cannot be read.
     """
-    started, run = time.monotonic(), plan.run
-    cases = [case for path in case_files for case in read_cases(path)]
+    run, cases = plan.run, [case for path in case_files for case in read_cases(path)]
     local = run.manifest.parent / "datasets" / "train.jsonl"
     located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
     data = replace(run.data, validation=(), validation_share=0.0, schema_prompt=None)  # of bad rows each is told
@@ -172,30 +167,35 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
     audit = Audit(run.expert, run.manifest, verifier, files, [*map(str, case_files)], rows, cases, bad.dropped.total())
     for where, _, reason in (told.partition(": ") for told in bad.examples):
         audit.add("unreadable", where, reason, "")
-    audit.seconds["read"], started = round(time.monotonic() - started, 3), time.monotonic()
-    stages = {"answers": _run_answers, "cases": _run_cases, "texts": _check_texts}
-    for stage, check in {**stages, "lengths": _check_lengths, "repeats": _check_repeats}.items():
+    for check in (_run_answers, _run_cases, _check_texts, _check_lengths, _check_repeats):
         check(audit, plan, report)
-        audit.seconds[stage], started = round(time.monotonic() - started, 3), time.monotonic()
     return audit
 
 
 def _run_answers(audit: Audit, plan: Plan, report: Reporter) -> None:
     """Run the answers of rows as far as can be done without a case of their own: no result is held against another."""
     kind, decoding = registered(audit.verifier), plan.loaded.manifest.training.decoding
+    mine = [one for one in audit.cases if one.case.verifier == audit.verifier]
     if audit.verifier == "sql" and decoding is not None and decoding.grammar_type == "sql-postgres":
         audit.not_run["queries of PostgreSQL are not run here"] += len(audit.rows)
-        return
-    if audit.verifier == "sql" and kind is not None:
+    elif audit.verifier == "sql" and kind is not None:
         _compile_queries(audit, kind.fences, plan.run)
-        return
-    case = _case_for_rows(audit)
-    if case is None:
+    elif not mine or audit.verifier in ("exact", "regex", "contains_all", "command"):
         told = f"answers of the verifier {audit.verifier} are only judged with a case"
         audit.not_run[told if audit.verifier else "no cases tell how"] += len(audit.rows)
-        return
+    else:
+        _give_to_a_case(audit, mine, report)
+
+
+def _give_to_a_case(audit: Audit, mine: Sequence[EvalCase], report: Reporter) -> None:
+    chosen, change = max(mine, key=lambda one: bool(getattr(one.case, "unit", ""))), dict[str, Any]()  # any unit is one
+    if audit.verifier == "choice":
+        change["labels"] = [*dict.fromkeys(label for one in mine for label in getattr(one.case, "labels", ()))]
+    if getattr(chosen.case, "perturb", None):
+        change["perturb"] = None
+    case = replace(chosen, case=chosen.case.model_copy(update=change))
     rows = audit.rows[:: -(-len(audit.rows) // PROGRAMS)] if case.case.starts else audit.rows
-    answers = [CaseAnswer(case.case, row.where, row.where, "", case.file, answer=row.answer) for row in rows]
+    answers = [EvalCase(case.case, row.where, row.where, "", case.file, answer=row.answer) for row in rows]
     try:
         NOTHING.require(answers, report)
         judged = grade(answers, report, TIMEOUT_S).answers
@@ -218,26 +218,7 @@ def _run_answers(audit: Audit, plan: Plan, report: Reporter) -> None:
         audit.not_run[audit.not_checked.get("does_not_run", f"of programs {PROGRAMS} are run")] += left
 
 
-def _case_for_rows(audit: Audit) -> EvalCase | None:
-    """Return the case that answers of rows are given to, to see whether they are of its language; None where none can tell."""
-    mine, kind = [case for case in audit.cases if case.case.verifier == audit.verifier], registered(audit.verifier)
-    if kind is None or audit.verifier in ("exact", "regex", "contains_all", "command"):
-        return None
-    if not mine and audit.verifier in ("json", "number"):
-        row = {name: value for name, value in kind.example.row.items() if name != "prompt"}
-        mine = [EvalCase(read_case("", {"verifier": audit.verifier, **row}), "", "", "")]
-    if not mine:
-        return None
-    chosen, change = max(mine, key=lambda one: bool(getattr(one.case, "unit", ""))), dict[str, Any]()  # any unit is one
-    if audit.verifier == "choice":
-        change["labels"] = [*dict.fromkeys(label for one in mine for label in getattr(one.case, "labels", ()))]
-    if getattr(chosen.case, "perturb", None):
-        change["perturb"] = None
-    return replace(chosen, case=chosen.case.model_copy(update=change))
-
-
 def _compile_queries(audit: Audit, fences: frozenset[str], run: RunConfig) -> None:
-    """Compile the queries of rows on the tables that each row names or shows: nothing is run."""
     databases, no_tables = run.data.schema_prompt, compiler({})
     for row in audit.rows:
         file = databases.file_named(row.database) if databases and row.database else Path()
@@ -262,7 +243,6 @@ def compiler_for(file: Path | None, text: str) -> Callable[[str], str] | None:
 
 
 def _run_cases(audit: Audit, _: Plan, report: Reporter) -> None:
-    """Judge the expected answer of every case by the case itself; a query must find something."""
     unknown = sum(one.case.starts == "command" or not one.case.expected_text for one in audit.cases)
     if unknown:
         audit.not_checked["case_fails"] = f"{unknown:,} without an answer that is right: patterns, programs, commands"
@@ -283,7 +263,6 @@ def _run_cases(audit: Audit, _: Plan, report: Reporter) -> None:
 
 
 def _check_texts(audit: Audit, *_: Any) -> None:
-    """Look for answers that go on into a prompt, and for rows that ask what a case asks."""
     held = HeldOut(asked_by_cases(audit.cases))
     for row in audit.rows:
         if fault := prompt_in_answer(row):
@@ -329,7 +308,6 @@ def _check_lengths(audit: Audit, plan: Plan, _: Reporter) -> None:
 
 
 def _check_repeats(audit: Audit, _: Plan, report: Reporter) -> None:
-    """Find rows that say what an earlier one says, nearly so, or something else to the same question."""
     first: dict[tuple[str, ...], AuditRow] = {}
     groups: defaultdict[tuple[str, str], list[AuditRow]] = defaultdict(list)
     for row in audit.rows:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -45,10 +45,12 @@ class AskedPrompt(NamedTuple):
 
 @dataclass(frozen=True)
 class EvalCase:
-    """A case of a file, and what it asks.
+    """A case of a file, what it asks, and, once it is answered, an answer to judge.
 
     where: "file:line". digest: of the case, whatever the answer. file: the first of the files that it names, found: a database,
-    a script. shown: of its database, in the place of the input; "" = nothing.
+    a script. prompt: "" where nothing tells what was asked. shown: of its database, in the place of the input; "" = nothing.
+    stop: why the answer ends, "" where nothing tells. raw: what was written, where a stop sequence cut the answer out of it.
+    samples: all answers that were drawn, this one first; () where none were.
     """
 
     case: Case
@@ -59,6 +61,10 @@ class EvalCase:
     prompt: str = ""
     input: str = ""
     shown: str = ""
+    answer: str = ""
+    stop: Stop | Literal[""] = ""
+    raw: str = ""
+    samples: tuple[EvalCase, ...] = ()
 
     @property
     def question(self) -> AskedPrompt:
@@ -70,23 +76,9 @@ class EvalCase:
         """What a model is asked: the case's question, with what it is shown."""
         return AskedPrompt(self.prompt, self.shown or self.input)
 
-    def answered(self, text: str, stop: Stop | Literal[""] = "", raw: str = "") -> CaseAnswer:
+    def answered(self, text: str, stop: Stop | Literal[""] = "", raw: str = "") -> EvalCase:
         """Return the case with an answer."""
-        return CaseAnswer(**vars(self), answer=text, stop=stop, raw=raw)
-
-
-@dataclass(frozen=True)
-class CaseAnswer(EvalCase):
-    """A case with an answer to judge; its prompt is "" where nothing tells what was asked.
-
-    stop: why the answer ends, "" where nothing tells. raw: what was written, where a stop sequence cut the answer out of it.
-    samples: all answers that were drawn, this one first; () where none were.
-    """
-
-    answer: str = ""
-    stop: Stop | Literal[""] = ""
-    raw: str = ""
-    samples: tuple[CaseAnswer, ...] = ()
+        return replace(self, answer=text, stop=stop, raw=raw)
 
     @property
     def extracted(self) -> str | None:
@@ -94,10 +86,7 @@ class CaseAnswer(EvalCase):
         return extract(self.answer, self.case.fences) if len(self.answer) <= MAX_CHARACTERS else None
 
 
-_Row = TypeVar("_Row", bound=EvalCase)
-
-
-def stratified_sample(rows: Sequence[_Row], count: int | None) -> list[_Row]:
+def stratified_sample(rows: Sequence[EvalCase], count: int | None) -> list[EvalCase]:
     """Return `count` rows (None: all), in their order: ordered by category, the middles of so many equal parts."""
     if count is None or count >= len(rows):
         return list(rows)
@@ -106,14 +95,14 @@ def stratified_sample(rows: Sequence[_Row], count: int | None) -> list[_Row]:
     return [rows[number] for number in sorted(ordered[middle] for middle in middles)]
 
 
-def read_answers(path: Path) -> list[CaseAnswer]:
+def read_answers(path: Path) -> list[EvalCase]:
     """Read rows of cases with answers, and with what was asked where they hold it. Raises InputError as `read_cases` does."""
-    return [row.answered(answer) for row, answer in _rows(path, "answer")]
+    return _rows(path, "answer")
 
 
 def read_cases(path: Path) -> list[EvalCase]:
     """Read rows of cases with prompts. Raises InputError with file and line of the first fault."""
-    return [row for row, _ in _rows(path, "prompt")]
+    return _rows(path, "prompt")
 
 
 def asked_by_cases(cases: Sequence[EvalCase]) -> list[overlap.Question]:
@@ -123,13 +112,14 @@ def asked_by_cases(cases: Sequence[EvalCase]) -> list[overlap.Question]:
 
 def shown_databases(cases: Sequence[EvalCase], settings: SchemaPromptConfig | None) -> list[EvalCase]:
     """Return cases with what each is shown of its database, or of the CREATE TABLE texts of its input. Raises InputError."""
-
-    def shown(case: EvalCase) -> EvalCase:
+    if settings is None:
+        return list(cases)
+    shown = []
+    for case in cases:
         database = case.file if case.case.file_key == "database" else None
         with at(case.where):
-            return replace(case, shown=schema_prompt(settings, case.prompt, case.input, database)) if settings else case
-
-    return [shown(case) for case in cases]
+            shown.append(replace(case, shown=schema_prompt(settings, case.prompt, case.input, database)))
+    return shown
 
 
 @contextmanager
@@ -141,8 +131,8 @@ def at(where: str) -> Iterator[None]:
         raise InputError(f"{where}: {error.message}", error.hint) from error
 
 
-def _rows(path: Path, needed: Literal["answer", "prompt"]) -> list[tuple[EvalCase, str]]:
-    """Return every row of a file, and its answer, "" where that is not needed; there is at least one."""
+def _rows(path: Path, needed: Literal["answer", "prompt"]) -> list[EvalCase]:
+    """Return every row of a file; there is at least one."""
     seen: dict[str, str] = {}
     rows = []
     for where, line, row in json_objects(path):
@@ -154,10 +144,9 @@ def _rows(path: Path, needed: Literal["answer", "prompt"]) -> list[tuple[EvalCas
         answer = texts.pop("answer", "")
         case, file = case_in(path.resolve().parent, where, row)
         identity = case.id or str(line)
-        if identity in seen:
+        if seen.setdefault(identity, where) != where:
             raise InputError(f"{where}: id {identity!r} is that of {seen[identity]}", "give every case its own id")
-        seen[identity] = where
-        rows.append((EvalCase(case, where, identity, digest_of(row | texts), file, **texts), answer))
+        rows.append(EvalCase(case, where, identity, digest_of(row | texts), file, **texts, answer=answer))
     if not rows:
         raise InputError(f"{path}: no rows", "one JSON object a line: expert-cli evaluate --help")
     return rows

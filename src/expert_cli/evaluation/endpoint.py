@@ -24,7 +24,7 @@ from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation import evaluate
 from expert_cli.evaluation.cases import EvalCase, digest_of
 from expert_cli.evaluation.grade import NOTHING, Evaluated, Permissions, beside, grade, in_order
-from expert_cli.inference.expert_config import GenerationConfig, read_expert_config
+from expert_cli.inference.expert_config import GenerationConfig, Stop, read_expert_config
 from expert_cli.runs.metrics import ENDPOINT
 from expert_cli.utils.object_storage import forbidden_by
 from expert_cli.utils.reporter import Reporter
@@ -90,14 +90,12 @@ class Server:
         left = [one for one in asked if one[0].digest not in known]
         with self.report.progress(f"{self.named['model']} answers", len(left), "cases") as bar:
             in_order(work, left, settings.batch_size, bar.update)
-        every = [said for case, *_ in asked for said in known[case.digest]]
-        told = {"tokens": sum(said[2] for said in every), "cut_off": sum(said[1] == "length" for said in every)}
-        answers = (evaluate.answered(case, [said[:2] for said in known[case.digest]], settings) for case, *_ in asked)
+        written = {case: [said[:3] for said in some] for case, some in known.items()}
         free = sum(any(said[3] for said in known[case.digest]) for case, *_ in asked) if settings.grammar else 0
-        seconds = time.monotonic() - started
-        return evaluate.Generations.of(settings, answers, free, seconds=seconds, looping=0, **told, **self.named)
+        cases = [case for case, *_ in asked]
+        return evaluate.Generations.of(settings, cases, written, free, started, **self.named)
 
-    def _said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> tuple[str, str, int, bool]:
+    def _said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> tuple[str, Stop, int, bool]:
         """Return a text, why it ends, how many tokens it has, and whether nothing held it."""
         body = {self._names.get(name, name): value for name, value in {**asked, **held}.items()}
         body.pop("", None)

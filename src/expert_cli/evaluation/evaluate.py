@@ -12,19 +12,19 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.config.training_defaults import JSON_GRAMMARS
 from expert_cli.data.rows import RowExample
-from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.errors import InputError
 from expert_cli.evaluation import cases as case_files
-from expert_cli.evaluation.cases import CaseAnswer, EvalCase, read_cases, stratified_sample
+from expert_cli.evaluation.cases import EvalCase, read_cases, stratified_sample
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, NOTHING, Evaluated, Evaluation, Permissions, beside, grade
 from expert_cli.evaluation.verifiers.case import Case, plain
 from expert_cli.evaluation.verifiers.query import QueryCase
@@ -40,6 +40,7 @@ from expert_cli.inference.expert_config import (
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, base_title, items, number, part, read_json
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter, Reporter
+from expert_cli.utils.text import shortened
 
 if TYPE_CHECKING:
     from expert_cli.inference.expert import PromptRenderer
@@ -53,22 +54,45 @@ DUMMY = "x"
 """An answer that is right nowhere."""
 
 
+Written = tuple[str, Stop, int]
+"""A text, why it ends, and how many tokens it has."""
+
+
 class Generations(NamedTuple):
     """The answer to each case; told: under "generation"; grammar: what held them (type, held, free), None for nothing."""
 
-    answers: tuple[CaseAnswer, ...]
+    answers: tuple[EvalCase, ...]
     told: Mapping[str, Any]
     grammar: Mapping[str, Any] | None
 
     @classmethod
     def of(
-        cls, settings: GenerationConfig, answers: Iterable[CaseAnswer], free: int, *, seconds: float, **told: Any
+        cls,
+        settings: GenerationConfig,
+        cases: Sequence[EvalCase],
+        written: Mapping[str, Sequence[Written]],
+        free: int,
+        started: float,
+        **computed: Any,
     ) -> Generations:
-        """Return answers. told: figures, and what computed them, which decides on rounding: device and threads, or a server."""
-        told |= {"seconds": seconds, "tokens_per_s": told["tokens"] / max(1e-9, seconds)}
-        all_, kind = tuple(answers), settings.grammar
-        grammar = {"type": kind.type, "held": len(all_) - free, "free": free} if kind else None
-        return cls(all_, settings.as_json() | told, grammar)
+        """Return what was written, by the cases' digests, as answers up to the first stop sequence.
+
+        free: how many answers nothing held. computed: what decides on rounding: device and threads, or a server.
+        """
+        answers = []
+        for case in cases:
+            texts = []
+            for text, stop, _ in written[case.digest]:
+                cut = settings.until_stop(text)
+                texts.append(case.answered(cut, *((stop, "") if cut == text else ("sequence", text))))
+            answers.append(replace(texts[0], samples=tuple(texts)) if settings.samples else texts[0])
+        every, seconds = [one for case in cases for one in written[case.digest]], time.monotonic() - started
+        stops, tokens = Counter(stop for _, stop, _ in every), sum(count for *_, count in every)
+        told = {"tokens": tokens, "cut_off": stops["length"], "looping": stops["looping"], **computed}
+        told |= {"seconds": seconds, "tokens_per_s": tokens / max(1e-9, seconds)}
+        kind = settings.grammar
+        grammar = {"type": kind.type, "held": len(cases) - free, "free": free} if kind else None
+        return cls(tuple(answers), settings.as_json() | told, grammar)
 
 
 class KeptAnswers:
@@ -102,19 +126,14 @@ class Shots:
     rows: tuple[RowExample, ...] = ()
 
     def before(self, asked: EvalCase) -> list[RowExample]:
-        """Return the examples for a case: never the case's own row. Raises InputError where there are too few."""
+        """Return the examples for a case: never the case's own row, which asks the same or answers the same input so."""
         below, prompt, is_right = plain(asked.asked.input), plain(asked.prompt), asked.case.is_expected
-
-        def is_own(row: RowExample) -> bool:
-            # it asks the same, or gives the right answer to the same input in other words
-            is_same = plain(row.prompt) == prompt or (bool(below) and is_right(row.answer))
-            return is_same and plain(row.input) == below
-
-        found = list(islice((row for row in self.rows if not is_own(row)), self.count))
-        if len(found) < self.count:
-            told = f"--shots {self.count}: {len(found)} training rows are not the row of case {asked.id!r}"
-            raise InputError(told, "ask for fewer")
-        return found
+        others = (
+            row
+            for row in self.rows
+            if plain(row.input) != below or not (plain(row.prompt) == prompt or (below and is_right(row.answer)))
+        )
+        return list(islice(others, self.count))
 
 
 NO_SHOTS = Shots()
@@ -127,13 +146,8 @@ def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
 
     data, rows_of = replace(trained.plan.run.data.as_asked, validation=()), trained.origin.rows
     if rows_of is not None:  # --dataset, --validation and --seed may have said other than the manifest
-        sources, share, seed = rows_of
-        data = replace(data, train=sources, validation_share=share, seed=seed)
-    try:
-        rows = list(select_rows(data, locate_data(data, report), report).rows())
-    except (InputError, EnvironmentProblem) as error:
-        told = f"--shots: the rows of training cannot be read: {error.message}"
-        raise InputError(told, "put them there, or leave --shots out") from error
+        data = replace(data, train=rows_of.sources, validation_share=rows_of.validation_share, seed=rows_of.seed)
+    rows = list(select_rows(data, locate_data(data, report), report).rows())
     if any(row.is_whole_text for row in rows):
         raise InputError("--shots: rows of whole texts hold no questions with answers", "leave --shots out")
     order = random.Random(trained.plan.run.seed).sample(range(len(rows)), len(rows))  # noqa: S311
@@ -170,60 +184,37 @@ def write_answers(
     """Let the model answer every case. shots: what comes before; kept: has answers of an earlier start, and keeps these."""
     import torch
 
-    from expert_cli.inference.generate import Completion, Request, generate
+    from expert_cli.inference.generate import Request, generate
 
     turns = [renderer.format_user_turn(*case.asked) for case in cases]
     held = [held_for(turn, case.case, settings.grammar) for turn, case in zip(turns, cases, strict=True)]
-    before = kept.of(title) if kept else {}
-    known = {case: [Completion(tuple(ids), stop) for ids, stop in some] for case, some in before.items()}
+    known: dict[str, list[Written]] = kept.of(title) if kept else {}
     left = [n for n, case in enumerate(cases) if case.digest not in known]
-    count = settings.samples or 1
+    count, started = settings.samples or 1, time.monotonic()
     requests = [Request(_prompt(renderer, cases[n], shots), held[n], seed_of(settings, cases[n]), count) for n in left]
     if known:
         report.info(f"{len(cases) - len(left)} of {len(cases)} cases were answered before this was stopped")
-    longest = max((len(one.prompt) for one in requests), default=0) + settings.max_new_tokens
-    room = getattr(model.config, "max_position_embeddings", None)
-    if room and longest > room:
-        report.warning(
-            f"the longest prompt and answer may take {longest:,} tokens, the base model was made for {room:,}"
-        )
-    started = time.monotonic()
-    with report.progress(title, len(left) * count, "answers") as bar:
-
-        def on_step(done: int, tokens: int) -> None:
-            bar.update(done, f"{tokens / max(1e-9, time.monotonic() - started):,.0f} tokens/s")
+    with report.progress(title, len(left), "cases") as bar:
 
         def on_batch(made: Mapping[int, list[Completion]]) -> None:
-            of_cases = {cases[left[n]].digest: some for n, some in made.items()}
-            known.update(of_cases)
+            new: dict[str, list[Written]] = {
+                cases[left[n]].digest: [(renderer.decode(one.ids), one.stop, len(one.ids)) for one in some]
+                for n, some in made.items()
+            }
+            known.update(new)
             if kept:
-                kept.add(title, {case: [(one.ids, one.stop) for one in some] for case, some in of_cases.items()})
+                kept.add(title, new)
+            bar.update(sum(cases[n].digest in known for n in left))
 
-        generate(model, requests, settings, renderer, on_step, on_batch)
-    every = [one for case in cases for one in known[case.digest]]
-    stops, computed = (
-        Counter(one.stop for one in every),
-        {"device": model.device.type, "threads": torch.get_num_threads()},
-    )
-    told = {"tokens": sum(len(one.ids) for one in every), "cut_off": stops["length"], "looping": stops["looping"]}
-    written = {case: [(renderer.decode(one.ids), one.stop) for one in some] for case, some in known.items()}
-    answers = (answered(case, written[case.digest], settings) for case in cases)
+        generate(model, requests, settings, renderer, on_batch)
     free = held.count(None) if settings.grammar else 0
-    return Generations.of(settings, answers, free, seconds=time.monotonic() - started, **told, **computed)
+    computed = {"device": model.device.type, "threads": torch.get_num_threads()}
+    return Generations.of(settings, cases, known, free, started, **computed)
 
 
 def seed_of(settings: GenerationConfig, case: EvalCase) -> int:
     """Return what a case gives to the seed of its batch."""
     return int.from_bytes(hashlib.sha256(f"{settings.seed} {case.digest}".encode()).digest()[:7], "big")
-
-
-def answered(case: EvalCase, written: Sequence[tuple[str, Stop]], settings: GenerationConfig) -> CaseAnswer:
-    """Return a case with the texts that were written for it, up to the first stop sequence, and why each ends."""
-    answers = []
-    for text, stop in written:
-        cut = settings.until_stop(text)
-        answers.append(case.answered(cut, *((stop, "") if cut == text else ("sequence", text))))
-    return replace(answers[0], samples=tuple(answers)) if settings.samples else answers[0]
 
 
 def _tell_of_what_is_not_held(cases: Sequence[EvalCase], grammar: Grammar, unheld: int, report: Reporter) -> None:
@@ -232,10 +223,9 @@ def _tell_of_what_is_not_held(cases: Sequence[EvalCase], grammar: Grammar, unhel
     if unheld:
         told = f"{unheld} of {len(cases)} questions name no schema that can be read"
         report.warning(f"{told}: nothing holds their answers")
-    schemas = [(one.where, getattr(one.case, "json_schema", None)) for one in cases]
-    of_json = schemas if grammar.type in JSON_GRAMMARS else ()
-    faults = [f"{where}: {fault}" for where, schema in of_json if schema and (fault := not_held(schema))]
-    if faults:
+    of_json = cases if grammar.type in JSON_GRAMMARS else ()
+    schemas = {one.where: schema for one in of_json if (schema := getattr(one.case, "json_schema", None))}
+    if faults := [f"{where}: {fault}" for where, schema in schemas.items() if (fault := not_held(schema))]:
         report.warning(f"answers to {len(faults)} of {len(cases)} cases are held to any JSON: {faults[0]}")
 
 
@@ -296,8 +286,10 @@ def evaluate_adapter(
     check_gradable(cases, report, case_timeout_s, allowed=allowed)
     run = trained.plan.run
     examples = drawn_shots(trained, shots, report) if shots else NO_SHOTS
-    for case in cases:
-        examples.before(case)  # too few are told before anything is answered
+    if fewer := [case.id for case in cases if len(examples.before(case)) < examples.count]:
+        raise InputError(
+            f"--shots {shots}: too few training rows are not the row of case {fewer[0]!r}", "ask for fewer"
+        )
     expert = open_expert(run, trained.origin, report)
     renderer, template = expert.renderer, expert.renderer.template
     bases = {} if shots is None else {"baseline": NO_SHOTS, **({"few_shot": examples} if shots else {})}
@@ -306,9 +298,8 @@ def evaluate_adapter(
         told = f"right answers to these cases have up to {need} tokens, an answer may have {settings.max_new_tokens}"
         report.warning(f"{told}: --max-new-tokens {need + 1}")
     facts = facts_of(trained, expert.source.sha256, template.name, template.input_separator)
-    same = {**facts, **asdict(settings), "ends": sorted(renderer.stop_token_ids)}
-    same |= {"cases": [case.digest for case in cases], "shots": [*bases, shots]}
-    kept = KeptAnswers(keep, same) if keep else None
+    same = {**facts, **asdict(settings), "ends": sorted(renderer.stop_token_ids), "shots": [*bases, shots]}
+    kept = KeptAnswers(keep, {**same, "cases": [case.digest for case in cases]}) if keep else None
 
     def asked(
         title: str, how: GenerationConfig, by: PromptRenderer, before: Shots = NO_SHOTS
@@ -318,12 +309,11 @@ def evaluate_adapter(
 
     written, evaluation = asked("answering", settings, renderer)
     compared = dict[str, dict[str, Any]]()
-    if settings.grammar:
-        unheld = written.grammar["free"] if written.grammar else 0
+    if settings.grammar and written.grammar:
+        unheld = written.grammar["free"]
         _tell_of_what_is_not_held(cases, settings.grammar, unheld, report)
         if unheld < len(cases) and shots is not None:
-            free = replace(settings, grammar=None)
-            others, judged = asked(base_title(WITHOUT_GRAMMAR, {}), free, renderer)
+            others, judged = asked(base_title(WITHOUT_GRAMMAR, {}), replace(settings, grammar=None), renderer)
             compared[WITHOUT_GRAMMAR] = beside(judged, evaluation, {"generation": others.told})
     for name, before in bases.items():
         alone = base_renderer(run, trained.origin, renderer.tokenizer)
@@ -332,25 +322,16 @@ def evaluate_adapter(
         with expert.model.disable_adapter():
             others, judged = asked(base_title("", {"shots": before.count}), free, alone, before)
         how = {"shots": before.count, "examples": [row.where for row in before.before(cases[0])]}
-        how |= {"template": alone.template.name, "generation": others.told}
-        compared[name] = beside(judged, evaluation, how)
+        compared[name] = beside(judged, evaluation, {**how, "template": alone.template.name, "generation": others.told})
     return Evaluated(evaluation, compared, facts, written.told, grammar=written.grammar)
 
 
 def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator: str) -> dict[str, Any]:
     """Return what is evaluated, as the document says it under "expert"."""
-    run = trained.plan.run
-    return {
-        "expert": run.expert,
-        "adapter": str(trained.origin.adapter),
-        "adapter_sha256": sha256_of(trained.origin.adapter / WEIGHTS),
-        "base_model": run.model.name,
-        "base_sha256": base_sha256,
-        "quantization": run.model.quantization,
-        "dtype": run.compute.dtype,
-        "template": template,
-        "input_separator": separator,
-    }
+    run, adapter = trained.plan.run, trained.origin.adapter
+    told = {"expert": run.expert, "adapter": str(adapter), "adapter_sha256": sha256_of(adapter / WEIGHTS)}
+    told |= {"base_model": run.model.name, "base_sha256": base_sha256, "quantization": run.model.quantization}
+    return {**told, "dtype": run.compute.dtype, "template": template, "input_separator": separator}
 
 
 def grade_kept(
@@ -382,9 +363,8 @@ def grade_kept(
     limit = min((int(one) for one in (limit, number(document, "limit")) if one), default=None)
     left = by_id.keys() - {str(part(row).get("id")) for row in items(document, "answers")}
     if left and limit is None:
-        unanswered = [name for name in by_id if name in left]
-        shown = ", ".join(unanswered[:3]) + (", ..." if len(unanswered) > 3 else "")
-        report.warning(f"{len(unanswered)} of {len(by_id)} cases have no answer and are left out: {shown}")
+        shown = shortened(", ".join(name for name in by_id if name in left), 100)
+        report.warning(f"{len(left)} of {len(by_id)} cases have no answer and are left out: {shown}")
 
     def judged(told: Mapping[str, Any]) -> Evaluation:
         rows = [_kept(part(row), by_id, answers, file) for row in items(told, "answers")]
@@ -393,15 +373,16 @@ def grade_kept(
     expert, bases = judged(document), {}
     for name in BASES:
         if other := part(document, name):
-            asked = {key: other[key] for key in ("shots", "examples", "template") if key in other}
-            bases[name] = beside(judged(other), expert, asked | {"generation": _generation(other)})
+            asked: dict[str, Any] = {key: other[key] for key in ("shots", "examples", "template") if key in other}
+            asked["generation"] = part(other, "generation") or None
+            bases[name] = beside(judged(other), expert, asked)
     held = {name: part(document, "grammar").get(name) for name in ("type", "held", "free")}
     grammar, facts = None if None in held.values() else held, part(document, "expert") or None
-    return Evaluated(expert, bases, facts, _generation(document), file, limit, grammar=grammar)
+    generation = part(document, "generation") or None
+    return Evaluated(expert, bases, facts, generation, file, limit, grammar=grammar)
 
 
-def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path, file: Path) -> CaseAnswer:
-    """Return an answer of an evaluation in `path` with its case of `file`, and its samples."""
+def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path, file: Path) -> EvalCase:
     case, texts = cases.get(str(row.get("id"))), [row, *map(part, items(row, "samples"))]
     if not all(isinstance(one.get("answer"), str) for one in texts):
         raise InputError(f"{path}: an answer is missing", "give a file that evaluate --output wrote")
@@ -411,18 +392,9 @@ def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path, fil
     if row.get("prompt") != (case.question.digest if case.prompt else None):
         told = f"{case.where}: case {case.id!r} asks something else than what was answered in {path}"
         raise InputError(told, "evaluate the adapter again: --adapter")
-    case, answers = replace(case, shown=str(row.get("schema_prompt") or "")), []
-    for one in texts:
-        stop: Stop | Literal[""] = next((known for known in get_args(Stop) if known == one.get("stop")), "")
-        answers.append(case.answered(one["answer"], stop, str(one.get("raw") or "")))
-    return replace(answers[0], samples=tuple(answers[1:]))
-
-
-def _generation(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return how answers were written; None where that was not kept whole."""
-    found = part(document, "generation")
-    figures = ("max_new_tokens", "tokens", "seconds", "tokens_per_s", "cut_off")
-    return found if all(number(found, key) is not None for key in figures) else None
+    case = replace(case, shown=str(row.get("schema_prompt") or ""))
+    first, *samples = (case.answered(one["answer"], one.get("stop") or "", one.get("raw") or "") for one in texts)
+    return replace(first, samples=tuple(samples))
 
 
 def check_gradable(
@@ -430,28 +402,19 @@ def check_gradable(
     report: Reporter,
     case_timeout_s: float = CASE_TIMEOUT_S,
     *,
-    remedy: str = "",
     allowed: Permissions = NOTHING,
 ) -> None:
     """Judge a dummy answer to every case, so that what cannot be judged is told before any model is loaded or trained.
 
-    Raises InputError: a case is at fault, or not allowed; EnvironmentProblem: an engine or a wall is missing, or, where a
-    `remedy` is named besides installing what is missing, no answer can be right because answers can only be parsed here.
+    Raises InputError: a case is at fault, or not allowed; EnvironmentProblem: an engine or a wall is missing.
     """
     allowed.require(cases, report)
-    dummies, seen = list[CaseAnswer](), set[str]()
+    dummies, seen = list[EvalCase](), set[str]()
     for row in cases:
-        case = row.case.for_dummy(first=row.case.verifier not in seen)
-        seen.add(row.case.verifier)
-        if case is not None:
+        if case := row.case.for_dummy(first=row.case.verifier not in seen):
             dummies.append(replace(row, case=case).answered(DUMMY))
-    found = grade(dummies, report, case_timeout_s).examples("parsed_only")
-    if not found:
-        return
-    told = f"{found[0].row.where}: no answer can be right on this machine: {found[0].verdict.detail}"
-    if remedy:
-        raise EnvironmentProblem(told, f"install what is missing, or {remedy}")
-    report.warning(told)
+        seen.add(row.case.verifier)
+    grade(dummies, report, case_timeout_s)
 
 
 def accuracy_of(model: Any, renderer: PromptRenderer, cases: Sequence[EvalCase], report: Reporter, plan: Plan) -> float:

@@ -21,39 +21,28 @@ _END = re.compile(
 # Only at the start of a line: a program may hold the word in a string.
 _THOUGHT = re.compile(r"^[ \t]*<think>(?:.*?</think>|.*)", re.MULTILINE | re.DOTALL)
 _THOUGHT_END = re.compile(r"^[ \t]*</think>|</think>[ \t\r]*$", re.MULTILINE)
-# A byte order mark and a zero-width space are no blanks to Python.
-_FENCE = re.compile(r"[\ufeff\u200b]*(`{3,}|~{3,}(?!~))([^`]*)")
+_FENCE = re.compile(r"(`{3,}|~{3,}(?!~))([^`]*)")
 _UNMARKED = ("", "text", "txt", "plain", "plaintext")
-_ONE_LINE = re.compile(r"[\ufeff\u200b]*```([^`\n]+)```")
+_ONE_LINE = re.compile(r"```([^`\n]+)```")
 
 
 def extract(text: str, fences: Collection[str]) -> str:
-    """Return the answer in `text` by `RULE`; `fences`: the marks of a block in its language.
+    """Return the answer in `text`, cut at stop sequences, by `RULE`; `fences`: the marks of a block in its language.
 
-    `inference/generate.py`, which knows the manifest, has cut the text at its stop sequences.
     The last block, because a model that corrects itself does so below its first try; a marked one before a bare one,
     because bare blocks often show output. A block that is not closed (the length limit came first) goes to the end.
     """
-    text = _until_end(_without_thoughts(text))
-    single = _ONE_LINE.fullmatch(text.strip())
-    if single:
+    text = _THOUGHT.sub("", text)
+    if thought_end := _THOUGHT_END.search(text):  # chat templates may open the thinking in the prompt
+        text = text[thought_end.end() :]
+    text = _until_end(text)
+    if single := _ONE_LINE.fullmatch(text.strip()):
         first, _, rest = single[1].partition(" ")
         return (rest if first.lower() in (*fences, *_UNMARKED) else single[1]).strip()
-    marked, bare = None, None
-    for mark, block in _blocks(text):
-        if mark in fences:
-            marked = block
-        elif mark in _UNMARKED:
-            bare = block
-    found = bare if marked is None else marked
-    return (text if found is None else found).strip()
-
-
-def _without_thoughts(text: str) -> str:
-    """Chat templates may open the thinking in the prompt: then only its end stands in the text."""
-    text = _THOUGHT.sub("", text)
-    end = _THOUGHT_END.search(text)
-    return text[end.end() :] if end else text
+    blocks = _blocks(text)
+    marked = [block for mark, block in blocks if mark in fences]
+    bare = [block for mark, block in blocks if mark in _UNMARKED]
+    return (marked or bare or [text])[-1].strip()
 
 
 def _until_end(text: str) -> str:
@@ -73,10 +62,8 @@ def _blocks(text: str) -> list[tuple[str, str]]:
     for line in text.split("\n"):
         words = line.strip()
         if not fence:
-            opening = _FENCE.fullmatch(words)
-            if opening:
-                fence, lines = opening[1], []
-                mark = " ".join(opening[2].lower().split()[:1])
+            if opening := _FENCE.fullmatch(words):
+                fence, lines, mark = opening[1], [], " ".join(opening[2].lower().split()[:1])
         elif words.startswith(fence) and not words.strip(fence[0]):
             blocks.append((mark, "\n".join(lines)))
             fence = ""

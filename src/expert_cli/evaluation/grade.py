@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,16 +21,16 @@ from typing import Any, TypeVar
 import psutil
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.cases import MAX_CHARACTERS, CaseAnswer, EvalCase, at
+from expert_cli.evaluation.cases import MAX_CHARACTERS, EvalCase, at
 from expert_cli.evaluation.extract import RULE, extract
 from expert_cli.evaluation.verifiers.case import EMPTY, Case, Grade, Kind, Labeled
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, Stopped, is_network_shut, standing_walls
 from expert_cli.inference.vote import Given, by_votes, text_given
-from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, items, part, read_json
+from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, items, read_json
 from expert_cli.utils.process_setup import usable_cores
 from expert_cli.utils.reporter import Reporter, late_progress
-from expert_cli.utils.statistics import Estimate, Paired, mean_of_shares, pass_at, wilson
+from expert_cli.utils.statistics import Paired, mean_of_shares, pass_at, wilson
 from expert_cli.utils.subprocesses import cancel_with
 
 T = TypeVar("T")
@@ -38,7 +38,6 @@ R = TypeVar("R")
 
 CASE_TIMEOUT_S = 2.0
 TOGETHER = 25
-_LOOK_S = 0.1
 _NOTHING: frozenset[Kind] = frozenset(("invalid", "refused", "timeout", "too_large"))
 """Verdicts on answers that gave nothing, which can be told without knowing what is right."""
 _NO_ROWS = "SELECT 1 WHERE 1 = 0"
@@ -54,20 +53,18 @@ class Permissions:
     def require(self, cases: Sequence[EvalCase], report: Reporter) -> None:
         """Tell which walls stand around programs. Raises InputError, EnvironmentProblem for a case that is not allowed."""
         first = {row.case.starts: row for row in reversed(cases)}
-        command, answer = first.get("command"), first.get("answer")
-        if command and not self.commands:
+        if (command := first.get("command")) and not self.commands:
             told = f"{command.where}: this case is judged by a program of its own, {command.case.file_names[0]}"
             raise InputError(told, "read that program; if you trust it: --allow-commands")
-        if answer is None:
-            return
-        if not is_network_shut():
+        answer = first.get("answer")
+        if answer and not is_network_shut():
+            told = "answers are programs, and nothing here keeps them from the network (seccomp, network namespaces)"
             if not self.without_walls:
-                told = f"{answer.where}: answers to {answer.case.verifier} cases are programs, and nothing here keeps them "
-                told += "from the network: neither seccomp nor network namespaces are to be had"
                 hint = "judge them on Linux (see expert-cli doctor); if you trust the model: --without-walls"
-                raise EnvironmentProblem(told, hint)
-            report.warning("answers run as programs that nothing keeps from the network")
-        report.info(f"walls     {', '.join(standing_walls()) or 'none'} around answers that are programs")
+                raise EnvironmentProblem(f"{answer.where}: {told}", hint)
+            report.warning(told)
+        if answer:
+            report.info(f"walls     {', '.join(standing_walls()) or 'none'} around answers that are programs")
 
 
 NOTHING = Permissions()
@@ -83,30 +80,23 @@ def in_order(
     stop, done = threading.Event(), list[R]()
     with ThreadPoolExecutor(threads, initializer=cancel_with, initargs=(stop,)) as pool:
         try:
-            for one in [pool.submit(work, item) for item in items]:
-                while wait([one], _LOOK_S).not_done:
-                    show(len(done))
-                done.append(one.result())
+            for found in pool.map(work, items):
+                done.append(found)
+                show(len(done))
         except BaseException:
             stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
             raise
-    show(len(done))
     return done
 
 
 EXAMPLES = 3
-COMPUTED = dict.fromkeys(("device", "threads", "batch_size"), "generation") | dict.fromkeys(
-    ("dtype", "quantization"), "expert"
-)
-"""What decides how sums are rounded, and so which of two tokens comes that are almost as likely; by the key it stands under."""
 
 
 @dataclass(frozen=True)
 class GradedAnswer:
     """One answer; samples: those of `row`, judged, this one first; majority: the place of one that most agree with, if any."""
 
-    row: CaseAnswer
+    row: EvalCase
     verdict: Grade
     samples: tuple[GradedAnswer, ...] = ()
     majority: int | None = None
@@ -211,9 +201,9 @@ class Evaluation:
         majority = mean_of_shares(right)
         return {
             "pass_at": {k: estimate.mean for k, estimate in estimates.items()},
-            "pass_at_ci95": {k: _ends(estimate) for k, estimate in estimates.items()},
+            "pass_at_ci95": {k: list(estimate.ci95 or (0.0, 1.0)) for k, estimate in estimates.items()},
             "majority": majority.mean,
-            "majority_ci95": _ends(majority),
+            "majority_ci95": list(majority.ci95 or (0.0, 1.0)),
             "majority_by": "text" if all(programs) else "result or text" if any(programs) else "result",
         }
 
@@ -232,10 +222,6 @@ class Evaluation:
             "failures": self.failures,
             "answers": [judged.as_json() for judged in self.answers],
         }
-
-
-def _ends(estimate: Estimate) -> list[float]:
-    return list(estimate.ci95 or (0.0, 1.0))
 
 
 def beside(evaluation: Evaluation, of_expert: Evaluation, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -315,47 +301,36 @@ def compare_with(path: Path, found: Evaluated, max_drop: float, report: Reporter
     """Pair the answers with those of the evaluation in `path` by id; return the value under "against".
 
     answers: how many were written for the cases of both, of samples as many as both drew; differ: the cases of those that are
-    other texts. computed: of COMPUTED, what both say and differ in (there, here). Cases of only one of the two are told.
-    Raises InputError where it is none, where no case is in both, or where a case has changed.
+    other texts. Cases of only one of the two are told. Raises InputError where it is none, where no case is in both, or where a
+    case has changed.
     """
-    document, new = read_json(path), found.evaluation
-    old = {row.get("id"): row for row in items(document, "answers") if isinstance(row, dict)}
-    if not old:
-        raise InputError(f"{path}: not an evaluation", "give a file that evaluate --output wrote")
+    new = found.evaluation
+    old = {row.get("id"): row for row in items(read_json(path), "answers") if isinstance(row, dict)}
     both = [(judged, old[judged.row.id]) for judged in new.answers if judged.row.id in old]
+    if not both:
+        raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")
     for judged, row in both:
         if row.get("case") != judged.row.digest:
             raise InputError(f"{judged.row.where}: case {judged.row.id!r} is not that of {path}", "evaluate it again")
-    if not both:
-        raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")
     here, there = len(new.answers) - len(both), len(old) - len(both)
     if here or there:
         report.warning(f"not compared: {here} cases that only this evaluation has, {there} that only the other has")
     pairs = Paired.of((row.get("kind") == "correct" for _, row in both), (one.verdict.passed for one, _ in both))
     texts = [
-        (judged.row.id, now, then)
+        (judged.row.id, now != then)
         for judged, row in both
         for now, then in zip(_texts(judged.as_json()), _texts(row), strict=False)
     ]
-    differ, computed = [name for name, now, then in texts if now != then], {}
-    for name, where in COMPUTED.items():
-        now = ((found.generation if where == "generation" else found.facts) or {}).get(name)
-        then = part(document, where).get(name)
-        if None not in (now, then) and now != then:
-            computed[name] = [then, now]
+    differ = [name for name, is_other in texts if is_other]
     told = {"file": str(path), **pairs.as_json(), "max_drop": max_drop, "held": pairs.drop <= max_drop}
-    told |= {"answers": len(texts), "answers_differ": len(differ), "differ": list(dict.fromkeys(differ))}
-    return {**told, "computed": computed}
+    return told | {"answers": len(texts), "answers_differ": len(differ), "differ": list(dict.fromkeys(differ))}
 
 
 def _texts(row: Mapping[str, Any]) -> list[Any]:
-    """Return the answers of a row under "answers"."""
     return [one.get("answer") for one in items(row, "samples") or [row]]
 
 
-def grade(
-    rows: Sequence[CaseAnswer], report: Reporter, case_timeout_s: float, threads: int | None = None
-) -> Evaluation:
+def grade(rows: Sequence[EvalCase], report: Reporter, case_timeout_s: float, threads: int | None = None) -> Evaluation:
     """Judge every answer, with its samples. threads: default, one a core, where the memory suffices.
 
     Raises InputError with file and line of the first case that is at fault, EnvironmentProblem where an engine is missing.
@@ -380,7 +355,7 @@ def grade(
     return Evaluation(tuple(found))
 
 
-def _graded(row: CaseAnswer, timeout_s: float) -> GradedAnswer:
+def _graded(row: EvalCase, timeout_s: float) -> GradedAnswer:
     """Judge a row's answer, or its samples, of which equal ones are run once."""
     if not row.samples:
         return GradedAnswer(row, verdict_on(row, timeout_s))
@@ -390,7 +365,7 @@ def _graded(row: CaseAnswer, timeout_s: float) -> GradedAnswer:
     return GradedAnswer(row, samples[0].verdict, samples, _majority(row.case, row.file, samples, timeout_s))
 
 
-def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
+def verdict_on(row: EvalCase, timeout_s: float) -> Grade:
     """Take the answer out of its text, and run it."""
     answer = row.extracted
     if answer is None:

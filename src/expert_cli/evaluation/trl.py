@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import CaseAnswer, case_in, digest_of
+from expert_cli.evaluation.cases import EvalCase, case_in, digest_of
 from expert_cli.evaluation.grade import Evaluation, GradedAnswer, Permissions, grade
 from expert_cli.evaluation.verifiers.case import FORGED, Grade, Progress, plain
 from expert_cli.evaluation.verifiers.registry import verifier
 from expert_cli.utils.files import json_lines, parse_json, require_new_file, write_bytes
 from expert_cli.utils.reporter import NullReporter
-from expert_cli.utils.text import type_name
 
 DENSE: Mapping[Progress, float] = {"nothing": 0.0, "parses": 0.1, "runs": 0.3, "columns": 0.5, "result": 1.0}
 """Less than half of what is right is worth to what is not, however far it came: no number of near misses makes up for it."""
@@ -48,7 +47,7 @@ def grades(
         where = f"completion {number + 1}"
         row = _row(where, number, columns)
         case, file = case_in(folder.resolve(), where, row)
-        rows.append(CaseAnswer(case, where, case.id, digest_of(row), file, answer=text_of(completion)))
+        rows.append(EvalCase(case, where, case.id, digest_of(row), file, answer=text_of(completion)))
     different = {(row.digest, row.answer): row for row in rows}
     allowed.require([*different.values()], NullReporter())
     if any(row.case.can_be_forged for row in rows):
@@ -60,14 +59,9 @@ def grades(
 
 def text_of(completion: Any) -> str:
     """Return what was written: a text, or that of the last message of the assistant; "" for anything else."""
-    if isinstance(completion, str):
-        return completion
     messages = completion if isinstance(completion, list | tuple) else ()
     said = [one.get("content") for one in messages if isinstance(one, Mapping) and one.get("role") == "assistant"]
-    content = said[-1] if said else ""
-    if isinstance(content, list | tuple):
-        parts = [one.get("text") for one in content if isinstance(one, Mapping)]
-        return "".join(part for part in parts if isinstance(part, str))
+    content = said[-1] if said else completion
     return content if isinstance(content, str) else ""
 
 
@@ -76,13 +70,11 @@ def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[
     is_column = {name: isinstance(values, list | tuple) and number < len(values) for name, values in columns.items()}
     row = {name: values[number] for name, values in columns.items() if is_column[name]}
     if WHOLE_CASE in columns:
-        hint = "write the case's row as JSON text"
         try:
-            row = parse_json(columns[WHOLE_CASE][number])
+            row = dict(parse_json(columns[WHOLE_CASE][number]))
         except (ValueError, TypeError) as error:
-            raise InputError(f"{where}: {WHOLE_CASE}: not JSON: {error}", hint) from error
-        if not isinstance(row, dict):
-            raise InputError(f"{where}: {WHOLE_CASE}: {type_name(row)} is no object", hint)
+            told = f"{where}: {WHOLE_CASE}: no JSON object: {error}"
+            raise InputError(told, "write the case's row as JSON text") from error
     name = row.get("verifier")
     kind = verifier(name) if isinstance(name, str) else None
     if kind is None:  # the reader of cases says what is wrong
@@ -128,7 +120,6 @@ def _pairs(samples: Sequence[GradedAnswer]) -> Iterator[tuple[str, str]]:
 
 
 def _different(answers: Iterable[GradedAnswer]) -> list[str]:
-    """Return texts in the order in which they were drawn, of those that answer the same the first."""
     texts: dict[str, str] = {}
     for one in answers:
         texts.setdefault(plain(one.row.extracted or one.row.answer), one.row.answer)

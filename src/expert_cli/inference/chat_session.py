@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import cache, partial
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from expert_cli.config.plan import TrainedAdapter
@@ -19,98 +19,82 @@ from expert_cli.utils.reporter import Reporter
 
 AT_ONCE = 16
 """Answers to a vote that are written at once."""
-Runs = Callable[[], Callable[[str], Given] | None]
-"""Gives what runs an answer, None where nothing does: votes then go by texts."""
+Messages = Sequence[dict[str, str]]
 
 
+@dataclass
 class Chat:
-    """A conversation with an expert, held to its grammar; its base model may be asked the same beside it."""
+    """A conversation with an expert, held to its grammar; its base model may be asked the same beside it.
 
-    def __init__(
-        self,
-        expert: Expert,
-        settings: GenerationConfig,
-        drawn: GenerationConfig,
-        base: Callable[[], PromptRenderer],
-        report: Reporter,
-        shows: Callable[[str, str], str],
-        runs: Runs,
-    ) -> None:
-        """Take an expert, how it answers and draws; base: asks the base model; shows: gives what stands below a prompt."""
-        self._expert, self._settings, self._drawn, self._report, self.shown = expert, settings, drawn, report, shows
-        self._base, self._runs = cache(base), cache(runs)
-        self._told = False
-        self._said: list[dict[str, str]] = []
+    drawn: how answers to a vote are decoded. shown: gives what stands below a prompt. runs: gives what runs an answer, None
+    where nothing does: votes then go by texts.
+    """
+
+    expert: Expert
+    settings: GenerationConfig
+    drawn: GenerationConfig
+    base_renderer: Callable[[], PromptRenderer]
+    report: Reporter
+    shown: Callable[[str, str], str]
+    runs: Callable[[], Callable[[str], Given] | None]
+    _said: list[dict[str, str]] = field(default_factory=list)
 
     def answer(self, prompt: str, input_: str = "") -> Iterator[str]:
         """Yield the expert's answer in pieces; it is remembered, with the prompt, once it is whole."""
-        asked = [*self._said, self._turn(prompt, input_)]
-        answer = ""
-        for piece in self._pieces(asked, self._expert.renderer, self._settings):
+        renderer = self.expert.renderer
+        asked, answer = [*self._said, self._turn(renderer, prompt, input_)], ""
+        for piece in self._pieces(asked, renderer, self.settings):
             answer += piece
             yield piece
         self._said = [*asked, {"role": "assistant", "content": answer}]
 
     def ask(self, prompt: str, input_: str = "") -> str:
         """Return the expert's whole answer to one prompt; nothing that was said is seen, and this is not remembered."""
-        return "".join(self._pieces([self._turn(prompt, input_)], self._expert.renderer, self._settings))
+        renderer = self.expert.renderer
+        return "".join(self._pieces([self._turn(renderer, prompt, input_)], renderer, self.settings))
 
     def vote(self, prompt: str, input_: str = "", *, samples: int) -> Vote:
         """Draw answers, each by a seed of its own; the one that most agree with is remembered, as by `answer`."""
-        asked = [*self._said, self._turn(prompt, input_)]
-        renderer, settings = self._expert.renderer, replace(self._drawn, batch_size=AT_ONCE)
+        renderer, settings = self.expert.renderer, replace(self.drawn, batch_size=AT_ONCE)
+        asked = [*self._said, self._turn(renderer, prompt, input_)]
         request = replace(self._request(asked, renderer, settings), count=samples)
-        with self._report.progress("answering", samples, "answers") as bar:
-            (written,) = generate(self._expert.model, [request], settings, renderer, lambda done, _: bar.update(done))
+        (written,) = generate(self.expert.model, [request], settings, renderer)
         answers = [settings.until_stop(renderer.decode(one.ids)).strip() for one in written]
-        given = self._runs() or partial(text_given, grammar=settings.grammar)
+        given = self.runs() or partial(text_given, grammar=settings.grammar)
         found = Vote.of(answers, [given(answer) for answer in answers])
         self._said = [*asked, {"role": "assistant", "content": found.majority}]
         return found
 
     def base(self, prompt: str, input_: str = "") -> Iterator[str]:
         """Yield the base model's answer to the same, asked in its own chat template, in pieces; to be asked first."""
-        renderer = self._base()
-        turn = renderer.format_user_turn(prompt, self.shown(prompt, input_))
-        asked = [*self._said, {"role": "user", "content": turn}]
-        with self._expert.model.disable_adapter():
-            yield from self._pieces(asked, renderer, replace(self._settings, stops=(), grammar=None))
+        renderer = self.base_renderer()
+        asked = [*self._said, self._turn(renderer, prompt, input_)]
+        with self.expert.model.disable_adapter():
+            yield from self._pieces(asked, renderer, replace(self.settings, stops=(), grammar=None))
 
     def forget(self) -> None:
         """Start another conversation."""
         self._said = []
 
-    def _turn(self, prompt: str, input_: str) -> dict[str, str]:
-        return {"role": "user", "content": self._expert.renderer.format_user_turn(prompt, self.shown(prompt, input_))}
+    def _turn(self, renderer: PromptRenderer, prompt: str, input_: str) -> dict[str, str]:
+        return {"role": "user", "content": renderer.format_user_turn(prompt, self.shown(prompt, input_))}
 
-    def _request(
-        self, messages: Sequence[dict[str, str]], renderer: PromptRenderer, settings: GenerationConfig
-    ) -> Request:
-        """Return what is asked, and what holds the answer."""
+    def _request(self, messages: Messages, renderer: PromptRenderer, settings: GenerationConfig) -> Request:
         question = "\n\n".join(message["content"] for message in messages if message["role"] == "user")
         held = grammar_for(settings.grammar, question) if settings.grammar else None
-        if settings.grammar and held is None and not self._told:
-            self._told = True
-            self._report.warning("no schema can be read from what was asked: nothing holds the answers to it")
+        if settings.grammar and held is None:
+            self.report.warning("no schema can be read from what was asked: nothing holds the answer to it")
         return Request(renderer.encode_messages(messages), held, settings.seed)
 
-    def _pieces(
-        self, messages: Sequence[dict[str, str]], renderer: PromptRenderer, settings: GenerationConfig
-    ) -> Iterator[str]:
-        """Yield text as soon as it is whole: a character may be several tokens, a stop sequence too."""
-        text = shown = ""
-        longest = max(map(len, settings.stops), default=1)
-        for piece in stream(self._expert.model, self._request(messages, renderer, settings), settings, renderer):
+    def _pieces(self, messages: Messages, renderer: PromptRenderer, settings: GenerationConfig) -> Iterator[str]:
+        """Yield text as it is written, but for what may begin a stop sequence."""
+        text, shown, longest = "", 0, max(map(len, settings.stops), default=1)
+        for piece in stream(self.expert.model, self._request(messages, renderer, settings), settings, renderer):
             text += piece
-            ended = settings.until_stop(text)
-            safe = ended if len(ended) < len(text) else text[: max(len(shown), len(text) - longest + 1)]
-            if len(safe) > len(shown):
-                yield safe[len(shown) :]
-                shown = safe
-            if len(ended) < len(text):
-                return
-        if len(text) > len(shown):
-            yield text[len(shown) :]
+            safe = settings.until_stop(text)[: max(shown, len(text) - longest + 1)]
+            yield safe[shown:]
+            shown = len(safe)
+        yield settings.until_stop(text)[shown:]
 
 
 def open_chat(
@@ -120,23 +104,23 @@ def open_chat(
     max_new_tokens: int | None,
     sample: bool,
     database: Path | None = None,
-    runs: Runs = lambda: None,
+    runs: Callable[[], Callable[[str], Given] | None] = lambda: None,
 ) -> Chat:
     """Load an expert to talk to. database: that its questions are about. Raises InputError where that cannot be shown."""
-    shown = trained.plan.run.data.schema_prompt
-    if shown is None and database is not None:
+    form = trained.plan.run.data.schema_prompt
+    if form is None and database is not None:
         hint = "give the tables as the input; or train with training.dataset.schema_prompt"
         raise InputError(f"{database}: the expert was not trained to be shown databases", hint)
 
-    def shows(prompt: str, input_: str = "") -> str:
-        if shown is None or (database is None and not creates_tables(input_)):
+    def shown(prompt: str, input_: str = "") -> str:
+        if form is None or (database is None and not creates_tables(input_)):
             return input_
-        return schema_prompt(shown, prompt, input_, database)
+        return schema_prompt(form, prompt, input_, database)
 
-    shows("")  # a database that cannot be read is told before the model is loaded
-    decoding = decoding_for(trained, report)
+    shown("")  # a database that cannot be read is told before the model is loaded
+    decoding = decoding_for(trained)
     longest = max_new_tokens or decoding.max_new_tokens
     settings, drawn = (generation_config(decoding, longest, 1, samples=count) for count in (int(sample), 1))
     expert = open_expert(trained.plan.run, trained.origin, report)
     alone = partial(base_renderer, trained.plan.run, trained.origin, expert.renderer.tokenizer)
-    return Chat(expert, settings, drawn, alone, report, shows, runs)
+    return Chat(expert, settings, drawn, alone, report, shown, runs)

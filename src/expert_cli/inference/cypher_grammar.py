@@ -137,7 +137,6 @@ def cypher_grammar(graph: Graph, made: Mapping[str, Collection[str]] | None = {}
 
 
 def _map(properties: Iterable[str]) -> str:
-    """Return `{name: value, ...}` with these properties."""
     if not (names := _any(properties)):
         return '"{}"'
     entry = f'({names}) SP? ":" SP? value'

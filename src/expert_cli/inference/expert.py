@@ -13,14 +13,14 @@ import torch
 from peft import PeftModel
 from safetensors import SafetensorError
 
-from expert_cli.config.adapter_origin import PROMPTING, AdapterOrigin
+from expert_cli.config.adapter_origin import AdapterOrigin
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.encode import Encoder
 from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.make_template import make_template
 from expert_cli.data.templates.mask import TrainedTurns
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.inference.expert_config import DecodingConfig, ExpertConfig, PromptExample, read_expert_config
+from expert_cli.inference.expert_config import DecodingConfig, ExpertConfig, read_expert_config
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.dequantize import dequantize_linears
@@ -30,7 +30,7 @@ from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.model.vocabulary_rows import spare_copies
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import first_line, shortened
+from expert_cli.utils.text import first_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -69,13 +69,13 @@ class PromptRenderer:
         """Return tokens as the tokenizer spells them."""
         return [str(self.tokenizer.backend.id_to_token(number)) for number in ids]
 
-    def encode_prompt(self, instruction: str, input_: str = "") -> list[int]:
-        """Return what the answer to a row follows."""
-        return self.encode_messages([{"role": "user", "content": self.format_user_turn(instruction, input_)}])
-
     def format_user_turn(self, instruction: str, input_: str = "") -> str:
         """Return the text of a user's turn."""
         return self.template.user_turn(instruction, input_)
+
+    def encode_prompt(self, instruction: str, input_: str = "") -> list[int]:
+        """Return what the answer to a row follows."""
+        return self.encode_messages([{"role": "user", "content": self.format_user_turn(instruction, input_)}])
 
     def encode_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """Return what the next assistant turn follows."""
@@ -99,14 +99,9 @@ def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
 
 def load_base_of(run: RunConfig, folder: Path, *, on_host: bool = False) -> PreTrainedModel:
     """Load a run's base model from its folder, frozen, as the run holds it; on_host: on the CPU. Raises as `load_base`."""
-    return load_base(
-        folder,
-        quantization=run.model.quantization,
-        dtype=DTYPES[run.compute.dtype],
-        device="cpu" if on_host else run.compute.device,
-        attention=loaded_with(run.compute.attention),
-        rope_scaling=dict(run.model.rope_scaling),
-    )
+    how: Any = {"quantization": run.model.quantization, "dtype": DTYPES[run.compute.dtype]}
+    how |= {"device": "cpu" if on_host else run.compute.device, "attention": loaded_with(run.compute.attention)}
+    return load_base(folder, rope_scaling=dict(run.model.rope_scaling), **how)
 
 
 def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
@@ -116,11 +111,9 @@ def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
     if isinstance(known, int) and "factor" in scaling:
         known = int(float(scaling["factor"]) * float(scaling.get("original_max_position_embeddings", known)))
     if isinstance(known, int) and longest > known:
-        told = (
-            f"a document of {longest} tokens fits max_seq_length {run.data.max_seq_length}, but the base model knows "
-        )
+        told = f"a document of {longest} tokens fits max_seq_length {run.data.max_seq_length}, the base model knows {known} "
         hint = f"Set training.config.max_seq_length to {known}, or rope_scaling of this base model."
-        raise InputError(f"{told}{known} positions (max_position_embeddings)", hint)
+        raise InputError(f"{told}positions (max_position_embeddings)", hint)
 
 
 def require_embedding(folder: Path, ids: Mapping[str, tuple[int, int]], pad_id: int) -> None:
@@ -167,15 +160,15 @@ def expert_config(
     decoding: DecodingConfig, renderer: PromptRenderer, schema_prompt: SchemaPromptConfig | None = None
 ) -> ExpertConfig:
     """Return how an expert is asked whose prompts this renderer writes. schema_prompt: how training showed databases."""
-    template, backend = renderer.template, renderer.tokenizer.backend
-    ends = {str(backend.id_to_token(number)): number for number in sorted(renderer.stop_token_ids)}
+    template, ids = renderer.template, sorted(renderer.stop_token_ids)
+    ends = dict(zip(renderer.spelled(ids), ids, strict=True))
     text = template.prompt([{"role": "user", "content": template.user_turn(*EXAMPLE)}])
     return ExpertConfig(
         template.name,
         template.fingerprint,
         template.system_prompt,
         template.input_separator,
-        PromptExample(*EXAMPLE, text, tuple(renderer.encode_prompt(*EXAMPLE))),
+        {**dict(zip(("prompt", "input"), EXAMPLE, strict=True)), "text": text, "ids": renderer.encode_prompt(*EXAMPLE)},
         decoding,
         dict(sorted(ends.items(), key=lambda end: end[0] != template.end_token)),
         replace(schema_prompt, databases="") if schema_prompt else None,
@@ -209,20 +202,10 @@ def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter, *, wide
     """
     source = locate_base(run, report)
     origin.require_base(source.name, source.sha256)
-    renderer, asked = trained_renderer(run, load_tokenizer(source.folder), origin), origin.prompting(run.model)
-    for name in PROMPTING:
-        written, used = _quoted(getattr(run.model, name)), _quoted(getattr(asked, name))
-        if used != written:
-            report.warning(f"{name} is {written} in the manifest; {used}, with which the adapter was trained, is used")
+    renderer = trained_renderer(run, load_tokenizer(source.folder), origin)
     unsealed = "" if origin.sealed else " (no COMPLETE says that its files are as they were written)"
     report.info(f"loading {source.name} with {origin.adapter}{unsealed}")
     return Expert(load_adapted(run, source, origin.adapter, widened=widened), source, renderer)
-
-
-def _quoted(value: Any) -> str:
-    if value in (None, ()):
-        return "not written"
-    return shortened(json.dumps(value if isinstance(value, str) else dict(value), ensure_ascii=False))
 
 
 def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: bool = False) -> PeftModel:

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,8 +23,7 @@ from expert_cli.errors import InputError
 from expert_cli.manifest.key import GrammarType, NotNegative, NotNegativeNumber, Positive
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.schema import Decoding, Manifest
-from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import first_line, plural, shortened
+from expert_cli.utils.text import first_line
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig as ModelGenerationConfig
@@ -121,40 +120,20 @@ def generation_config(
     settings = GenerationConfig(max_new_tokens, batch_size, stops=decoding.stop_sequences, grammar=decoding.grammar)
     if not samples:
         return replace(settings, num_beams=decoding.num_beams or 1)
-    values: dict[str, Any] = {"temperature": 0.0, **decoding.sampling()}
-    if values["temperature"] < LEAST_TEMPERATURE:
-        values["temperature"] = TEMPERATURE
-    return replace(settings, samples=samples, **values)
-
-
-def drawn_in_words(settings: GenerationConfig, decoding: DecodingConfig) -> str:
-    """Return how samples are drawn, and why not at the temperature that the decoding names."""
-    named, told = decoding.temperature, f"{plural(settings.samples, 'answer')} a case, drawn at temperature"
-    told = f"{told} {settings.temperature:g}"
-    if named == settings.temperature:
-        return told
-    return f"{told}: training.decoding names {'none' if named is None else f'{named:g}, where samples hardly differ'}"
-
-
-@dataclass(frozen=True)
-class PromptExample:
-    """A row's prompt and input, the whole text that the answer to them follows, and its token ids."""
-
-    prompt: str
-    input: str
-    text: str
-    ids: tuple[int, ...]
+    named = decoding.temperature or 0.0
+    values: dict[str, Any] = {"temperature": named if named >= LEAST_TEMPERATURE else TEMPERATURE}
+    return replace(settings, samples=samples, **{**decoding.sampling(), **values})
 
 
 @dataclass(frozen=True)
 class ExpertConfig:
     """How an expert is asked. Its expert.json has all but `end_tokens` and, of `decoding`, what is no grammar.
 
-    template: its name; the template itself is the chat template of the tokenizer beside it. system_prompt: as written, None =
-    not written. chat_template, chat_template_kwargs: the manifest's own, before the run's template was made of them; "" and {}:
-    none. input_separator: stands between a row's prompt and its input in the user's turn. end_tokens: token -> id, that
-    of training first; {} where it was read. schema_prompt: what a question is shown of its database, which stands in the place
-    of the input; None: the input is as it is given.
+    template: its name; the template itself is the chat template of the tokenizer beside it. system_prompt: None = not written.
+    chat_template, chat_template_kwargs: the manifest's own, before the run's template was made of them. input_separator: stands
+    between a row's prompt and its input in the user's turn. example: a prompt and an input, the text that the answer to them
+    follows, and its ids. end_tokens: token -> id, that of training first; {} where it was read. schema_prompt: what a question
+    is shown of its database, in the place of the input.
     """
 
     __pydantic_config__ = ConfigDict(allow_inf_nan=False)
@@ -163,7 +142,7 @@ class ExpertConfig:
     template_fingerprint: str
     system_prompt: str | None
     input_separator: str
-    example: PromptExample
+    example: Mapping[str, Any]
     decoding: DecodingConfig
     end_tokens: Mapping[str, int] = field(default_factory=dict)
     schema_prompt: SchemaPromptConfig | None = None
@@ -180,15 +159,10 @@ class ExpertConfig:
         """Return what ends and shapes an answer: drawn, where the manifest says how."""
         from transformers import GenerationConfig as ModelGenerationConfig
 
-        sampling, stops = self.decoding.sampling(), list(self.decoding.stop_sequences)
-        return ModelGenerationConfig(
-            max_new_tokens=self.decoding.max_new_tokens,
-            eos_token_id=list(self.end_tokens.values()),
-            stop_strings=stops or None,
-            num_beams=self.decoding.num_beams,
-            do_sample=bool(sampling),
-            **sampling,
-        )
+        decoding, sampling = self.decoding, self.decoding.sampling()
+        how: dict[str, Any] = {"max_new_tokens": decoding.max_new_tokens, "num_beams": decoding.num_beams}
+        how |= {"eos_token_id": [*self.end_tokens.values()], "stop_strings": [*decoding.stop_sequences] or None}
+        return ModelGenerationConfig(**how, do_sample=bool(sampling), **sampling)
 
 
 def decoding_of(manifest: Manifest, separators: tuple[str, str] = SEPARATORS) -> DecodingConfig:
@@ -207,7 +181,7 @@ def json_separators(answers: Iterable[str]) -> tuple[str, str]:
     for answer in answers:
         with suppress(ValueError, RecursionError):
             value = json.loads(answer)
-            for one in (SEPARATORS, (",", ":"), (",", ": ")) if isinstance(value, (dict, list)) and value else ():
+            for one in (SEPARATORS, (",", ":"), (",", ": ")) if value and isinstance(value, dict | list) else ():
                 found[one] += json.dumps(value, ensure_ascii=False, separators=one) == answer
     return found.most_common(1)[0][0]
 
@@ -233,23 +207,12 @@ def _read(kind: Any, file: Path) -> Any:
     raise InputError(f"{file}: {told}", hint)
 
 
-def decoding_for(trained: TrainedAdapter, report: Reporter) -> DecodingConfig:
-    """Return how an adapter's answers are decoded; tell where manifest and files differ. Raises InputError for bad files."""
-    manifest, file = trained.plan.run.manifest, trained.origin.expert_config
-    if file is None:
-        return decoding_of(trained.plan.loaded.manifest)
-    kept = read_expert_config(file).decoding
-    written = decoding_of(trained.plan.loaded.manifest, kept.grammar.separators if kept.grammar else SEPARATORS)
-    written = replace(written, max_new_tokens=kept.max_new_tokens, end_ids=kept.end_ids)
-    used, other = (written, kept) if trained.named else (kept, written)
-    places = (manifest, file.parent) if trained.named else (file.parent, manifest)
-    differing = [one.name for one in fields(DecodingConfig) if getattr(used, one.name) != getattr(other, one.name)]
-    if differing:
-        words = "; ".join(f"{name} {_shown(used, name)} (there {_shown(other, name)})" for name in differing)
-        report.warning(f"decoding is that of {places[0]}, not of {places[1]}: {words}")
-    return used
-
-
-def _shown(decoding: DecodingConfig, name: str) -> str:
-    value = getattr(decoding, name)
-    return "not written" if value in (None, ()) else shortened(json.dumps(value, default=vars, ensure_ascii=False))
+def decoding_for(trained: TrainedAdapter) -> DecodingConfig:
+    """Return how an adapter's answers are decoded: by a manifest that was named, else by its files. Raises InputError."""
+    file = trained.origin.expert_config
+    kept = read_expert_config(file).decoding if file else None
+    if kept and not trained.named:
+        return kept
+    separators = kept.grammar.separators if kept and kept.grammar else SEPARATORS
+    written = decoding_of(trained.plan.loaded.manifest, separators)
+    return replace(written, max_new_tokens=kept.max_new_tokens, end_ids=kept.end_ids) if kept else written

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from pydoc_data.topics import topics
 from statistics import fmean
 from typing import Any
 
@@ -18,7 +18,6 @@ import torch
 from peft import PeftModel
 from torch.nn.functional import cross_entropy
 
-from expert_cli.errors import EnvironmentProblem
 from expert_cli.inference.generate import generating
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.utils.statistics import mean_of
@@ -30,39 +29,19 @@ LOGITS_BYTES = 128 << 20
 """fp32 logits of a batch."""
 
 
-@dataclass(frozen=True)
-class Forgetting:
-    """Mean losses on texts, in nats a token, and how much they rose, with its ci95 by Student's t; None of one text."""
-
-    texts: int
-    tokens: int
-    loss_before: float
-    loss_after: float
-    difference: float
-    ci95: tuple[float, float] | None
-    sha256: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value under "forgetting" of `train --json`."""
-        return {**asdict(self), "ci95": list(self.ci95) if self.ci95 else None}
-
-
 def neutral_texts(count: int) -> tuple[str, ...]:
-    """Return so many beginnings of paragraphs, evenly from all there are. Raises EnvironmentProblem: no reference is there."""
-    try:
-        from pydoc_data.topics import topics
-    except ImportError as error:
-        told = "this Python came without pydoc_data, whose texts tell what a model forgot"
-        hint = "install the whole standard library of Python, or set evaluation.neutral_texts to 0"
-        raise EnvironmentProblem(told, hint) from error
+    """Return so many beginnings of paragraphs, evenly from all there are."""
     texts = (" ".join(part.split()) for name in sorted(topics) for part in topics[name].split("\n\n"))
     prose = (text for text in texts if len(text) >= CHARACTERS and text[0].isupper() and text.endswith("."))
     found = tuple(dict.fromkeys(text[:CHARACTERS] for text in prose))
     return tuple(found[n * len(found) // count] for n in range(count)) if count < len(found) else found
 
 
-def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> Forgetting | None:
-    """Read at least one text without and with the adapter; `model` is left as it was. None: a loss is not finite."""
+def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> dict[str, Any] | None:
+    """Return the value under "forgetting" of `train --json`; None: a loss is not finite. `model` is left as it was.
+
+    Mean losses on at least one text, in nats a token, and how much they rose, with its ci95 by Student's t; None of one text.
+    """
     rows = [tokenizer.backend.encode(text).ids for text in texts]
     config = model.config.get_text_config()
     length = min(TOKENS, getattr(config, "max_position_embeddings", TOKENS), *map(len, rows))
@@ -84,6 +63,11 @@ def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str])
     if not all(map(math.isfinite, (*before, *after))):
         return None
     rose = mean_of([new - old for old, new in zip(before, after, strict=True)])
-    digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    tokens = len(rows) * (length - 1)
-    return Forgetting(len(rows), tokens, fmean(before), fmean(after), rose.mean, rose.ci95, digest)
+    told: dict[str, Any] = {
+        "texts": len(rows),
+        "tokens": len(rows) * (length - 1),
+        "loss_before": fmean(before),
+        "loss_after": fmean(after),
+    }
+    told |= {"difference": rose.mean, "ci95": list(rose.ci95) if rose.ci95 else None}
+    return {**told, "sha256": hashlib.sha256("\0".join(texts).encode()).hexdigest()}

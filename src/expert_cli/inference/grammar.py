@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -54,8 +54,8 @@ def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] 
         graph = read_graph(question)
         if graph is None:
             return None
-        growing, fault = _growing(made_variables, partial(cypher_grammar, graph)), None
-        whole = cypher_grammar(graph, None)
+        lark: Callable[..., str] = partial(cypher_grammar, graph)
+        growing, fault, whole = _growing(made_variables, lark), None, lark(None)
     else:
         tables, is_sqlite = tables_of(question), grammar.type == "sql"
         if not tables:
@@ -82,7 +82,7 @@ def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> str:
 
 
 def in_asked_order(schema: Any, question: str) -> Any:
-    """Return a JSON Schema whose objects may have their keys in the order of the question, too, where it names them all.
+    """Return a JSON Schema whose objects have their keys in the order of the question, where it names them all.
 
     llguidance holds keys to the order of "properties"; answers are trained in the order that their prompts name keys in.
     """
@@ -92,19 +92,15 @@ def in_asked_order(schema: Any, question: str) -> Any:
         return schema
     schema = {name: in_asked_order(one, question) for name, one in schema.items()}
     properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return schema
-    orders = {tuple(properties): None}
-    for spelled in ("`{}`", r"(?<!\w){}[\"'`]?\s*[:\"]"):
-        places = [m.start() for name in properties if (m := re.search(spelled.format(re.escape(name)), question))]
+    for spelled in (r"(?<!\w){}[\"'`]?\s*[:\"]", "`{}`") if isinstance(properties, dict) else ():
+        named = [(name, re.search(spelled.format(re.escape(name)), question)) for name in properties]
+        places = {name: found.start() for name, found in named if found}
         if len(places) == len(properties):
-            orders[tuple(name for _, name in sorted(zip(places, properties, strict=True)))] = None
-    ways = [{**schema, "properties": {name: properties[name] for name in order}} for order in orders]
-    return ways[0] if len(ways) == 1 else {"anyOf": ways}
+            return {**schema, "properties": {name: properties[name] for name in sorted(places, key=places.__getitem__)}}
+    return schema
 
 
 def _growing(made_in: Callable[[str], Any], lark: Callable[[Any], str]) -> Callable[[str], str]:
-    """Return the grammar of a query by the names that it has made so far."""
     known: dict[str, str] = {}
 
     def grammar(text: str) -> str:
@@ -123,41 +119,10 @@ def _tokens_of(tokenizer: PreTrainedTokenizerFast, ends: tuple[int, ...]) -> LLT
     return hf.from_tokenizer(tokenizer, eos_token=list(ends))
 
 
-class _State:
-    """One answer, where it stands in its grammar; before: the same without its last token."""
-
-    def __init__(self, held: Held, tokens: LLTokenizer, ids: tuple[int, ...], before: _State | None) -> None:
-        from llguidance import LLMatcher
-
-        self._held, self._tokens, self._ids = held, tokens, ids
-        self._grammar = held.grammar(tokens.decode_str(list(ids)))
-        self._matcher: LLMatcher
-        if before is not None and before._grammar == self._grammar:
-            self._matcher = before._matcher.deep_copy()
-            self._matcher.consume_token(ids[-1])
-        else:
-            self._matcher = LLMatcher(tokens, self._grammar, log_level=0)
-            self._matcher.consume_tokens(list(ids))
-
-    def accepts(self, token: int) -> bool:
-        """Return whether a token may come next."""
-        if token in self._tokens.eos_tokens:
-            return self._matcher.is_accepting()
-        return not self._matcher.is_error() and self._matcher.validate_tokens([token]) == 1
-
-    def fault(self) -> str:
-        """Return why the answer cannot be right if it ends here, "" where it can, or where nothing tells."""
-        if self._held.fault is None or not self._matcher.is_accepting():
-            return ""
-        return self._held.fault(self._tokens.decode_str(list(self._ids)))
-
-    def mask(self, size: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return which of `size` tokens may come next; none behind a token that may not stand there."""
-        allowed = np.zeros(size, np.bool_)
-        if not self._matcher.is_error():
-            bits = np.unpackbits(np.frombuffer(self._matcher.compute_bitmask(), np.uint8), bitorder="little")[:size]
-            allowed[: len(bits)] = bits
-        return allowed
+class _State(NamedTuple):
+    text: str
+    grammar: str
+    matcher: LLMatcher
 
 
 Way = Literal["greedy", "drawn", "beams"]
@@ -167,8 +132,7 @@ Way = Literal["greedy", "drawn", "beams"]
 class GrammarLogitsProcessor(LogitsProcessor):
     """Leaves of the next tokens' scores those that the grammar of each answer allows.
 
-    held: of each prompt, None for free text; of each there are as many rows, one after the other. A beam does not end where
-    its answer cannot be right.
+    A beam without a next token is given up, and none ends where its answer cannot be right; without beams such an answer ends.
     """
 
     def __init__(
@@ -179,35 +143,50 @@ class GrammarLogitsProcessor(LogitsProcessor):
         prompt: int,
         way: Way,
     ) -> None:
-        """Take the prompts' grammars. prompt: how many columns the prompts take; ends: the end tokens."""
+        """Take what holds each prompt's rows, which follow each other. prompt: the prompts' columns; ends: the end tokens."""
         self._held, self._prompt, self._ends, self._way = held, prompt, sorted(ends), way
         self._tokens = _tokens_of(tokenizer, tuple(self._ends))
         self._states: dict[tuple[int, tuple[int, ...]], _State] = {}
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return the scores [rows, vocabulary] with -inf where a token may not come."""
-        rows, size = scores.shape
         likeliest = scores.argmax(-1).tolist()
         before, self._states = self._states, {}
-        masked = {}
-        for row, written in enumerate(map(tuple, input_ids[:, self._prompt :].tolist())):
-            number = row * len(self._held) // rows
-            held = self._held[number]
-            if held is None or not {*self._ends}.isdisjoint(written):
-                continue
-            state = _State(held, self._tokens, written, before.get((number, written[:-1])) if written else None)
-            self._states[number, written] = state
-            if self._way == "greedy" and state.accepts(likeliest[row]):
-                continue
-            masked[row] = state.mask(size)
-            if self._way == "beams":
-                masked[row][self._ends] &= not state.fault()
-            elif not masked[row].any():
-                masked[row][self._ends] = True
-        if not masked:
-            return scores
-        allowed = torch.from_numpy(np.stack([*masked.values()])).to(scores.device)
-        rows_masked = torch.tensor([*masked], device=scores.device)
         scores = scores.clone()
-        scores[rows_masked] = scores[rows_masked].masked_fill(~allowed, -torch.inf)
+        for row, ids in enumerate(map(tuple, input_ids[:, self._prompt :].tolist())):
+            number = row * len(self._held) // len(scores)
+            held = self._held[number]
+            if held is None or not {*self._ends}.isdisjoint(ids):
+                continue
+            state = self._state(held, ids, before.get((number, ids[:-1])) if ids else None)
+            self._states[number, ids] = state
+            if self._way == "greedy" and self._accepts(state.matcher, likeliest[row]):
+                continue  # cheaper than a mask
+            allowed = np.zeros(scores.shape[1], np.bool_)
+            if not state.matcher.is_error():  # behind a token that may not stand there nothing comes
+                bits = np.unpackbits(np.frombuffer(state.matcher.compute_bitmask(), np.uint8), bitorder="little")
+                allowed[: len(bits)] = bits[: len(allowed)]
+            if self._way != "beams":
+                allowed[self._ends] |= not allowed.any()
+            elif held.fault is not None and state.matcher.is_accepting() and held.fault(state.text):
+                allowed[self._ends] = False
+            scores[row, torch.from_numpy(~allowed).to(scores.device)] = -torch.inf
         return scores
+
+    def _accepts(self, matcher: LLMatcher, token: int) -> bool:
+        if token in self._tokens.eos_tokens:
+            return bool(matcher.is_accepting())
+        return not matcher.is_error() and bool(matcher.validate_tokens([token]) == 1)
+
+    def _state(self, held: Held, ids: tuple[int, ...], before: _State | None) -> _State:
+        from llguidance import LLMatcher
+
+        text = self._tokens.decode_str(list(ids))
+        grammar = held.grammar(text)
+        if before is not None and before.grammar == grammar:
+            matcher = before.matcher.deep_copy()
+            matcher.consume_token(ids[-1])
+        else:
+            matcher = LLMatcher(self._tokens, grammar, log_level=0)
+            matcher.consume_tokens(list(ids))
+        return _State(text, grammar, matcher)

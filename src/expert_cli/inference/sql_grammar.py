@@ -63,24 +63,19 @@ _POSTGRESQL = (
 )
 
 
-def tables_of(*texts: str) -> dict[str, list[str]]:
-    """Return the tables that texts describe, by CREATE TABLE or the lines of a schema prompt; of one name the first counts."""
+def tables_of(text: str) -> dict[str, list[str]]:
+    """Return the tables of a text, by CREATE TABLE or the lines of a schema prompt; of one name the first counts."""
     found: dict[str, list[str]] = {}
-
-    def add(name: str, columns: Iterable[str]) -> None:
-        if (named := [column for column in columns if column]) and unquoted(name).lower() not in map(str.lower, found):
-            found[unquoted(name)] = named
-
-    for text in texts:
-        for head in _CREATE.finditer(text):
-            is_view = head["kind"].upper() == "VIEW"
-            add(
-                head["name"],
-                (_column(item) for item in _items(text, head.end()) if is_view or not _CONSTRAINT.match(item)),
-            )
-        for block in _COMPACT.finditer(text):
-            for head in _COMPACT_TABLE.finditer(block[0]):
-                add(head["name"], map(_column, _items(block[0], head.end())))
+    heads = [*_CREATE.finditer(text)]
+    heads += [head for block in _COMPACT.finditer(text) for head in _COMPACT_TABLE.finditer(text, *block.span())]
+    for head in heads:
+        items = _items(text, head.end())
+        if head.groupdict().get("kind", "").upper() == "TABLE":
+            items = [item for item in items if not _CONSTRAINT.match(item)]
+        columns = [unquoted(first[1]) for item in items if (first := _FIRST.match(item))]
+        name = unquoted(head["name"])
+        if columns and name.lower() not in map(str.lower, found):
+            found[name] = columns
     return found
 
 
@@ -101,11 +96,6 @@ def _items(text: str, start: int) -> list[str]:
             if mark != ",":
                 return items
     return [*items, _COMMENT.sub(" ", text[begin:])]
-
-
-def _column(item: str) -> str:
-    first = _FIRST.match(item)
-    return unquoted(first[1]) if first else ""
 
 
 def made_names(sql: str) -> list[str]:

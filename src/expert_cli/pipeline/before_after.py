@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from expert_cli.evaluation.cases import EvalCase
     from expert_cli.evaluation.grade import GradedAnswer
     from expert_cli.inference.expert import PromptRenderer
-    from expert_cli.inference.forgetting import Forgetting
     from expert_cli.model.tokenizer import TokenizerInfo
 
 
@@ -89,7 +88,7 @@ def measuring(run: RunConfig, max_forget: float | None) -> RunConfig:
 
 def measure(
     model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str], paths: RunPaths, report: Reporter
-) -> Forgetting | None:
+) -> dict[str, Any] | None:
     """Measure what a trained model forgot, and leave it in the card of its adapter; None where no finite loss tells."""
     from expert_cli.inference.forgetting import forgetting
 
@@ -100,7 +99,7 @@ def measure(
     if found is None:
         report.warning("what was forgotten is not known: the loss on neutral texts is not finite")
         return None
-    put_section(paths.adapter / "README.md", "What was forgotten", [f"{forgotten_in_words(found.as_json())}."])
+    put_section(paths.adapter / "README.md", "What was forgotten", [f"{forgotten_in_words(found)}."])
     return found
 
 

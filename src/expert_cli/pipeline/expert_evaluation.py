@@ -19,7 +19,7 @@ from expert_cli.evaluation.cases import EvalCase
 from expert_cli.evaluation.grade import Evaluated, Permissions, compare_with
 from expert_cli.evaluation.trl import write_pairs
 from expert_cli.hardware.machine import inspect
-from expert_cli.inference.expert_config import GenerationConfig, decoding_for, decoding_of, drawn_in_words
+from expert_cli.inference.expert_config import GenerationConfig, decoding_for, decoding_of
 from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, sample_shares
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import write_json
@@ -76,10 +76,10 @@ def evaluate_expert(asked: EvaluationOptions, report: Reporter) -> Evaluated:
         return found
     trained = _trained(asked)
     plan = trained.plan if trained else make_plan(asked.manifest or Path(), inspect(), Overrides(offline=asked.offline))
-    decoding = decoding_for(trained, report) if trained else decoding_of(plan.loaded.manifest)
+    decoding = decoding_for(trained) if trained else decoding_of(plan.loaded.manifest)
     settings = of_cases.answer_settings(plan, decoding, asked.max_new_tokens, asked.batch_size, samples=asked.samples)
     if settings.samples:
-        report.info(drawn_in_words(settings, decoding))
+        report.info(f"{settings.samples} answers a case, drawn at temperature {settings.temperature:g}")
     cases = of_cases.cases_of(plan, asked.cases, asked.limit)
     run = (trained.origin.run or trained.origin.adapter) if trained else None
     place = asked.output or (run / ("served.json" if asked.endpoint else "evaluation.json") if run else None)

@@ -19,8 +19,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,7 @@ from expert_cli.data.overlap import HeldOut
 from expert_cli.data.select import select_rows
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, Interrupted
-from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases, shown_databases
+from expert_cli.evaluation.cases import EvalCase, asked_by_cases, digest_of, read_cases, shown_databases
 from expert_cli.evaluation.evaluate import answer_settings, check_gradable, evaluate_adapter, longest_right_answer
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, Permissions, grade
 from expert_cli.evaluation.verifiers.case import FORGED
@@ -49,9 +48,8 @@ from expert_cli.pipeline.training_data import DataInputs, resolve_inputs
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
-from expert_cli.runs.signals import STOP_FILE, StopRequest
+from expert_cli.runs.signals import StopRequest
 from expert_cli.runs.status import RunStatus
-from expert_cli.utils.distributed import barrier, broadcast_rank0
 from expert_cli.utils.files import json_lines, remove, sha256_of, sync_folder, write_bytes, write_json
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.statistics import Paired
@@ -60,10 +58,10 @@ from expert_cli.utils.text import plural
 if TYPE_CHECKING:
     from accelerate import PartialState
 
-
 RIGHT, WHOLE = "correct", ("end", "sequence")
 """The verdict on what is trained; why an answer ends that came to its own end: one that was cut off has none to learn."""
 Cases = Sequence[EvalCase]
+Document = Mapping[str, Any]
 
 
 def train_in_rounds(
@@ -79,30 +77,30 @@ def train_in_rounds(
     """Train, then draw answers, run them and train on the right ones, round by round; leave a run directory of the best.
 
     train_one: makes one training in a folder that this job owns. Raises what training and judging raise; InputError:
-    prompts that an evaluation asks, too.
+    prompts that an evaluation asks, too; several processes.
     """
     started, run, settings, paths = time.monotonic(), plan.run, plan.run.rft, RunPaths(plan.run.output)
-    if settings is None:
-        raise ValueError("a run of one training has no rounds")
+    if settings is None or job.num_processes > 1:
+        raise InputError(f"method rft: rounds are made by one process, not by {job.num_processes}", "start one")
     if options.resume not in ("", AUTO):
         raise InputError(f"--resume {options.resume}: a run in rounds has no checkpoints of its own", "--resume auto")
     first = _run_of(run.adapter.init_adapter) if run.adapter.init_adapter else None
     sampled, held_back, held = read_prompts(plan, settings, options.permissions, report)
     inputs = resolve_inputs(run, report)
-    files = dict.fromkeys(name for one in (*sampled, *held_back) for name in files_of(one))
-    read = [settings.prompts, *filter(None, [settings.held_back_cases]), *map(Path, files)]
+    form = row_form(run, inputs, sampled)
+    read = [settings.prompts, *filter(None, [settings.held_back_cases])]
+    read += dict.fromkeys(one.file for one in (*sampled, *held_back) if one.file)
     what = identity_of(run, inputs, machine, job.num_processes, more_files=[sha256_of(path) for path in read])
     if options.locked is not None:
         require_same(options.locked, what, report)
-    form = _row_form(run, inputs, sampled, held_back, report)
-    if job.is_main_process:
-        begin_run(run, report, options, status, log)
-    barrier()
+    begin_run(run, report, options, status, log)
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)  # a run that goes on may begin by answering
-    rounds = _Rounds(plan, settings, machine, report, options, job, status, inputs, train_one, form)
-    judged, records, ended = rounds.make(first, sampled, held_back)
-    if not job.is_main_process:
-        return RunResult(run.output, {})
+
+    def train(plan: Plan, options: RunOptions) -> RunResult:
+        return train_one(plan, machine, report, options, job, RunLog())
+
+    steps = _Steps(plan, report, options, status, inputs, train)
+    judged, records, ended = steps.make(settings, first, sampled, held_back, form)
     best = max(judged, key=lambda one: float(one["accuracy"]))  # of equal ones the first
     of_best, number = RunPaths(best["run"]), best["round"]
     told = {"held_back": held, "before": _share(judged[0]), "rounds": records, "best_round": number, "ended": ended}
@@ -111,10 +109,8 @@ def train_in_rounds(
     sync_folder(paths.adapter)
     if of_best.metrics.is_file():
         write_bytes(paths.metrics, of_best.metrics.read_bytes())
-    its = read_json(of_best.run_json)
-    more: dict[str, Any] = {
-        name: its[name] for name in ("kernels", "template", "store", "torch_threads") if name in its
-    }
+    its, kept = read_json(of_best.run_json), ("kernels", "template", "store", "torch_threads")
+    more: dict[str, Any] = {name: its[name] for name in kept if name in its}
     write_run_json(plan, machine, inputs, what, status.command, resumed_from="", more={**more, "rft": told})
     reason = f"{ended}; the adapter is that of {f'round {number}' if number else 'before the rounds'}"
     found = read_json(of_best.report_json) | {"output": str(run.output), "resumed_from": None, "rft": told}
@@ -130,6 +126,19 @@ def _run_of(adapter: Path) -> Path:
     raise InputError(f"{adapter}: is not the adapter of a complete run", "rounds begin with one: --from RUN_DIRECTORY")
 
 
+def _training(run: RunConfig, settings: RftConfig, rows: Path, last: Path) -> RunConfig:
+    """Return the training of a round: its rows, and those of the first training by the share that is replayed."""
+    share = settings.replay
+    old = [
+        replace(one, weight=one.weight * share, max_rows=one.max_rows and max(1, round(one.max_rows * share)))
+        for one in run.data.train
+    ]
+    data = replace(run.data, train=(SourceSpec("file", str(rows)), *(old if share else ())))
+    start = find_adapter(last).adapter if settings.start == "last" else None
+    # nobody puts the stores of rounds anywhere
+    return replace(run, data=data, adapter=replace(run.adapter, init_adapter=start), store_url="")
+
+
 def read_prompts(
     plan: Plan, settings: RftConfig, allowed: Permissions, report: Reporter
 ) -> tuple[Cases, Cases, dict[str, Any]]:
@@ -143,7 +152,7 @@ def read_prompts(
     if plan.own_cases.is_file():
         require_apart(every, shown_databases(read_cases(plan.own_cases), shown), f"cases of {plan.own_cases}")
     require_apart(sampled, held_back, "held-back prompts")
-    check_gradable(every, report, remedy='train without rounds: "method": "sft"', allowed=allowed)
+    check_gradable(every, report, allowed=allowed)
     if any(one.case.can_be_forged for one in every):
         report.warning(FORGED)
     told = "prompts   {:,} to draw answers to, {prompts:,} held back: {parts} of {of} {by}"
@@ -156,7 +165,8 @@ def parted(settings: RftConfig, seed: int) -> tuple[Cases, Cases, dict[str, Any]
     cases = read_cases(settings.prompts)
     others = read_cases(settings.held_back_cases) if settings.held_back_cases else []
     every, by = [*cases, *others], "files that prompts are judged on"
-    groups = _by_file(every)
+    # one program may judge all cases: it parts none
+    groups = [str(one.file or "") if one.case.starts != "command" else "" for one in every]
     asked = {*groups[: len(cases)]}
     both = [one.where for one, of in zip(others, groups[len(cases) :], strict=True) if of in asked - {""}]
     if both:
@@ -164,8 +174,7 @@ def parted(settings: RftConfig, seed: int) -> tuple[Cases, Cases, dict[str, Any]
         raise InputError(told, "cases of files that no prompt names, or a share: training.rft.held_back")
     if len({*groups}) < 2:
         groups, by = [one.case.category for one in every], "categories of prompts"
-    names = list(dict.fromkeys(groups))
-    held = {*groups[len(cases) :]}
+    names, held = list(dict.fromkeys(groups)), {*groups[len(cases) :]}
     if not others:
         if len(names) < 2:
             told = f"{settings.prompts}: all prompts share one file and one category: none can be held back"
@@ -175,22 +184,6 @@ def parted(settings: RftConfig, seed: int) -> tuple[Cases, Cases, dict[str, Any]
         others = [one for one, of in zip(every, groups, strict=True) if of in held]
         cases = [one for one, of in zip(every, groups, strict=True) if of not in held]
     return cases, others, {"prompts": len(others), "parts": len(held), "of": len(names), "by": by}
-
-
-def _by_file(cases: Cases) -> list[str]:
-    """Return the group of every case: those that share a file, if only through others, are of one; "" without any."""
-    lead: dict[str, str] = {}
-    named = [files_of(one) if one.case.starts != "command" else () for one in cases]  # one program may judge all
-    for names in named:
-        lead = {name: name for name in names} | lead
-        same = {lead[name] for name in names}
-        lead = {name: lead[names[0]] if of in same else of for name, of in lead.items()}
-    return [lead[names[0]] if names else "" for names in named]
-
-
-def files_of(case: EvalCase) -> tuple[str, ...]:
-    """Return the files that a case is judged on."""
-    return (str(case.file), *case.case.file_names[1:]) if case.file else ()
 
 
 def require_apart(prompts: Cases, others: Cases, name: str) -> None:
@@ -236,25 +229,21 @@ class RowForm:
         return {**row, columns.response: answer, **beside, **({columns.database: named} if columns.database else {})}
 
 
-def _row_form(run: RunConfig, inputs: DataInputs, sampled: Cases, held_back: Cases, report: Reporter) -> RowForm:
-    """Return the form of the training rows, which the rounds' rows have, too; rows that ask what was held back are told."""
+def row_form(run: RunConfig, inputs: DataInputs, prompts: Cases) -> RowForm:
+    """Return the form of the training rows, which the rounds' rows have, too. Raises InputError: some cannot be written so."""
     data = replace(run.data, validation=(), validation_share=0.0, schema_prompt=None)  # as the rows stand
-    selected = select_rows(data, inputs.located, NullReporter())
-    first, held = selected.readers[0], HeldOut(asked_by_cases(held_back))
+    first = select_rows(data, inputs.located, NullReporter()).readers[0]
     form = RowForm(first.columns, inputs.template, run.data.schema_prompt)
     if not (form.columns.response or form.columns.messages):
         told = f"rounds train rows of prompt and answer, those of {first.located} are whole documents"
         raise InputError(told, "give rows of prompt and answer, or of messages")
-    if known := {number for row in selected.rows() for number in held.find(*row.question)}:
-        told = f"{len(known)} of {len(held_back)} held-back prompts stand in the training rows"
-        report.warning(f"{told}: of these, the figures tell what was remembered")
-    for one in sampled:
+    for one in prompts:
         form.row(one, "")
     return form
 
 
 def select(
-    cases: Cases, drawn: Mapping[str, Any], settings: RftConfig, grammar: Grammar | None, report: Reporter
+    cases: Cases, drawn: Document, settings: RftConfig, grammar: Grammar | None, report: Reporter
 ) -> tuple[list[tuple[EvalCase, str, int | str]], dict[str, Any], str]:
     """Choose what is trained of answers that were drawn: the first right ones that differ in more than form, and expected ones.
 
@@ -264,16 +253,13 @@ def select(
     def form(case: EvalCase, answer: str) -> str:
         return same_as(case.answered(answer).extracted or "", grammar)
 
-    tries, samples = settings.samples, [one["samples"] for one in drawn["answers"]]
+    samples = [one["samples"] for one in drawn["answers"]]
     right = [sum(one["kind"] == RIGHT for one in some) for some in samples]
-    wanted = {"always": range(tries + 1), "failed": (0,), "never": ()}[settings.gold]
+    wanted = {"always": range(settings.samples + 1), "failed": (0,), "never": ()}[settings.gold]
     golds = [one for one, n in zip(cases, right, strict=True) if n in wanted and one.case.expected_text]
     judged = grade([one.answered(one.case.expected_text) for one in golds], report, CASE_TIMEOUT_S).answers
-    if wrong := [one for one in judged if not one.verdict.passed]:
-        told = f"{plural(len(wrong), 'expected answer')} of {len(judged)} not trained: wrong by their own judge"
-        report.warning(f"{told}: {wrong[0].row.where}: {wrong[0].verdict.kind}")
     sound = {one.row.id: one.row.answer for one in judged if one.verdict.passed}
-    chosen, differing = list[tuple[EvalCase, str, int | str]](), 0
+    chosen = list[tuple[EvalCase, str, int | str]]()
     for case, some in zip(cases, samples, strict=True):
         found = dict[str, tuple[EvalCase, str, int | str]]()
         for number, one in enumerate(some, start=1):
@@ -282,89 +268,69 @@ def select(
         if case.id in sound:
             found.setdefault(form(case, sound[case.id]), (case, sound[case.id], "expected"))
         chosen += found.values()
-        differing += len({form(case, one["answer"]) for one in some}) > 1
-    reason = "" if chosen else "no right answer came to its own end: there is nothing to learn from"
-    if not any(0 < count < tries for count in right) and (settings.gold == "never" or 0 not in right):
-        reason = (
-            "no prompt has right and wrong answers, or an expected one that is asked for: there is nothing to learn"
-        )
+    reason, asked = "", settings.samples * len(cases)
     if not any(right):
-        reason = f"none of {tries * len(cases):,} answers is right: train the first stage for longer"
+        reason = f"none of {asked:,} answers is right: train the first stage for longer"
+    elif not chosen:
+        reason = "no right answer came to its own end: there is nothing to learn from"
     golden = sum(sample == "expected" for *_, sample in chosen)
-    figures = {"prompts": len(cases), "samples": tries, "asked": tries * len(cases), "right": sum(right)}
-    figures |= {name: {k: drawn[name][k] for k in ("1", str(tries))} for name in ("pass_at", "pass_at_ci95")}
-    figures |= {"all_right": right.count(tries), "all_wrong": right.count(0), "differing": differing}
+    figures = {"prompts": len(cases), "samples": settings.samples, "asked": asked, "right": sum(right)}
     figures |= {"kept": 0 if reason else len(chosen) - golden, "expected": 0 if reason else golden}
-    figures |= {"tokens": drawn["generation"]["tokens"], "sampling_seconds": drawn["generation"]["seconds"]}
     return chosen, figures, reason
 
 
-def _share(judged: Mapping[str, Any]) -> dict[str, Any]:
-    """Return counts, share and interval of an evaluation."""
+def _share(judged: Document) -> dict[str, Any]:
     return {name: judged[name] for name in ("cases", "correct", "accuracy", "ci95")}
 
 
-def _gain(last: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a round brought on the held-back prompts, paired, and some whose answers became right or wrong."""
-    pairs = list(zip(last["answers"], now["answers"], strict=True))
-    passed = [(old["kind"] == RIGHT, new["kind"] == RIGHT) for old, new in pairs]
-    gain = Paired.of(*zip(*passed, strict=True)).reversed
+def _gain(last: Document, now: Document) -> dict[str, Any]:
+    before, after = ([one["kind"] == RIGHT for one in judged["answers"]] for judged in (last, now))
+    gain = Paired.of(before, after).reversed
     told = {"gained": gain.lost, "lost": gain.gained, "difference": gain.drop, "ci95": list(gain.ci95)}
-
-    def some(change: tuple[bool, bool]) -> list[dict[str, Any]]:
-        changed = [pair for pair, of in zip(pairs, passed, strict=True) if of == change][:5]
-        return [
-            {"id": old["id"], "prompt": None, "input": None, **(old["question"] or {}), "expected": old["expected"]}
-            | {"before": old["answer"], "after": new["answer"], "why": (new if change[0] else old)["detail"]}
-            for old, new in changed
-        ]
-
-    examples = {"learned": some((False, True)), "forgotten": some((True, False))}
-    return {"gain": {**told, "against": last["round"]}, **examples}
+    return {**told, "against": last["round"]}
 
 
 @dataclass(frozen=True)
-class _Rounds:
-    """The steps of a run in rounds, and what every one works with."""
-
+class _Steps:
     plan: Plan
-    settings: RftConfig
-    machine: Machine
     report: Reporter
     options: RunOptions
-    job: PartialState
     status: RunStatus
     inputs: DataInputs
-    train_one: Callable[..., RunResult]
-    form: RowForm
+    train_one: Callable[[Plan, RunOptions], RunResult]
 
     def make(
-        self, first: Path | None, sampled: Cases, held_back: Cases
-    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], str]:
+        self, settings: RftConfig, first: Path | None, sampled: Cases, held_back: Cases, form: RowForm
+    ) -> tuple[list[Document], list[dict[str, Any]], str]:
         """Return what the adapters that were kept answer, a record a round, and why no further round was made."""
-        run, settings = self.plan.run, self.settings
-        first = first or self.train("first training", run.output / "sft", run)
-        judged, records = [self.judge(0, first, held_back)], list[dict[str, Any]]()
+        run, records = self.plan.run, list[dict[str, Any]]()
+        judged = [self.judge(0, first or self.train("first training", run.output / "sft", run), held_back)]
         for number in range(1, settings.rounds + 1):
-            last, folder = judged[-1], run.output / f"round-{number}"
+            last, folder, name = judged[-1], run.output / f"round-{number}", f"round {number}"
             cases = of_round(sampled, number, settings.limit, run.seed)
             seed = int.from_bytes(hashlib.sha256(f"{run.seed} {number}".encode()).digest()[:4], "big")
             how: dict[str, Any] = {"samples": settings.samples, "temperature": settings.temperature, "seed": seed}
-            drawn = self.answers(f"round {number}, sampling", folder / "samples.json", last["run"], cases, **how)
-            figures, reason = broadcast_rank0(partial(self.write_rows, number, cases, drawn))
+            drawn = self.answers(f"{name}, sampling", folder / "samples.json", last["run"], cases, **how)
+            grammar = decoding_of(self.plan.loaded.manifest).grammar
+            chosen, figures, reason = select(cases, drawn, settings, grammar, self.report)
             records.append({"round": number, **figures, "is_kept": False})
+            self.report.info(name + "   {right:,} of {asked:,} answers right, {kept:,} kept".format(**figures))
             if reason:
-                self.report.warning(f"round {number}: {reason}")
-                return judged, records, f"round {number}: {reason}"
-            trained = self.train(f"round {number}, training", folder / "run", self.training(folder, last["run"]))
-            now = self.judge(number, trained, held_back)
-            gain, done = _gain(last, now), read_json(RunPaths(trained).report_json)
-            (low, high), rise = gain["gain"]["ci95"], gain["gain"]["difference"]
-            told = {name: done.get(name) for name in ("steps", "loss", "tokens", "seconds", "adapter_sha256")}
-            records[-1] |= {**_share(now), **gain, "training": told}
+                self.report.warning(f"{name}: {reason}")
+                return judged, records, f"{name}: {reason}"
+            rows = [{**form.row(one, text), "case": one.id, "round": number, "sample": n} for one, text, n in chosen]
+            file, raw = folder / "rows.jsonl", json_lines(rows)
+            if not file.is_file() or file.read_bytes() != raw:
+                remove(folder / "run")  # the training of other rows
+                write_bytes(file, raw)
+            trained = self.train(f"{name}, training", folder / "run", _training(run, settings, file, last["run"]))
+            now, done = self.judge(number, trained, held_back), read_json(RunPaths(trained).report_json)
+            gain, told = _gain(last, now), ("steps", "loss", "tokens", "seconds", "adapter_sha256")
+            records[-1] |= {**_share(now), "gain": gain, "training": {key: done.get(key) for key in told}}
+            (low, high), rise = gain["ci95"], gain["difference"]
             if low <= 0 and settings.stop_without_gain:
                 why = f"a gain of {rise:+.1%} ({low:+.1%} to {high:+.1%}) on held-back prompts is not certain"
-                return judged, records, f"round {number}: {why}"
+                return judged, records, f"{name}: {why}"
             records[-1]["is_kept"] = True
             judged.append(now)
         return judged, records, f"made {plural(settings.rounds, 'round')}"
@@ -376,94 +342,46 @@ class _Rounds:
         gc.collect()
         DEVICES[self.plan.run.compute.device].empty_cache()
         stop = stop or StopRequest(self.plan.run.output)
-        if self.job.is_main_process:
-            stop.asked()
-        stop.agree()
-        if stop.exit_code:
+        if stop.asked():
             told = f"stopped by {stop.reason} in {stage}"
             raise Interrupted(told, f"go on: {self.status.go_on}", stop.exit_code, by_signal=stop.by_signal)
 
     def train(self, stage: str, folder: Path, run: RunConfig) -> Path:
         """Make an ordinary run, or go on with it, unless it is done; return its folder."""
-        from transformers import TrainerCallback
-
-        class HandStopDown(TrainerCallback):
-            def on_step_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:  # noqa: ARG002
-                if state.is_world_process_zero and stop.exists():
-                    stop.replace(folder / STOP_FILE)
-
         self.at(stage)
-        stop, own = self.plan.run.output / STOP_FILE, self.options
-        options = replace(
-            own,
-            resume=AUTO,
-            overwrite=False,
-            locked=None,
-            max_forget=None,
-            allow_drift=tuple(key for key in own.allow_drift if not key.startswith("rft.")),
-            trust_store=own.trust_store and run is self.plan.run,
-            callbacks=(*own.callbacks, HandStopDown()),
+        drift = tuple(key for key in self.options.allow_drift if not key.startswith("rft."))
+        trusted = self.options.trust_store and run is self.plan.run
+        options = replace(self.options, resume=AUTO, overwrite=False, locked=None, max_forget=None, allow_drift=drift)
+        done = self.train_one(
+            replace(self.plan, run=replace(run, output=folder, rft=None)), replace(options, trust_store=trusted)
         )
-        plan = replace(self.plan, run=replace(run, output=folder, rft=None))
-        done = self.train_one(plan, self.machine, self.report, options, self.job, RunLog())
         if done.unserved:
             self.at(stage, done.unserved)
         return folder
-
-    def training(self, folder: Path, last: Path) -> RunConfig:
-        """Return the training of a round: its rows, and those of the first training by the share that is replayed."""
-        run, share = self.plan.run, self.settings.replay
-        old = [
-            replace(one, weight=one.weight * share, max_rows=one.max_rows and max(1, round(one.max_rows * share)))
-            for one in run.data.train
-        ]
-        rows = SourceSpec("file", str(folder / "rows.jsonl"))
-        data = replace(run.data, train=(rows, *old) if share else (rows,))
-        start = find_adapter(last).adapter if self.settings.start == "last" else None
-        # nobody puts the stores of rounds anywhere
-        return replace(run, data=data, adapter=replace(run.adapter, init_adapter=start), store_url="")
 
     def answers(
         self, stage: str, file: Path, adapter: Path, cases: Cases, samples: int = 0, **how: Any
     ) -> dict[str, Any]:
         """Let an adapter answer cases, and return that as `evaluate --json` does; it is made where the file has it not."""
         self.at(stage)
-        trained = TrainedAdapter(self.plan, find_adapter(adapter))
+        trained, decoding = TrainedAdapter(self.plan, find_adapter(adapter)), decoding_of(self.plan.loaded.manifest)
         room = max(NEW_TOKENS, longest_right_answer(self.inputs.renderer, cases) + 1)
-        settings = answer_settings(self.plan, decoding_of(self.plan.loaded.manifest), room, samples=samples)
-        settings = replace(settings, **how)
-        of = [sha256_of(trained.origin.adapter / WEIGHTS), settings, [(one.digest, one.shown) for one in cases]]
-        of += [sha256_of(Path(name)) for name in dict.fromkeys(name for one in cases for name in files_of(one))]
-        key, kept = hashlib.sha256(repr(of).encode()).hexdigest(), file.with_suffix(".kept")
-        judging: Any = {"case_timeout_s": CASE_TIMEOUT_S, "allowed": self.options.permissions, "keep": kept}
+        settings = replace(answer_settings(self.plan, decoding, room, samples=samples), **how)
+        same = {"adapter": sha256_of(trained.origin.adapter / WEIGHTS), "settings": asdict(settings)}
+        key = digest_of({**same, "cases": [(one.digest, one.shown) for one in cases]})
+        if read_json(file).get("key") != key:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            kept = file.with_suffix(".kept")
+            judging: Any = {"case_timeout_s": CASE_TIMEOUT_S, "allowed": self.options.permissions, "keep": kept}
+            found = evaluate_adapter(trained, cases, settings, self.report, **judging)
+            write_json(file, {"key": key, **found.as_json()})
+            kept.unlink(missing_ok=True)
+        return read_json(file)
 
-        def made() -> dict[str, Any]:
-            if read_json(file).get("key") != key:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                found = evaluate_adapter(trained, cases, settings, self.report, **judging)
-                write_json(file, {"key": key, **found.as_json()})
-                kept.unlink(missing_ok=True)
-            return read_json(file)
-
-        return broadcast_rank0(made)
-
-    def judge(self, number: int, adapter: Path, held_back: Cases) -> dict[str, Any]:
+    def judge(self, number: int, adapter: Path, held_back: Cases) -> Document:
         """Let an adapter answer the held-back prompts, greedily; return its evaluation.json, its round and its run."""
         stage = f"round {number}, judging" if number else "judging the first adapter"
         file = self.plan.run.output / f"round-{number}" / "evaluation.json"
         found = self.answers(stage, file, adapter, held_back, num_beams=1)
         self.report.info("held back {correct:,} of {cases:,} right: {accuracy:.1%}".format(**found))
         return {**found, "round": number, "run": adapter}
-
-    def write_rows(self, number: int, cases: Cases, drawn: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Write what a round trains as rows; return what its answers came to, and why that is nothing to learn from."""
-        grammar = decoding_of(self.plan.loaded.manifest).grammar
-        chosen, figures, reason = select(cases, drawn, self.settings, grammar, self.report)
-        origin = [{"case": case.id, "round": number, "sample": sample} for case, _, sample in chosen]
-        rows = [{**self.form.row(case, text), **of} for (case, text, _), of in zip(chosen, origin, strict=True)]
-        file, raw = self.plan.run.output / f"round-{number}" / "rows.jsonl", json_lines(rows)
-        if not file.is_file() or file.read_bytes() != raw:
-            remove(file.with_name("run"))  # the training of other rows
-            write_bytes(file, raw)
-        self.report.info("round {}   {right:,} of {asked:,} answers right, {kept:,} kept".format(number, **figures))
-        return figures, reason

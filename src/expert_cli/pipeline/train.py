@@ -31,7 +31,6 @@ from expert_cli.hardware.machine import Machine
 from expert_cli.inference.expert import PromptRenderer, load_base_of
 from expert_cli.inference.expert_config import json_separators
 from expert_cli.inference.forgetting import neutral_texts
-from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model import isolation
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.fsdp import require_processes, shard_base
@@ -179,7 +178,7 @@ def _train(
         found = document(run.output, done, describe(run, store, data.train.documents), kernels, sha256)
         found["samples"] = samples(cases, before, ask(model, cases, renderer, plan, report))
         forgot = measure(model, inputs.tokenizer, texts, paths, report)
-        found |= {"forgetting": forgot.as_json()} if forgot else {}
+        found |= {"forgetting": forgot} if forgot else {}
         found |= {"resumed_from": str(resumed.path) if resumed else None, "seconds": time.monotonic() - started}
         ended = finish(paths, found, sha256, done.stop_reason, options.max_forget, status)
     return replace(ended, unserved=stop if stop.exit_code else None)
@@ -240,9 +239,7 @@ def _run_answers(
     from expert_cli.evaluation.evaluate import accuracy_of, cases_of, check_gradable
 
     cases = cases_of(plan, None, plan.run.watch.execution_eval_sample)
-    decides = plan.run.watch.metric_for_best_model == EXECUTION_ACCURACY
-    remedy = "choose the best step by metric_for_best_model: eval_loss" if decides else ""
-    check_gradable(cases, report, remedy=remedy, allowed=options.permissions)
+    check_gradable(cases, report, allowed=options.permissions)
     return partial(accuracy_of, renderer=renderer, cases=cases, report=report, plan=plan)
 
 

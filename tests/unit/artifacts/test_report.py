@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from expert_cli.artifacts.report import CHARACTERS, MAX_RUNS, page_part, read_run, write_report
+from expert_cli.artifacts.report import CHARACTERS, MAX_RUNS, page_part, write_report
 from expert_cli.errors import InputError
 from expert_cli.runs.metrics import SHARES as ALL_SHARES
 from expert_cli.utils.redaction import redact
@@ -209,18 +209,10 @@ def test_a_run_that_says_little(tmp_path: Path, run: dict[str, Any]) -> None:
     assert page(tmp_path / "r.html", folder).charts == []
 
 
-def test_long_series_become_means(tmp_path: Path) -> None:
-    data = read_run(run_folder(tmp_path / "run", steps=100, mfu=0.5))
-    assert data.series("mfu", 10) == ([*range(10, 101, 10)], [0.5] * 10)
-    assert data.series("loss", 50)[1][0] == pytest.approx((2 + 1) / 2)
-    assert data.series("nothing", 50) == ([], [])
-
-
-def test_the_largest_report_is_small_and_loads_nothing(tmp_path: Path) -> None:
+def test_a_report_loads_nothing(tmp_path: Path) -> None:
     more = {"eval_loss": 0.123456789, "eval_a_loss": 1.23456789, "execution_accuracy": 0.25, "learning_rate": 1e-4}
     to = tmp_path / "r.html"
-    shown = page(to, *(run_folder(tmp_path / str(n), steps=2000, **more) for n in range(MAX_RUNS)))
-    assert to.stat().st_size < 500_000
+    shown = page(to, *(run_folder(tmp_path / str(n), **more) for n in range(MAX_RUNS)))
     assert [chart["title"] for chart in shown.charts] == ["loss", "eval loss", "eval a loss", "execution accuracy"]
     assert not [tag for tag, attributes in shown.tags if "src" in attributes or "href" in attributes or tag == "link"]
     assert "default-src 'none'" in next(a["content"] or "" for t, a in shown.tags if "http-equiv" in a)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import _thread
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ import psutil
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import CaseAnswer, read_answers
+from expert_cli.evaluation.cases import EvalCase, read_answers
 from expert_cli.evaluation.grade import grade, in_order
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.utils.reporter import NullReporter
@@ -62,10 +63,10 @@ class Busy(Case):
         return Grade("correct" if alone else "timeout", answer)
 
 
-def busy(*answers: str, **keys: Any) -> list[CaseAnswer]:
+def busy(*answers: str, **keys: Any) -> list[EvalCase]:
     Busy.runs.clear()
     case = Busy(verifier="busy", **keys)
-    return [CaseAnswer(case, f"f:{i}", str(i), "0" * 16, answer=answer) for i, answer in enumerate(answers, start=1)]
+    return [EvalCase(case, f"f:{i}", str(i), "0" * 16, answer=answer) for i, answer in enumerate(answers, start=1)]
 
 
 def test_what_was_late_beside_others_has_its_time_alone() -> None:
@@ -139,7 +140,7 @@ def test_ctrl_c_ends_what_the_threads_wait_for(tmp_path: Path) -> None:
     def interrupt() -> None:
         while len(started) < 2:
             time.sleep(0.01)
-        _thread.interrupt_main()
+        os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
     begun, before = time.monotonic(), {child.pid for child in psutil.Process().children()}

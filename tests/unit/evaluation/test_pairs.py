@@ -13,7 +13,7 @@ import pytest
 
 from expert_cli import api
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import CaseAnswer, read_cases
+from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.grade import Evaluated, Evaluation, grade
 from expert_cli.evaluation.trl import write_pairs
 from expert_cli.inference.expert_config import Stop
@@ -28,7 +28,7 @@ def evaluation(folder: Path, *drawn: Sequence[str], stops: Sequence[Stop] = (), 
     """Return the evaluation of cases whose right answer is 1, with these samples."""
     rows = [{**CASE, "prompt": f"Ask {n}", "id": f"c{n}", **more} for n in range(len(drawn))]
     (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    answered: list[CaseAnswer] = []
+    answered: list[EvalCase] = []
     for case, texts in zip(read_cases(folder / "cases.jsonl"), drawn, strict=True):
         samples = tuple(
             case.answered(text, stop) for text, stop in zip(texts, stops or ["end"] * len(texts), strict=True)

@@ -38,16 +38,11 @@ def columns(case: dict[str, Any], count: int = 1) -> dict[str, Any]:
     ("case", "answer", "reward"),
     [
         pytest.param(SQL, "SELECT name, city FROM customers", 1.0, id="sql, right"),
-        pytest.param(SQL, "```sql\nSELECT name, city FROM customers\n```", 1.0, id="sql, fenced"),
         pytest.param(SQL, "SELECT city, name FROM customers", 0.5, id="sql, as many columns"),
         pytest.param(SQL, "SELECT name FROM customers", 0.3, id="sql, it runs"),
-        pytest.param(SQL, "SELECT name, city FROM customers WHERE 1 = 0", 0.3, id="sql, no rows"),
         pytest.param(SQL, "SELECT nme, city FROM customers", 0.1, id="sql, a name that is not there"),
         pytest.param(SQL, "SELECT FROM", 0.0, id="sql, not parsed"),
-        pytest.param(SQL, "-- no query", 0.0, id="sql, a comment"),
-        pytest.param(SQL, "DROP TABLE customers", 0.0, id="sql, it writes"),
         pytest.param(SQL, "", 0.0, id="nothing"),
-        pytest.param(SQL | {"rule": "spider"}, "SELECT name, name FROM customers", 0.5, id="sql, another rule"),
         pytest.param(JSON, '{"a": 1, "b": [1, 2]}', 1.0, id="json, right"),
         pytest.param(JSON, '{"a": 1, "b": [2, 2]}', 0.5, id="json, the same keys"),
         pytest.param(JSON, '{"a": 1, "c": 1}', 0.3, id="json, it fits the schema"),
@@ -62,12 +57,7 @@ def columns(case: dict[str, Any], count: int = 1) -> dict[str, Any]:
         pytest.param(PYTHON, "def twice(n:", 0.0, id="python, it does not"),
         pytest.param({"verifier": "choice", "labels": ["a", "b"], "expected": "a"}, "b", 0.3, id="a label"),
         pytest.param({"verifier": "choice", "labels": ["a", "b"], "expected": "a"}, "c", 0.0, id="no label"),
-        pytest.param({"verifier": "exact", "expected": "a"}, "b", 0.0, id="another text"),
         pytest.param({"verifier": "regex", "pattern": "a"}, "b", 0.0, id="no match"),
-        pytest.param({"verifier": "contains_all", "expected": ["a"]}, "b", 0.0, id="words missing"),
-        pytest.param(
-            {"verifier": "contains_all", "expected": ["a"], "absent": ["b"]}, "a b", 0.0, id="a word too many"
-        ),
     ],
 )
 def test_how_far_an_answer_came(root: Path, case: dict[str, Any], answer: str, reward: float) -> None:
@@ -86,12 +76,8 @@ def said(content: Any, role: str = "assistant") -> dict[str, Any]:
         ("SELECT 1", "SELECT 1"),
         ([said("SELECT 1")], "SELECT 1"),
         ([said("first"), said("x", "tool"), said("last")], "last"),
-        ([said([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}])], "ab"),
-        ([said(None)], ""),
         ([said("x", "tool")], ""),
-        ([], ""),
         (None, ""),
-        (3, ""),
     ],
 )
 def test_what_was_written(completion: Any, text: str) -> None:
@@ -144,9 +130,8 @@ def test_verifiers_may_be_mixed_and_absent_keys_null(root: Path) -> None:
         ({"verifier": ["sql"], "expected": ["SELECT 1"]}, "completion 1: database"),
         (columns(SQL | {"database": "none.sqlite"}), "completion 1: none.sqlite: no such file"),
         (columns(SQL | {"expected": "SELECT x"}), "completion 1: the expected query fails"),
-        ({"case": ["{"]}, "completion 1: case: not JSON"),
-        ({"case": ["[]"]}, r"completion 1: case: a list is no object"),
-        ({"case": [None]}, "completion 1: case: not JSON"),
+        ({"case": ["{"]}, "completion 1: case: no JSON object"),
+        ({"case": [None]}, "completion 1: case: no JSON object"),
     ],
 )
 def test_a_case_at_fault_is_an_input_error(root: Path, told: dict[str, Any], message: str) -> None:

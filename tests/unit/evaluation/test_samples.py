@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from expert_cli.evaluation.cases import CaseAnswer, read_cases
+from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import grade_kept
 from expert_cli.evaluation.grade import Evaluated, GradedAnswer, compare_with, grade, rows_given
 from expert_cli.inference.vote import Given, Vote
@@ -31,7 +31,7 @@ STOCK, COUNT, BY = "SELECT stock FROM items", "SELECT count(*) FROM items", f"{N
 SPIDER = {"rule": "spider"}
 
 
-def asked(folder: Path, drawn: Sequence[str], **case: Any) -> CaseAnswer:
+def asked(folder: Path, drawn: Sequence[str], **case: Any) -> EvalCase:
     """Return a case with its samples; of a query, one about the shop."""
     path = folder / "cases.jsonl"
     row = {"verifier": "sql", "database": "shop.sqlite"} | case

@@ -182,12 +182,11 @@ def test_json_has_the_separators_of_the_rows_and_keys_in_the_order_of_schema_or_
     assert taken(held, '{"a": 1,\t"b": "x"}') == '{"a": 1,'
     assert taken(held, '{"b": "x"') == '{"'
     asked = grammar_for(Grammar("json", SCHEMA), "Give `b` and `a`.")
-    for right in ('{"a": 1, "b": "x"}', '{"b": "x", "a": 1}'):
-        assert taken(asked, right) == right
+    assert taken(asked, '{"b": "x", "a": 1}') == '{"b": "x", "a": 1}'
+    assert taken(asked, '{"a": 1') == '{"'
     compact = grammar_for(Grammar("json", SCHEMA, (",", ":")), "")
     assert taken(compact, '{"a":1,"b":"y"}') == '{"a":1,"b":"y"}'
     assert taken(grammar_for(Grammar("json"), ""), '[1, {"k": null}]') == '[1, {"k": null}]'
-    assert taken(grammar_for(Grammar("json", {"type": "array", "uniqueItems": True}), ""), "[1, 1]") == "[1, 1]"
 
 
 def test_what_of_a_schema_nothing_holds_is_told() -> None:
