@@ -204,9 +204,11 @@ def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
         if not is_other or path.is_symlink() or not path.is_dir():
             continue
         if not path.name.startswith(BUILDING):
-            try:
-                owner = str(read_fingerprint(path)["expert"])
-            except (IntegrityError, KeyError):
+            owner = ""
+            with suppress(IntegrityError, KeyError):
+                written = read_fingerprint(path)
+                owner = str(written["expert"]) if str(written["key"]).startswith(path.name) else ""
+            if not owner:
                 report.warning(f"{path} is not deleted: it has the name of a token store, but no {FINGERPRINT} of one")
                 continue
             if owner != expert:
