@@ -24,11 +24,10 @@ from expert_cli.inference.expert_config import DecodingConfig, ExpertConfig, rea
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.dequantize import dequantize_linears
-from expert_cli.model.loading.base_model import LocalModel, fetch_model
+from expert_cli.model.loading.base_model import LocalModel, fetch_model, places_of
 from expert_cli.model.loading.quantize import DTYPES, load_base, meta_base
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.model.vocabulary_rows import spare_copies
-from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
@@ -93,8 +92,7 @@ class PromptRenderer:
 
 def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
     """Return the base model of a run, fetched if need be. Raises InputError, EnvironmentProblem, IntegrityError."""
-    places: Any = {"search": (run.manifest.parent, run.root, Path.cwd()), "cache": cache_folder()}
-    return fetch_model(run.model.name, sha256=run.model.sha256, offline=run.data.offline, report=report, **places)
+    return fetch_model(run.model.name, sha256=run.model.sha256, report=report, **places_of(run))
 
 
 def load_base_of(run: RunConfig, folder: Path, *, on_host: bool = False) -> PreTrainedModel:

