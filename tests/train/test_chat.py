@@ -64,7 +64,7 @@ def test_many_answers_are_put_to_the_vote(expert: Path) -> None:
     assert [answer == "7" for answer, _ in vote.counts] == [True, False]
     assert chat._said == [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "7"}]
     assert talk(expert, 1, manifest=two).vote(PROMPT, samples=3).answers == vote.answers[:3]
-    assert talk(expert, 1, manifest=two, samples=1).ask(PROMPT) == vote.answers[0]
+    assert talk(expert, 1, manifest=two, sample=True).ask(PROMPT) == vote.answers[0]
 
 
 def test_the_command_shows_the_vote(expert: Path) -> None:
