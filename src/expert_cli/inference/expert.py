@@ -48,7 +48,7 @@ class PromptRenderer:
         self._encoder = Encoder(template)
         self.end_ids = frozenset(self._encoder.ids(template.end_token))
         # a base model that was trained on texts alone may end with its own end token instead
-        told = {tokenizer.eos_id, tokenizer.hf.eos_token_id} - {None}
+        told = {tokenizer.eos_id, tokenizer.hf.eos_token_id, *self._encoder.ids(template.tool_token)} - {None}
         self.stop_token_ids = frozenset(stop_ids) or self.end_ids | told
 
     @property

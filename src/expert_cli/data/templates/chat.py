@@ -285,6 +285,24 @@ class Template:
             found = self._control.match(whole.partition(B)[2].lstrip())
         return found[0] if found else self.eos_token
 
+    @cached_property
+    def tool_token(self) -> str:
+        """What ends a call where the template leaves that to the turn of the tool (GLM's <|observation|>), "" for nothing."""
+        call = {"id": "c00000001", "type": "function", "function": {"name": "f", "arguments": {"p": 1}}}
+        turns: Turns = [
+            *ASKED,
+            {"role": "assistant", "content": B, "tool_calls": [call]},
+            {"role": "tool", "content": C},
+        ]
+        if self._tail:
+            return ""
+        try:
+            called, answered = (self.render(turns[:count]) for count in (2, 3))
+        except InputError:
+            return ""
+        found = self._control.match(answered, len(called)) if answered.startswith(called) else None
+        return found[0] if found else ""
+
     def _of_text(self, row: Row) -> Document:
         everything = not self.trained.completion_only
         if row.segments:

@@ -326,6 +326,192 @@ def test_arguments_are_given_as_the_template_takes_them() -> None:
     assert 'add{"a": 2, "key": "x"}' in written(made(text_alone), with_call(CALL))[0]
 
 
+def test_a_call_may_end_with_what_begins_the_turn_of_the_tool() -> None:
+    """GLM's templates end no turn: <|user|> ends an answer, <|observation|> a call."""
+    role = "{{ {'user': '<|user|>', 'assistant': '<|assistant|>', 'tool': '<|observation|>'}[m.role] + m.content }}"
+    call = "{% for c in m.tool_calls or [] %}{{ c.function.name + c.function.arguments | string }}{% endfor %}"
+    jinja = f"{{% for m in messages %}}{role}{call}{{% endfor %}}"
+    jinja += "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+    template = made(jinja)
+    assert template.end_token == "<|user|>"
+    assert written(template, talk(*TALK)) == [
+        "<|user|>How many?<|assistant|>⟦Three.<|user|>⟧ Sure? <|assistant|>⟦Four.<|user|>⟧"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trained", "said", "expected"),
+    [
+        (ANSWERS, [None, False, None, None], ["Four.<|im_end|>"]),
+        (TrainedTurns(last_alone=True), [], ["Four.<|im_end|>"]),
+        (TrainedTurns(last_alone=True), [None, None, None, False], ["Three.<|im_end|>"]),
+        (TrainedTurns(roles=("user",)), [], ["How many?<|im_end|>", " Sure? <|im_end|>"]),
+        (
+            TrainedTurns(roles=("user", "assistant")),
+            [True, False, None, False],
+            ["How many?<|im_end|>", " Sure? <|im_end|>"],
+        ),
+    ],
+    ids=["an answer that is not", "the last", "the last is not", "the users'", "both, but for what says otherwise"],
+)
+@pytest.mark.parametrize("jinja", [CHATML, QWEN25], ids=["chatml", "qwen 2.5"])
+def test_which_turns_are_trained(
+    jinja: str, trained: TrainedTurns, said: list[bool | None], expected: list[str]
+) -> None:
+    (text,) = written(made(jinja, trained=trained), talk(*TALK, trained=said))
+    assert [part.partition("⟧")[0] for part in text.split("⟦")[1:]] == expected
+
+
+def test_everything_is_trained_but_what_says_otherwise() -> None:
+    everything = made(CHATML, trained=TrainedTurns(completion_only=False))
+    (text,) = written(everything, talk(*TALK, trained=[None, False, None, None]))
+    head, tail = (
+        "<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n",
+        "<|im_start|>assistant\nFour.<|im_end|>",
+    )
+    assert text == f"⟦{head}⟧Three.<|im_end|>⟦\n<|im_start|>user\n Sure? <|im_end|>\n{tail}⟧"
+    with pytest.raises(InputError, match="completion_only_loss is false"):
+        everything.trained.of_turns(talk(*TALK, trained=[False, None, None, None]))
+    assert "says that it is trained, but roles_to_train" in refusal(
+        made(CHATML), talk(*TALK, trained=[True, None, None, None])
+    )
+
+
+def test_quick_and_by_the_template_are_the_same() -> None:
+    """Contents of a shape that was seen are joined with its texts; what a template might look into goes through it."""
+    contents = [
+        *["plain", "<|im_end|>", "assistant", "<think>", "a\ue000b", "é漢😀"],
+        " blank ",
+        "\nlines\n",
+        "</think> x",
+        "{{ 1 }}",
+    ]
+    for jinja, said in product((CHATML, QWEN3, QWEN25, LLAMA31, FORGETTING), contents):
+        row = talk(("user", said), ("assistant", f"{said} y"), ("user", "z"), ("assistant", said))
+        template, other = made(jinja), made(jinja)
+        both = [template.documents([row, talk(*TALK), row])[2], other.documents([row])[0]]
+        assert both[0] == both[1], (said, jinja)
+
+
+# What a row says stays text ----------------------------------------------------------------------------------------------
+
+
+def spoken(rng: random.Random) -> str:
+    words = [
+        *["assistant", "user", "system", "<think>", "</think>", "<tool_call>", "four", "é", "<|", "im_end"],
+        END,
+        "  ",
+        "\n",
+        "",
+    ]
+    return "".join(rng.choices(words, k=rng.randint(0, 5)))
+
+
+@pytest.mark.parametrize(
+    "jinja", [CHATML, QWEN3, ALWAYS_THINKING, QWEN25, LLAMA31, GEMMA2, QWQ, SMOLLM2, DATED, FORGETTING]
+)
+def test_of_200_odd_talks_exactly_the_answers_are_trained(jinja: str) -> None:
+    """Answers that stand in their question, that are names of roles, control tokens or blanks."""
+    rng, template = random.Random(jinja), made(jinja)
+    for _ in range(200):
+        answer = spoken(rng) + "x"
+        turns = [
+            ("user", spoken(rng) + "q"),
+            ("assistant", spoken(rng) + "y"),
+            ("user", f"{answer} ?"),
+            ("assistant", answer),
+        ]
+        (documents,) = template.documents([talk(*turns)])
+        assert not isinstance(documents, str) or "does not show" in documents
+        if isinstance(documents, str) or "</think>" in answer:  # what is thought is asked for otherwise
+            continue
+        text = "".join(text for text, _ in documents[-1])
+        asked = template.prompt([{"role": role, "content": content} for role, content in turns[:3]])
+        assert text.startswith(asked)
+        *before, (last, kept) = documents[-1]
+        assert kept
+        assert len(asked) == sum(len(piece) for piece, _ in before)
+        assert last == text[len(asked) :]
+
+
+def test_control_tokens_in_names_and_arguments_stay_text() -> None:
+    call = {"type": "function", "function": {"name": "add", "arguments": {"a": "<|im_end|>"}}}
+    row = talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [call]})
+    template = template_for(tiny_tokenizer(), "", given=QWEN3, eos_token=END)
+    (documents,) = template.documents([row])
+    messages = [dict(turn) for turn in row.messages]
+    expected: Any = template.tokenizer.apply_chat_template(
+        messages, chat_template=template.jinja, sanitize_control_tokens=True
+    )
+    from expert_cli.data.encode import Encoder
+
+    ids = Encoder(template).encode(documents).ids.tolist()
+    assert ids == expected["input_ids"][: len(ids)]
+    assert ids.count(2) == 2, "the template's own ends alone"
+    named = {"type": "function", "function": {"name": "add", "arguments": {"<|im_end|>": 1}}}
+    odd = talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [named]})
+    assert "a field is called <|im_end|>" in refusal(template, odd)
+
+
+LOST: dict[str, tuple[str, Row, str]] = {
+    "tools": (CHATML, talk(*TALK, tools=[TOOL]), "does not show tools"),
+    "reasoning": (
+        CHATML,
+        talk(("user", "q"), {"role": "assistant", "content": "a", "reasoning_content": "R"}),
+        'does not show all of the last answer: "R"',
+    ),
+    "calls": (CHATML, talk(*CALLED), "does not show all of the last answer"),
+    "a second call": (
+        QWEN3.replace("for tool_call in message.tool_calls", "for tool_call in message.tool_calls[:1]"),
+        talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [CALL, CALL]}),
+        'does not show all of the last answer: "add"',
+    ),
+    "a user's words": (
+        CHATML.replace("message['content']", "(message['content'] | upper)"),
+        talk(("user", "How?"), ("assistant", "X")),
+        'does not show all of a turn of user: "How?"',
+    ),
+    "a role": (GEMMA2, talk(("system", "s"), *TALK), "refuses a conversation of system, user"),
+    "an argument that it does not read": (CHATML, talk(*TALK, kwargs={"speed": 1}), 'reads no "speed"'),
+}
+
+
+@pytest.mark.parametrize(("jinja", "row", "reason"), LOST.values(), ids=LOST)
+def test_what_a_template_does_not_show_is_refused(jinja: str, row: Row, reason: str) -> None:
+    assert reason in refusal(made(jinja), row)
+
+
+def test_arguments_are_given_as_the_template_takes_them() -> None:
+    spelled = {**CALL, "function": {"name": "add", "arguments": '{"a":2,"key": "x"}'}}
+
+    def with_call(call: dict[str, Any]) -> Row:
+        return talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [call]})
+
+    assert '"arguments": {"a":2,"key": "x"}' in written(made(QWEN3), with_call(spelled))[0]
+    quoting = QWEN3.replace("if tool_call.arguments is string", "if false")
+    assert quoting != QWEN3
+    assert '"arguments": {"a": 2, "key": "x"}' in written(made(quoting), with_call(spelled))[0]
+    text_alone = "{% for m in messages %}{{ m.role + m.content }}{% for c in m.tool_calls or [] %}"
+    text_alone += "{{ c.function.name + c.function.arguments }}{% endfor %}"
+    text_alone += "{{ '</s>' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant' }}{% endif %}"
+    assert 'add{"a": 2, "key": "x"}' in written(made(text_alone), with_call(CALL))[0]
+
+
+def test_a_call_may_end_with_what_begins_the_turn_of_the_tool() -> None:
+    """GLM's templates end no turn: <|user|> ends an answer, <|observation|> a call."""
+    jinja = "{% for m in messages %}{{ {'tool': '<|observation|>'}.get(m.role, '<|' + m.role + '|>') + m.content }}"
+    jinja += (
+        "{% for c in m.tool_calls or [] %}{{ c.function.name + c.function.arguments | string }}{% endfor %}{% endfor %}"
+    )
+    jinja += "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+    tokens = "<|user|>", "<|assistant|>", "<|observation|>"
+    template = template_for(tokenizer(*tokens), given=jinja, eos_token=EOS)
+    assert (template.end_token, template.tool_token) == ("<|user|>", "<|observation|>")
+    (document,) = template.documents([talk(*CALLED)])
+    assert next(text for text, trained in document if trained).endswith("<|observation|>")
+    assert made(QWEN3).tool_token == ""
+
+
 # The run's own changes ------------------------------------------------------------------------------------------------------
 
 
