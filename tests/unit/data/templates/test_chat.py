@@ -334,7 +334,7 @@ def test_a_call_may_end_with_what_begins_the_turn_of_the_tool() -> None:
     jinja = f"{{% for m in messages %}}{role}{call}{{% endfor %}}{asking}"
     template = template_for(tokenizer("<|user|>", "<|assistant|>", "<|observation|>"), "", given=jinja, eos_token=EOS)
     assert (template.end_token, template.tool_token) == ("<|user|>", "<|observation|>")
-    (document,) = template.documents([talk(*CALLED)])
+    ((document,),) = template.documents([talk(*CALLED)])
     assert next(text for text, trained in document if trained).endswith("<|observation|>")
     assert made(QWEN3).tool_token == ""
 
