@@ -16,7 +16,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Literal
 
-from expert_cli.config.data_sources import PLAIN_TEXT, format_name, resolve_sources, test_sources
+from expert_cli.config.data_sources import format_name, resolve_sources, test_sources
 from expert_cli.config.run_config import SourceKind
 from expert_cli.config.settings import Settings
 from expert_cli.data.store.lookup import BUILDING, STORE_NAME, read_stats, recorded_key
@@ -138,8 +138,8 @@ def _shown(path: Path) -> str:
 
 def _parquet_rows(files: Iterable[Path]) -> int | None:
     """Return the rows of Parquet files by their metadata; None where other files hold rows, too, or one does not open."""
-    # A text or a JSON file beside Parquet is about the data set.
-    data = [path for path in files if format_name(path) not in ("", PLAIN_TEXT, "JSON")]
+    # A JSON file beside Parquet is about the data set.
+    data = [path for path in files if format_name(path) not in ("", "JSON")]
     if {format_name(path) for path in data} != {"Parquet"}:
         return None
     from pyarrow import ArrowException, parquet
