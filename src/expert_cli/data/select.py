@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from expert_cli.config.data_sources import parse_split
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.columns import Columns, choose_columns, find_column, listed
+from expert_cli.data.columns import Columns, choose_columns, listed
 from expert_cli.data.conversation import BadRow, flag_of
 from expert_cli.data.database_prompt import show_database
 from expert_cli.data.overlap import asked_hash
@@ -30,14 +30,14 @@ from expert_cli.data.rows import NotTrained, Row, digest, to_row
 from expert_cli.data.sources import DataFile, Located, LocatedData, locate_data
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.utils.reporter import NullReporter, Reporter
-from expert_cli.utils.text import excerpt, short_place
+from expert_cli.utils.text import short_place
 
 FIRST_ROWS = 200
 """So many rows of a source decide its columns."""
 BAD_SHARE = 0.01
 """The share of bad rows in a source above which it is refused."""
 _BATCH_ROWS = 1_000
-_MOST_EXAMPLES, _MOST_ALIKE, _MOST_LEFT_OUT = 5, 2, 3
+_MOST_EXAMPLES, _MOST_ALIKE = 5, 2
 Split = Literal["train", "validation"]
 FlatMap: TypeAlias = Callable[[Callable[[Any], Iterator[Any]], Sequence[Any]], Iterator[Any]]
 """Calls a function with each of some things, and yields what the calls yield, in order: here, or on other machines."""
@@ -53,8 +53,7 @@ class RowReport:
     """What became of the rows that were read.
 
     mapping: which column became what. dropped: bad rows by reason, the first few as "where: reason" in `examples`. filtered:
-    good rows that are left out, by reason, the first few of each in `left_out`. unread: columns, fields of messages
-    ("messages[].id") and turns that nothing reads.
+    good rows that are left out, by reason. unread: columns, fields of messages ("messages[].id") and turns that nothing reads.
     """
 
     read: int = 0
@@ -62,7 +61,6 @@ class RowReport:
     dropped: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
     filtered: Counter[str] = field(default_factory=Counter)
-    left_out: defaultdict[str, list[dict[str, str]]] = field(default_factory=lambda: defaultdict(list))
     unread: list[str] = field(default_factory=list)
 
     def drop(self, reason: str, where: str) -> None:
@@ -70,12 +68,6 @@ class RowReport:
         self.dropped[reason] += 1
         if self.dropped[reason] <= _MOST_ALIKE:
             self.examples = [*self.examples, f"{where}: {reason}"][:_MOST_EXAMPLES]
-
-    def leave_out(self, reason: str, row: Row) -> None:
-        """Count one good row that a filter leaves out."""
-        self.filtered[reason] += 1
-        if len(self.left_out[reason]) < _MOST_LEFT_OUT:
-            self.left_out[reason].append({"where": short_place(row.where), "text": excerpt(" ".join(row.content()))})
 
     def bad(self) -> str:
         """Return in words how many rows are bad, and the first ones."""
@@ -90,8 +82,6 @@ class RowReport:
         self.dropped.update(other.dropped)
         self.examples = [*self.examples, *other.examples][:_MOST_EXAMPLES]
         self.filtered.update(other.filtered)
-        for reason, examples in other.left_out.items():
-            self.left_out[reason] = [*self.left_out[reason], *examples][:_MOST_LEFT_OUT]
         self.unread = list(dict.fromkeys([*self.unread, *other.unread]))
 
 
@@ -141,7 +131,7 @@ class RowReader:
     def of(cls, located: Located, data: DataConfig, **wanted: bool) -> RowReader:
         """Choose the columns of a source by the names that its first rows have. Raises InputError: they do not tell."""
         first = [row for row in first_rows(located) if not row.fault]
-        names = _names(first)
+        names = list(dict.fromkeys(name for row in first for name in row.fields))
         columns = choose_columns(names, data.mapping, str(located)) if first else Columns("text", text="text")
         for flag in ("weight", "train"):  # a column called weight may hold kilograms, or a factor of the loss
             no_flag: dict[str, Any] = {flag: ""}
@@ -201,7 +191,7 @@ class RowReader:
             return None
         filters = self.data.filters
         if (filters.min_chars or filters.max_chars) and (reason := filters.reason(len(row))):
-            report.leave_out(reason, row)
+            report.filtered[reason] += 1
             return None
         return row
 
@@ -270,23 +260,14 @@ class RowSelection:
         """Yield the rows of a split, source by source."""
         return (self.kept[number] for rows in self.taken(split) for number in rows)
 
-    def row(self, number: int) -> Row:
-        """Read one row again. Raises InputError: its file is not what it was."""
-        file = self.files[int(self.file[number])]
-        try:
-            raw = next(islice(rows_of(file), self.number[number], None))
-            return self.readers[int(self.source[number])].row(raw)
-        except (StopIteration, BadRow, NotTrained) as error:
-            raise InputError(f"{file}: changed while it was read", "Start again.") from error
+    def place(self, number: int) -> str:
+        """Return where a row stands."""
+        return f"{short_place(str(self.files[self.file[number]]))}:row {self.number[number] + 1}"
 
 
 def first_rows(located: Located) -> list[RawRow]:
     """Return the first rows of a source's files, whatever its slice, by which its columns are chosen."""
     return list(islice(chain.from_iterable(map(rows_of, located.files)), FIRST_ROWS))
-
-
-def _names(rows: Sequence[RawRow]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row.fields))
 
 
 def absent_columns(data: DataConfig) -> dict[str, str]:
@@ -298,19 +279,10 @@ def absent_columns(data: DataConfig) -> dict[str, str]:
     names: list[str] = []
     with suppress(ExpertError):
         for located in locate_data(here, NullReporter()).train:
-            names = _names(first_rows(located))
-    reason = f"names no column of the first rows; these have: {listed(names)}"
+            names = [name for row in first_rows(located) for name in row.fields]
+    reason = f"names no column of the first rows; these have: {listed([*dict.fromkeys(names)])}"
     columns = data.mapping.columns().items() if names else ()
-    return {role: reason for role, column in columns if not find_column(column, names)}
-
-
-def first_good_rows(data: DataConfig, located: Located, count: int = 64) -> list[Row]:
-    """Return the good ones of the first rows of a source, whatever its slice: for a look, not for training."""
-    reader, found = RowReader.of(located, data), list[Row]()
-    for raw in first_rows(located):
-        with suppress(BadRow, NotTrained):
-            found.append(reader.row(raw))
-    return found[:count]
+    return {role: reason for role, column in columns if column not in names}
 
 
 def select_rows(
@@ -427,10 +399,8 @@ def _choose(
         located, spec, data = reader.located, reader.located.spec, reader.data
         is_mine = found.source == source
         repeats, rows = np.flatnonzero(is_mine & is_repeated), np.flatnonzero(is_mine & ~is_repeated)
-        for row in repeats[:_MOST_LEFT_OUT].tolist():
-            report.leave_out(data.filters.repeated, found.row(row))
-        if more := len(repeats[_MOST_LEFT_OUT:]):
-            report.filtered[data.filters.repeated] += more
+        if len(repeats):
+            report.filtered[data.filters.repeated] += len(repeats)
         filtered = [f"{count} {reason}" for reason, count in report.filtered.items()]
         if not len(rows):
             told = f"{located}: no row of {report.read - report.dropped.total()} is left ({', '.join(filtered)})"

@@ -176,7 +176,6 @@ class StoreReport:
             "forms": stats.get("forms", {}),
             "split_conversations": stats.get("split_conversations", 0),
             "ignored": stats.get("ignored", []),
-            "filtered": stats.get("filtered", {}),
             "overlap": stats.get("overlap", {}),
             "length": stats["length"],
             "packing": asdict(self.packing),
@@ -225,9 +224,9 @@ def tell_overlap(stats: Mapping[str, Any], cases: Sequence[Question], report: Re
     digest = HeldOut(cases[:MOST_HELD_OUT]).digest
     for of, told in stats["train"].get("overlap", {}).items():
         if told["same"] and (of != "cases" or told["digest"] == digest):
-            examples = "; ".join(f'{one["held_out"]} as {one["train"]}: "{one["text"]}"' for one in told["examples"])
             count = f"{told['same']:,} of {told['rows']:,} {'validation rows' if of == 'validation' else of}"
-            report.warning(f"{count} stand in the training rows, too: {examples}; {_REMEDIES[of]}")
+            places = "; ".join(told["examples"])
+            report.warning(f"{count} stand in the training rows, too: {places}; {_REMEDIES[of]}")
 
 
 _INCOMPLETE = "\ufffd"

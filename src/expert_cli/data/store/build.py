@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.encode import EMPTY, Encoded, Encoder, Sample
-from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question, overlap_json
+from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut
 from expert_cli.data.select import BAD_SHARE, FileSlice, RowBatch, RowReader, RowReport, select
 from expert_cli.data.sources import size_of, stamp_of
 from expert_cli.data.store.documents import Documents
@@ -35,9 +35,11 @@ from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import remove
 from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import short_place
 
 SHARD_ROWS = 20_000
 _MOST_WAITING = 16
+_MOST_EXAMPLES = 3
 _PERCENTILES = (50, 90, 95, 99)
 
 
@@ -336,24 +338,23 @@ class StoreBuild:
             self.report.info(f"whole texts by form: {describe_forms(self.forms)}")
 
     def _overlap(self) -> dict[str, Any]:
-        """What of the cases and of the rows that evaluate stands in the rows that train."""
+        """What of the cases and of the rows that evaluate stands in the rows that train, the first few by their places."""
         found, cases = self.selection, self.inputs.cases
-        train, held = np.flatnonzero(found.copies["train"]), np.flatnonzero(found.copies["validation"])
-        asked, hashes = found.hashes["asked"][train], found.hashes["asked"][held]
+        train, held = np.flatnonzero(found.copies["train"]).tolist(), np.flatnonzero(found.copies["validation"]).tolist()
+        asked = found.hashes["asked"]
 
-        def question(number: int) -> Question:
-            one = found.row(held[number])
-            return Question(*one.question, one.where)
-
-        def place(number: int) -> str:
-            return found.row(train[number]).where
+        def same(texts: HeldOut, count: int, place: Callable[[int], str]) -> dict[str, Any]:
+            rows = texts.found_in(asked[train])
+            examples = [f"{place(n)} as {found.place(train[row])}" for n, row in [*rows.items()][:_MOST_EXAMPLES]]
+            return {"rows": count, "same": len(rows), "examples": examples, "digest": texts.digest}
 
         told = {}
-        if len(held):
-            looked_for = HeldOut((), hashes[:MOST_HELD_OUT].tolist())
-            told["validation"] = overlap_json(len(held), looked_for, asked, question, place)
+        if held:
+            looked_for = HeldOut((), asked[held[:MOST_HELD_OUT]].tolist())
+            told["validation"] = same(looked_for, len(held), lambda number: found.place(held[number]))
         if cases:
-            told["cases"] = overlap_json(len(cases), HeldOut(cases[:MOST_HELD_OUT]), asked, cases.__getitem__, place)
+            looked_for = HeldOut(cases[:MOST_HELD_OUT])
+            told["cases"] = same(looked_for, len(cases), lambda number: short_place(cases[number].where))
         return told
 
 
@@ -370,7 +371,6 @@ def split_stats(
         "tokens": lengths.tokens,
         "trained_tokens": trained,
         "dropped": {**report.dropped, **report.filtered},
-        "filtered": {name: {"rows": rows, "examples": report.left_out[name]} for name, rows in report.filtered.items()},
         "length": {**{f"p{p}": lengths.percentile(p) for p in _PERCENTILES}, "max": lengths.longest},
         "histogram": {"counts": counts.tolist(), "edges": [round(float(edge), 1) for edge in edges]},
         "mapping": report.mapping,
