@@ -167,7 +167,7 @@ def test_prune_deletes_this_experts_stores_and_nothing_else(tmp_path: Path, mode
 
 def test_prune_leaves_a_store_that_is_being_built(tmp_path: Path, model: Path) -> None:
     out = tmp_path / "out"
-    pretokenize("-m", project(tmp_path, model, ROWS[1:]), "--output", out)
+    (old,) = pretokenize("-m", project(tmp_path, model, ROWS[1:]), "--output", out)
     with FileLock(out / f".lock-{Path(old['path']).name}"):
         pretokenize("-m", project(tmp_path, model), "--output", out, "--prune")
     assert Path(old["path"]).is_dir()
