@@ -133,7 +133,12 @@ def _form(named: Mapping[str, str], usual: Mapping[str, list[str]]) -> Form:
         if form in named or (form == "messages" and usual[form]):
             return form
         # a text stands last among the instruction's names: met first there, no better instruction exists
-        if form == "text" and usual[form] and usual["instruction"][0] == "text" and not (usual["response"] or usual["input"]):
+        if (
+            form == "text"
+            and usual[form]
+            and usual["instruction"][0] == "text"
+            and not (usual["response"] or usual["input"])
+        ):
             return form
         if form == "segments" and usual[form] and not (usual["instruction"] or usual["response"] or named):
             return form

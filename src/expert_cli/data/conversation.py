@@ -83,7 +83,9 @@ def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, An
         role, content, more = "assistant", None, {**more, "tool_calls": _calls(content)}
     carried = _carried(more, role)
     says = [flag_of(more[name], f'a message\'s "{name}"') for name in ("weight", "train") if name in more]
-    unread = {name for name, one in more.items() if name not in (*carried, "weight", "train") and one not in ("", [], {})}
+    unread = {
+        name for name, one in more.items() if name not in (*carried, "weight", "train") and one not in ("", [], {})
+    }
     if content is not None or "tool_calls" not in carried:
         content = text_of({**turn, content_key: content}, content_key, "a message's content")
     require_json(carried, "a message")
@@ -141,11 +143,12 @@ def mend_calls(turns: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> tupl
             function = _function(call)
             given = _arguments(function.get("arguments"))
             known = _object(parameters.get(function["name"], {}).get("properties"))
-            kept = {name: one for name, one in given.items() if one is not None or "null" in json_text(known.get(name, ""))}
-            if len(kept) < len(given) or not given:
-                function = {**function, "arguments": kept}
-                calls[number] = {**call, "function": function} if "function" in call else function
-                unread |= {NULL_ARGUMENTS} if given else set()
+            kept = {
+                name: one for name, one in given.items() if one is not None or "null" in json_text(known.get(name, ""))
+            }
+            function = {**function, "arguments": kept}
+            calls[number] = {**call, "function": function} if "function" in call else function
+            unread |= {NULL_ARGUMENTS} if len(kept) < len(given) else set()
         mended.append({**turn, "tool_calls": calls} if calls else dict(turn))
     return mended, tools, unread
 

@@ -183,7 +183,10 @@ def test_rows_are_numbered_over_all_files_of_a_source(tmp_path: Path, split: str
         rows_of(tmp_path / f"{name}.jsonl", *some)
     found = selected(data_of(SourceSpec("files", str(tmp_path / "*.jsonl"), split=split, repeat=2)))
     assert [row.answer for row in found.rows()] == [f"a{n}" for n in numbers] * 2
-    places = [f"{'a' if n < 4 else 'b' if n == 4 else 'c'}.jsonl:row {n + 1 - (4 if n == 4 else 5) * (n > 3)}" for n in numbers]
+    places = [
+        f"{'a' if n < 4 else 'b' if n == 4 else 'c'}.jsonl:row {n + 1 - (4 if n == 4 else 5) * (n > 3)}"
+        for n in numbers
+    ]
     assert [found.place(number).rpartition("/")[2] for number in found.taken("train")[0]] == places * 2
 
 

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.encode import EMPTY, Encoded, Encoder, Sample
 from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut
-from expert_cli.data.select import BAD_SHARE, FileSlice, RowBatch, RowReader, RowReport, select
+from expert_cli.data.select import FileSlice, RowBatch, RowReader, RowReport, select
 from expert_cli.data.sources import size_of, stamp_of
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import BUILDING, StoreInputs, StoreKey, StoreState, inspect_store, lock_of, read_stats
 from expert_cli.data.store.store_files import STORE_RULE, FileHashCache, write_fingerprint, write_shard
-from expert_cli.data.templates.mask import FOREIGN, Document, describe_forms
+from expert_cli.data.templates.mask import PLAIN, Document
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import remove
@@ -289,10 +289,7 @@ class StoreBuild:
         self.forms.update(batch.forms)
 
     def write(self, building: Path) -> dict[str, Any]:
-        """Write the shards and return the statistics of each split.
-
-        Raises InputError: more than 1 % of the texts are in another tokenizer's tokens; nothing of a split is trained.
-        """
+        """Write the shards and return the statistics of each split. Raises InputError: nothing of one is trained."""
         self._tell_forms()
         stats: dict[str, Any] = {}
         for split in self.selection.splits:
@@ -327,20 +324,19 @@ class StoreBuild:
                 "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
                 "beside the adapter, unless a program passes enable_thinking=True"
             )
-        foreign = sum(count for form, count in self.forms.items() if form.endswith(FOREIGN))
-        if foreign > BAD_SHARE * len(self.spool.counts):
-            raise InputError(
-                f"{foreign} of {len(self.spool.counts)} texts are written in control tokens that the tokenizer does not have "
-                f"({describe_forms(self.forms)}): to the model they would be words",
-                'Give the rows as "messages", or take the base model that they were written for.',
-            )
         if self.forms:
-            self.report.info(f"whole texts by form: {describe_forms(self.forms)}")
+            told = (
+                f"{form} {n:,}{' (trained whole)' if form == PLAIN else ''}" for form, n in self.forms.most_common()
+            )
+            self.report.info(f"whole texts by form: {', '.join(told)}")
 
     def _overlap(self) -> dict[str, Any]:
         """What of the cases and of the rows that evaluate stands in the rows that train, the first few by their places."""
         found, cases = self.selection, self.inputs.cases
-        train, held = np.flatnonzero(found.copies["train"]).tolist(), np.flatnonzero(found.copies["validation"]).tolist()
+        train, held = (
+            np.flatnonzero(found.copies["train"]).tolist(),
+            np.flatnonzero(found.copies["validation"]).tolist(),
+        )
         asked = found.hashes["asked"]
 
         def same(texts: HeldOut, count: int, place: Callable[[int], str]) -> dict[str, Any]:
