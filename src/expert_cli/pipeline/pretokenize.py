@@ -194,7 +194,7 @@ def describe(run: RunConfig, store: TokenStore, documents: Documents | None = No
     present = run.data.max_seq_length
     packs = PackedDataset(documents, present, run.loader.packing, run.loader.overflow, run.seed)
     lengths = documents.histogram()
-    recommended = recommend(lengths, documents.measured(), present)
+    recommended = recommend(lengths, present)
     packing = LengthRow(present, len(packs), packs.fill(), *packs.left_out)
     return StoreReport(run.expert, store, packing, tuple(length_table(lengths, present, recommended)), recommended)
 

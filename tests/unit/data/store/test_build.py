@@ -73,8 +73,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     ids, trained = documents.document(2)
     assert ids.tolist() == [100, 200, 201, 9]
     assert trained.tolist() == [False, True, True, True]
-    tokens, prompts, trained_tokens = map(np.concatenate, zip(*documents.measured(), strict=True))
-    assert tokens.tolist() == LENGTHS
+    prompts, trained_tokens = documents.mask_lengths()
     assert prompts.tolist() == [1] * 23
     assert trained_tokens.tolist() == [length - 1 for length in LENGTHS]
     assert documents.histogram().counts.tolist() == [0, 0, 21, 1, 1]
@@ -332,7 +331,6 @@ def test_lengths_are_those_of_the_numbers(tmp_path: Path, numbers: list[int]) ->
     documents = Documents(make(tmp_path) / "train")
     asked = np.array(numbers, np.int64)
     assert documents.lengths_of(asked).tolist() == [LENGTHS[number] for number in numbers]
-    assert documents.prompt_lengths_of(asked).tolist() == [1] * len(numbers)
     assert len(documents) == len(LENGTHS)
 
 
