@@ -145,7 +145,7 @@ def test_prune_deletes_this_experts_stores_and_nothing_else(tmp_path: Path, mode
     (out / "deadbeef0123" / "fingerprint.json").write_text('{"key": "deadbeef0123", "mine": true}', encoding="utf-8")
     (tmp_path / "other" / "progress.json").write_text('{"shards": []}', encoding="utf-8")
     (out / ".building-bbbbbbbbbbbb").symlink_to(tmp_path / "other")
-    done = CliRunner().invoke(
+    CliRunner().invoke(
         app,
         ["pretokenize", "-m", str(project(tmp_path, model)), "--output", str(out), "--prune"],
         catch_exceptions=False,
@@ -161,8 +161,6 @@ def test_prune_deletes_this_experts_stores_and_nothing_else(tmp_path: Path, mode
         Path(row["path"]).name,
     }
     assert (tmp_path / "other" / "manifest.json").is_file()
-    assert f"{out / 'deadbeef0123'} is not deleted" in done.stderr
-    assert f"{kept['path']}, built for other" in done.stderr
 
 
 def test_prune_leaves_a_store_that_is_being_built(tmp_path: Path, model: Path) -> None:

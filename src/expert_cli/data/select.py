@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 
 from expert_cli.config.data_sources import parse_split
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.columns import Columns, choose_columns, listed
+from expert_cli.data.columns import Columns, choose_columns
 from expert_cli.data.conversation import BadRow, flag_of
 from expert_cli.data.database_prompt import show_database
 from expert_cli.data.overlap import asked_hash
 from expert_cli.data.reading import RawRow, rows_of
 from expert_cli.data.rows import NotTrained, Row, digest, to_row
-from expert_cli.data.sources import DataFile, Located, LocatedData, locate_data
-from expert_cli.errors import ExpertError, InputError
-from expert_cli.utils.reporter import NullReporter, Reporter
+from expert_cli.data.sources import DataFile, Located, LocatedData
+from expert_cli.errors import InputError
+from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import short_place
 
 FIRST_ROWS = 200
@@ -268,21 +268,6 @@ class RowSelection:
 def first_rows(located: Located) -> list[RawRow]:
     """Return the first rows of a source's files, whatever its slice, by which its columns are chosen."""
     return list(islice(chain.from_iterable(map(rows_of, located.files)), FIRST_ROWS))
-
-
-def absent_columns(data: DataConfig) -> dict[str, str]:
-    """Return, by role, why a column that the manifest names is not in the first rows; reads those of what is on this machine.
-
-    {} also where no row can be read: training says why.
-    """
-    here = replace(data, train=tuple(spec for spec in data.train[:1] if spec.is_local), validation=())
-    names: list[str] = []
-    with suppress(ExpertError):
-        for located in locate_data(here, NullReporter()).train:
-            names = [name for row in first_rows(located) for name in row.fields]
-    reason = f"names no column of the first rows; these have: {listed([*dict.fromkeys(names)])}"
-    columns = data.mapping.columns().items() if names else ()
-    return {role: reason for role, column in columns if column not in names}
 
 
 def select_rows(

@@ -35,7 +35,6 @@ from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.disk_errors import disk_problem
 from expert_cli.utils.files import is_file, is_folder, matching, parse_json, stamp
 from expert_cli.utils.object_storage import ObjectInfo, StoredFolder, forbidden_by
-from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
@@ -139,14 +138,6 @@ def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[
         return LocatedData(tuple(map(locate, data.train)), tuple(map(locate, data.validation)))
     except OSError as error:
         raise EnvironmentProblem(f"{error.filename}: cannot be read: {error.strerror}") from error
-
-
-def require_apart(data: DataConfig, place: Path, option: str) -> None:
-    """Raise InputError where a place, which `option` names, lies in a folder of rows: it would be read as rows."""
-    for spec in (*data.train, *data.validation):
-        if spec.kind == "folder" and is_inside(place, Path(spec.path)):
-            told = f"{place} lies in the data folder {spec.path}: what is written there would be read as rows"
-            raise InputError(told, f"give a folder outside of it: {option}")
 
 
 def _regular(path: Path) -> Path:

@@ -19,8 +19,9 @@ from typing import Literal
 from expert_cli.config.data_sources import format_name, resolve_sources, test_sources
 from expert_cli.config.run_config import SourceKind
 from expert_cli.config.settings import Settings
-from expert_cli.data.store.lookup import BUILDING, STORE_NAME, read_stats, recorded_key
-from expert_cli.errors import ExpertError
+from expert_cli.data.store.lookup import BUILDING, STORE_NAME, read_stats
+from expert_cli.data.store.store_files import verify_store
+from expert_cli.errors import ExpertError, IntegrityError
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.utils.files import facts_of, files_below, matching
 from expert_cli.utils.paths import STORES, project_root, store_folder
@@ -110,9 +111,10 @@ def _token_store(store: Path, users: Collection[StoreUser], current_key: Current
     entry = _entry("token_store", _shown(store), store, {name for name, *_ in users}, files_below(store))
     if store.name.startswith(BUILDING):
         return replace(entry, note="an unfinished build: pretokenize begins it anew")
-    key, fault = recorded_key(store)
-    if fault:
-        return replace(entry, status="damaged", note=fault)
+    try:
+        key = str(verify_store(store, sha256=None)["key"])
+    except IntegrityError as error:
+        return replace(entry, status="damaged", note=error.message.removeprefix(f"{store}: "))
     keys = {current_key(manifest, base) for _, manifest, base in users}
     status: Status = "fresh" if key in keys else "stale" if keys and None not in keys else entry.status
     return replace(entry, status=status, rows=sum(split["rows"] for split in read_stats(store).values()))

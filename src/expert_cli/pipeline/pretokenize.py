@@ -16,7 +16,7 @@ from expert_cli.data.conversation import BadRow, text_of
 from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
 from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
 from expert_cli.data.packing.packed_dataset import PackedDataset
-from expert_cli.data.sources import Located, LocatedData, require_apart
+from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store.build import TokenStore, convert_foreign_store, store_state, tokenize
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, foreign_store, look_up, put_store
@@ -57,7 +57,6 @@ def store_for(
         return convert_foreign_store(foreign, run.store, inputs, report, expert=run.expert)
     if foreign is not None:
         report.warning(f"{foreign} was made by another program and is not used; --trust-store uses it")
-    require_apart(run.data, run.store, "pretokenized_cache, or pretokenize --output DIR")
     inputs = replace(inputs, cases=own_cases(run, report))
     build = partial(tokenize, run.data, inputs, run.store, report, expert=run.expert)
     build = partial(build, verify=verify, force=force, locked=locked)
@@ -97,9 +96,8 @@ def _look_up(run: RunConfig, key: StoreKey) -> StoreState:
     return look_up(place, key)[0]
 
 
-def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Reporter) -> DataInputs:
+def staged_inputs(inputs: DataInputs, target: Path, report: Reporter) -> DataInputs:
     """Return the same inputs with their data files copied under `target`, which is a faster disk; stored ones stay."""
-    require_apart(run.data, target, "--stage DIR")
     copies: dict[Any, Path] = stage([f for f in inputs.located.files() if isinstance(f, Path)], target, report)
 
     def moved(sources: Sequence[Located]) -> tuple[Located, ...]:
@@ -108,9 +106,8 @@ def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Repo
     return replace(inputs, located=LocatedData(moved(inputs.located.train), moved(inputs.located.validation)))
 
 
-def staged_store(store: TokenStore, run: RunConfig, target: Path, report: Reporter) -> TokenStore:
+def staged_store(store: TokenStore, target: Path, report: Reporter) -> TokenStore:
     """Return the same store, copied under `target`, which is a faster disk."""
-    require_apart(run.data, target, "--stage DIR")
     stage([*files_below(store.home)], target, report)
     return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import hashlib
 import json
@@ -166,8 +165,6 @@ def build(
             report.info("another process builds this token store; waiting for it")
             held = lock.acquire(poll_interval=0.5)
         with held:
-            if home.is_file():
-                raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
             hash_cache.refresh()
             if not force and inspect_store(folder, key, hash_cache).state == "hit":
                 return home
@@ -361,14 +358,12 @@ def split_stats(
     if not trained:
         raise InputError("no document has a trained token", "check that the response column is mapped and not empty")
     lengths = LengthHistogram.of(sizes)
-    counts, edges = lengths.binned(12)
     return {
         "rows": len(lengths),
         "tokens": lengths.tokens,
         "trained_tokens": trained,
         "dropped": {**report.dropped, **report.filtered},
         "length": {**{f"p{p}": lengths.percentile(p) for p in _PERCENTILES}, "max": lengths.longest},
-        "histogram": {"counts": counts.tolist(), "edges": [round(float(edge), 1) for edge in edges]},
         "mapping": report.mapping,
         "ignored": report.unread,
         "forms": dict(forms),
@@ -430,10 +425,8 @@ def _checked(table: Any, where: str, vocabulary: int) -> Encoded:
     fault = ""
     if "input_ids" not in names or kind == "input_ids":
         fault = f"its columns are {', '.join(names)}; input_ids and completion_mask (or labels) are needed"
-    elif any(one.null_count for one in (*lists, *flat)):
-        fault = "it has gaps (null)"
-    elif not np.array_equal(sizes, others):
-        fault = "ids and mask differ in length"
+    elif any(one.null_count for one in (*lists, *flat)) or not np.array_equal(sizes, others):
+        fault = "it has gaps (null), or ids and mask differ in length"
     elif len(ids) and not (ids.min() >= 0 and ids.max() < vocabulary):
         fault = f"ids run from {ids.min()} to {ids.max()}, the tokenizer has {vocabulary}: made with another one"
     elif kind == "labels" and len(wrong := np.flatnonzero((said != -100) & (said != ids))):
