@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from expert_cli.cli import app
 from expert_cli.data.store import build
-from expert_cli.errors import InputError
 from tests import manifests, tiny
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -75,17 +74,6 @@ def test_explain_says_what_changed(tmp_path: Path, model: Path, change: Any, sta
     (row,) = pretokenize("-m", manifest, "--explain")
     assert row["status"] == state
     assert [line.split(":")[0] for line in row["changes"]] == ([part] if part else [])
-
-
-@pytest.mark.parametrize(("option", "place"), [("--stage", "rows"), ("--output", "rows/deep/fast")])
-def test_nothing_is_written_where_rows_are_read(tmp_path: Path, model: Path, option: str, place: str) -> None:
-    manifest = project(tmp_path, model)
-    (tmp_path / "rows").mkdir()
-    (tmp_path / "train.jsonl").rename(tmp_path / "rows" / "train.jsonl")
-    with pytest.raises(InputError, match=f"lies in the data folder {tmp_path / 'rows'}") as caught:
-        pretokenize("-m", manifest, "--dataset", tmp_path / "rows", option, tmp_path / place)
-    assert option in caught.value.hint
-    assert [path.name for path in (tmp_path / "rows").rglob("*")] == ["train.jsonl"]
 
 
 ODD_NAMES = ("../../x", "..", "专家一", "专家二", "Expert SQL", "e" * 300)

@@ -39,6 +39,7 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
 _HUB_TIMEOUT_S = 10.0
+_ANOTHER = "Give the rows as a local file or folder: --dataset PATH."
 _NOT_ROWS = re.compile(r"(^|/)(config|dataset_infos?|dataset_dict|state)\.json$")
 _HIDDEN = re.compile(r"(^|/)(\.|__)")
 _DATA_LIKE = re.compile(
@@ -110,22 +111,19 @@ class LocatedData:
         return list(dict.fromkeys(file for source in self.train + self.validation for file in source.files))
 
 
-def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[Path] = ()) -> LocatedData:
+def locate_data(data: DataConfig, reporter: Reporter) -> LocatedData:
     """Return the files of all sources; hub data sets are downloaded where the network is allowed. Reads no row.
 
-    `alternatives`: local data files that an error about an unreachable hub offers. Raises InputError, EnvironmentProblem.
+    Raises InputError, EnvironmentProblem.
     """
-    hint = "Give the rows as a local file or folder: --dataset PATH."
-    if alternatives:
-        hint += f" On this machine: {', '.join(map(str, alternatives))}."
 
     def locate(spec: SourceSpec) -> Located:
         if spec.kind == "hub":
-            return _hub(spec, reporter, hint, offline=data.offline)
+            return _hub(spec, reporter, offline=data.offline)
         if spec.kind == "url":
             return Located(spec, _remote(spec, reporter, offline=data.offline))
         if spec.tried:
-            raise InputError(missing(spec), hint)
+            raise InputError(missing(spec), _ANOTHER)
         path, names = Path(spec.path), [spec.path]
         if spec.kind == "files":
             found = sorted(file.as_posix() for file in matching(spec.path) if not is_folder(file))
@@ -163,7 +161,7 @@ def _names_below(folder: Path) -> list[str]:
     return sorted(names)
 
 
-def _hub(spec: SourceSpec, reporter: Reporter, hint: str, *, offline: bool) -> Located:
+def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
     """The files of a hub data set, in the hub client's cache, which serves alone where the hub may not be asked."""
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HFValidationError
@@ -191,15 +189,15 @@ def _hub(spec: SourceSpec, reporter: Reporter, hint: str, *, offline: bool) -> L
     except ExpertError:
         raise
     except HFValidationError as error:
-        raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', hint) from error
+        raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', _ANOTHER) from error
     except Exception as error:  # the client's transport library, and so its errors, differ by version
         why = f"the network may not be used ({forbidden}), and it is not in the cache" if forbidden else _reason(error)
-        raise EnvironmentProblem(f'hub data set "{spec}": {why}', hint) from error
+        raise EnvironmentProblem(f'hub data set "{spec}": {why}', _ANOTHER) from error
     if absent := [name for name in chosen if not is_file(folder / name)]:
         told = (
             f'hub data set "{spec}": {len(absent)} of {len(chosen)} files are not in the cache: {", ".join(absent[:5])}'
         )
-        raise EnvironmentProblem(told, hint)
+        raise EnvironmentProblem(told, _ANOTHER)
     return Located(spec, tuple(map(folder.joinpath, chosen)), folder.name)
 
 

@@ -316,11 +316,6 @@ class StoreBuild:
         return stats
 
     def _tell_forms(self) -> None:
-        if self.forms.pop("reasoning", 0):
-            self.report.warning(
-                "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
-                "beside the adapter, unless a program passes enable_thinking=True"
-            )
         if self.forms:
             told = (
                 f"{form} {n:,}{' (trained whole)' if form == PLAIN else ''}" for form, n in self.forms.most_common()

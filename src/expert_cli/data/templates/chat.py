@@ -64,7 +64,7 @@ class Template:
 
     `name` says which template it is; `jinja` is its text with the run's changes. `input_separator`: what stands between an
     instruction and its input. `given`: the manifest's own template as it came, "" = none. `bos_token`: what the tokenizer puts
-    before a text. `forms`: how many whole texts had which form; "reasoning": answers asked with enable_thinking=True.
+    before a text. `forms`: how many whole texts had which form.
     """
 
     name: str
@@ -249,10 +249,7 @@ class Template:
         if answered.startswith(asked) or "enable_thinking" not in self.jinja:
             return asked
         thinking = self.render(turns[:number], {**given, "enable_thinking": True}, generate=True)
-        if not answered.startswith(thinking):
-            return asked
-        self.forms["reasoning"] += 1
-        return thinking
+        return thinking if answered.startswith(thinking) else asked
 
     def _ended(self, answered: str) -> tuple[int, str]:
         """Return where an answer ends, its end token included, and the end token where it is wanting."""
