@@ -162,17 +162,13 @@ class RowReader:
             batch.report.unread = [*self.columns.unread(names), *sorted(unread)]
             yield batch
 
-    def row(self, raw: RawRow) -> Row:
-        """Return what a raw row means, and what its question is shown of its database. Raises BadRow, NotTrained."""
+    def _row(self, raw: RawRow) -> Row:
         if raw.fault:
             raise BadRow(raw.fault)
         row, shown = to_row(raw.fields, self.columns, self.data.mapping, raw.where), self.data.schema_prompt
         if shown is None:
             return row
-        if not row.is_pair:
-            told = f'"schema_prompt" is for rows of question and answer; these are {self.columns.form}'
-            raise InputError(told, 'Take "schema_prompt" out of training.dataset.')
-        if [turn["role"] for turn in row.messages[-2:]] != ["user", "assistant"]:
+        if not row.is_pair or [turn["role"] for turn in row.messages[-2:]] != ["user", "assistant"]:
             raise BadRow("it does not end with one question and its answer, so no schema_prompt")
         try:
             row.input = show_database(shown, row.database, row.input, row.messages[-2]["content"], row.answer)
@@ -182,7 +178,7 @@ class RowReader:
 
     def _good_row(self, raw: RawRow, report: RowReport) -> Row | None:
         try:
-            row = self.row(raw)
+            row = self._row(raw)
         except BadRow as bad:
             report.drop(str(bad), raw.where)
             return None
@@ -225,17 +221,15 @@ class RowSelection:
     """The good rows of all sources, by their numbers from 0, and how often each is taken for a split.
 
     readers: one a source, those that train first; training_sources: how many train. Without sources that evaluate, rows of
-    these are split off. source, file, number: int [rows], of which source and which of `files` each row is, and its number in
-    that file. hashes: S16 [rows], by name. copies: int32 [rows], by split. reports: by split. kept: the rows, where they are
-    in memory.
+    these are split off. numbers: of the rows of each batch, the file and their numbers in it. source: int [rows], of which
+    source each is. hashes: S16 [rows], by name. copies: int32 [rows], by split. reports: by split. kept: the rows, where they
+    are in memory.
     """
 
     readers: list[RowReader]
     training_sources: int
-    files: list[DataFile]
+    numbers: list[tuple[DataFile, NDArray[np.int64]]]
     source: NDArray[np.int64]
-    file: NDArray[np.int64]
-    number: NDArray[np.int64]
     hashes: dict[str, NDArray[np.bytes_]]
     copies: dict[Split, NDArray[np.int32]] = field(default_factory=dict)
     reports: dict[Split, RowReport] = field(default_factory=dict)
@@ -262,7 +256,8 @@ class RowSelection:
 
     def place(self, number: int) -> str:
         """Return where a row stands."""
-        return f"{short_place(str(self.files[self.file[number]]))}:row {self.number[number] + 1}"
+        file, within = next(islice(((file, n) for file, numbers in self.numbers for n in numbers), number, None))
+        return f"{short_place(str(file))}:row {within + 1}"
 
 
 def first_rows(located: Located) -> list[RawRow]:
@@ -304,7 +299,8 @@ def select(
     ranked = bool(data.validation_share) and not located.validation
     readers: list[RowReader] = []
     reports: list[RowReport] = []
-    batches: list[tuple[int, DataFile, list[int]]] = []
+    numbers: list[tuple[DataFile, NDArray[np.int64]]] = []
+    source: list[int] = []
     hashes: dict[str, list[bytes]] = {"repeats": [], "ranks": [], "asked": []}
     with reporter.progress("reading rows", None, "rows") as bar:
         for sources in (located.train, located.validation):
@@ -318,23 +314,17 @@ def select(
                 for batch in flat_map(made_of(reader), _file_slices(one)):
                     keep(batch)
                     report.add(batch.report)
-                    batches.append((len(readers), batch.file, batch.numbers))
+                    numbers.append((batch.file, np.array(batch.numbers, np.int64)))
+                    source.append(len(readers))
                     for name, joined in hashes.items():
                         joined.append(b"".join(batch.hashes[name]))
                     bar.update(report.read)
                 _refuse_bad(one, report, bad_share)
                 readers.append(reader)
                 reports.append(report)
-    counts = [len(numbers) for *_, numbers in batches]
-    found = RowSelection(
-        readers,
-        len(located.train),
-        [file for _, file, _ in batches],
-        np.repeat(np.array([source for source, *_ in batches], np.int64), counts),
-        np.repeat(np.arange(len(batches)), counts),
-        np.fromiter(chain.from_iterable(numbers for *_, numbers in batches), np.int64, sum(counts)),
-        {name: np.frombuffer(b"".join(joined), "S16") for name, joined in hashes.items()},
-    )
+    of_source = np.repeat(np.array(source, np.int64), [len(some) for _, some in numbers])
+    found_hashes = {name: np.frombuffer(b"".join(joined), "S16") for name, joined in hashes.items()}
+    found = RowSelection(readers, len(located.train), numbers, of_source, found_hashes)
     _choose(found, "train", range(found.training_sources), reports, reporter)
     _choose(found, "validation", range(found.training_sources, len(readers)), reports, reporter)
     if ranked:
