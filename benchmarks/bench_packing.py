@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from expert_cli.data.packing.pack_plan import PackingPlan, Pieces, best_fit, concat, length_table, no_packing, recommend
 from expert_cli.data.packing.random_fit import epoch_order, random_fit
-from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.utils.length_histogram import LengthHistogram
 
 MEDIANS = (100, 200, 400, 900)
@@ -169,9 +168,9 @@ def main() -> None:
         if has_trl:
             bench_trl(lengths[:TRL_DOCUMENTS], options.capacity)
     lengths = lengths_of(options.documents, MEDIANS[-1], 1 << 20)
-    counted, documents = LengthHistogram.of(lengths), DocumentLengths(lengths, lengths // 2, lengths - lengths // 2)
+    counted = LengthHistogram.of(lengths)
     print(f"right_size {median_seconds(partial(length_table, counted, options.capacity))[0]:.2f} s")
-    print(f"recommend {median_seconds(partial(recommend, counted, [documents], options.capacity))[0]:.2f} s")
+    print(f"recommend {median_seconds(partial(recommend, counted, options.capacity))[0]:.2f} s")
     print(f"epoch_order {median_seconds(lambda: epoch_order(options.documents, 42, 0))[0]:.2f} s")
     print("| set | capacity | fill, best fit | fill, random | likeness, best fit: share, against chance | random |")
     print("|---|---|---|---|---|---|")

@@ -92,7 +92,6 @@ MISTRAL_TOOLS = (
 THINKING = (
     CHATML + "{% if add_generation_prompt and enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
 )
-PREAMBLE = "{{ 'A chat.\n\n' }}" + GEMMA2.removeprefix("{{ '<s>' }}")
 # The generation prompt opens a think block: of QwQ, whose answers need not have one, and of Qwen3-Thinking, whose have.
 QWQ = (
     "{%- for message in messages %}"

@@ -45,8 +45,8 @@ class Lengths(Documents):
         assert (np.diff(numbers) > 0).all()
         return self.lengths[numbers]
 
-    def prompt_lengths_of(self, numbers: Ints) -> Ints:
-        return self.prompts[numbers]
+    def mask_lengths(self) -> tuple[Ints, Ints]:
+        return self.prompts, self.lengths - self.prompts
 
 
 def encoded(*documents: tuple[int, int]) -> Encoded:

@@ -43,20 +43,7 @@ MESSAGE_FORMS: dict[str, Form] = {
                 _ANSWER,
             ],
             "tools": _TOOLS,
-            "parallel_tool_calls": False,
         }
-    ),
-    "OpenAI, functions": Form(
-        {
-            "messages": [
-                _ASKED,
-                {"role": "assistant", "content": None, "function_call": _CALL},
-                {"role": "function", "name": "add", "content": "4"},
-                _ANSWER,
-            ],
-            "functions": [{"name": "add", "parameters": {"type": "object"}}],
-        },
-        {"tools": "functions"},
     ),
     "ShareGPT": Form({"conversations": [{"from": "system", "value": "Count."}, *_SHAREGPT]}),
     "ShareGPT, calls": Form(

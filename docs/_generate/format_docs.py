@@ -102,7 +102,6 @@ HOLDS = {
     "JSON": "a list of JSON objects",
     "CSV": "a first line of names, then a row a line; more lines where a text in quotes has them",
     "TSV": "the same with tabs for commas",
-    "plain text": "a document a line, in the column `text`; blank lines are none",
     "Parquet": "a table",
     "Arrow": "a table, as a file or as the stream that `datasets` writes",
 }

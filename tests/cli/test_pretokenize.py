@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typer.testing import CliRunner
 
 from expert_cli.cli import app
 from expert_cli.data.store import build
-from expert_cli.errors import InputError
 from tests import manifests, tiny
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -78,17 +76,6 @@ def test_explain_says_what_changed(tmp_path: Path, model: Path, change: Any, sta
     assert [line.split(":")[0] for line in row["changes"]] == ([part] if part else [])
 
 
-@pytest.mark.parametrize(("option", "place"), [("--stage", "rows"), ("--output", "rows/deep/fast")])
-def test_nothing_is_written_where_rows_are_read(tmp_path: Path, model: Path, option: str, place: str) -> None:
-    manifest = project(tmp_path, model)
-    (tmp_path / "rows").mkdir()
-    (tmp_path / "train.jsonl").rename(tmp_path / "rows" / "train.jsonl")
-    with pytest.raises(InputError, match=f"lies in the data folder {tmp_path / 'rows'}") as caught:
-        pretokenize("-m", manifest, "--dataset", tmp_path / "rows", option, tmp_path / place)
-    assert option in caught.value.hint
-    assert [path.name for path in (tmp_path / "rows").rglob("*")] == ["train.jsonl"]
-
-
 ODD_NAMES = ("../../x", "..", "专家一", "专家二", "Expert SQL", "e" * 300)
 
 
@@ -136,7 +123,7 @@ def test_what_failed_is_said_at_the_end(tmp_path: Path, model: Path) -> None:
 
 def test_prune_deletes_this_experts_stores_and_nothing_else(tmp_path: Path, model: Path) -> None:
     out = tmp_path / "out"
-    (old,) = pretokenize("-m", project(tmp_path, model, ROWS[1:]), "--output", out)
+    pretokenize("-m", project(tmp_path, model, ROWS[1:]), "--output", out)
     manifest = project(tmp_path, model, ROWS[2:])
     (tmp_path / "other").mkdir()
     other = manifests.write(tmp_path / "other", json.loads(manifest.read_text(encoding="utf-8")) | {"name": "other"})
@@ -144,12 +131,9 @@ def test_prune_deletes_this_experts_stores_and_nothing_else(tmp_path: Path, mode
     for name in ("applications", "202411220230", "deadbeef0123", ".building-0123456789ab", ".building-site"):
         (out / name).mkdir(parents=True)
     (out / "deadbeef0123" / "fingerprint.json").write_text('{"key": "deadbeef0123", "mine": true}', encoding="utf-8")
-    shutil.copytree(
-        out / Path(old["path"]).name, out / "abcdefabcdef"
-    )  # a copy under another name is not ours to delete
     (tmp_path / "other" / "progress.json").write_text('{"shards": []}', encoding="utf-8")
     (out / ".building-bbbbbbbbbbbb").symlink_to(tmp_path / "other")
-    done = CliRunner().invoke(
+    CliRunner().invoke(
         app,
         ["pretokenize", "-m", str(project(tmp_path, model)), "--output", str(out), "--prune"],
         catch_exceptions=False,
@@ -161,13 +145,10 @@ def test_prune_deletes_this_experts_stores_and_nothing_else(tmp_path: Path, mode
         "deadbeef0123",
         ".building-site",
         ".building-bbbbbbbbbbbb",
-        "abcdefabcdef",
         Path(kept["path"]).name,
         Path(row["path"]).name,
     }
     assert (tmp_path / "other" / "manifest.json").is_file()
-    assert f"{out / 'deadbeef0123'} is not deleted" in done.stderr
-    assert f"{kept['path']}, built for other" in done.stderr
 
 
 def test_prune_leaves_a_store_that_is_being_built(tmp_path: Path, model: Path) -> None:
@@ -223,25 +204,16 @@ def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_s
     again = pretokenize("--manifest", manifest)[0]
     assert (built["status"], again["status"]) == ("built", "hit")
     assert built["overlap"] == again["overlap"]
-    example = {"held_out": "one/valid.jsonl:1", "train": "one/train.jsonl:10", "text": "say 9."}
     validation = built["overlap"]["validation"]
     assert (validation["rows"], validation["same"]) == (2, 1)
-    assert validation["examples"] == [example]
-    assert built["overlap"]["cases"]["examples"][0]["train"] == "one/train.jsonl:3"
-    longer = [n for n, row in enumerate(ROWS) if len(row["instruction"] + row["output"]) > 40]
-    assert built["filtered"]["longer than 40 characters"]["rows"] == len(longer) > 3
-    assert [one["where"] for one in built["filtered"]["longer than 40 characters"]["examples"]] == [
-        f"one/train.jsonl:{n + 1}" for n in longer[:3]
-    ]
-    assert built["filtered"]["repeated"] == {
-        "rows": 1,
-        "examples": [{"where": "one/train.jsonl:41", "text": "Say 5. " + "yes " * 5 + "yes"}],
-    }
+    assert validation["examples"] == ["one/valid.jsonl:row 1 as one/train.jsonl:row 10"]
+    assert built["overlap"]["cases"]["examples"] == ["tests/cases.jsonl:1 as one/train.jsonl:row 3"]
+    longer = [row for row in ROWS if len(row["instruction"] + row["output"]) > 40]
+    assert built["dropped"] == {"longer than 40 characters": len(longer), "repeated": 1}
     shown = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
     shown = " ".join(shown.split())
     assert "1 of 2 validation rows stand in the training rows, too: " in shown
     assert "1 of 1 cases stand in the training rows, too" in shown
-    assert '1 repeated: one/train.jsonl:41 "Say 5.' in shown
     cases.write_text(json.dumps(row | {"prompt": "Say 3."}) + "\n", encoding="utf-8")
     changed = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
     assert "cases stand" not in " ".join(changed.split())

@@ -83,27 +83,6 @@ def test_data_that_is_not_here_is_a_warning(cli: Cli, tmp_path: Path) -> None:
     assert len(done.err.splitlines()) == 1
 
 
-MAPPINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "input": ({"field_mapping": {"input": "schema"}}, ["field_mapping.input"]),
-    "text": ({"text_field": "body"}, ["text_field"]),
-}
-
-
-@pytest.mark.parametrize(("named", "absent"), MAPPINGS.values(), ids=MAPPINGS.keys())
-def test_a_column_that_is_not_there_is_told(
-    cli: Cli, tmp_path: Path, rows: Path, named: dict[str, Any], absent: list[str]
-) -> None:
-    manifest = manifests.small()
-    manifest["training"]["dataset"] |= named
-    manifests.write(tmp_path, manifest)
-    (entry,) = document(cli("validate", "manifest.json", "--json"))["manifests"]
-    reason = "names no column of the first rows; these have: instruction, output"
-    keys = [f"training.dataset.{key}" for key in absent]
-    assert entry["warnings"] == [f"{key}: {reason}" for key in keys]
-    unused = {row["key"]: row["reason"] for row in entry["effects"] if row["status"] == "not_used"}
-    assert unused == dict.fromkeys(keys, reason)
-
-
 def test_one_bad_manifest_of_two(cli: Cli, tmp_path: Path, rows: Path) -> None:
     (tmp_path / "bad").mkdir()
     manifests.write(tmp_path / "bad", manifests.small(learning_rte=1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,21 +26,4 @@ def validate(manifest: FilePath, *, base_model: str | None = None) -> Validation
     from expert_cli.config import plan
     from expert_cli.hardware import machine
 
-    return _with_columns(plan.validate(Path(manifest), machine.inspect(), base_model))
-
-
-def _with_columns(found: Validation) -> Validation:
-    """Look whether the columns that `field_mapping` names are there, where the rows are."""
-    if found.plan is None or not any(vars(found.plan.run.data.mapping).values()):
-        return found
-    from expert_cli.data.select import absent_columns
-    from expert_cli.manifest.json_text import dotted
-    from expert_cli.manifest.key import not_used
-
-    plan = found.plan
-    absent = absent_columns(plan.run.data)
-    named = {path[-1]: path for path in plan.decided.outcomes if path[:2] == ("dataset", "field_mapping")}
-    told = {named.get(role, ("dataset", "text_field")): not_used(reason) for role, reason in absent.items()}
-    decided = replace(plan.decided, outcomes={**plan.decided.outcomes, **told})
-    warnings = [f"{dotted(('training', *path))}: {outcome.reason}" for path, outcome in told.items()]
-    return replace(found, plan=replace(plan, decided=decided), warnings=[*found.warnings, *warnings])
+    return plan.validate(Path(manifest), machine.inspect(), base_model)

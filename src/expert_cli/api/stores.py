@@ -103,7 +103,7 @@ def _inputs(run: RunConfig, stage: FilePath | None, reporter: Reporter) -> DataI
     from expert_cli.pipeline.training_data import resolve_inputs
 
     inputs = resolve_inputs(run, reporter)
-    return inputs if stage is None else staged_inputs(inputs, run, Path(stage), reporter)
+    return inputs if stage is None else staged_inputs(inputs, Path(stage), reporter)
 
 
 def _run(asked: Mapping[str, Any], threads: int = 0) -> RunConfig:

@@ -88,15 +88,10 @@ def _show(console: Console, found: StoreReport | StoreExplanation) -> None:
     if "changes" in row:
         console.text("\n  ".join([f"{row['expert']}: {row['status']}: {row['reason']}", *row["changes"]]))
         return
-    left_out = [
-        f"{told['rows']:,} {reason}: " + "; ".join(f'{one["where"]} "{one["text"]}"' for one in told["examples"])
-        for reason, told in row["filtered"].items()
-    ]
     lines = {
         "store": row["path"],
         "rows": f"{row['rows']:,}, {row['tokens']:,} tokens, {row['trained_tokens']:,} trained",
         "dropped": ", ".join(f"{count:,} {reason}" for reason, count in row["dropped"].items()),
-        "left out": "; ".join(left_out),
         "not read": ", ".join(row["ignored"]),
         "length": ", ".join(f"{name} {value:,}" for name, value in row["length"].items()),
         "packing": "{sequences:,} packs of {max_seq_length:,}, {fill:.2%} full; {truncated_rows:,} documents shortened by "

@@ -381,20 +381,17 @@ def _row_number(end: str, total: int) -> int | None:
     return int(end)
 
 
-PLAIN_TEXT = "plain text"
-"""The format whose files may as well be words about the rows."""
 DATA_SUFFIXES: Mapping[str, str] = {
     ".jsonl": "JSON lines",
     ".ndjson": "JSON lines",
     ".json": "JSON",
     ".csv": "CSV",
     ".tsv": "TSV",
-    ".txt": PLAIN_TEXT,
     ".parquet": "Parquet",
     ".arrow": "Arrow",
 }
 """Suffixes of data files in small letters, and the format of each, which `data/reading.py` reads."""
-COMPRESSED_SUFFIXES: Mapping[str, str] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
+COMPRESSED_SUFFIXES: Mapping[str, str] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 """What may follow such a suffix, and the compression."""
 _COMPRESSED_INSIDE = frozenset({"Parquet", "Arrow"})
 

@@ -152,7 +152,7 @@ class ModelConfig:
     """The base model as named, how it is stored, and the prompt template ("" = the tokenizer's own, else alpaca).
 
     `chat_template`: jinja text in place of both, "" = none; `chat_template_kwargs`: (name, value) pairs that it is given.
-    `system_prompt`: the system message of every prompt; "" = none; None = what the template puts by itself, if anything.
+    `system_prompt`: the system message of every prompt; None = what the template puts by itself, if anything.
     `rope_scaling`: (name, value) pairs in a form that transformers knows; empty = the model's own.
     """
 

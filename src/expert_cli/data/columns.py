@@ -1,7 +1,7 @@
 """Which column is the question, which the answer: decided from the names of the first rows' columns, never from what they hold.
 
-A name is met exactly, or else without regard to case if only one column fits. Where the manifest names instruction and
-response, nothing is recognized beside them; a mapping that names less is completed by the usual names.
+Where the manifest names instruction and response, nothing is recognized beside them; a mapping that names less is completed
+by the usual names.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from typing import Literal
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.errors import InputError
-from expert_cli.manifest.messages import typo_of
 
 USUAL_NAMES = {
     "instruction": ("instruction", "prompt", "question", "text"),
     "input": ("input", "context", "schema"),
     "response": ("response", "output", "answer", "completion", "cypher", "sql"),
     "messages": ("messages", "conversations", "conversation"),
-    **{name: (name,) for name in ("text", "tools", "system", "history", "parallel_tool_calls", "chat_template_kwargs")},
+    **{name: (name,) for name in ("text", "tools", "system", "history", "chat_template_kwargs")},
     **{name: (name,) for name in ("segments", "weight", "train")},
 }
 """The names by which columns are recognized, the preferred one first; two that could be the response are an error."""
@@ -40,7 +39,7 @@ _OTHER_TASKS = {
 }
 """Columns that stand for another task, and what their rows are: refused unless field_mapping names columns."""
 FORMS: dict[Form, tuple[str, ...]] = {
-    "messages": ("messages", "tools", "system", "parallel_tool_calls", "chat_template_kwargs"),
+    "messages": ("messages", "tools", "system", "chat_template_kwargs"),
     "text": ("text",),
     "segments": ("segments",),
     "pair": ("instruction", "input", "response", "system", "history", "tools", "chat_template_kwargs"),
@@ -66,7 +65,6 @@ class Columns:
     tools: str = ""
     system: str = ""
     history: str = ""
-    parallel_tool_calls: str = ""
     chat_template_kwargs: str = ""
     segments: str = ""
     weight: str = ""
@@ -90,15 +88,19 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
     Raises InputError: a mapped column is absent, the response (or the instruction) is missing or ambiguous, rows of another
     task, which are read where the manifest names columns.
     """
-    for columns, what in () if mapping.columns() else _OTHER_TASKS.items():
-        if all(find_column(name, names) for name in columns.split()):
+    named = mapping.columns()
+    for columns, what in () if named else _OTHER_TASKS.items():
+        if set(columns.split()) <= set(names):
             told = f"{where}: {' and '.join(map(json.dumps, columns.split()))}: rows of {what}"
             raise InputError(
                 told, f'Name what is trained in training.dataset: "field_mapping": {_mapping_text("", "")}.'
             )
-    named = {role: _named(role, column, names, where) for role, column in mapping.columns().items()}
-    usual = {role: [*filter(None, (find_column(name, names) for name in known))] for role, known in USUAL_NAMES.items()}
-    form = _form(named, usual, where)
+    for role, column in named.items():
+        if column not in names:
+            told = f'{where}: the column "{column}" of "field_mapping.{role}" is not there; columns: {listed(names)}'
+            raise InputError(told, "Name one of these columns.")
+    usual = {role: [name for name in known if name in names] for role, known in USUAL_NAMES.items()}
+    form = _form(named, usual)
     found: dict[str, str] = {role: named.get(role, "") for role in (*FORMS[form], "database")}
     if form == "pair":
         found |= _pair(named, usual, names, where)
@@ -109,32 +111,17 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
         if not found[role] and usual[role] and not (are_both_named and hasattr(mapping, role)):
             found[role] = usual[role][0]
     others = [name for name in names if name not in found.values()]
-    flags = {flag: find_column(flag, others) for flag in ("weight", "train")}
-    return Columns(form, **found, **flags, media=tuple(name for name in others if name.casefold() in MEDIA))
+    flags = {flag: flag for flag in ("weight", "train") if flag in others}
+    return Columns(form, **found, **flags, media=tuple(name for name in others if name in MEDIA))
 
 
 def listed(names: Sequence[str], at_most: int = 20) -> str:
-    """Return the names as a message shows them: a name with half of a surrogate pair could not be printed."""
-    shown = ", ".join(names[:at_most]).encode("utf-8", "replace").decode("utf-8")
+    """Return the names as a message shows them."""
+    shown = ", ".join(names[:at_most])
     return f"{shown} and {len(names) - at_most} more" if len(names) > at_most else shown or "none"
 
 
-def find_column(wanted: str, names: Sequence[str]) -> str:
-    """Return the column of that name: exact, else the only one that differs in case alone; "" if there is none."""
-    alike = [name for name in names if name.casefold() == wanted.casefold()]
-    return wanted if wanted in names else alike[0] if len(alike) == 1 else ""
-
-
-def _named(role: str, wanted: str, names: Sequence[str], where: str) -> str:
-    """Return the column that the manifest names for a role. Raises InputError: it is absent."""
-    if found := find_column(wanted, names):
-        return found
-    told = f'{where}: the column "{wanted}" of "field_mapping.{role}" is not there; columns: {listed(names)}'
-    near = typo_of(wanted, names)
-    raise InputError(told, f'Did you mean "{near}"?' if near else "Name one of these columns.")
-
-
-def _form(named: Mapping[str, str], usual: Mapping[str, list[str]], where: str) -> Form:
+def _form(named: Mapping[str, str], usual: Mapping[str, list[str]]) -> Form:
     """Return which form the rows have: by the columns that are named, else the first of which there are columns."""
     roles = [role for role in named if role != "database"]
     forms = [form for form, of_form in FORMS.items() if set(roles) <= set(of_form)]
@@ -143,19 +130,17 @@ def _form(named: Mapping[str, str], usual: Mapping[str, list[str]], where: str) 
         told = f'"field_mapping" names {" and ".join(roles)}, which are of rows of several kinds'
         raise InputError(told, f"Keep one of: {several}.")
     for form in forms:
-        if form == "pair" or form in named:
+        if form in named or (form == "messages" and usual[form]):
             return form
-        if not usual[form]:
-            continue
-        question, answer = usual["instruction"][:1], usual["response"][:1]
-        if form == "messages" and question and answer:
-            told = f'{where}: rows hold both a conversation ("{usual[form][0]}") and a pair ("{question[0]}", "{answer[0]}")'
-            messages = json.dumps({"messages": usual[form][0]})
-            raise InputError(told, f'Write "field_mapping": {messages} or {_mapping_text(question[0], answer[0])}.')
         # a text stands last among the instruction's names: met first there, no better instruction exists
-        if form == "messages" or (form == "text" and not (answer or usual["input"]) and question == usual["text"][:1]):
+        if (
+            form == "text"
+            and usual[form]
+            and usual["instruction"][0] == "text"
+            and not (usual["response"] or usual["input"])
+        ):
             return form
-        if form == "segments" and not (question or answer or usual["text"] or usual["messages"] or named):
+        if form == "segments" and usual[form] and not (usual["instruction"] or usual["response"] or named):
             return form
     return "pair"
 
@@ -164,13 +149,13 @@ def _pair(named: Mapping[str, str], usual: Mapping[str, list[str]], names: Seque
     """Return the columns of question and answer. Raises InputError: these cannot be told."""
     instruction, what = named.get("instruction", ""), ""
     answers = [named["response"]] if "response" in named else [one for one in usual["response"] if one != instruction]
+    response = answers[0] if answers else ""
+    instruction = instruction or next((one for one in usual["instruction"] if one != response), "")
     if len(answers) > 1:
         what = f"{len(answers)} columns could be the response ({', '.join(map(json.dumps, answers))})"
     elif not answers:
         what = "no column is recognized as the response"
-    response = answers[0] if answers else ""
-    instruction = instruction or next((one for one in usual["instruction"] if one != response), "")
-    if not what and not instruction:
+    elif not instruction:
         what = f'no column is recognized as the instruction beside "{response}"'
     if what:
         told = f"{where}: {what}; columns: {listed(names)}"

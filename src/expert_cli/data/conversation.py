@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 from expert_cli.config.run_config import ColumnMapping
+from expert_cli.data.columns import MEDIA
 from expert_cli.utils.text import type_name
 
 T = TypeVar("T")
@@ -19,14 +20,12 @@ Says = list[bool | None]
 CALL = "function_call"
 ROLES: Mapping[str, str] = {
     **{role: role for role in ("system", "developer", "user", "assistant", "tool", CALL)},
-    **dict.fromkeys(("function", "ipython", "observation"), "tool"),
+    **dict.fromkeys(("function", "observation"), "tool"),
     "human": "user",
     "gpt": "assistant",
 }
 """The roles of a conversation, OpenAI's, ShareGPT's and LLaMA-Factory's, and what they are here."""
 _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
-_WEIGHTS: Mapping[str, bool] = {"weight": True, "train": True, "loss": True, "loss_mask": True, "masked": False}
-"""Whether a turn is trained, as OpenAI, axolotl and others write it, and whether 1 or true says that it is."""
 REASONING = ("reasoning_content", "thinking", "reasoning")
 _CARRIED: Mapping[str, tuple[type, str]] = {
     **dict.fromkeys(REASONING, (str, "assistant")),
@@ -35,8 +34,6 @@ _CARRIED: Mapping[str, tuple[type, str]] = {
     "name": (str, "tool"),
 }
 """What else of a turn reaches the chat template: what it must be, and the role whose turns have it."""
-_NOT_CARRIED = ("audio", "images", "image", "videos", "refusal", "prefix", "mask", "train_detail")
-"""What changes what a turn says or trains, and cannot be expressed."""
 _FLAGS = {**dict.fromkeys(("0", "0.0", "false"), False), **dict.fromkeys(("1", "1.0", "true", ""), True)}
 """How weight and train are written, in any case; "": nothing is said."""
 NULL_ARGUMENTS = "arguments of calls that are null"
@@ -73,65 +70,54 @@ def _is_plain(turn: object) -> bool:
 
 
 def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, Any], bool | None, set[str]]:
-    role_key = mapping.role if mapping.role in turn else "role" if "role" in turn else "from"
-    usual = "value" if role_key == "from" or (role_key == mapping.role and "content" not in turn) else "content"
-    content_key = mapping.content if mapping.content in turn else usual
+    role_key = next((key for key in (mapping.role, "role") if key in turn), "from")
+    content_key = next((key for key in (mapping.content, "content", "value") if turn.get(key) is not None), "content")
     said = text_of(turn, role_key, "a message's role")
     role = dict(mapping.roles).get(said) or ROLES.get(said)
     if role is None:
         told = f'a message has the role "{said[:40]}", which is none here'
         raise BadRow(f'{told}; "field_mapping.roles" says whose turns these are')
-    if role == CALL:
-        role, turn = "assistant", {**turn, role_key: "assistant", content_key: None, **_called(turn.get(content_key))}
+    content = _joined(turn.get(content_key))
     more = {name: one for name, one in turn.items() if name not in (role_key, content_key) and one is not None}
-    if CALL in more:  # OpenAI's, before there were several
-        if more.get("tool_calls") or role != "assistant":
-            raise BadRow('a message has "function_call" beside "tool_calls", or is no answer')
-        more |= _called(more.pop(CALL))
-    content = _content(turn.get(content_key), more)
+    if role == CALL:
+        role, content, more = "assistant", None, {**more, "tool_calls": _calls(content)}
     carried = _carried(more, role)
-    says = [flag_of(more[name], f'a message\'s "{name}"') == kept for name, kept in _WEIGHTS.items() if name in more]
-    unread = {name for name, value in more.items() if name not in (*carried, *_WEIGHTS) and value not in ("", [], {})}
+    says = [flag_of(more[name], f'a message\'s "{name}"') for name in ("weight", "train") if name in more]
+    unread = {
+        name for name, one in more.items() if name not in (*carried, "weight", "train") and one not in ("", [], {})
+    }
     if content is not None or "tool_calls" not in carried:
-        content = text_of(turn if content is None else {content_key: content}, content_key, "a message's content")
+        content = text_of({**turn, content_key: content}, content_key, "a message's content")
     require_json(carried, "a message")
     return {"role": role, "content": content or "", **carried}, all(says) if says else None, unread
 
 
-def _content(value: object, more: dict[str, object]) -> object:
-    """What a turn says; the text of its parts where it is a list of them. Reasoning that stands among them goes to `more`."""
-    if not isinstance(value, list):
-        return value
-    texts: list[str] = []
-    for part in value:
-        if not isinstance(part, (dict, str)):
-            raise BadRow(f"a part of a message's content is {type_name(part)}, not text")
-        fields = {"text": part} if isinstance(part, str) else part
-        kind = str(fields.get("type", "text"))
-        if kind not in ("text", "input_text", "output_text", *REASONING):
-            raise BadRow(f'a message\'s content has a part of the type "{kind:.40}", but text alone is trained')
-        said = text_of(fields, kind if kind in REASONING else "text", "a part of a message's content")
-        if kind in REASONING:
-            more["reasoning_content"] = f"{more.get('reasoning_content') or ''}{said}"
-        else:
-            texts.append(said)
-    return "".join(texts)
+def _joined(content: object) -> object:
+    """What a turn says; the text of its parts where it is a list of them."""
+    if not isinstance(content, list):
+        return content
+    for part in content:
+        if not isinstance(part, dict):
+            raise BadRow(f"a part of a message's content is {type_name(part)}, not an object")
+        if part.get("type", "text") != "text":
+            raise BadRow(f'a message\'s content has a part of the type "{part["type"]:.40}", but text alone is trained')
+    return "".join(text_of(part, "text", "a part of a message's content") for part in content)
 
 
-def _called(value: object) -> dict[str, object]:
-    """The calls of a turn that is one, or a list of them, as JSON; what stands beside a name is kept."""
-    said = parsed(value, CALL)
-    calls: list[Any] = said if isinstance(said, list) else [said]
+def _calls(content: object) -> list[dict[str, Any]]:
+    """The calls that a turn of LLaMA-Factory's says, one or a list, as JSON."""
+    said = parsed(content, CALL)
+    calls = said if isinstance(said, list) else [said]
     if not calls or not all(map(has_name, calls)):
         raise BadRow('a message of the role "function_call" is not a call with its name as JSON')
-    return {"tool_calls": [call if "function" in call else {"type": "function", "function": call} for call in calls]}
+    return [call if "function" in call else {"type": "function", "function": call} for call in calls]
 
 
 def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
     """What else a turn says; an empty text or list says nothing."""
-    for name in _NOT_CARRIED:
+    for name in MEDIA:
         if more.get(name):
-            raise BadRow(f'a message has "{name}", which cannot be trained')
+            raise BadRow(f'a message has "{name}", but text alone is trained')
     for name, (kind, of) in _CARRIED.items():
         if more.get(name) and role != of == "assistant":
             raise BadRow(f'a message of the role "{role}" has "{name}", which only answers have')
@@ -147,7 +133,7 @@ def mend_calls(turns: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> tupl
     """Return turns and tools without what a table added: one type for a column gives all the fields of all others, as nulls.
 
     JSON Schema has no keyword whose value is null but `default` and `const`; an argument may be null where its tool's schema
-    says so. Nothing, null and "" are no arguments: {}. Arguments that are left out are unread.
+    speaks of null. Nothing, null and "" are no arguments: {}. Arguments that are left out are unread.
     """
     tools, mended, unread = [*map(_without_nulls, tools)], Turns(), set[str]()
     parameters = {tool["name"]: _object(tool.get("parameters")) for tool in map(_function, tools)}
@@ -157,11 +143,12 @@ def mend_calls(turns: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> tupl
             function = _function(call)
             given = _arguments(function.get("arguments"))
             known = _object(parameters.get(function["name"], {}).get("properties"))
-            kept = {name: one for name, one in given.items() if one is not None or _takes_null(known.get(name))}
-            if len(kept) < len(given) or not given:
-                function = {**function, "arguments": kept}
-                calls[number] = {**call, "function": function} if "function" in call else function
-                unread |= {NULL_ARGUMENTS} if given else set()
+            kept = {
+                name: one for name, one in given.items() if one is not None or "null" in json_text(known.get(name, ""))
+            }
+            function = {**function, "arguments": kept}
+            calls[number] = {**call, "function": function} if "function" in call else function
+            unread |= {NULL_ARGUMENTS} if len(kept) < len(given) else set()
         mended.append({**turn, "tool_calls": calls} if calls else dict(turn))
     return mended, tools, unread
 
@@ -188,17 +175,6 @@ def _arguments(given: object) -> dict[str, Any]:
     return value or {}
 
 
-def _takes_null(schema: Any) -> bool:
-    """Whether a property's schema says that it may be null."""
-    if not isinstance(schema, dict):
-        return False
-    kinds = schema.get("type")
-    if kinds == "null" or (isinstance(kinds, list) and "null" in kinds) or schema.get("nullable") is True:
-        return True
-    ways = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
-    return any(map(_takes_null, ways)) or None in (schema.get("enum") or ())
-
-
 def _function(tool: Any) -> dict[str, Any]:
     """What has the name of a tool, or of a call of one; {} where nothing has."""
     function = tool.get("function") or tool if isinstance(tool, dict) else {}
@@ -219,10 +195,6 @@ def is_blank(text: str) -> bool:
     """Whether a text shows nothing: blanks, or characters without a form like U+200B."""
     said = text.strip()
     return not said or not (said.isascii() or any(map(str.isprintable, said)))
-
-
-def are_messages(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(turn, dict) for turn in value)
 
 
 def parsed(value: object, label: str) -> Any:
@@ -264,11 +236,6 @@ def field_of(fields: Mapping[str, Any], key: str, kind: type[T], what: str, labe
         hint = ": write it as JSON text" if kind is str and isinstance(value, dict | list) else ""
         raise BadRow(f"{label} is {type_name(value)}, not {what}{hint}")
     return value
-
-
-def optional(fields: Mapping[str, Any], key: str, kind: type[T], what: str) -> T | None:
-    """Return a field of this type, None where it says nothing; "" is no column, though pandas names its index so."""
-    return None if not key or fields.get(key) in (None, "") else field_of(fields, key, kind, what)
 
 
 def optional_text(fields: Mapping[str, Any], key: str) -> str:

@@ -14,12 +14,12 @@ import json
 import os
 import unicodedata
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib.metadata import version
 from itertools import accumulate, chain
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,29 +103,22 @@ class Encoder:
         self._backend.no_padding()
         texts = [text for text, _ in template.probe]
         self.by_pieces = [*chain(*self._lists(texts))] == self._lists(["".join(texts)])[0]
-        self._loaded, self._reason = list[Fastokens](), "nothing else was tried"
-        self._loading = Thread(target=self._load, daemon=True)  # one that is waited for at the end would hold up Ctrl-C
-        if fast and self.by_pieces:
-            self._loading.start()
+        self._reason = "nothing else was tried"
+        self._loading = ThreadPoolExecutor(1).submit(Fastokens, self.tokenizer) if fast and self.by_pieces else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send what makes an encoder to another machine: fastokens' tokenizer cannot be sent."""
         return partial(Encoder, fast=self.fast), (self.template,)
 
-    def _load(self) -> None:
-        try:
-            self._loaded.append(Fastokens(self.tokenizer))
-            self._reason = "gives the ids of tokenizers for a sample of these rows"
-        except ImportError:
-            self._reason = "fastokens has no build for this Python or system"
-        except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
-            self._reason = f"fastokens cannot handle this tokenizer: {str(error)[:200]}"
-
     @cached_property
     def _fast(self) -> Fastokens | None:
-        if self._loading.ident:
-            self._loading.join()
-        return next(iter(self._loaded), None)
+        try:
+            found = self._loading.result() if self._loading else None
+        except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
+            self._reason = f"fastokens cannot be this tokenizer: {str(error)[:200]}"
+            return None
+        self._reason = "gives the ids of tokenizers for a sample of these rows" if found else self._reason
+        return found
 
     @property
     def engine(self) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from expert_cli.utils.text import excerpt, normalize, short_place
+from expert_cli.utils.text import normalize
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 MOST_HELD_OUT = 20_000
 """So many texts of an evaluation are looked for: the first ones."""
-_MOST_EXAMPLES = 3
 
 
 class Question(NamedTuple):
@@ -57,18 +56,3 @@ class HeldOut:
             for number in self.by_hash[hashes[row]]:
                 found.setdefault(number, row)
         return found
-
-
-def overlap_json(
-    texts: int, held: HeldOut, rows: NDArray[np.bytes_], text: Callable[[int], Question], place: Callable[[int], str]
-) -> dict[str, Any]:
-    """Return, as a store's statistics keep it, how many of so many texts stand in training rows.
-
-    rows: S16 [rows], what these ask; text and place give a text and where a row stands, by their numbers.
-    """
-    examples, found = [], held.found_in(rows)
-    for number, row in list(found.items())[:_MOST_EXAMPLES]:
-        one = text(number)
-        there = {"held_out": short_place(one.where), "train": short_place(place(row))}
-        examples.append({**there, "text": excerpt(one.asked)})
-    return {"rows": texts, "same": len(found), "examples": examples, "digest": held.digest}

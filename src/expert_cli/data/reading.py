@@ -11,7 +11,6 @@ import codecs
 import csv
 import io
 import json
-import lzma
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,8 +19,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from expert_cli._compat import strict_xz
-from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
+from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES, format_name
 from expert_cli.data.sources import DataFile
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.files import KeyTwice, unique_keys
@@ -63,7 +61,7 @@ def rows_of(file: DataFile) -> Iterator[RawRow]:
     with storage_errors(str(file)):
         try:
             yield from _READERS[form](file)
-        except (OSError, EOFError, lzma.LZMAError, pa.ArrowException, UnicodeDecodeError) as error:
+        except (OSError, pa.ArrowException, ValueError) as error:
             # Arrow and the decompressors report damage as OSError without a number; one of the system has it.
             if getattr(error, "errno", None) is None:
                 what = f"{file}: damaged, or no {suffix} file: {first_line(error)}"
@@ -80,26 +78,20 @@ def _content(file: DataFile) -> Iterator[io.BufferedReader]:
 
     codec = COMPRESSED_SUFFIXES.get(PurePath(str(file)).suffix.lower())
     with file.open("rb") as raw:
-        plain: Any = raw
-        if codec == "xz":
-            plain = strict_xz(raw)
-        elif codec:
-            plain = pa.CompressedInputStream(raw, codec.replace("bzip2", "bz2"))
+        plain: Any = pa.CompressedInputStream(raw, codec) if codec else raw
         content = io.BufferedReader(plain, _BUFFER_BYTES)
         start = content.peek(4)[:4]
-        if start.startswith(b"\x1f\x8b\x08"):
-            raise InputError(f"{file}: the file is compressed by gzip", f"Name it {file}.gz.")
         if name := wide_encoding(start):
             raise InputError(f"{file}: the file is {name}", "Save it as UTF-8.")
         content.read(3 if start.startswith(codecs.BOM_UTF8) else 0)
         yield content
 
 
-def _lines(row_of: Callable[[str, bytes], RawRow], file: DataFile) -> Iterator[RawRow]:
+def _json_lines(file: DataFile) -> Iterator[RawRow]:
     with _content(file) as lines:
         for number, line in enumerate(lines, 1):
             if not line.isspace():
-                yield row_of(f"{file}:{number}", line)
+                yield _json_row(f"{file}:{number}", line)
 
 
 def _json_row(where: str, line: bytes) -> RawRow:
@@ -111,17 +103,6 @@ def _json_row(where: str, line: bytes) -> RawRow:
     return _row(where, value) if end == len(text) else RawRow(where, {}, _NO_JSON)
 
 
-def _text_row(where: str, line: bytes) -> RawRow:
-    """A document a line, in the column that `datasets` gives the lines of a text file."""
-    if where.endswith(":1") and not _json_row(where, line).fault:
-        told = f"{where.removesuffix(':1')}: begins as JSON lines, of which text files have none"
-        raise InputError(told, "Name it .jsonl.")
-    try:
-        return RawRow(where, {"text": line.decode().rstrip("\r\n")})
-    except UnicodeDecodeError:
-        return RawRow(where, {}, _NO_UTF_8)
-
-
 def _row(where: str, value: object) -> RawRow:
     if isinstance(value, dict):
         return RawRow(where, value)
@@ -129,7 +110,7 @@ def _row(where: str, value: object) -> RawRow:
 
 
 def _json_document(file: DataFile) -> Iterator[RawRow]:
-    """A list of rows, {"data": [rows]}, one row, or rows line by line under the wrong suffix."""
+    """A list of rows, one row, or rows line by line under the wrong suffix."""
     with _content(file) as content:
         text = content.read()
     try:
@@ -139,15 +120,11 @@ def _json_document(file: DataFile) -> Iterator[RawRow]:
         raise InputError(f"{file}:{line}: {_NO_UTF_8}", "Notepad: Save as, Encoding; Excel: CSV UTF-8.") from error
     except (ValueError, RecursionError) as error:
         if getattr(error, "msg", "") == "Extra data" and text.lstrip().startswith(b"{"):
-            yield from _lines(_json_row, file)
+            yield from _json_lines(file)
             return
         place = f"{file}:{error.lineno}" if isinstance(error, json.JSONDecodeError) else str(file)
         raise InputError(f"{place}: not valid JSON: {first_line(error)}", "Correct it.") from error
-    if isinstance(rows, dict):
-        rows = rows["data"] if isinstance(rows.get("data"), list) else [rows]
-    if not isinstance(rows, list):
-        raise InputError(f"{file}: neither a list nor an object", "Write the rows as a list of JSON objects.")
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
         yield _row(f"{file}:row {number}", row)
 
 
@@ -164,11 +141,7 @@ def _table(delimiter: str, file: DataFile) -> Iterator[RawRow]:
             except StopIteration:
                 return
             except csv.Error as error:
-                if "unexpected end of data" in str(error):
-                    told = f"{where}: a quote is opened here and never closed"
-                    raise InputError(told, 'Write a quote in a cell as "".') from error
-                yield RawRow(where, {}, f"not valid CSV: {error}")
-                continue
+                raise InputError(f"{where}: not valid CSV: {error}", 'Write a quote in a cell as "".') from error
             if not header:
                 _refuse_repeated(f"{where}: the header", cells)
                 header = cells
@@ -207,7 +180,7 @@ def _columnar(batches_of: Callable[[Any], tuple[Any, Iterator[Any]]], file: Data
 
     with pa.OSFile(str(file)) if isinstance(file, Path) else pa.PythonFile(file.open("rb"), "r") as opened:
         schema, batches = batches_of(opened)
-        _refuse_repeated_fields(f"{file}: the schema", list(schema))
+        _refuse_repeated(f"{file}: the schema", schema.names)
         parts = (batch.slice(at, _BATCH_ROWS) for batch in batches for at in range(0, batch.num_rows, _BATCH_ROWS))
         decoded = _json_decoder(schema)
         for number, fields in enumerate((row for part in parts for row in part.to_pylist()), 1):
@@ -228,13 +201,6 @@ def _json_decoder(schema: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda row: dict(features.decode_example(row))
 
 
-def _refuse_repeated_fields(what: str, fields: Sequence[Any]) -> None:
-    """Raise InputError where a table or a struct in it, at any depth, names a field twice."""
-    _refuse_repeated(what, [field.name for field in fields])
-    for field in fields:
-        _refuse_repeated_fields(what, [field.type.field(number) for number in range(field.type.num_fields)])
-
-
 def _refuse_repeated(what: str, names: Sequence[str]) -> None:
     name, times = Counter(names).most_common(1)[0] if names else ("", 0)
     if times > 1:
@@ -242,11 +208,10 @@ def _refuse_repeated(what: str, names: Sequence[str]) -> None:
 
 
 _READERS: Mapping[str, Callable[[DataFile], Iterator[RawRow]]] = {
-    "JSON lines": partial(_lines, _json_row),
+    "JSON lines": _json_lines,
     "JSON": _json_document,
     "CSV": partial(_table, ","),
     "TSV": partial(_table, "\t"),
-    PLAIN_TEXT: partial(_lines, _text_row),
     "Parquet": partial(_columnar, _parquet_batches),
     "Arrow": partial(_columnar, _arrow_batches),
 }

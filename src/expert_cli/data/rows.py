@@ -16,7 +16,6 @@ from expert_cli.data.columns import Columns
 from expert_cli.data.conversation import (
     BadRow,
     answer_of,
-    are_messages,
     beside_content,
     field_of,
     flag_of,
@@ -24,7 +23,6 @@ from expert_cli.data.conversation import (
     is_blank,
     json_text,
     mend_calls,
-    optional,
     optional_text,
     parsed,
     require_json,
@@ -128,9 +126,8 @@ class Row:
         )
 
     def example(self) -> RowExample | None:
-        """Return it as an example before a question, None where it cannot be one."""
+        """Return it as an example before a question, None where it is more than a question and an answer."""
         turns = [turn for turn in self.messages if turn["role"] not in ("system", "developer")]
-        turns = turns[-2:] if self.is_pair and len(self.messages) == 2 else turns[:2] if not self.is_pair else []
         if [turn["role"] for turn in turns] != ["user", "assistant"] or any(map(beside_content, turns)):
             return None
         return RowExample(turns[0]["content"], self.input, turns[1]["content"], self.where)
@@ -181,12 +178,7 @@ def _of_segments(fields: Mapping[str, object], columns: Columns, where: str) -> 
 def _of_messages(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
     """A conversation: OpenAI's messages, ShareGPT's conversations, or the same as JSON text."""
     key = columns.messages
-    if fields.get(key) is None:
-        raise BadRow(f'"{key}" is {"null" if key in fields else "missing"}')
-    turns, trained, unread = turns_of(fields[key], key, mapping)
-    is_parallel = optional(fields, columns.parallel_tool_calls, bool, "true or false")
-    if is_parallel is False and any(len(turn.get("tool_calls", ())) > 1 for turn in turns):
-        raise BadRow(f'"{columns.parallel_tool_calls}" is false, but a turn has several calls')
+    turns, trained, unread = turns_of(field_of(fields, key, object, "a list of messages"), key, mapping)
     return _up_to_answer(Row(where, turns, trained, unread=unread))
 
 
@@ -196,30 +188,26 @@ def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapp
     Or TRL's prompt and completion, which are messages: of these the completion's answers are trained.
     """
     sides = (columns.instruction, "user"), (columns.response, "assistant")
-    if any(are_messages(fields.get(key)) for key, _ in sides):
+    if any(isinstance(fields.get(key), list) for key, _ in sides):
         if columns.database or (columns.input and fields.get(columns.input)):
             told = "is a list of messages, beside a column of the input or of a database"
             raise BadRow(f'"{columns.instruction}" {told}')
-
-        def turns_or_text(key: str, role: str) -> object:
-            return (
-                fields[key] if isinstance(fields.get(key), list) else [{"role": role, "content": text_of(fields, key)}]
-            )
-
+        both = (
+            fields[key] if isinstance(fields.get(key), list) else [{"role": role, "content": text_of(fields, key)}]
+            for key, role in sides
+        )
         (prompt, asked, unread), (turns, trained, more) = (
-            turns_of(turns_or_text(key, role), key, mapping) for key, role in sides
+            turns_of(said, key, mapping) for said, (key, _) in zip(both, sides, strict=True)
         )
         row = _up_to_answer(Row(where, turns, trained, is_pair=True, unread=unread | more))
         asked = [False if turn["role"] == "assistant" else said for turn, said in zip(prompt, asked, strict=True)]
         row.messages, row.trained = [*prompt, *row.messages], [*asked, *row.trained]
         return row
     said = [(text_of(fields, columns.instruction), answer_of(fields, columns.response))]
-    history: list[Any] = optional(fields, columns.history, list, "a list of [question, answer]") or []
-    for earlier in reversed(history):
-        if not isinstance(earlier, list) or len(earlier) != 2:
-            raise BadRow(f'"{columns.history}" is not a list of [question, answer]')
-        question, answer = (text_of({columns.history: text}, columns.history) for text in earlier)
-        said.insert(0, (question, answer))
+    history: Any = (columns.history and fields.get(columns.history)) or []
+    if not isinstance(history, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in history):
+        raise BadRow(f'"{columns.history}" is not a list of [question, answer]')
+    said[:0] = [(text_of({"history": q}, "history"), text_of({"history": a}, "history")) for q, a in history]
     messages = [turn for q, a in said for turn in ({"role": "user", "content": q}, {"role": "assistant", "content": a})]
     given, database = optional_text(fields, columns.input), optional_text(fields, columns.database)
     return Row(where, messages, [None] * len(messages), input=given, database=database, is_pair=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,23 +21,23 @@ from numpy.typing import NDArray
 
 from expert_cli.config.data_sources import parse_split
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.columns import Columns, choose_columns, find_column, listed
+from expert_cli.data.columns import Columns, choose_columns
 from expert_cli.data.conversation import BadRow, flag_of
 from expert_cli.data.database_prompt import show_database
 from expert_cli.data.overlap import asked_hash
 from expert_cli.data.reading import RawRow, rows_of
 from expert_cli.data.rows import NotTrained, Row, digest, to_row
-from expert_cli.data.sources import DataFile, Located, LocatedData, locate_data
-from expert_cli.errors import ExpertError, InputError
-from expert_cli.utils.reporter import NullReporter, Reporter
-from expert_cli.utils.text import excerpt, short_place
+from expert_cli.data.sources import DataFile, Located, LocatedData
+from expert_cli.errors import InputError
+from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import short_place
 
 FIRST_ROWS = 200
 """So many rows of a source decide its columns."""
 BAD_SHARE = 0.01
 """The share of bad rows in a source above which it is refused."""
 _BATCH_ROWS = 1_000
-_MOST_EXAMPLES, _MOST_ALIKE, _MOST_LEFT_OUT = 5, 2, 3
+_MOST_EXAMPLES, _MOST_ALIKE = 5, 2
 Split = Literal["train", "validation"]
 FlatMap: TypeAlias = Callable[[Callable[[Any], Iterator[Any]], Sequence[Any]], Iterator[Any]]
 """Calls a function with each of some things, and yields what the calls yield, in order: here, or on other machines."""
@@ -53,8 +53,7 @@ class RowReport:
     """What became of the rows that were read.
 
     mapping: which column became what. dropped: bad rows by reason, the first few as "where: reason" in `examples`. filtered:
-    good rows that are left out, by reason, the first few of each in `left_out`. unread: columns, fields of messages
-    ("messages[].id") and turns that nothing reads.
+    good rows that are left out, by reason. unread: columns, fields of messages ("messages[].id") and turns that nothing reads.
     """
 
     read: int = 0
@@ -62,7 +61,6 @@ class RowReport:
     dropped: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
     filtered: Counter[str] = field(default_factory=Counter)
-    left_out: defaultdict[str, list[dict[str, str]]] = field(default_factory=lambda: defaultdict(list))
     unread: list[str] = field(default_factory=list)
 
     def drop(self, reason: str, where: str) -> None:
@@ -70,12 +68,6 @@ class RowReport:
         self.dropped[reason] += 1
         if self.dropped[reason] <= _MOST_ALIKE:
             self.examples = [*self.examples, f"{where}: {reason}"][:_MOST_EXAMPLES]
-
-    def leave_out(self, reason: str, row: Row) -> None:
-        """Count one good row that a filter leaves out."""
-        self.filtered[reason] += 1
-        if len(self.left_out[reason]) < _MOST_LEFT_OUT:
-            self.left_out[reason].append({"where": short_place(row.where), "text": excerpt(" ".join(row.content()))})
 
     def bad(self) -> str:
         """Return in words how many rows are bad, and the first ones."""
@@ -90,8 +82,6 @@ class RowReport:
         self.dropped.update(other.dropped)
         self.examples = [*self.examples, *other.examples][:_MOST_EXAMPLES]
         self.filtered.update(other.filtered)
-        for reason, examples in other.left_out.items():
-            self.left_out[reason] = [*self.left_out[reason], *examples][:_MOST_LEFT_OUT]
         self.unread = list(dict.fromkeys([*self.unread, *other.unread]))
 
 
@@ -141,7 +131,7 @@ class RowReader:
     def of(cls, located: Located, data: DataConfig, **wanted: bool) -> RowReader:
         """Choose the columns of a source by the names that its first rows have. Raises InputError: they do not tell."""
         first = [row for row in first_rows(located) if not row.fault]
-        names = _names(first)
+        names = list(dict.fromkeys(name for row in first for name in row.fields))
         columns = choose_columns(names, data.mapping, str(located)) if first else Columns("text", text="text")
         for flag in ("weight", "train"):  # a column called weight may hold kilograms, or a factor of the loss
             no_flag: dict[str, Any] = {flag: ""}
@@ -172,17 +162,13 @@ class RowReader:
             batch.report.unread = [*self.columns.unread(names), *sorted(unread)]
             yield batch
 
-    def row(self, raw: RawRow) -> Row:
-        """Return what a raw row means, and what its question is shown of its database. Raises BadRow, NotTrained."""
+    def _row(self, raw: RawRow) -> Row:
         if raw.fault:
             raise BadRow(raw.fault)
         row, shown = to_row(raw.fields, self.columns, self.data.mapping, raw.where), self.data.schema_prompt
         if shown is None:
             return row
-        if not row.is_pair:
-            told = f'"schema_prompt" is for rows of question and answer; these are {self.columns.form}'
-            raise InputError(told, 'Take "schema_prompt" out of training.dataset.')
-        if [turn["role"] for turn in row.messages[-2:]] != ["user", "assistant"]:
+        if not row.is_pair or [turn["role"] for turn in row.messages[-2:]] != ["user", "assistant"]:
             raise BadRow("it does not end with one question and its answer, so no schema_prompt")
         try:
             row.input = show_database(shown, row.database, row.input, row.messages[-2]["content"], row.answer)
@@ -192,7 +178,7 @@ class RowReader:
 
     def _good_row(self, raw: RawRow, report: RowReport) -> Row | None:
         try:
-            row = self.row(raw)
+            row = self._row(raw)
         except BadRow as bad:
             report.drop(str(bad), raw.where)
             return None
@@ -201,7 +187,7 @@ class RowReader:
             return None
         filters = self.data.filters
         if (filters.min_chars or filters.max_chars) and (reason := filters.reason(len(row))):
-            report.leave_out(reason, row)
+            report.filtered[reason] += 1
             return None
         return row
 
@@ -235,17 +221,15 @@ class RowSelection:
     """The good rows of all sources, by their numbers from 0, and how often each is taken for a split.
 
     readers: one a source, those that train first; training_sources: how many train. Without sources that evaluate, rows of
-    these are split off. source, file, number: int [rows], of which source and which of `files` each row is, and its number in
-    that file. hashes: S16 [rows], by name. copies: int32 [rows], by split. reports: by split. kept: the rows, where they are
-    in memory.
+    these are split off. numbers: of the rows of each batch, the file and their numbers in it. source: int [rows], of which
+    source each is. hashes: S16 [rows], by name. copies: int32 [rows], by split. reports: by split. kept: the rows, where they
+    are in memory.
     """
 
     readers: list[RowReader]
     training_sources: int
-    files: list[DataFile]
+    numbers: list[tuple[DataFile, NDArray[np.int64]]]
     source: NDArray[np.int64]
-    file: NDArray[np.int64]
-    number: NDArray[np.int64]
     hashes: dict[str, NDArray[np.bytes_]]
     copies: dict[Split, NDArray[np.int32]] = field(default_factory=dict)
     reports: dict[Split, RowReport] = field(default_factory=dict)
@@ -270,47 +254,15 @@ class RowSelection:
         """Yield the rows of a split, source by source."""
         return (self.kept[number] for rows in self.taken(split) for number in rows)
 
-    def row(self, number: int) -> Row:
-        """Read one row again. Raises InputError: its file is not what it was."""
-        file = self.files[int(self.file[number])]
-        try:
-            raw = next(islice(rows_of(file), self.number[number], None))
-            return self.readers[int(self.source[number])].row(raw)
-        except (StopIteration, BadRow, NotTrained) as error:
-            raise InputError(f"{file}: changed while it was read", "Start again.") from error
+    def place(self, number: int) -> str:
+        """Return where a row stands."""
+        file, within = next(islice(((file, n) for file, numbers in self.numbers for n in numbers), number, None))
+        return f"{short_place(str(file))}:row {within + 1}"
 
 
 def first_rows(located: Located) -> list[RawRow]:
     """Return the first rows of a source's files, whatever its slice, by which its columns are chosen."""
     return list(islice(chain.from_iterable(map(rows_of, located.files)), FIRST_ROWS))
-
-
-def _names(rows: Sequence[RawRow]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row.fields))
-
-
-def absent_columns(data: DataConfig) -> dict[str, str]:
-    """Return, by role, why a column that the manifest names is not in the first rows; reads those of what is on this machine.
-
-    {} also where no row can be read: training says why.
-    """
-    here = replace(data, train=tuple(spec for spec in data.train[:1] if spec.is_local), validation=())
-    names: list[str] = []
-    with suppress(ExpertError):
-        for located in locate_data(here, NullReporter()).train:
-            names = _names(first_rows(located))
-    reason = f"names no column of the first rows; these have: {listed(names)}"
-    columns = data.mapping.columns().items() if names else ()
-    return {role: reason for role, column in columns if not find_column(column, names)}
-
-
-def first_good_rows(data: DataConfig, located: Located, count: int = 64) -> list[Row]:
-    """Return the good ones of the first rows of a source, whatever its slice: for a look, not for training."""
-    reader, found = RowReader.of(located, data), list[Row]()
-    for raw in first_rows(located):
-        with suppress(BadRow, NotTrained):
-            found.append(reader.row(raw))
-    return found[:count]
 
 
 def select_rows(
@@ -347,7 +299,8 @@ def select(
     ranked = bool(data.validation_share) and not located.validation
     readers: list[RowReader] = []
     reports: list[RowReport] = []
-    batches: list[tuple[int, DataFile, list[int]]] = []
+    numbers: list[tuple[DataFile, NDArray[np.int64]]] = []
+    source: list[int] = []
     hashes: dict[str, list[bytes]] = {"repeats": [], "ranks": [], "asked": []}
     with reporter.progress("reading rows", None, "rows") as bar:
         for sources in (located.train, located.validation):
@@ -361,23 +314,17 @@ def select(
                 for batch in flat_map(made_of(reader), _file_slices(one)):
                     keep(batch)
                     report.add(batch.report)
-                    batches.append((len(readers), batch.file, batch.numbers))
+                    numbers.append((batch.file, np.array(batch.numbers, np.int64)))
+                    source.append(len(readers))
                     for name, joined in hashes.items():
                         joined.append(b"".join(batch.hashes[name]))
                     bar.update(report.read)
                 _refuse_bad(one, report, bad_share)
                 readers.append(reader)
                 reports.append(report)
-    counts = [len(numbers) for *_, numbers in batches]
-    found = RowSelection(
-        readers,
-        len(located.train),
-        [file for _, file, _ in batches],
-        np.repeat(np.array([source for source, *_ in batches], np.int64), counts),
-        np.repeat(np.arange(len(batches)), counts),
-        np.fromiter(chain.from_iterable(numbers for *_, numbers in batches), np.int64, sum(counts)),
-        {name: np.frombuffer(b"".join(joined), "S16") for name, joined in hashes.items()},
-    )
+    of_source = np.repeat(np.array(source, np.int64), [len(some) for _, some in numbers])
+    found_hashes = {name: np.frombuffer(b"".join(joined), "S16") for name, joined in hashes.items()}
+    found = RowSelection(readers, len(located.train), numbers, of_source, found_hashes)
     _choose(found, "train", range(found.training_sources), reports, reporter)
     _choose(found, "validation", range(found.training_sources, len(readers)), reports, reporter)
     if ranked:
@@ -427,10 +374,8 @@ def _choose(
         located, spec, data = reader.located, reader.located.spec, reader.data
         is_mine = found.source == source
         repeats, rows = np.flatnonzero(is_mine & is_repeated), np.flatnonzero(is_mine & ~is_repeated)
-        for row in repeats[:_MOST_LEFT_OUT].tolist():
-            report.leave_out(data.filters.repeated, found.row(row))
-        if more := len(repeats[_MOST_LEFT_OUT:]):
-            report.filtered[data.filters.repeated] += more
+        if len(repeats):
+            report.filtered[data.filters.repeated] += len(repeats)
         filtered = [f"{count} {reason}" for reason, count in report.filtered.items()]
         if not len(rows):
             told = f"{located}: no row of {report.read - report.dropped.total()} is left ({', '.join(filtered)})"

@@ -11,7 +11,7 @@ import glob
 import os
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,6 @@ import yaml
 from expert_cli._compat import default_patterns, hub_bar
 from expert_cli.config.data_sources import (
     DATA_SUFFIXES,
-    PLAIN_TEXT,
     format_name,
     missing,
     parse_split,
@@ -36,11 +35,11 @@ from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.disk_errors import disk_problem
 from expert_cli.utils.files import is_file, is_folder, matching, parse_json, stamp
 from expert_cli.utils.object_storage import ObjectInfo, StoredFolder, forbidden_by
-from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
 _HUB_TIMEOUT_S = 10.0
+_ANOTHER = "Give the rows as a local file or folder: --dataset PATH."
 _NOT_ROWS = re.compile(r"(^|/)(config|dataset_infos?|dataset_dict|state)\.json$")
 _HIDDEN = re.compile(r"(^|/)(\.|__)")
 _DATA_LIKE = re.compile(
@@ -48,8 +47,7 @@ _DATA_LIKE = re.compile(
     r"|pkl|np[yz]|db|sqlite3?|h5|hdf5|msgpack|tar|tgz|zip|gz|zst|bz2|xz|lz4|7z|rar)(\.[^/]*)?$",
     re.IGNORECASE,
 )
-_ENDING = re.compile(r"\.\w+(?:\.(?:gz|zst|bz2|xz))?$")
-_SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})(?=[.-])")
+_ENDING = re.compile(r"\.\w+(?:\.(?:gz|zst|bz2))?$")
 
 
 @dataclass(frozen=True)
@@ -84,17 +82,8 @@ def stamp_of(file: DataFile, *, fresh: bool = False) -> list[int] | ObjectInfo |
 
 
 def content_of(file: DataFile, hashes: Callable[[Path], str]) -> str:
-    """Return what a store's key says of a file: its SHA-256 by `hashes`; of a remote one what storage calls its version.
-
-    Raises EnvironmentProblem: a file of the hub client's cache is not what its blob is named by.
-    """
-    if isinstance(file, RemoteFile):
-        return f"{file.info.version} {file.info.size}"
-    sha256, blob = hashes(file), file.resolve()
-    if blob.parent.name == "blobs" and re.fullmatch(r"[0-9a-f]{64}", blob.name) and blob.name != sha256:
-        told = f"{file}: damaged in the hub client's cache, its content is not that of {blob.name[:12]}"
-        raise EnvironmentProblem(told, f"Delete {blob} and download the data set again.")
-    return sha256
+    """Return what a store's key says of a file: its SHA-256 by `hashes`; of a remote one what storage calls its version."""
+    return f"{file.info.version} {file.info.size}" if isinstance(file, RemoteFile) else hashes(file)
 
 
 @dataclass(frozen=True)
@@ -122,22 +111,19 @@ class LocatedData:
         return list(dict.fromkeys(file for source in self.train + self.validation for file in source.files))
 
 
-def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[Path] = ()) -> LocatedData:
+def locate_data(data: DataConfig, reporter: Reporter) -> LocatedData:
     """Return the files of all sources; hub data sets are downloaded where the network is allowed. Reads no row.
 
-    `alternatives`: local data files that an error about an unreachable hub offers. Raises InputError, EnvironmentProblem.
+    Raises InputError, EnvironmentProblem.
     """
-    hint = "Give the rows as a local file or folder: --dataset PATH."
-    if alternatives:
-        hint += f" On this machine: {', '.join(map(str, alternatives))}."
 
     def locate(spec: SourceSpec) -> Located:
         if spec.kind == "hub":
-            return _hub(spec, reporter, hint, offline=data.offline)
+            return _hub(spec, reporter, offline=data.offline)
         if spec.kind == "url":
             return Located(spec, _remote(spec, reporter, offline=data.offline))
         if spec.tried:
-            raise InputError(missing(spec), hint)
+            raise InputError(missing(spec), _ANOTHER)
         path, names = Path(spec.path), [spec.path]
         if spec.kind == "files":
             found = sorted(file.as_posix() for file in matching(spec.path) if not is_folder(file))
@@ -152,19 +138,10 @@ def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[
         raise EnvironmentProblem(f"{error.filename}: cannot be read: {error.strerror}") from error
 
 
-def require_apart(data: DataConfig, place: Path, option: str) -> None:
-    """Raise InputError where a place, which `option` names, lies in a folder of rows: it would be read as rows."""
-    for spec in (*data.train, *data.validation):
-        if spec.kind == "folder" and is_inside(place, Path(spec.path)):
-            told = f"{place} lies in the data folder {spec.path}: what is written there would be read as rows"
-            raise InputError(told, f"give a folder outside of it: {option}")
-
-
 def _regular(path: Path) -> Path:
     """The file, if it is one: a pipe would be waited for, a device be read for ever."""
     if not is_file(path):
-        what = "a named pipe" if path.is_fifo() else "a device" if path.exists() else "a link that leads nowhere"
-        raise InputError(f"{path}: {what}, not a file of rows", "Remove it, or write the rows to a file first.")
+        raise InputError(f"{path}: not a file that can be read", "Remove it, or write the rows to a file first.")
     return path
 
 
@@ -184,46 +161,43 @@ def _names_below(folder: Path) -> list[str]:
     return sorted(names)
 
 
-def _hub(spec: SourceSpec, reporter: Reporter, hint: str, *, offline: bool) -> Located:
-    """The files of a hub data set, in the hub client's cache, which serves alone where the hub may not or cannot be asked."""
-    from huggingface_hub import HfApi, constants, snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
+    """The files of a hub data set, in the hub client's cache, which serves alone where the hub may not be asked."""
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HFValidationError
 
     revision = spec.revision or None  # no commit: the client notes that of the branch for later runs without a network
     fetch = partial(snapshot_download, spec.path, repo_type="dataset", revision=revision)
-    forbidden = forbidden_by(asked=offline)
-    why = f"the network may not be used ({forbidden})"
     try:
-        if not forbidden:
+        if forbidden := forbidden_by(asked=offline):
+            folder = Path(fetch(local_files_only=True, allow_patterns=[]))
+            known = set(_names_below(folder))
+            with suppress(
+                OSError, ValueError, KeyError
+            ):  # newer clients also note the names of what was not downloaded
+                known.update(parse_json((folder.parents[1] / "trees" / f"{folder.name}.json").read_bytes())["files"])
+            chosen = _split_of_folder(folder, sorted(known), spec, reporter)
+        else:
             # Asked first: snapshot_download takes the cache without a word where the hub gives no answer.
             info = HfApi().dataset_info(spec.path, revision=revision, timeout=_HUB_TIMEOUT_S)
             with reporter.progress(f"Fetching {spec.path} from the Hugging Face hub", None, "B") as bar:
                 fetch = partial(fetch, tqdm_class=hub_bar(bar.update))
-                folder = Path(fetch(allow_patterns=["README.md", "dataset_dict.json", "*state.json"]))
+                folder = Path(fetch(allow_patterns=["README.md"]))
                 names = [entry.rfilename for entry in info.siblings or ()]
                 chosen = _split_of_folder(folder, names, spec, reporter)
                 fetch(allow_patterns=list(map(glob.escape, chosen)))
-            return Located(spec, tuple(map(folder.joinpath, chosen)), folder.name)
     except ExpertError:
         raise
-    except Exception as error:  # noqa: BLE001 - the client's transport library, and so its errors, differ by version
-        why = _reason(error)
-    told = f'hub data set "{spec}": {why}, and'
-    try:
-        folder = Path(fetch(local_files_only=True, allow_patterns=[]))
     except HFValidationError as error:
-        raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', hint) from error
-    except LocalEntryNotFoundError as error:
-        raise EnvironmentProblem(f"{told} it is not in the cache {constants.HF_HUB_CACHE}", hint) from error
-    listed = set(_names_below(folder))
-    with suppress(OSError, ValueError, KeyError):  # newer clients also note the names of what was not downloaded
-        listed.update(parse_json((folder.parents[1] / "trees" / f"{folder.name}.json").read_bytes())["files"])
-    chosen = _split_of_folder(folder, sorted(listed), spec, reporter)
+        raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', _ANOTHER) from error
+    except Exception as error:  # the client's transport library, and so its errors, differ by version
+        why = f"the network may not be used ({forbidden}), and it is not in the cache" if forbidden else _reason(error)
+        raise EnvironmentProblem(f'hub data set "{spec}": {why}', _ANOTHER) from error
     if absent := [name for name in chosen if not is_file(folder / name)]:
-        told += f" {len(absent)} of {len(chosen)} files are not in the cache: {', '.join(absent[:5])}"
-        raise EnvironmentProblem(told, hint)
-    if not forbidden:
-        reporter.warning(f"{spec.path}: {why}; using commit {folder.name[:12]} from the cache")
+        told = (
+            f'hub data set "{spec}": {len(absent)} of {len(chosen)} files are not in the cache: {", ".join(absent[:5])}'
+        )
+        raise EnvironmentProblem(told, _ANOTHER)
     return Located(spec, tuple(map(folder.joinpath, chosen)), folder.name)
 
 
@@ -234,29 +208,24 @@ def _reason(error: Exception) -> str:
     answer = getattr(getattr(error, "response", None), "status_code", None)
     if answer in (401, 403, 404):
         return f"the hub has no such data set or revision ({answer}), or it is private or gated (hf auth login)"
-    return f"the hub answered {answer}" if answer else f"the hub cannot be reached ({type(error).__name__})"
+    if answer:
+        return f"the hub answered {answer}"
+    return f"the hub cannot be reached ({type(error).__name__}); --offline takes the cache"
 
 
 def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[RemoteFile, ...]:
-    """The object at a URL, those of a split below it, or those that it fits as a pattern."""
+    """The object at a URL, or those of a split below it."""
     if forbidden := forbidden_by(asked=offline):
         told = f"{spec.path}: the network may not be used ({forbidden})"
         raise EnvironmentProblem(told, "Copy the rows to this machine.")
-    url, *pattern = re.split(r"/(?=[^/]*[*?[])", spec.path, maxsplit=1)
-    folder = StoredFolder(url)
-    if not pattern and (info := folder.info()):
+    folder = StoredFolder(spec.path)
+    if info := folder.info():
         refuse_parts_of_a_file(str(spec), PurePosixPath(spec.path), parse_split(spec.split).name, spec.config)
         found, names = {"": info}, [""]
-    elif not (found := folder.list()):
-        raise InputError(f"{folder}: no object has this name, and none lies below it", "Correct the URL.")
-    elif pattern:
-        try:
-            fitting = _matching(pattern[0], list(found))
-        except ValueError as error:
-            raise InputError(f"{spec.path}: {error}", "Correct the pattern.") from error
-        names = _fitting(fitting, spec, reporter)
-    else:
+    elif found := folder.list():
         names = _split_of_folder(folder, list(found), spec, reporter)
+    else:
+        raise InputError(f"{folder}: no object has this name, and none lies below it", "Correct the URL.")
     if not all(found[name].version for name in names):
         told = f"{folder}: its storage does not tell by what its content goes, so that a store of it could not be known again"
         raise InputError(told, "Fetch it, and name the local file.")
@@ -265,12 +234,12 @@ def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[Rem
 
 def _fitting(names: Sequence[str], spec: SourceSpec, reporter: Reporter) -> list[str]:
     """Those of the files that a user's pattern fits that hold rows."""
-    files = _of_one_format(list(filter(_holds_rows, names)), spec.path)
+    files = list(filter(_holds_rows, names))
     if not files:
         told = f"{spec.path}: no file of rows fits this pattern"
         raise InputError(told, f"Rows are in files of {', '.join(DATA_SUFFIXES)}.")
     _name_unread(spec.path, set(names).difference(files), reporter)
-    return files
+    return _of_one_format(files, spec.path)
 
 
 def _split_of_folder(
@@ -282,26 +251,23 @@ def _split_of_folder(
         return (folder / name).read_bytes() if isinstance(folder, Path) else folder.read(name)
 
     split, where = parse_split(spec.split).name, spec.path if spec.kind == "hub" else str(folder)
-    is_saved = not spec.config and not {"dataset_dict.json", "state.json"}.isdisjoint(names)
-    its = "its state.json" if is_saved else "the README's metadata"
     try:
-        splits = _saved_splits(names, read) if is_saved else _splits(names, read, spec.config)
+        splits = _splits(names, read, spec.config)
     except (ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
         hint = "Correct it, name another configuration (id::split::config), or one file of rows."
-        raise InputError(f"{where}: {its}: {first_line(error)}", hint) from error
+        raise InputError(f"{where}: the README's metadata: {first_line(error)}", hint) from error
     there = set(names)
     unread = there.difference(*splits.values())
     _name_unread(where, [name for name in unread if _DATA_LIKE.search(name) and not _NOT_ROWS.search(name)], reporter)
     alike = (files for name, files in splits.items() if split_of(name) == split_of(split))
     files = splits.get(split) or next(alike, [])
     if absent := next((name for name in files if name not in there or not _holds_rows(name)), ""):
-        told = f'{its} says that the split "{split}" is in {absent[:80]}, which is not there, or no file of rows'
+        told = f'the README says that the split "{split}" is in {absent[:80]}, which is not there, or no file of rows'
         raise InputError(f"{where}: {told}", "Get the whole data set, or name one file of rows.")
     if not files:
         others = ", ".join(f"{name} ({len(files)})" for name, files in splits.items() if files) or "no data file"
         told = f'{where}: no file holds the split "{split}"; there is: {others}'
         raise InputError(told, f"Name a split that is there (PATH::split), or one file ({', '.join(DATA_SUFFIXES)}).")
-    _refuse_missing_shards(files, where)
     return _of_one_format(files, where)
 
 
@@ -331,19 +297,6 @@ def _splits(names: Sequence[str], read: Callable[[str], bytes], config: str) -> 
     return {split: list(dict.fromkeys(chain(*map(resolve, some)))) for split, some in patterns.items()}
 
 
-def _saved_splits(names: Collection[str], read: Callable[[str], bytes]) -> dict[str, list[str]]:
-    """The Arrow files of each split of what `save_to_disk` wrote, in its own order; one `Dataset` is "train", too."""
-    if "dataset_dict.json" in names:
-        folders = {name: f"{name}/" for name in parse_json(read("dataset_dict.json"))["splits"]}
-    else:
-        folders = {"train": "", parse_json(read("state.json"))["_split"] or "train": ""}
-    return {
-        split: [folder + entry["filename"] for entry in parse_json(read(f"{folder}state.json"))["_data_files"]]
-        for split, folder in folders.items()
-        if f"{folder}state.json" in names
-    }
-
-
 def _matching(pattern: str, names: Sequence[str]) -> list[str]:
     """The names that a pattern fits, none hidden: "*" stays in a folder. Raises ValueError: "**" beside other signs."""
     from fsspec.utils import glob_translate
@@ -362,23 +315,10 @@ def _name_unread(where: str, unread: Iterable[str], reporter: Reporter) -> None:
         reporter.warning(f"{where}: not read: {', '.join(names[:5])}{more}")
 
 
-def _of_one_format(names: Sequence[str], where: str) -> list[str]:
-    """The same files; texts beside files of rows are words about these, and left out. Two formats may hold the same rows."""
-    files = [name for name in names if format_name(name) != PLAIN_TEXT] or list(names)
+def _of_one_format(files: Sequence[str], where: str) -> list[str]:
+    """The same files. Raises InputError: they are of two formats, which may hold the same rows."""
     formats = sorted({ending for name in files for ending in _ENDING.findall(name.lower())})
     if len(formats) > 1:
         told = f"files of {len(formats)} formats side by side ({', '.join(formats)}); they may hold the same rows"
         raise InputError(f"{where}: {told}", "Name the file, or a folder with one format.")
-    return files
-
-
-def _refuse_missing_shards(names: Sequence[str], where: str) -> None:
-    """A set numbered "-00001-of-00003" must be whole: an interrupted download would train on part of the rows."""
-    sets: dict[tuple[str, int], set[int]] = {}
-    for match in filter(None, map(_SHARD.match, names)):
-        sets.setdefault((match[1], int(match[3])), set()).add(int(match[2]))
-    for (stem, total), numbers in sets.items():
-        if len(numbers) < total:
-            absent = min(set(range(total)) - numbers)
-            told = f"{where}: {stem} has {len(numbers)} of {total} parts; number {absent:05d} is missing"
-            raise InputError(told, "Download the data set again.")
+    return list(files)

@@ -154,8 +154,7 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
     Raises InputError: no row that can be read, cases at fault; EnvironmentProblem: a file that cannot be read.
     """
     run, cases = plan.run, [case for path in case_files for case in read_cases(path)]
-    local = run.manifest.parent / "datasets" / "train.jsonl"
-    located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
+    located = locate_data(run.data, report)
     data = replace(run.data, validation=(), validation_share=0.0, schema_prompt=None)  # of bad rows each is told
     selected = select_rows(data, LocatedData(located.train, ()), report, bad_share=1.0)
     rows = [*{row.where: AuditRow.of(row) for row in selected.rows()}.values()]

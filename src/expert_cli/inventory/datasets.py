@@ -16,11 +16,12 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Literal
 
-from expert_cli.config.data_sources import PLAIN_TEXT, format_name, resolve_sources, test_sources
+from expert_cli.config.data_sources import resolve_sources, test_sources
 from expert_cli.config.run_config import SourceKind
 from expert_cli.config.settings import Settings
-from expert_cli.data.store.lookup import BUILDING, STORE_NAME, read_stats, recorded_key
-from expert_cli.errors import ExpertError
+from expert_cli.data.store.lookup import BUILDING, STORE_NAME, read_stats
+from expert_cli.data.store.store_files import verify_store
+from expert_cli.errors import ExpertError, IntegrityError
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.utils.files import facts_of, files_below, matching
 from expert_cli.utils.paths import STORES, project_root, store_folder
@@ -48,7 +49,6 @@ class DatasetEntry:
     experts: tuple[str, ...]
     status: Status
     note: str
-    dataset_option: str | None
 
 
 def find_datasets(
@@ -86,7 +86,7 @@ def find_datasets(
         if kind not in ("hub", "url"):
             path = Path(place)
             files = [*matching(place)] if kind == "files" else [path, *files_below(path)]
-            yield _entry(kind, _shown(path), path, users, files, _parquet_rows(files))
+            yield _entry(kind, _shown(path), path, users, files)
 
 
 def _hub_cache(hub: Path, named: Mapping[str, Collection[str]], report: Reporter) -> Iterator[DatasetEntry]:
@@ -101,8 +101,7 @@ def _hub_cache(hub: Path, named: Mapping[str, Collection[str]], report: Reporter
     for name in sorted({*cached, *named}):
         revisions, path = cached.get(name, ()), hub / f"datasets--{name.replace('/', '--')}"
         blobs = {file.blob_path for revision in revisions for file in revision.files}
-        main = [file.file_path for revision in revisions if "main" in revision.refs for file in revision.files]
-        yield _entry("hub", name, path, named.get(name, ()), blobs, _parquet_rows(main))
+        yield _entry("hub", name, path, named.get(name, ()), blobs)
 
 
 def _token_store(store: Path, users: Collection[StoreUser], current_key: CurrentKey) -> DatasetEntry:
@@ -110,40 +109,25 @@ def _token_store(store: Path, users: Collection[StoreUser], current_key: Current
     entry = _entry("token_store", _shown(store), store, {name for name, *_ in users}, files_below(store))
     if store.name.startswith(BUILDING):
         return replace(entry, note="an unfinished build: pretokenize begins it anew")
-    key, fault = recorded_key(store)
-    if fault:
-        return replace(entry, status="damaged", note=fault)
+    try:
+        key = str(verify_store(store, sha256=None)["key"])
+    except IntegrityError as error:
+        return replace(entry, status="damaged", note=error.message.removeprefix(f"{store}: "))
     keys = {current_key(manifest, base) for _, manifest, base in users}
     status: Status = "fresh" if key in keys else "stale" if keys and None not in keys else entry.status
     return replace(entry, status=status, rows=sum(split["rows"] for split in read_stats(store).values()))
 
 
-def _entry(
-    kind: Kind, name: str, path: Path, users: Collection[str], files: Iterable[Path], rows: int | None = None
-) -> DatasetEntry:
+def _entry(kind: Kind, name: str, path: Path, users: Collection[str], files: Iterable[Path]) -> DatasetEntry:
     facts = [fact for fact in facts_of(files).values() if S_ISREG(fact.st_mode)]
     last = utc_time(max((fact.st_mtime for fact in facts), default=None))
-    told = sum(fact.st_size for fact in facts), len(facts), rows, last.isoformat(timespec="seconds") if last else None
+    told = sum(fact.st_size for fact in facts), len(facts), None, last.isoformat(timespec="seconds") if last else None
     is_source = kind not in ("arrow_cache", "token_store")
     status: Status = "missing" if is_source and not facts else "used" if users else "unused"
-    option = name if is_source and facts else None
-    return DatasetEntry(name, str(path), kind, *told, tuple(sorted(users)), status, "", option)
+    return DatasetEntry(name, str(path), kind, *told, tuple(sorted(users)), status, "")
 
 
 def _shown(path: Path) -> str:
     """Return a path as it is called in the working directory; in full where it does not lie below."""
     here = Path.cwd()
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
-
-
-def _parquet_rows(files: Iterable[Path]) -> int | None:
-    """Return the rows of Parquet files by their metadata; None where other files hold rows, too, or one does not open."""
-    # A text or a JSON file beside Parquet is about the data set.
-    data = [path for path in files if format_name(path) not in ("", PLAIN_TEXT, "JSON")]
-    if {format_name(path) for path in data} != {"Parquet"}:
-        return None
-    from pyarrow import ArrowException, parquet
-
-    with suppress(OSError, ArrowException):
-        return sum(int(parquet.read_metadata(path).num_rows) for path in data)
-    return None

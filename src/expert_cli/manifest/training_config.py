@@ -26,12 +26,10 @@ class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, Adapte
 
     pretokenized_cache: Text | None = key(None, "token stores lie in {}")
     """Folder of the token store, relative to the project root; or a URL (`s3://`, `gs://`) from which it is read."""
-    system_prompt: str | None = key(
-        None,
-        "the system message of every prompt; rows of whole documents stay as they are",
-        off="no system message, no default one either",
+    system_prompt: Text | None = key(
+        None, "the system message of every prompt; rows of whole documents stay as they are"
     )
-    """System message of every prompt, in training and after it; "": none, not even the chat template's own."""
+    """System message of every prompt, in training and after it."""
     chat_template_path: Text | None = key(
         None,
         "{} writes rows and prompts; rows of whole documents stay as they are",

@@ -16,7 +16,7 @@ from expert_cli.data.conversation import BadRow, text_of
 from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
 from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
 from expert_cli.data.packing.packed_dataset import PackedDataset
-from expert_cli.data.sources import Located, LocatedData, require_apart
+from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store.build import TokenStore, convert_foreign_store, store_state, tokenize
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, foreign_store, look_up, put_store
@@ -57,7 +57,6 @@ def store_for(
         return convert_foreign_store(foreign, run.store, inputs, report, expert=run.expert)
     if foreign is not None:
         report.warning(f"{foreign} was made by another program and is not used; --trust-store uses it")
-    require_apart(run.data, run.store, "pretokenized_cache, or pretokenize --output DIR")
     inputs = replace(inputs, cases=own_cases(run, report))
     build = partial(tokenize, run.data, inputs, run.store, report, expert=run.expert)
     build = partial(build, verify=verify, force=force, locked=locked)
@@ -97,9 +96,8 @@ def _look_up(run: RunConfig, key: StoreKey) -> StoreState:
     return look_up(place, key)[0]
 
 
-def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Reporter) -> DataInputs:
+def staged_inputs(inputs: DataInputs, target: Path, report: Reporter) -> DataInputs:
     """Return the same inputs with their data files copied under `target`, which is a faster disk; stored ones stay."""
-    require_apart(run.data, target, "--stage DIR")
     copies: dict[Any, Path] = stage([f for f in inputs.located.files() if isinstance(f, Path)], target, report)
 
     def moved(sources: Sequence[Located]) -> tuple[Located, ...]:
@@ -108,9 +106,8 @@ def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Repo
     return replace(inputs, located=LocatedData(moved(inputs.located.train), moved(inputs.located.validation)))
 
 
-def staged_store(store: TokenStore, run: RunConfig, target: Path, report: Reporter) -> TokenStore:
+def staged_store(store: TokenStore, target: Path, report: Reporter) -> TokenStore:
     """Return the same store, copied under `target`, which is a faster disk."""
-    require_apart(run.data, target, "--stage DIR")
     stage([*files_below(store.home)], target, report)
     return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
 
@@ -176,7 +173,6 @@ class StoreReport:
             "forms": stats.get("forms", {}),
             "split_conversations": stats.get("split_conversations", 0),
             "ignored": stats.get("ignored", []),
-            "filtered": stats.get("filtered", {}),
             "overlap": stats.get("overlap", {}),
             "length": stats["length"],
             "packing": asdict(self.packing),
@@ -195,7 +191,7 @@ def describe(run: RunConfig, store: TokenStore, documents: Documents | None = No
     present = run.data.max_seq_length
     packs = PackedDataset(documents, present, run.loader.packing, run.loader.overflow, run.seed)
     lengths = documents.histogram()
-    recommended = recommend(lengths, documents.measured(), present)
+    recommended = recommend(lengths, present)
     packing = LengthRow(present, len(packs), packs.fill(), *packs.left_out)
     return StoreReport(run.expert, store, packing, tuple(length_table(lengths, present, recommended)), recommended)
 
@@ -225,9 +221,9 @@ def tell_overlap(stats: Mapping[str, Any], cases: Sequence[Question], report: Re
     digest = HeldOut(cases[:MOST_HELD_OUT]).digest
     for of, told in stats["train"].get("overlap", {}).items():
         if told["same"] and (of != "cases" or told["digest"] == digest):
-            examples = "; ".join(f'{one["held_out"]} as {one["train"]}: "{one["text"]}"' for one in told["examples"])
             count = f"{told['same']:,} of {told['rows']:,} {'validation rows' if of == 'validation' else of}"
-            report.warning(f"{count} stand in the training rows, too: {examples}; {_REMEDIES[of]}")
+            places = "; ".join(told["examples"])
+            report.warning(f"{count} stand in the training rows, too: {places}; {_REMEDIES[of]}")
 
 
 _INCOMPLETE = "\ufffd"

@@ -21,7 +21,6 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
 from expert_cli.data.select import RowSelection, select_rows
 from expert_cli.data.sources import locate_data
-from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.starter import SMOLLM2
@@ -163,10 +162,9 @@ def _lengths(plan: Plan, selection: RowSelection, report: Reporter) -> Lengths:
         whole = (sum(len(text.encode("utf-8", "replace")) for text in row.content()) for row in selection.rows())
         tokens = np.array([max(round(size / BYTES_PER_TOKEN), 2) for size in whole], np.int64)
         lengths = LengthHistogram.of(tokens)
-        return Lengths(lengths, recommend(lengths, [DocumentLengths(tokens, 0 * tokens, tokens)], 1 << 24), "estimate")
-    documents = store_for(run, inputs, report).training()
-    lengths = documents.histogram()
-    return Lengths(lengths, recommend(lengths, documents.measured(), 1 << 24), "tokenizer")
+        return Lengths(lengths, recommend(lengths, 1 << 24), "estimate")
+    lengths = store_for(run, inputs, report).training().histogram()
+    return Lengths(lengths, recommend(lengths, 1 << 24), "tokenizer")
 
 
 def settings_for(lengths: Lengths, base: str, *, evaluates: bool) -> tuple[dict[str, Any], LengthRow, int]:

@@ -21,7 +21,6 @@ from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.config.run_identity import begun_as, require_same
 from expert_cli.data.packing.packed_dataset import TrainingData
-from expert_cli.data.sources import require_apart
 from expert_cli.data.store.build import TokenStore, trusted_sha256
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreKey, foreign_store
@@ -130,7 +129,6 @@ def _train(
 ) -> RunResult:
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
-    require_apart(run.data, run.output, "--output DIR")
     require_processes(run.compute, job.num_processes)
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)
@@ -249,7 +247,7 @@ def _store(run: RunConfig, inputs: DataInputs, key: StoreKey, options: RunOption
     if store.key != key and not options.trust_store:
         raise InputError("the data changed while the run began", "wait until it is written, then start again")
     report.info(f"store     {store.status}: {store.place}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
-    return staged_store(store, run, options.stage, report) if options.stage else store
+    return staged_store(store, options.stage, report) if options.stage else store
 
 
 def _model(

@@ -122,8 +122,7 @@ class DataInputs(StoreInputs):
 
 def resolve_inputs(run: RunConfig, report: Reporter, located: LocatedData | None = None) -> DataInputs:
     """Locate data, unless it is `located`, and base model. Raises InputError, EnvironmentProblem, IntegrityError."""
-    local = run.manifest.parent / "datasets" / "train.jsonl"
-    located = located or locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
+    located = located or locate_data(run.data, report)
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
     columns = RowReader.of(located.train[0], run.data).columns

@@ -22,7 +22,6 @@ from expert_cli.data.packing.batches import (
     fixed_shape,
     orders_of,
     schedule_of,
-    shared_out,
 )
 from expert_cli.data.packing.packed_dataset import TrainingData
 from expert_cli.errors import Interrupted, TrainingFailed
@@ -70,8 +69,6 @@ def fit(
     schedule, device = trainer.batches.schedule, trainer.timer.device
     if told := few_steps(replace(schedule, processes=begun_with)):
         report.warning(told)
-    if told := shared_out(schedule, begun_with):
-        report.info(told)
     before = magnitudes(model)
     capture = _make_ready(trainer, run, kernels, resumed, report)
     done = resumed.parts.trainer_state["global_step"] if resumed else 0

@@ -55,12 +55,6 @@ class LengthHistogram:
         place = np.ceil(percent / 100 * (len(self) - 1))
         return int(np.flatnonzero(np.cumsum(self.counts) > place)[0])
 
-    def binned(self, bins: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return how many lie in each of so many bins of equal width between the ends, and the bins' edges."""
-        lengths = np.flatnonzero(self.counts)
-        counts, edges = np.histogram(lengths, bins, weights=self.counts[lengths])
-        return counts.astype(np.int64), edges
-
     def largest(self, count: int) -> list[int]:
         """Return the `count` largest lengths, or all, descending."""
         lengths = np.flatnonzero(self.counts)[::-1]

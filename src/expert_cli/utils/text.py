@@ -48,11 +48,6 @@ def shortened(text: str, length: int = 60) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def excerpt(text: str) -> str:
-    """Return the beginning of a row's text on one line, as examples in reports show it."""
-    return shortened(" ".join(text.split()), _EXCERPT)
-
-
 def short_place(where: str) -> str:
     """Return "folder/file:line" of a place: what tells files of a data set apart, whatever machine they are on."""
     return "/".join(where.replace("\\", "/").split("/")[-2:])

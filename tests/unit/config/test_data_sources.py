@@ -63,7 +63,7 @@ def test_a_pattern_is_local_where_it_fits_a_file(tmp_path: Path, written: str, s
 @pytest.mark.parametrize(
     "name",
     [
-        *("x/rows.jsonl.gz", "rows.tsv", "rows.txt.XZ", "rows/*", "data.json.bz2::train[:5]"),
+        *("x/rows.jsonl.gz", "rows.tsv", "rows.csv.GZ", "rows/*", "data.json.bz2::train[:5]"),
         *("./rows", "C:/rows/train", "/nowhere/rows", "a/b/c.parquet"),
     ],
 )

@@ -131,7 +131,6 @@ CASES = [
     ),
     config("warmup_steps", "applied", "", {}, {"optim.warmup": 0.0}),
     config("lr_scheduler", "adjusted", "constant_with_warmup", {"lr_scheduler": "constant", "warmup_steps": 3}),
-    config("system_prompt", "applied", "no default one either", {"system_prompt": ""}),
     config("packing", "applied", "at random, anew for every epoch", {"packing": True}),
     config("packing", "applied", "up to 50 times as often as by chance", {"packing": "best_fit"}),
     config("packing", "applied", "padded to the longest", {"packing": False}),

@@ -37,7 +37,7 @@ from tests.tiny import template_for
 KEPT = Path(__file__).parents[2] / "golden" / "documents.json"
 NAMES = (
     *("instruction", "prompt", "text", "input", "schema", "response", "answer", "messages", "conversations"),
-    *("tools", "system", "weight", "Train", "segments", "chat_template_kwargs"),
+    *("tools", "system", "weight", "train", "segments", "chat_template_kwargs"),
 )
 """One column of every role at least, and two where the order of a role's names decides."""
 SPECIAL = (

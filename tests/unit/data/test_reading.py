@@ -6,7 +6,6 @@ import bz2
 import csv
 import gzip
 import json
-import lzma
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,16 +59,12 @@ def write_arrow(path: Path, form: Any, table: pa.Table | None = None) -> None:
 WRITERS: dict[str, Callable[[Path], object]] = {
     "rows.jsonl": lambda path: path.write_bytes(LINES),
     "rows.ndjson": lambda path: path.write_bytes(LINES),
-    "gzip in two members.jsonl.gz": lambda path: path.write_bytes(
-        gzip.compress(LINES[:99]) + gzip.compress(LINES[99:])
-    ),
+    "rows.jsonl.gz": lambda path: path.write_bytes(gzip.compress(LINES[:99]) + gzip.compress(LINES[99:])),
     "rows.jsonl.bz2": lambda path: path.write_bytes(bz2.compress(LINES)),
-    "rows.jsonl.xz": lambda path: path.write_bytes(lzma.compress(LINES)),
     "zstd in two frames.jsonl.zst": lambda path: path.write_bytes(
         b"".join(pa.compress(part, "zstd", asbytes=True) for part in (LINES[:99], LINES[99:]))
     ),
     "list.json": lambda path: path.write_text(json.dumps(ROWS, indent=1), encoding="utf-8"),
-    "data.json": lambda path: path.write_text(json.dumps({"version": 1, "data": ROWS}), encoding="utf-8"),
     "lines.json": lambda path: path.write_bytes(LINES),
     "rows.csv": write_csv,
     "rows.tsv": lambda path: write_csv(path, "\t"),
@@ -85,7 +80,7 @@ def test_text_comes_back_as_it_was_written(tmp_path: Path, name: str) -> None:
     WRITERS[name](path)
     rows = list(rows_of(path))
     assert [(row.fields, row.fault) for row in rows] == [(row, "") for row in ROWS]
-    is_numbered = name in ("list.json", "data.json") or path.suffix in (".parquet", ".arrow")
+    is_numbered = name == "list.json" or path.suffix in (".parquet", ".arrow")
     assert rows[5].where == (
         f"{path}:row 6" if is_numbered else f"{path}:{7 if path.suffix in ('.csv', '.tsv') else 6}"
     )
@@ -121,23 +116,12 @@ def test_text_comes_back_as_it_was_written(tmp_path: Path, name: str) -> None:
         ("a number.json", '[{"a": "1"}, 3]', [("row 1", {"a": "1"}, ""), ("row 2", {}, "not a JSON object")]),
         (
             "table.csv",
-            b'\xef\xbb\xbfq,"a"\r\n\r\n1,"two\r\nlines"\r\n2\r\n3,\xff\r\n4,"x"y\r\n5,\r\n',
+            b'\xef\xbb\xbfq,"a"\r\n\r\n1,"two\r\nlines"\r\n2\r\n3,\xff\r\n5,\r\n',
             [
                 (3, {"q": "1", "a": "two\r\nlines"}, ""),
                 (5, {}, "not as many cells as the header's 2"),
                 (6, {}, "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8"),
-                (7, {}, "not valid CSV: ',' expected after '\"'"),
-                (8, {"q": "5", "a": ""}, ""),
-            ],
-        ),
-        (
-            "documents.txt",
-            "\ufeffone\r\n\n \t\n  two\u2028lines \n".encode() + b"\xff\nend",
-            [
-                (1, {"text": "one"}, ""),
-                (4, {"text": "  two\u2028lines "}, ""),
-                (5, {}, "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8"),
-                (6, {"text": "end"}, ""),
+                (7, {"q": "5", "a": ""}, ""),
             ],
         ),
     ],
@@ -152,21 +136,18 @@ def test_each_row_is_named_with_its_place(tmp_path: Path, name: str, content: An
     ("name", "content", "message"),
     [
         ("x.doc", b"a", r'x\.doc: no known data format \("\.doc"\)'),
-        ("x.txt", b'{"a": 1}\n', "begins as JSON lines"),
         ("x.jsonl", '{"a": 1}\n'.encode("utf-16"), "the file is UTF-16"),
         ("x.jsonl", '{"a": 1}\n'.encode("utf-32"), "the file is UTF-32"),
         ("x.json", b"[" * 200_000, "not valid JSON: "),
         ("x.json", b'[{"a": 1},\n{"a" 2}]', "not valid JSON: .*"),
         ("x.json", b'[{"a": 1, "a": 2}]', 'the key "a" stands twice'),
-        ("x.json", b"3", "neither a list nor an object"),
         ("x.csv", b'q,q\n1,2\n', r'x\.csv:1: the header names "q" more than once'),
-        ("x.csv", b'q,a\n1,"2\n', r"x\.csv:2: a quote is opened here and never closed"),
+        ("x.csv", b'q,a\n1,"2\n', r"x\.csv:2: not valid CSV: unexpected end of data"),
         ("x.arrow", b"ARROW1 no", r"x\.arrow: damaged, or no \.arrow file"),
         ("x.parquet", b"PAR1", r"x\.parquet: damaged, or no \.parquet file"),
         *[(f"x.jsonl{end}", content, f"damaged, or no {end} file") for end, whole in (
             (".gz", gzip.compress(LINES)),
             (".bz2", bz2.compress(LINES)),
-            (".xz", lzma.compress(LINES)),
             (".zst", pa.compress(LINES, "zstd", asbytes=True)),
         ) for content in (whole[:-9], LINES, whole + b"junk")],
     ],
@@ -198,14 +179,12 @@ def test_json_of_datasets_is_read_as_what_it_holds(tmp_path: Path, suffix: str) 
 
 
 def test_columns_that_are_no_text_or_stand_twice_are_refused(tmp_path: Path) -> None:
-    twice = pa.struct([("content", "string"), ("content", "string")])
     for table, told in (
         (
             pa.table({"a": pa.array([b"ok", b"\xff"], pa.binary()).view(pa.string())}),
             "x.arrow: damaged, .* can't decode",
         ),
         (pa.Table.from_arrays([pa.array(["1"]), pa.array(["2"])], ["a", "a"]), 'the schema names "a" more than once'),
-        (pa.table({"m": pa.array([], pa.list_(twice))}), 'names "content" more than once'),
     ):
         write_arrow(tmp_path / "x.arrow", pa.ipc.new_stream, table)
         with pytest.raises(InputError, match=told):
@@ -219,7 +198,7 @@ def test_a_file_that_cannot_be_opened_is_the_machines_problem(tmp_path: Path) ->
 
 
 def test_a_remote_file_is_read_as_the_version_it_was_found_in(bucket: str, tmp_path: Path) -> None:
-    for name in ("rows.jsonl", "rows.jsonl.xz", "rows.parquet"):
+    for name in ("rows.jsonl", "rows.jsonl.gz", "rows.parquet"):
         WRITERS[name](tmp_path / name)
         write(f"{bucket}/{name}", (tmp_path / name).read_bytes())
         info = StoredFolder(bucket).info(name)

@@ -49,8 +49,7 @@ def located(written: str | Path, words: Words | None = None, *, offline: bool = 
         (SHARDS[::-1], "", "", SHARDS[:2], ""),
         (["dev.csv", "sql_train.csv"], "", "::validation", ["dev.csv"], ""),
         (["train.json", "config.json", "x.json"], "", "", ["train.json"], "x.json"),
-        (["b.txt", "deep/a.txt", "LICENSE"], "", "", ["b.txt", "deep/a.txt"], ""),
-        (["notes.txt", "deep/er/c.TSV.xz"], "", "", ["deep/er/c.TSV.xz"], ""),
+        (["notes.txt", "deep/er/c.TSV.gz"], "", "", ["deep/er/c.TSV.gz"], ""),
         (["a.jsonl", ".b.jsonl", "__c.jsonl", ".git/d.jsonl"], "", "", ["a.jsonl"], ".b.jsonl, __c.jsonl"),
         (["1.csv", *(f"{n}.tar" for n in "234567")], "", "", ["1.csv"], "2.tar, 3.tar, 4.tar, 5.tar, 6.tar and 1 more"),
         (LEVELS, TWO, "", LEVELS[:1], ", ".join(LEVELS[1:])),
@@ -71,7 +70,6 @@ def test_the_files_of_a_split_are_taken_in_order_and_others_that_look_like_rows_
     ("names", "readme", "asked", "message"),
     [
         (SHARDS, "", "::dev", r'no file holds the split "dev"; there is: train \(2\), test \(1\)$'),
-        (SHARDS[1:], "", "", "data/train has 1 of 2 parts; number 00000 is missing"),
         (["train.csv", "train.jsonl.gz"], "", "", r"2 formats side by side \(\.csv, \.jsonl\.gz\)"),
         (LEVELS, TWO, "::train::medium", 'there is no configuration "medium"; there is: easy, hard'),
         (LEVELS, "config_name: a\n- config_name: b", "", "several configurations and no default one"),
@@ -100,23 +98,6 @@ def test_a_pattern_names_files_and_what_else_it_fits_is_named(tmp_path: Path) ->
         located(f"{tmp_path}/*.md")
 
 
-def test_what_save_to_disk_wrote_is_read_in_the_order_of_its_state(tmp_path: Path) -> None:
-    made(tmp_path, ["train/1.arrow", "train/0.arrow", "train/cache.arrow"])
-    (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}', encoding="utf-8")
-    state = tmp_path / "train" / "state.json"
-    whole = '{"_data_files": [{"filename": "1.arrow"}, {"filename": "0.arrow"}]}'
-    state.write_text(whole, encoding="utf-8")
-    assert located(tmp_path).files == (tmp_path / "train" / "1.arrow", tmp_path / "train" / "0.arrow")
-    for said, asked, told in (
-        (whole, "::validation", r'no file holds the split "validation"; there is: train'),
-        (whole.replace("0.", "2."), "", r"its state\.json says that .* is in train/2\.arrow, which is not there"),
-        (whole.replace("[", "0, ", 1), "", "its state.json: Expecting property name"),
-    ):
-        state.write_text(said, encoding="utf-8")
-        with pytest.raises(InputError, match=told):
-            located(f"{tmp_path}{asked}")
-
-
 @posix
 def test_links_to_folders_are_followed_once_and_what_is_no_file_is_refused_unopened(tmp_path: Path) -> None:
     here = made(tmp_path, ["here/a.jsonl", "here/sub/b.jsonl", "there/x.jsonl"]) / "here"
@@ -124,9 +105,9 @@ def test_links_to_folders_are_followed_once_and_what_is_no_file_is_refused_unope
         (tmp_path / link).symlink_to(tmp_path / target)
     assert sorted(file.name for file in located(here).files) == ["a.jsonl", "b.jsonl", "x.jsonl"]
     os.mkfifo(here / "pipe")
-    for target, told in {"pipe": "a named pipe", "/dev/zero": "a device", "gone": "a link that leads nowhere"}.items():
+    for target in ("pipe", "/dev/zero", "gone"):
         (here / "c.jsonl").symlink_to(target)
-        with pytest.raises(InputError, match=rf"c\.jsonl: {told}"):
+        with pytest.raises(InputError, match=r"c\.jsonl: not a file that can be read"):
             located(here)
         (here / "c.jsonl").unlink()
 
@@ -147,12 +128,9 @@ def test_the_hub_clients_cache_serves_without_a_network(tmp_path: Path, monkeypa
     csv = snapshot / "s.csv"
     assert located(f"org/rows@{COMMIT}::train::s").files == (csv,)
     assert content_of(csv, sha256_of) == sha256(b"s").hexdigest()
-    csv.resolve().write_bytes(b"damaged")
-    with pytest.raises(EnvironmentProblem, match=r"s\.csv: damaged in the hub client's cache"):
-        content_of(csv, sha256_of)
     (snapshot / "data" / "1.jsonl").unlink()
     for written, told in {
-        "org/rows": r"the network may not be used .*, and 1 of 2 files are not in the cache: data/1\.jsonl$",
+        "org/rows": r"1 of 2 files are not in the cache: data/1\.jsonl$",
         "org/rows@v2": '"org/rows@v2": .* it is not in the cache',
         "my data": '"my data" is neither a file nor the id of a hub data set',
     }.items():
@@ -168,19 +146,9 @@ def test_of_the_hub_one_split_is_fetched(tmp_path: Path, monkeypatch: pytest.Mon
         assert {path.partition(f"{COMMIT}/")[2] for path in asked if "/resolve/" in path} == {*HUB} - {"s.csv"}
         with pytest.raises(EnvironmentProblem, match='"org/down": the hub answered 501'):
             located("org/down", offline=False)
-    words = Words()
-    assert located("org/rows", words, offline=False) == found, "a hub that is gone is replaced by the cache"
-    assert words.lines[-1].endswith(f"; using commit {COMMIT[:12]} from the cache")
-
-
-def test_what_save_to_disk_wrote_may_lie_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    state = b'{"_data_files": [{"filename": "0.arrow"}]}'
-    files = {"dataset_dict.json": b'{"splits": ["train"]}', "train/state.json": state, "train/0.arrow": b"x"}
-    with hub_server(monkeypatch, "datasets", "org/saved", COMMIT, files):
-        (file,) = located("org/saved", offline=False).files
-    assert str(file).endswith("train/0.arrow")
+    with pytest.raises(EnvironmentProblem, match=r"cannot be reached .*; --offline takes the cache"):
+        located("org/rows", offline=False)
+    assert located("org/rows") == found
 
 
 def test_a_url_names_objects_unread(bucket: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,11 +162,8 @@ def test_a_url_names_objects_unread(bucket: str, s3_server: S3Server, monkeypatc
     for written, names in {
         "x.parquet": ["x.parquet/1.parquet"],
         "some/": ["some/train-10.jsonl", "some/train-2.jsonl"],
-        "*/train-*.jsonl": ["some/train-10.jsonl", "some/train-2.jsonl"],
     }.items():
         assert list(map(str, located(f"{bucket}/{written}", offline=False).files)) == [f"{bucket}/{n}" for n in names]
-    with pytest.raises(InputError, match=r"some/x\*\*\.jsonl: "):
-        located(f"{bucket}/some/x**.jsonl", offline=False)
     (file,) = located(f"{bucket}/rows.jsonl", offline=False).files
     assert [line for line in s3_server.door.requests if line.startswith("GET") and "list-type" not in line] == []
     assert content_of(file, sha256_of) == "00594fd4f42ba43fc1ca0427a0576295 1"  # S3's ETag of the byte 0xff; its size

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from expert_cli.data.packing.pack_plan import recommend
-from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.manifest.starter import SMOLLM2
 from expert_cli.pipeline.rows_manifest import Lengths, settings_for
 from expert_cli.utils.length_histogram import LengthHistogram
@@ -28,10 +27,8 @@ CASES: dict[str, tuple[int, int, dict[str, Any], int]] = {
 
 
 def lengths_of(documents: int, tokens: int) -> Lengths:
-    sizes = np.full(documents, tokens, np.int64)
-    half = DocumentLengths(sizes, sizes // 2, sizes - sizes // 2)
-    lengths = LengthHistogram.of(sizes)
-    return Lengths(lengths, recommend(lengths, [half], 1 << 24), "tokenizer")
+    lengths = LengthHistogram.of(np.full(documents, tokens, np.int64))
+    return Lengths(lengths, recommend(lengths, 1 << 24), "tokenizer")
 
 
 @pytest.mark.parametrize(("documents", "tokens", "settings", "steps"), CASES.values(), ids=CASES.keys())

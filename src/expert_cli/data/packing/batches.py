@@ -92,17 +92,6 @@ def few_steps(schedule: Schedule) -> str:
     return f"{told}: a smaller batch_size or gradient_accumulation_steps, more epochs or more rows make more"
 
 
-def shared_out(schedule: Schedule, begun_with: int) -> str:
-    """Return one sentence where other processes train than began the run, else ""."""
-    before = replace(schedule, processes=begun_with).accumulation
-    told = (
-        f"processes {begun_with} -> {schedule.processes}: a step's {schedule.packs_per_step} packs are accumulated over"
-    )
-    return (
-        f"{told} {schedule.accumulation} micro-batches instead of {before}" if schedule.processes != begun_with else ""
-    )
-
-
 def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with: int = 0) -> Schedule:
     """Return the optimizer steps of a run: exact, before anything is loaded.
 
@@ -197,7 +186,7 @@ def fixed_shape(
 
     target_cost: the work of a trained token's head and loss, by that of a token in the layers.
     """
-    of_documents = data.documents.trained_lengths()
+    _, of_documents = data.documents.mask_lengths()
     places = np.arange(schedule.packs)
     begins = np.flatnonzero(places % schedule.packs_per_step % schedule.batch_size == 0)  # of micro-batches
     counts = []

@@ -11,14 +11,13 @@ at a time, as in TRL's segment tree, takes seconds (benchmarks/bench_packing.py)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from expert_cli.data.store.documents import DocumentLengths
 from expert_cli.utils.length_histogram import LengthHistogram
 
 SIZES = (512, 768, 1024, 1536, 2048, 4096)
@@ -192,35 +191,9 @@ def length_table(lengths: LengthHistogram, *others: int) -> list[LengthRow]:
     return rows
 
 
-def recommend(lengths: LengthHistogram, documents: Iterable[DocumentLengths], present: int) -> int:
-    """Return the smallest of `SIZES`, powers of two above them and `present` that truncates less than 0.1 % of tokens.
-
-    Less than 0.1 % of the trained tokens, and of all tokens as well: answers may be whole at a size that leaves nothing of
-    their prompts. Where fewer tokens of a document are trained than follow the prompt (several turns), their share of those
-    is taken as cut. documents: all that `lengths` counts, some at a time.
-    """
+def recommend(lengths: LengthHistogram, present: int) -> int:
+    """Return the smallest of `SIZES`, powers of two above them and `present` that cuts less than 0.1 % of the tokens."""
     usual = [*SIZES]
     while usual[-1] < lengths.longest:
         usual.append(2 * usual[-1])
-    trained, trained_cut = 0, {size: 0.0 for size in (*usual, present) if size < lengths.longest}
-    for some in documents if trained_cut else ():
-        trained += int(some.trained.sum())
-        share_trained = some.trained / np.maximum(some.tokens - some.prompts, 1)
-        for capacity in trained_cut:
-            trained_cut[capacity] += float((answer_cut(some, capacity) * share_trained).sum())
-
-    def keeps(capacity: int) -> bool:
-        tokens = lengths.beyond(capacity)[1]
-        return not tokens or (tokens < _MOST_CUT * lengths.tokens and trained_cut[capacity] < _MOST_CUT * trained)
-
-    first = next(filter(keeps, usual))
-    return present if present < first and keeps(present) else first
-
-
-def answer_cut(documents: DocumentLengths, capacity: int) -> Ints:
-    """Return how many tokens of each answer `dataset.truncate_middle` cuts or leaves untrained after the seam."""
-    sizes, prompts = documents.tokens, documents.prompts
-    keep = np.maximum(np.minimum(prompts, capacity // 4), prompts - (sizes - capacity))
-    rest = capacity - keep
-    cut = sizes - prompts - rest
-    return np.where(cut > 0, cut + (rest > 2), 0)
+    return next(size for size in sorted({*usual, present}) if lengths.beyond(size)[1] <= _MOST_CUT * lengths.tokens)

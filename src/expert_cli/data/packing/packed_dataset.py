@@ -73,8 +73,6 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         if packing != "concat":
             self._pieces = fitted(documents, numbers, capacity, overflow)
             self.left_out = LeftOut(int((lengths > capacity).sum()), int(lengths.sum() - self._pieces.lengths.sum()))
-        # Whether a piece that ends before its document does is truncated in the middle, not cut off.
-        self._shortens = packing != "concat" and overflow == "truncate"
         self.untrained = self._fewest = 0
         self._latest: tuple[int, PackingPlan] | None = None
 
@@ -147,7 +145,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return [self._piece(numbers, trained, start, stop) for _, start, stop in np.stack(found, axis=1).tolist()]
 
     def _piece(self, ids: NDArray[np.int32], trained: NDArray[np.bool_], start: int, stop: int) -> Tokens:
-        if self._shortens and stop < len(ids):
+        if self.packing != "concat" and stop < len(ids):
             return truncate_middle(ids, trained, stop)
         return ids[start:stop], trained[start:stop]
 
@@ -161,7 +159,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     def _trained(self, plan: PackingPlan) -> PackingPlan:
         """Return the packs without those that hold nothing but the beginnings of prompts."""
         pieces, sizes = plan.pieces, np.diff(plan.offsets)
-        trains = pieces.stops > np.maximum(self.documents.prompt_lengths_of(pieces.documents), pieces.starts + 1)
+        prompts, _ = self.documents.mask_lengths()
+        trains = pieces.stops > np.maximum(prompts[pieces.documents], pieces.starts + 1)
         kept = np.logical_or.reduceat(trains, plan.offsets[:-1]) if len(plan) else np.zeros(0, bool)
         self.untrained = int(len(kept) - kept.sum())
         return PackingPlan(pieces.taken(np.repeat(kept, sizes)), np.append(0, np.cumsum(sizes[kept])))
@@ -170,9 +169,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 def fitted(documents: Documents, numbers: Ints, capacity: int, overflow: Overflow) -> Pieces:
     """Return what is left of the documents of these numbers, which ascend, where some are longer than `capacity`.
 
-    truncate: the middle of the prompt goes, then the middle of the answer; such documents have start 0 and stop at the
-    capacity: the tokens of `truncate_middle`, not the first ones. drop: the document goes. split: pieces of `capacity`; one
-    that trains nothing goes. Raises InputError: "error" and one is too long, or nothing is left.
+    truncate: such documents stop at the capacity: the tokens of `truncate_middle`, not the first ones. drop: they go.
+    Raises InputError: "error" and one is too long, or nothing is left.
     """
     lengths = documents.lengths_of(numbers)
     is_long = lengths > capacity
@@ -181,25 +179,13 @@ def fitted(documents: Documents, numbers: Ints, capacity: int, overflow: Overflo
         raise InputError(
             f"document {numbers[lengths.argmax()]} (counted from 0) has {longest} tokens, max_seq_length is {capacity}; "
             f"{is_long.sum()} of {len(numbers)} documents are longer",
-            f"Set training.config.max_seq_length to {longest}, or let long documents be truncated, dropped or split.",
+            f"Set training.config.max_seq_length to {longest}, or let long documents be truncated or dropped.",
         )
-    counts = -(-lengths // capacity) if overflow == "split" else np.where((overflow == "drop") & is_long, 0, 1)
-    which = np.repeat(np.arange(len(numbers)), counts)
-    if len(numbers) and not len(which):
+    kept = np.flatnonzero(~is_long) if overflow == "drop" else np.arange(len(numbers))
+    if len(numbers) and not len(kept):
         told = f"none of the {len(numbers)} documents fits max_seq_length {capacity}; the shortest has {lengths.min()} tokens"
         raise InputError(told, "Raise training.config.max_seq_length, or let long documents be truncated.")
-    starts = capacity * (np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts))
-    stops = np.minimum(lengths[which], starts + capacity)
-    pieces = Pieces(numbers[which], starts, stops)
-    if overflow != "split" or not is_long.any():
-        return pieces
-    # A single token that is left trains nothing, be it an answer's end: it takes the one before along.
-    alone = np.flatnonzero((starts > 0) & (stops - starts == 1)) if capacity > 1 else starts[:0]
-    starts[alone] -= 1
-    stops[alone - 1] -= 1
-    prompts = np.zeros_like(lengths)
-    prompts[is_long] = documents.prompt_lengths_of(numbers[is_long])
-    return pieces.taken((counts[which] == 1) | (stops > np.maximum(prompts[which], starts + 1)))
+    return Pieces(numbers[kept], np.zeros_like(kept), np.minimum(lengths, capacity)[kept])
 
 
 def truncate_middle(ids: NDArray[np.int32], trained: NDArray[np.bool_], limit: int) -> Tokens:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import hashlib
 import json
@@ -23,21 +22,23 @@ from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.encode import EMPTY, Encoded, Encoder, Sample
-from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question, overlap_json
-from expert_cli.data.select import BAD_SHARE, FileSlice, RowBatch, RowReader, RowReport, select
+from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut
+from expert_cli.data.select import FileSlice, RowBatch, RowReader, RowReport, select
 from expert_cli.data.sources import size_of, stamp_of
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import BUILDING, StoreInputs, StoreKey, StoreState, inspect_store, lock_of, read_stats
 from expert_cli.data.store.store_files import STORE_RULE, FileHashCache, write_fingerprint, write_shard
-from expert_cli.data.templates.mask import FOREIGN, Document, describe_forms
+from expert_cli.data.templates.mask import PLAIN, Document
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import remove
 from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import short_place
 
 SHARD_ROWS = 20_000
 _MOST_WAITING = 16
+_MOST_EXAMPLES = 3
 _PERCENTILES = (50, 90, 95, 99)
 
 
@@ -164,8 +165,6 @@ def build(
             report.info("another process builds this token store; waiting for it")
             held = lock.acquire(poll_interval=0.5)
         with held:
-            if home.is_file():
-                raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
             hash_cache.refresh()
             if not force and inspect_store(folder, key, hash_cache).state == "hit":
                 return home
@@ -287,10 +286,7 @@ class StoreBuild:
         self.forms.update(batch.forms)
 
     def write(self, building: Path) -> dict[str, Any]:
-        """Write the shards and return the statistics of each split.
-
-        Raises InputError: more than 1 % of the texts are in another tokenizer's tokens; nothing of a split is trained.
-        """
+        """Write the shards and return the statistics of each split. Raises InputError: nothing of one is trained."""
         self._tell_forms()
         stats: dict[str, Any] = {}
         for split in self.selection.splits:
@@ -320,40 +316,33 @@ class StoreBuild:
         return stats
 
     def _tell_forms(self) -> None:
-        if self.forms.pop("reasoning", 0):
-            self.report.warning(
-                "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
-                "beside the adapter, unless a program passes enable_thinking=True"
-            )
-        foreign = sum(count for form, count in self.forms.items() if form.endswith(FOREIGN))
-        if foreign > BAD_SHARE * len(self.spool.counts):
-            raise InputError(
-                f"{foreign} of {len(self.spool.counts)} texts are written in control tokens that the tokenizer does not have "
-                f"({describe_forms(self.forms)}): to the model they would be words",
-                'Give the rows as "messages", or take the base model that they were written for.',
-            )
         if self.forms:
-            self.report.info(f"whole texts by form: {describe_forms(self.forms)}")
+            told = (
+                f"{form} {n:,}{' (trained whole)' if form == PLAIN else ''}" for form, n in self.forms.most_common()
+            )
+            self.report.info(f"whole texts by form: {', '.join(told)}")
 
     def _overlap(self) -> dict[str, Any]:
-        """What of the cases and of the rows that evaluate stands in the rows that train."""
+        """What of the cases and of the rows that evaluate stands in the rows that train, the first few by their places."""
         found, cases = self.selection, self.inputs.cases
-        train, held = np.flatnonzero(found.copies["train"]), np.flatnonzero(found.copies["validation"])
-        asked, hashes = found.hashes["asked"][train], found.hashes["asked"][held]
+        train, held = (
+            np.flatnonzero(found.copies["train"]).tolist(),
+            np.flatnonzero(found.copies["validation"]).tolist(),
+        )
+        asked = found.hashes["asked"]
 
-        def question(number: int) -> Question:
-            one = found.row(held[number])
-            return Question(*one.question, one.where)
-
-        def place(number: int) -> str:
-            return found.row(train[number]).where
+        def same(texts: HeldOut, count: int, place: Callable[[int], str]) -> dict[str, Any]:
+            rows = texts.found_in(asked[train])
+            examples = [f"{place(n)} as {found.place(train[row])}" for n, row in [*rows.items()][:_MOST_EXAMPLES]]
+            return {"rows": count, "same": len(rows), "examples": examples, "digest": texts.digest}
 
         told = {}
-        if len(held):
-            looked_for = HeldOut((), hashes[:MOST_HELD_OUT].tolist())
-            told["validation"] = overlap_json(len(held), looked_for, asked, question, place)
+        if held:
+            looked_for = HeldOut((), asked[held[:MOST_HELD_OUT]].tolist())
+            told["validation"] = same(looked_for, len(held), lambda number: found.place(held[number]))
         if cases:
-            told["cases"] = overlap_json(len(cases), HeldOut(cases[:MOST_HELD_OUT]), asked, cases.__getitem__, place)
+            looked_for = HeldOut(cases[:MOST_HELD_OUT])
+            told["cases"] = same(looked_for, len(cases), lambda number: short_place(cases[number].where))
         return told
 
 
@@ -364,15 +353,12 @@ def split_stats(
     if not trained:
         raise InputError("no document has a trained token", "check that the response column is mapped and not empty")
     lengths = LengthHistogram.of(sizes)
-    counts, edges = lengths.binned(12)
     return {
         "rows": len(lengths),
         "tokens": lengths.tokens,
         "trained_tokens": trained,
         "dropped": {**report.dropped, **report.filtered},
-        "filtered": {name: {"rows": rows, "examples": report.left_out[name]} for name, rows in report.filtered.items()},
         "length": {**{f"p{p}": lengths.percentile(p) for p in _PERCENTILES}, "max": lengths.longest},
-        "histogram": {"counts": counts.tolist(), "edges": [round(float(edge), 1) for edge in edges]},
         "mapping": report.mapping,
         "ignored": report.unread,
         "forms": dict(forms),
@@ -434,10 +420,8 @@ def _checked(table: Any, where: str, vocabulary: int) -> Encoded:
     fault = ""
     if "input_ids" not in names or kind == "input_ids":
         fault = f"its columns are {', '.join(names)}; input_ids and completion_mask (or labels) are needed"
-    elif any(one.null_count for one in (*lists, *flat)):
-        fault = "it has gaps (null)"
-    elif not np.array_equal(sizes, others):
-        fault = "ids and mask differ in length"
+    elif any(one.null_count for one in (*lists, *flat)) or not np.array_equal(sizes, others):
+        fault = "it has gaps (null), or ids and mask differ in length"
     elif len(ids) and not (ids.min() >= 0 and ids.max() < vocabulary):
         fault = f"ids run from {ids.min()} to {ids.max()}, the tokenizer has {vocabulary}: made with another one"
     elif kind == "labels" and len(wrong := np.flatnonzero((said != -100) & (said != ids))):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,14 +12,6 @@ from numpy.typing import NDArray
 
 from expert_cli.data.store.store_files import file_hashes, verify_store
 from expert_cli.utils.length_histogram import LengthHistogram
-
-
-class DocumentLengths(NamedTuple):
-    """Of some documents all tokens, those before the first trained one, and the trained ones; int64 [documents] each."""
-
-    tokens: NDArray[np.int64]
-    prompts: NDArray[np.int64]
-    trained: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -47,13 +37,12 @@ class _Shard:
         whole = np.unpackbits(self.bits[start // 8 : (stop + 7) // 8], bitorder="little")
         return whole[start % 8 : start % 8 + stop - start].view(np.bool_)
 
-    def lengths(self) -> DocumentLengths:
-        """Measure the documents: each mask is read."""
+    def mask_lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the tokens before the first trained one of each document, and the trained ones, int64 [rows] each."""
         begins, stops = self.starts[:-1].astype(np.int64), self.starts[1:].astype(np.int64)
         trained = np.flatnonzero(self.trained(0, len(self.ids)))
         first, beyond = np.searchsorted(trained, begins), np.searchsorted(trained, stops)
-        prompts = np.minimum(np.append(trained, len(self.ids))[first], stops) - begins
-        return DocumentLengths(stops - begins, prompts, beyond - first)
+        return np.minimum(np.append(trained, len(self.ids))[first], stops) - begins, beyond - first
 
 
 class Documents:
@@ -84,21 +73,14 @@ class Documents:
         """Return the tokens of some documents, int64 [numbers]."""
         return self._all_lengths()[numbers]
 
-    def prompt_lengths_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the tokens before the first trained one of some documents, int64 [numbers]; all masks are read."""
-        return np.concatenate([lengths.prompts for lengths in self.measured()])[numbers]
-
-    def measured(self) -> Iterator[DocumentLengths]:
-        """Yield the lengths of all documents, shard by shard: each mask is read."""
-        return (shard.lengths() for shard in self._shards)
+    def mask_lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the tokens before the first trained one of every document, and the trained ones; each mask is read."""
+        prompts, trained = zip(*(shard.mask_lengths() for shard in self._shards), strict=True)
+        return np.concatenate(prompts), np.concatenate(trained)
 
     def histogram(self) -> LengthHistogram:
         """Return how many documents have which length."""
         return LengthHistogram.of(self._all_lengths())
-
-    def trained_lengths(self) -> NDArray[np.int64]:
-        """Return the trained tokens of every document, int64 [documents]; each mask is read."""
-        return np.concatenate([lengths.trained for lengths in self.measured()])
 
     def id_range(self) -> tuple[int, int]:
         """Return the smallest and the largest token id; (0, -1) if there is no token."""

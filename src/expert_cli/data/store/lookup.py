@@ -180,15 +180,6 @@ def foreign_store(folder: Path) -> Path | None:
     return next((place for place in sorted(saved) if not is_file(place / FINGERPRINT)), None)
 
 
-def recorded_key(folder: Path) -> tuple[str, str]:
-    """Return (key, "") of a token store whole by its fingerprint, names and sizes, else ("", what is wrong)."""
-    try:
-        key = str(verify_store(folder, sha256=None)["key"])
-    except IntegrityError as error:
-        return "", error.message.removeprefix(f"{folder}: ")
-    return (key, "") if key.startswith(folder.name) else ("", f"{FINGERPRINT} belongs to another folder, {key[:12]}")
-
-
 def lock_of(home: Path) -> FileLock:
     """Return the lock that the builder of a store holds, of the store's folder or of its build."""
     return FileLock(home.with_name(f".lock-{home.name.removeprefix(BUILDING)}"))
@@ -197,29 +188,17 @@ def lock_of(home: Path) -> FileLock:
 def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
     """Delete the stores in `folder` that were built for `expert` and have another key than `keep`, and unfinished builds.
 
-    A name proves nothing: a folder is a store if our own fingerprint lies in it.
+    A name proves nothing: a folder is a store if our own fingerprint lies in it. One that is being built stays.
     """
     for path in sorted(folder.iterdir()):
         is_other = STORE_NAME.fullmatch(path.name) and path.name.removeprefix(BUILDING) != keep[:12]
         if not is_other or path.is_symlink() or not path.is_dir():
             continue
-        if not path.name.startswith(BUILDING):
-            owner = ""
-            with suppress(IntegrityError, KeyError):
-                written = read_fingerprint(path)
-                owner = str(written["expert"]) if str(written["key"]).startswith(path.name) else ""
-            if not owner:
-                report.warning(f"{path} is not deleted: it has the name of a token store, but no {FINGERPRINT} of one")
-                continue
-            if owner != expert:
-                report.info(f"kept      {path}, built for {owner}")
-                continue
-        try:
-            with lock_of(path).acquire(timeout=0):
-                remove(path)
-            report.info(f"deleted   {path}")
-        except Timeout:
-            report.info(f"kept      {path}, which another process is building")
+        with suppress(IntegrityError, KeyError, Timeout):
+            if path.name.startswith(BUILDING) or read_fingerprint(path)["expert"] == expert:
+                with lock_of(path).acquire(timeout=0):
+                    remove(path)
+                report.info(f"deleted   {path}")
 
 
 # At a URL -------------------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class Template:
 
     `name` says which template it is; `jinja` is its text with the run's changes. `input_separator`: what stands between an
     instruction and its input. `given`: the manifest's own template as it came, "" = none. `bos_token`: what the tokenizer puts
-    before a text. `forms`: how many whole texts had which form; "reasoning": answers asked with enable_thinking=True.
+    before a text. `forms`: how many whole texts had which form.
     """
 
     name: str
@@ -105,11 +105,6 @@ class Template:
     def as_text(self, text: str) -> str:
         """Return a text with its control tokens marked, so that they stay text."""
         return str(self._marked([{"role": "assistant", "content": text}], {})[0][0]["content"])
-
-    @cached_property
-    def control_tokens(self) -> frozenset[str]:
-        """The spellings of what must be single ids: special tokens, and added ones that the template writes."""
-        return frozenset(token for token in self.tokenizer.added_tokens_encoder if self._control.fullmatch(token))
 
     def documents(self, rows: Sequence[Row]) -> list[list[Document] | str]:
         """Return of each row its documents, or why it cannot be written down; each document ends with an end token.
@@ -186,7 +181,8 @@ class Template:
         """
         texts = {text.strip() for text in template_literals(self.jinja)}
         spelled = {text for text in texts if len(text) > 2 and not text.isalnum()}
-        every = {*spelled, *self.control_tokens, *MARKERS.pattern[1:-1]}
+        tokens = filter(self._control.fullmatch, self.tokenizer.added_tokens_encoder)
+        every = {*spelled, *tokens, *MARKERS.pattern[1:-1]}
         return [text for text in every if not any(other in text for other in every - {text})]
 
     # By the template ----------------------------------------------------------------------------------------------------
@@ -253,10 +249,7 @@ class Template:
         if answered.startswith(asked) or "enable_thinking" not in self.jinja:
             return asked
         thinking = self.render(turns[:number], {**given, "enable_thinking": True}, generate=True)
-        if not answered.startswith(thinking):
-            return asked
-        self.forms["reasoning"] += 1
-        return thinking
+        return thinking if answered.startswith(thinking) else asked
 
     def _ended(self, answered: str) -> tuple[int, str]:
         """Return where an answer ends, its end token included, and the end token where it is wanting."""
@@ -314,15 +307,15 @@ class Template:
         text = row.text if row.text.startswith(self.bos_token) else self.bos_token + row.text
         ends = {self.eos_token, self.end_token}
         form, spans = mask.find_answers(text, ends)
-        known = self.tokenizer.added_tokens_encoder
-        end = mask.TEXT_FORMS[form].end if form != mask.PLAIN else ""
-        self.forms[form + mask.FOREIGN if end and end not in known else form] += 1
+        self.forms[form] += 1
+        if form != mask.PLAIN:
+            ends |= {mask.TEXT_FORMS[form].end} & self.tokenizer.added_tokens_encoder.keys()
         spans = spans[-1:] if self.trained.last_alone else spans
         if form == mask.PLAIN or everything:
             is_ended = form != mask.PLAIN or text.rstrip().endswith((*ends,))
             spans = [(0 if everything else len(self.bos_token), len(text.rstrip() if is_ended else text))]
         pieces = mask.pieces_of(text, [(start, stop, True) for start, stop in spans], everything=everything)
-        if pieces and not pieces[-1][0].endswith((*ends, *([end] if end in known else []))):
+        if pieces and not pieces[-1][0].endswith((*ends,)):
             pieces[-1] = (pieces[-1][0] + self.end_token, True)
         return pieces or [(text, False)]
 
@@ -382,27 +375,21 @@ class Template:
         def taken(call: dict[str, Any]) -> dict[str, Any]:
             if "function" in call:
                 return {**call, "function": taken(call["function"])}
-            given, (takes_text, takes_objects) = call["arguments"], self._arguments
-            if isinstance(given, str):
-                return call if takes_text else {**call, "arguments": json.loads(given)}
-            return call if takes_objects else {**call, "arguments": json.dumps(given, ensure_ascii=False)}
+            return {**call, "arguments": json.dumps(call["arguments"], ensure_ascii=False)}
 
-        return {**turn, "tool_calls": [*map(taken, turn["tool_calls"])]} if "tool_calls" in turn else turn
+        if "tool_calls" not in turn or self._takes_objects:
+            return turn
+        return {**turn, "tool_calls": [*map(taken, turn["tool_calls"])]}
 
     @cached_property
-    def _arguments(self) -> tuple[bool, bool]:
-        """Whether the template writes arguments of calls that are JSON text as they are, and whether it takes objects."""
-
-        def written(arguments: object) -> str:
-            call = {"id": "c00000001", "type": "function", "function": {"name": "f", "arguments": arguments}}
-            try:
-                return self.render([*ASKED, {"role": "assistant", "content": "", "tool_calls": [call]}])
-            except InputError:
-                return ""
-
-        spelled = '{"p": 1}'
-        text = written(spelled)
-        return spelled in text and json.dumps(spelled) not in text, bool(written({"p": 1}))
+    def _takes_objects(self) -> bool:
+        """Whether the template takes arguments of calls that are objects."""
+        call = {"id": "c00000001", "type": "function", "function": {"name": "f", "arguments": {"p": 1}}}
+        try:
+            self.render([*ASKED, {"role": "assistant", "content": "", "tool_calls": [call]}])
+        except InputError:
+            return False
+        return True
 
 
 def _require_shown(turn: Mapping[str, Any], text: str, literals: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from expert_cli._compat import control_token_pattern
-from expert_cli.data.templates.chat import ANSWERED, ASKED, ASKED_AGAIN, A, B, C, Template
+from expert_cli.data.templates.chat import ANSWERED, ASKED, A, B, Template
 from expert_cli.data.templates.mask import ANSWERS, TrainedTurns, common
 from expert_cli.errors import InputError
 
@@ -55,9 +55,8 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
     name: "" = the manifest's own (`given`), else the tokenizer's own chat template, else alpaca. A named chat template gives
     way to the tokenizer's own if that writes a user turn in the same form. eos_token: what ends an answer where the template
     puts nothing. bos_token: what the tokenizer itself puts before a text; it stands there exactly once. system_prompt: the
-    system message of conversations that have none; "": none, not even the template's default; None: as the template has it.
-    chat_template_kwargs: what it is given where its caller gives nothing. input_column: alpaca heads a column called schema or
-    context "### Schema:".
+    system message of conversations that have none; None: as the template has it. chat_template_kwargs: what it is given where
+    its caller gives nothing. input_column: alpaca heads a column called schema or context "### Schema:".
     Raises InputError: an unknown name; control tokens that the tokenizer lacks; no end token; a template that cannot do this.
     """
     if name and name not in STYLES:
@@ -69,27 +68,16 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
             "Without one the model cannot learn to stop: use a base model whose tokenizer has an end token.",
         )
     own, style = given or str(tokenizer.chat_template or ""), style_text(name or "alpaca")
-    template = Template(
-        name or "alpaca",
-        style,
-        tokenizer,
-        eos_token,
-        bos_token,
-        "\n\n",
-        system_prompt,
-        chat_template_kwargs,
-        given,
-        trained,
-    )
+    joint = "\n\n"
+    asked = system_prompt, chat_template_kwargs, given, trained
+    template = Template(name or "alpaca", style, tokenizer, eos_token, bos_token, joint, *asked)
     if own and (not name or _speaks(template, own)):
         title = f"chat_template_path {hashlib.sha256(given.encode()).hexdigest()[:16]}" if given else OWN
         return _as_trained(replace(template, name=title, jinja=own))
-    if missing := [token for token in _style_tokens(style) if token not in known]:  # the model would learn words
-        usable = [one for one in STYLES if known.issuperset(_style_tokens(style_text(one)))]
-        raise InputError(
-            f"prompt template {template.name!r} needs control tokens that this tokenizer does not have: {' '.join(missing)}",
-            f"Leave prompt_template out (the tokenizer's own, else alpaca), or use one of: {', '.join(usable)}.",
-        )
+    tokens = dict.fromkeys(re.findall(r"<[^\s<>']+>", style))
+    if missing := [token for token in tokens if token not in known]:  # the model would learn words
+        told = f"prompt template {template.name!r} needs control tokens that this tokenizer does not have: {' '.join(missing)}"
+        raise InputError(told, "Leave prompt_template out (the tokenizer's own, else alpaca).")
     if template.name == "alpaca":
         heading = "Schema" if input_column.lower() in ("schema", "context") else "Input"
         template = replace(template, input_separator=f"\n\n### {heading}:\n")
@@ -100,10 +88,6 @@ def style_text(name: str) -> str:
     """Return the jinja text of a built-in prompt template."""
     file = files("expert_cli.data.templates") / "styles" / f"{'chatml' if name == 'qwen3' else name}.jinja"
     return file.read_text(encoding="utf-8")
-
-
-def _style_tokens(style: str) -> list[str]:
-    return list(dict.fromkeys(re.findall(r"<[^\s<>']+>", style)))
 
 
 def _speaks(template: Template, own: str) -> bool:
@@ -135,8 +119,6 @@ def _as_trained(template: Template) -> Template:
         template = _under(template, _default(name, value))
     if system:
         template = _saying(template, system)
-    elif system is not None:
-        template = _without_default(template)
     if may_think:
         template = _under(template, _default("enable_thinking", False))
     if "strftime_now" in template.jinja:  # every day writes what training wrote
@@ -167,63 +149,17 @@ def _opened_as_answered(template: Template) -> Template:
 
 
 def _saying(template: Template, text: str) -> Template:
-    """Put a system message before conversations without one. Raises InputError: the template takes none."""
+    """Put a system message before conversations without one. Raises InputError: the template takes none, or drops it."""
 
     def with_system(said: str) -> Template:
-        system = f"[{{'role': 'system', 'content': {literal(said)}}}]"
-        put = f"{{%- set messages = {system} + messages %}}"
+        put = f"{{%- set messages = [{{'role': 'system', 'content': {literal(said)}}}] + messages %}}"
         return _under(template, f"{{%- if messages[0]['role'] != 'system' %}}\n{put}\n{{%- endif %}}")
 
-    hint = 'Leave system_prompt out, or set "prompt_template": "alpaca" for this base model.'
-    try:
-        written = with_system(B).render(ASKED, generate=True)
-    except InputError as error:
-        message = f"the chat template takes no system message, so no system_prompt: {error.message.rpartition(': ')[2]}"
-        raise InputError(message, hint) from error
-    if written.count(B) != 1 or written.count(A) != 1 or written.index(B) > written.index(A):
-        message = "the chat template does not show a system message before the user's, so no system_prompt"
-        raise InputError(message, hint)
+    written = with_system(B).render(ASKED, generate=True)
+    if not re.search(f"{B}.*{A}", written, re.DOTALL):
+        told = "the chat template does not show a system message before the user's, so no system_prompt"
+        raise InputError(told, 'Leave system_prompt out, or set "prompt_template": "alpaca" for this base model.')
     return with_system(text)
-
-
-def _without_default(template: Template) -> Template:
-    r"""Cut off the system message that a template puts by itself.
-
-    There is one if a first question is opened by more than a second one. Then the template is given an empty system
-    message, and what it makes of that one alone is cut off:
-
-        <|im_start|>system\n<|im_end|>\n | <|im_start|>user\nHow many?<|im_end|>\n ...
-    """
-    whole = template.render(ASKED_AGAIN)
-    # SmolLM2's is <|im_start|>, which opens every turn
-    names = (template.bos_token, str(template.tokenizer.bos_token or ""))
-    bos = next((token for token in names if whole.startswith(token) and whole.count(token) == 1), "")
-    opening = whole.partition(A)[0].removeprefix(bos)
-    between = whole.partition(B)[2].partition(C)[0]
-    if between.endswith(opening):
-        return template
-    refusal = InputError(
-        f'system_prompt "": nothing takes out what the chat template puts before a question: {opening[:80]!r}',
-        "Write a text, or leave system_prompt out.",
-    )
-    try:
-        nothing = {"role": "system", "content": ""}
-        head = template.render([nothing])
-        asked = template.render([nothing, *ASKED], generate=True)
-    except InputError as error:
-        raise refusal from error
-    if not (asked.startswith(head) and between.endswith(asked.removeprefix(head).partition(A)[0])):
-        raise refusal
-    kept = f"{literal(bos)} + " if bos and head.startswith(bos) else ""
-    cut = f"{{% endset %}}{{{{- conversation if has_system else {kept}conversation[{len(head)}:] }}}}"
-    lines = (
-        "{%- set has_system = messages[0]['role'] == 'system' %}",
-        "{%- if not has_system %}",
-        "{%- set messages = [{'role': 'system', 'content': ''}] + messages %}",
-        "{%- endif %}",
-        "{%- set conversation %}",
-    )
-    return replace(template, jinja="\n".join([*lines, template.jinja.removesuffix("\n") + cut]))
 
 
 def _default(name: str, value: object) -> str:

@@ -23,8 +23,6 @@ Document = list[tuple[str, bool]]
 """Pieces of text, and whether each is trained."""
 PLAIN = "plain"
 """The form of a whole text without known markers: all of it is trained."""
-FOREIGN = ", in another tokenizer's control tokens"
-"""Ends the name of a form whose control tokens the tokenizer does not have: to the model they are words."""
 
 
 class TextForm(NamedTuple):
@@ -83,15 +81,9 @@ class TrainedTurns:
         return f"{whose}, the last alone" if self.last_alone else whose
 
     def of_turns(self, row: Row) -> tuple[bool, ...]:
-        """Return for each turn whether its tokens carry loss by themselves.
-
-        Raises InputError: a turn says that it is trained, or that it is not, and that cannot be.
-        """
+        """Return for each turn whether its tokens carry loss by themselves. Raises InputError: one cannot be left out."""
         masks, roles = [], [turn["role"] for turn in row.messages]
         for role, says in zip(roles, row.trained, strict=True):
-            if says and role not in self.roles:
-                roles_to_train = ", ".join(self.roles)
-                raise InputError(f"a turn of {role} says that it is trained, but roles_to_train is {roles_to_train}")
             if says is False and not self.completion_only and role != "assistant":
                 raise InputError("a turn that is no answer is not to be trained, but completion_only_loss is false")
             masks.append(role in self.roles if says is None else says)
@@ -148,12 +140,6 @@ def find_answers(text: str, ends: Collection[str]) -> tuple[str, list[tuple[int,
 def any_of(texts: Iterable[str]) -> str:
     """Return a regular expression that finds any of some texts, the longest of several."""
     return "|".join(map(re.escape, sorted(texts, key=len, reverse=True))) or "(?!)"
-
-
-def describe_forms(forms: dict[str, int]) -> str:
-    """Return what a report says of the forms of whole texts: "chatml 120, plain 3 (trained whole)"."""
-    ordered = sorted(forms.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{form} {count:,}{' (trained whole)' if form == PLAIN else ''}" for form, count in ordered)
 
 
 def split_text(text: str) -> tuple[str, str]:

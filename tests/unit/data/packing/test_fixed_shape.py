@@ -43,7 +43,7 @@ def pairs(data: PackedDataset, schedule: Schedule, shape: FixedShape) -> Iterato
 ASKED: dict[str, tuple[Packing, Overflow, int, int, int]] = {
     "one pack": ("random", "truncate", 1, 1, 1),
     "several": ("random", "truncate", 3, 6, 1),
-    "pieces": ("best_fit", "split", 2, 4, 1),
+    "of like length": ("best_fit", "drop", 2, 4, 1),
     "cut anywhere": ("concat", "truncate", 2, 4, 1),
     "not packed": ("off", "truncate", 4, 8, 1),
     "processes with nothing left": ("random", "truncate", 2, 10, 4),
@@ -85,7 +85,7 @@ def test_every_batch_of_a_run_has_the_shape_and_trains_what_it_would_without(
     assert len(kinds) == 1
     assert sizes == set(shape.targets)
     assert shape.borders == max(*documents, batch) + 2
-    if processes == 1 and packing in ("random", "off"):  # of a piece only the most that may be trained is known
+    if processes == 1 and packing in ("random", "off"):
         assert shape.padding == pytest.approx(1 - done / work)
 
 

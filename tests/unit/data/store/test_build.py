@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -24,8 +23,8 @@ from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store import store_files
 from expert_cli.data.store.build import TokenStore, build, convert_foreign_store, tokenize
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.lookup import StoreInputs, StoreKey, StoreState, inspect_store, recorded_key, store_key
-from expert_cli.data.store.store_files import FINGERPRINT, FileHashCache, read_fingerprint, write_shard
+from expert_cli.data.store.lookup import StoreInputs, StoreKey, StoreState, inspect_store, store_key
+from expert_cli.data.store.store_files import FINGERPRINT, FileHashCache, read_fingerprint, verify_store, write_shard
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.hardware.machine import inspect
 from expert_cli.utils.files import write_sealed
@@ -73,8 +72,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     ids, trained = documents.document(2)
     assert ids.tolist() == [100, 200, 201, 9]
     assert trained.tolist() == [False, True, True, True]
-    tokens, prompts, trained_tokens = map(np.concatenate, zip(*documents.measured(), strict=True))
-    assert tokens.tolist() == LENGTHS
+    prompts, trained_tokens = documents.mask_lengths()
     assert prompts.tolist() == [1] * 23
     assert trained_tokens.tolist() == [length - 1 for length in LENGTHS]
     assert documents.histogram().counts.tolist() == [0, 0, 21, 1, 1]
@@ -314,16 +312,6 @@ def test_a_source_that_changes_while_it_is_read_is_not_stored(tmp_path: Path) ->
     assert tokenized(source, folder, NullReporter()).status == "hit"
 
 
-def test_something_else_in_the_place_of_a_store_is_named(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / KEY.name).touch()
-    with pytest.raises(EnvironmentProblem, match=r"cannot write the token store in .*out") as caught:
-        make(out)
-    assert "move it away" in caught.value.hint
-    assert (out / KEY.name).is_file()
-
-
 # What is read of it -------------------------------------------------------------------------------------------------------
 
 
@@ -332,7 +320,6 @@ def test_lengths_are_those_of_the_numbers(tmp_path: Path, numbers: list[int]) ->
     documents = Documents(make(tmp_path) / "train")
     asked = np.array(numbers, np.int64)
     assert documents.lengths_of(asked).tolist() == [LENGTHS[number] for number in numbers]
-    assert documents.prompt_lengths_of(asked).tolist() == [1] * len(numbers)
     assert len(documents) == len(LENGTHS)
 
 
@@ -360,7 +347,7 @@ def test_a_foreign_row_that_trains_nothing_is_left_out(tmp_path: Path) -> None:
         ({"input_ids": [[1, 2, 3]], "labels": [[-100, 3, 9]]}, "labels are not the ids at their places, as at token 1"),
         ({"input_ids": [[1, 2, 3]], "labels": [[2, 3, -100]]}, "labels are not the ids at their places, as at token 0"),
         ({"input_ids": [[1, 2, 3]]}, "completion_mask .or labels. are needed"),
-        ({"input_ids": [[1, 2]], "completion_mask": [[True]]}, "ids and mask differ in length"),
+        ({"input_ids": [[1, 2]], "completion_mask": [[True]]}, "or ids and mask differ in length"),
         ({"input_ids": [[1, 999_999]], "labels": [[1, 999_999]]}, "ids run from 1 to 999999, the tokenizer has"),
         ({"input_ids": [[1, 2], None], "labels": [[1, 2], None]}, "gaps"),
     ],
@@ -414,20 +401,10 @@ def test_stores_at_a_url_have_a_folder_of_this_machine(tmp_path: Path) -> None:
         ({"files": {"dataset_dict.json": {"bytes": 5}}}, "dataset_dict.json has 52 bytes, not 5"),
         ({"files": {"../x": {"bytes": 5}}}, "fingerprint.json names a file outside the store, ../x"),
         ({"files": ["a"]}, "fingerprint.json is not of its form"),
-        ({"key": "fedcba987654"}, "fingerprint.json belongs to another folder, fedcba987654"),
     ],
 )
 def test_what_is_wrong_with_a_store_is_named(tmp_path: Path, fingerprint: dict[str, Any], note: str) -> None:
     home = make(tmp_path)
-    assert recorded_key(home) == (KEY.sha256, "")
     write_sealed(home / FINGERPRINT, {**read_fingerprint(home), **fingerprint})
-    assert recorded_key(home) == ("", note)
-
-
-def test_a_fingerprint_that_is_cut_is_told(tmp_path: Path) -> None:
-    path = make(tmp_path) / FINGERPRINT
-    whole = path.read_text(encoding="utf-8")
-    path.write_text(json.dumps({**json.loads(whole), "expert": "another"}), encoding="utf-8")
-    assert recorded_key(path.parent)[0] == ""
-    path.unlink()
-    assert recorded_key(path.parent) == ("", "fingerprint.json cannot be read: No such file or directory")
+    with pytest.raises(IntegrityError, match=f"{home}: {note}"):
+        verify_store(home, sha256=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from itertools import product
 from typing import Any
 
@@ -19,7 +20,6 @@ from tests.chat_templates import (
     FORGETTING,
     GEMMA2,
     LLAMA31,
-    PREAMBLE,
     PUBLISHED,
     QWEN3,
     QWEN25,
@@ -46,16 +46,10 @@ CALLED = (
 def tokenizer(*more: str, chat_template: str | None = None) -> Any:
     """Return a tokenizer with the control tokens of all built-in styles, and others."""
     made = tiny_tokenizer(chat_template=chat_template)
-    styled = {token for style in STYLES for token in style_tokens(style)}
+    styled = {token for style in STYLES for token in re.findall(r"<[^\s<>']+>", style_text(style))}
     made.add_special_tokens({"additional_special_tokens": sorted({EOS, BOS, "<|eot_id|>", "<think>", *styled, *more})})
     made.eos_token, made.bos_token = EOS, BOS
     return made
-
-
-def style_tokens(style: str) -> list[str]:
-    from expert_cli.data.templates.make_template import _style_tokens
-
-    return _style_tokens(style_text(style))
 
 
 TOKENIZER = tokenizer()
@@ -74,7 +68,7 @@ def by_transformers(jinja: str, *turns: tuple[str, str], generate: bool = False)
 
 
 @pytest.mark.parametrize("bos", ["", BOS], ids=["no bos", "bos"])
-@pytest.mark.parametrize("system", [None, "", SYSTEM], ids=["nothing", "none", "text"])
+@pytest.mark.parametrize("system", [None, SYSTEM], ids=["nothing", "text"])
 @pytest.mark.parametrize("name", [*STYLES, *PUBLISHED])
 def test_what_is_left_writes_what_was_trained(name: str, system: str | None, bos: str) -> None:
     if system and name in ("gemma 2", "mistral") and name in PUBLISHED:
@@ -201,9 +195,6 @@ def test_everything_is_trained_but_what_says_otherwise() -> None:
     assert text == f"⟦{head}⟧Three.<|im_end|>⟦\n<|im_start|>user\n Sure? <|im_end|>\n{tail}⟧"
     with pytest.raises(InputError, match="completion_only_loss is false"):
         everything.trained.of_turns(talk(*TALK, trained=[False, None, None, None]))
-    assert "says that it is trained, but roles_to_train" in refusal(
-        made(CHATML), talk(*TALK, trained=[True, None, None, None])
-    )
 
 
 def test_quick_and_by_the_template_are_the_same() -> None:
@@ -311,19 +302,12 @@ def test_what_a_template_does_not_show_is_refused(jinja: str, row: Row, reason: 
 
 
 def test_arguments_are_given_as_the_template_takes_them() -> None:
-    spelled = {**CALL, "function": {"name": "add", "arguments": '{"a":2,"key": "x"}'}}
-
-    def with_call(call: dict[str, Any]) -> Row:
-        return talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [call]})
-
-    assert '"arguments": {"a":2,"key": "x"}' in written(made(QWEN3), with_call(spelled))[0]
-    quoting = QWEN3.replace("if tool_call.arguments is string", "if false")
-    assert quoting != QWEN3
-    assert '"arguments": {"a": 2, "key": "x"}' in written(made(quoting), with_call(spelled))[0]
+    row = talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [CALL]})
+    assert '"arguments": {"a": 2, "key": "x"}' in written(made(QWEN3), row)[0]
     text_alone = "{% for m in messages %}{{ m.role + m.content }}{% for c in m.tool_calls or [] %}"
     text_alone += "{{ c.function.name + c.function.arguments }}{% endfor %}"
     text_alone += "{{ '</s>' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant' }}{% endif %}"
-    assert 'add{"a": 2, "key": "x"}' in written(made(text_alone), with_call(CALL))[0]
+    assert 'add{"a": 2, "key": "x"}' in written(made(text_alone), row)[0]
 
 
 def test_a_call_may_end_with_what_begins_the_turn_of_the_tool() -> None:
@@ -343,42 +327,24 @@ def test_a_call_may_end_with_what_begins_the_turn_of_the_tool() -> None:
 
 
 @pytest.mark.parametrize(
-    ("jinja", "prompt"),
-    [
-        (SMOLLM2, "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"),
-        (
-            LLAMA31,
-            "<s><|start_header_id|>user<|end_header_id|>\n\nu<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-        ),
-        (GEMMA2, "<s><start_of_turn>user\nu<end_of_turn>\n<start_of_turn>model\n"),
-    ],
-    ids=["smollm2", "llama 3.1", "gemma 2"],
-)
-def test_an_empty_system_prompt_takes_the_default_away(jinja: str, prompt: str) -> None:
-    template = made(jinja, system_prompt="", bos_token=BOS if jinja.startswith("{{") else "")
-    assert template.prompt([{"role": "user", "content": "u"}]) == prompt
-
-
-@pytest.mark.parametrize(
     ("jinja", "options", "message"),
     [
         (
             GEMMA2,
             {"system_prompt": "Be brief."},
-            "takes no system message, so no system_prompt: System role not supported",
+            "refuses a conversation of user: System role not supported",
         ),
         (
             "{% for m in messages if m.role != 'system' %}{{ '<|im_start|>' + m.content + '<|im_end|>' }}{% endfor %}",
             {"system_prompt": "Be brief."},
             "does not show a system message before the user's",
         ),
-        (PREAMBLE, {"system_prompt": ""}, r"nothing takes out what the chat template puts before a question: 'A chat"),
         (CHATML, {"system_prompt": "Stop at <|im_end|>."}, r"system_prompt holds the control token <\|im_end\|>"),
         (CHATML, {"chat_template_kwargs": {"speed": 1}}, 'reads no "speed"'),
         (CHATML, {"eos_token": "<none>"}, "end token '<none>' is not one of its control tokens"),
         ("", {"name": "nonsense"}, "unknown prompt template 'nonsense'"),
     ],
-    ids=["refused", "dropped", "a preamble", "a control token", "an argument", "no end token", "no such name"],
+    ids=["refused", "dropped", "a control token", "an argument", "no end token", "no such name"],
 )
 def test_what_a_template_cannot_do_is_an_error(jinja: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -429,12 +395,6 @@ def test_of_a_whole_text_the_answers_are_trained(form: str, expected: str) -> No
     (last,) = written(made(name="alpaca", trained=TrainedTurns(last_alone=True)), Row("x:1", text=text))
     assert last.count("⟦") == 1
     assert last.rpartition("⟦")[2] == expected.rpartition("⟦")[2]
-
-
-def test_a_text_of_another_tokenizer_is_told() -> None:
-    template = template_for(tiny_tokenizer(), "chatml")
-    written(template, Row("x:1", text="<start_of_turn>user\nu<end_of_turn>\n<start_of_turn>model\na<end_of_turn>"))
-    assert template.forms == {"gemma, in another tokenizer's control tokens": 1}
 
 
 def test_a_text_without_an_answer_trains_nothing() -> None:
