@@ -88,9 +88,9 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
     Raises InputError: a mapped column is absent, the response (or the instruction) is missing or ambiguous, rows of another
     task, which are read where the manifest names columns.
     """
-    named = mapping.columns()
+    named = {role: find_column(column, names) or column for role, column in mapping.columns().items()}
     for columns, what in () if named else _OTHER_TASKS.items():
-        if set(columns.split()) <= set(names):
+        if all(find_column(name, names) for name in columns.split()):
             told = f"{where}: {' and '.join(map(json.dumps, columns.split()))}: rows of {what}"
             raise InputError(
                 told, f'Name what is trained in training.dataset: "field_mapping": {_mapping_text("", "")}.'
@@ -99,7 +99,7 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
         if column not in names:
             told = f'{where}: the column "{column}" of "field_mapping.{role}" is not there; columns: {listed(names)}'
             raise InputError(told, "Name one of these columns.")
-    usual = {role: [name for name in known if name in names] for role, known in USUAL_NAMES.items()}
+    usual = {role: [*filter(None, (find_column(name, names) for name in known))] for role, known in USUAL_NAMES.items()}
     form = _form(named, usual)
     found: dict[str, str] = {role: named.get(role, "") for role in (*FORMS[form], "database")}
     if form == "pair":
@@ -111,8 +111,14 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
         if not found[role] and usual[role] and not (are_both_named and hasattr(mapping, role)):
             found[role] = usual[role][0]
     others = [name for name in names if name not in found.values()]
-    flags = {flag: flag for flag in ("weight", "train") if flag in others}
-    return Columns(form, **found, **flags, media=tuple(name for name in others if name in MEDIA))
+    flags = {flag: find_column(flag, others) for flag in ("weight", "train")}
+    return Columns(form, **found, **flags, media=tuple(name for name in others if name.casefold() in MEDIA))
+
+
+def find_column(wanted: str, names: Sequence[str]) -> str:
+    """Return the column of that name: exact, else the only one that differs in case alone; "" if there is none."""
+    alike = [name for name in names if name.casefold() == wanted.casefold()]
+    return wanted if wanted in names else alike[0] if len(alike) == 1 else ""
 
 
 def listed(names: Sequence[str], at_most: int = 20) -> str:
@@ -136,7 +142,7 @@ def _form(named: Mapping[str, str], usual: Mapping[str, list[str]]) -> Form:
         if (
             form == "text"
             and usual[form]
-            and usual["instruction"][0] == "text"
+            and usual["instruction"][:1] == usual["text"][:1]
             and not (usual["response"] or usual["input"])
         ):
             return form

@@ -26,6 +26,8 @@ ROLES: Mapping[str, str] = {
 }
 """The roles of a conversation, OpenAI's, ShareGPT's and LLaMA-Factory's, and what they are here."""
 _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
+_WEIGHTS: Mapping[str, bool] = {"weight": True, "train": True, "loss": True, "loss_mask": True, "masked": False}
+"""Whether a turn is trained, as OpenAI, axolotl and others write it, and whether 1 or true says that it is."""
 REASONING = ("reasoning_content", "thinking", "reasoning")
 _CARRIED: Mapping[str, tuple[type, str]] = {
     **dict.fromkeys(REASONING, (str, "assistant")),
@@ -82,10 +84,8 @@ def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, An
     if role == CALL:
         role, content, more = "assistant", None, {**more, "tool_calls": _calls(content)}
     carried = _carried(more, role)
-    says = [flag_of(more[name], f'a message\'s "{name}"') for name in ("weight", "train") if name in more]
-    unread = {
-        name for name, one in more.items() if name not in (*carried, "weight", "train") and one not in ("", [], {})
-    }
+    says = [flag_of(more[name], f'a message\'s "{name}"') == kept for name, kept in _WEIGHTS.items() if name in more]
+    unread = {name for name, one in more.items() if name not in (*carried, *_WEIGHTS) and one not in ("", [], {})}
     if content is not None or "tool_calls" not in carried:
         content = text_of({**turn, content_key: content}, content_key, "a message's content")
     require_json(carried, "a message")

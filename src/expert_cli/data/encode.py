@@ -14,12 +14,13 @@ import json
 import os
 import unicodedata
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib.metadata import version
 from itertools import accumulate, chain
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,22 +104,29 @@ class Encoder:
         self._backend.no_padding()
         texts = [text for text, _ in template.probe]
         self.by_pieces = [*chain(*self._lists(texts))] == self._lists(["".join(texts)])[0]
-        self._reason = "nothing else was tried"
-        self._loading = ThreadPoolExecutor(1).submit(Fastokens, self.tokenizer) if fast and self.by_pieces else None
+        self._reason, self._loading = "nothing else was tried", Future[Fastokens | None]()
+        if fast and self.by_pieces:
+            Thread(
+                target=self._load, daemon=True
+            ).start()  # a pool's would be waited for at the end, and hold up Ctrl-C
+        else:
+            self._loading.set_result(None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send what makes an encoder to another machine: fastokens' tokenizer cannot be sent."""
         return partial(Encoder, fast=self.fast), (self.template,)
 
+    def _load(self) -> None:
+        try:
+            fast = Fastokens(self.tokenizer)
+            self._reason = "gives the ids of tokenizers for a sample of these rows"
+        except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
+            fast, self._reason = None, f"fastokens cannot be this tokenizer: {str(error)[:200]}"
+        self._loading.set_result(fast)
+
     @cached_property
     def _fast(self) -> Fastokens | None:
-        try:
-            found = self._loading.result() if self._loading else None
-        except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
-            self._reason = f"fastokens cannot be this tokenizer: {str(error)[:200]}"
-            return None
-        self._reason = "gives the ids of tokenizers for a sample of these rows" if found else self._reason
-        return found
+        return self._loading.result()
 
     @property
     def engine(self) -> str:

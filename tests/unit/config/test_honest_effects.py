@@ -155,7 +155,7 @@ CONTEXTS: dict[str, Change] = {
         activation_checkpointing="attention_only",
     ),
     "unpacked": config(packing=False, group_by_length=True, overflow="drop", dataloader_num_workers=2),
-    "concatenated": config(packing="concat", overflow="drop", dataloader_prefetch_factor=3, torch_compile=True),
+    "concatenated": config(packing="concat", overflow="split", dataloader_prefetch_factor=3, torch_compile=True),
     "attention": config(flash_attention_2=True, use_sdpa=False, memory_efficient_attention=True, use_tf32=True),
     "attention of older torches": config(use_sdpa=False, memory_efficient_attention=True, lr_scheduler_kwargs={}),
     "recomputed": config(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True}),

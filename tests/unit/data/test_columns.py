@@ -44,10 +44,10 @@ NOTHING = ColumnMapping()
             id="response named: the others recognized",
         ),
         pytest.param(
-            ["weight", "question", "answer", "train"],
+            ["weight", "Question", "answer", "Train", "Answer"],
             NOTHING,
-            Columns("pair", "question", "", "answer", weight="weight", train="train"),
-            "instruction <- question, response <- answer, weight <- weight, train <- train",
+            Columns("pair", "Question", "", "answer", weight="weight", train="Train"),
+            "instruction <- Question, response <- answer, weight <- weight, train <- Train",
             id="flags of rows",
         ),
         pytest.param(

@@ -184,6 +184,8 @@ def test_a_conversation_ends_with_its_last_answer(turns: Any, expected: list[dic
     [
         ({"content": "a", "weight": 0}, A, False),
         ({"content": "a", "train": False, "weight": 1}, A, False),
+        ({"content": "a", "loss": False}, A, False),
+        ({"content": "a", "loss_mask": 1, "masked": False, "loss": True}, A, True),
         ({"content": "a", "weight": None, "tool_calls": None, "name": None}, A, None),
         ({"content": "a", "tool_calls": []}, A, None),
         ({"content": "a", "reasoning_content": "R"}, {**A, "reasoning_content": "R"}, None),

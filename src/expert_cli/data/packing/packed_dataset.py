@@ -73,6 +73,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         if packing != "concat":
             self._pieces = fitted(documents, numbers, capacity, overflow)
             self.left_out = LeftOut(int((lengths > capacity).sum()), int(lengths.sum() - self._pieces.lengths.sum()))
+        # Whether a piece that ends before its document does is truncated in the middle, not cut off.
+        self._shortens = packing != "concat" and overflow == "truncate"
         self.untrained = self._fewest = 0
         self._latest: tuple[int, PackingPlan] | None = None
 
@@ -145,7 +147,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return [self._piece(numbers, trained, start, stop) for _, start, stop in np.stack(found, axis=1).tolist()]
 
     def _piece(self, ids: NDArray[np.int32], trained: NDArray[np.bool_], start: int, stop: int) -> Tokens:
-        if self.packing != "concat" and stop < len(ids):
+        if self._shortens and stop < len(ids):
             return truncate_middle(ids, trained, stop)
         return ids[start:stop], trained[start:stop]
 
@@ -169,8 +171,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 def fitted(documents: Documents, numbers: Ints, capacity: int, overflow: Overflow) -> Pieces:
     """Return what is left of the documents of these numbers, which ascend, where some are longer than `capacity`.
 
-    truncate: such documents stop at the capacity: the tokens of `truncate_middle`, not the first ones. drop: they go.
-    Raises InputError: "error" and one is too long, or nothing is left.
+    truncate: such documents stop at the capacity: the tokens of `truncate_middle`, not the first ones. drop: they go. split:
+    pieces of `capacity`; one that trains nothing goes. Raises InputError: "error" and one is too long, or nothing is left.
     """
     lengths = documents.lengths_of(numbers)
     is_long = lengths > capacity
@@ -179,13 +181,24 @@ def fitted(documents: Documents, numbers: Ints, capacity: int, overflow: Overflo
         raise InputError(
             f"document {numbers[lengths.argmax()]} (counted from 0) has {longest} tokens, max_seq_length is {capacity}; "
             f"{is_long.sum()} of {len(numbers)} documents are longer",
-            f"Set training.config.max_seq_length to {longest}, or let long documents be truncated or dropped.",
+            f"Set training.config.max_seq_length to {longest}, or let long documents be truncated, dropped or split.",
         )
-    kept = np.flatnonzero(~is_long) if overflow == "drop" else np.arange(len(numbers))
-    if len(numbers) and not len(kept):
+    counts = -(-lengths // capacity) if overflow == "split" else np.where((overflow == "drop") & is_long, 0, 1)
+    which = np.repeat(np.arange(len(numbers)), counts)
+    if len(numbers) and not len(which):
         told = f"none of the {len(numbers)} documents fits max_seq_length {capacity}; the shortest has {lengths.min()} tokens"
         raise InputError(told, "Raise training.config.max_seq_length, or let long documents be truncated.")
-    return Pieces(numbers[kept], np.zeros_like(kept), np.minimum(lengths, capacity)[kept])
+    starts = capacity * (np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts))
+    stops = np.minimum(lengths[which], starts + capacity)
+    pieces = Pieces(numbers[which], starts, stops)
+    if overflow != "split" or not is_long.any():
+        return pieces
+    # A single token that is left trains nothing, be it an answer's end: it takes the one before along.
+    alone = np.flatnonzero((starts > 0) & (stops - starts == 1)) if capacity > 1 else starts[:0]
+    starts[alone] -= 1
+    stops[alone - 1] -= 1
+    prompts, _ = documents.mask_lengths()
+    return pieces.taken((counts[which] == 1) | (stops > np.maximum(prompts[numbers[which]], starts + 1)))
 
 
 def truncate_middle(ids: NDArray[np.int32], trained: NDArray[np.bool_], limit: int) -> Tokens:

@@ -308,8 +308,10 @@ class Template:
         ends = {self.eos_token, self.end_token}
         form, spans = mask.find_answers(text, ends)
         self.forms[form] += 1
-        if form != mask.PLAIN:
-            ends |= {mask.TEXT_FORMS[form].end} & self.tokenizer.added_tokens_encoder.keys()
+        if form != mask.PLAIN and (end := mask.TEXT_FORMS[form].end):
+            if end not in self.tokenizer.added_tokens_encoder:
+                raise InputError(f"it is written in control tokens of {form}, which to this tokenizer are words")
+            ends.add(end)
         spans = spans[-1:] if self.trained.last_alone else spans
         if form == mask.PLAIN or everything:
             is_ended = form != mask.PLAIN or text.rstrip().endswith((*ends,))

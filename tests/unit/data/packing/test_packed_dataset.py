@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from expert_cli.data.packing.batches import orders_of, schedule_of
 from expert_cli.data.packing.packed_dataset import IGNORE_INDEX, PackedDataset, truncate_middle
@@ -75,6 +77,9 @@ OVERFLOWS: list[tuple[Overflow, list[tuple[int, int, int]], tuple[int, int]]] = 
     # The prompt of document 1 keeps a quarter, of its answer 6 of 15 tokens stay and the one after the seam is lost too.
     ("truncate", [(0, 0, 5), (1, 0, 8), (2, 0, 8), (3, 0, 8)], (2, 17 + 1)),
     ("drop", [(0, 0, 5), (2, 0, 8)], (2, 25 + 9)),
+    # Document 1: the first piece is all prompt, later ones begin in the answer. Its last token takes the one before along,
+    # as in document 3: alone it would not train.
+    ("split", [(0, 0, 5), (1, 8, 16), (1, 16, 23), (1, 23, 25), (2, 0, 8), (3, 0, 7), (3, 7, 9)], (2, 8)),
 ]
 
 
@@ -98,6 +103,22 @@ def test_a_long_document_can_be_an_error() -> None:
 def test_dropping_every_document_is_an_error() -> None:
     with pytest.raises(InputError, match="none of the 2 documents fits max_seq_length 8; the shortest has 9"):
         PackedDataset(Lengths(numbers(9, 30)), 8, "off", "drop")
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1, max_size=20), st.integers(8, 30))
+def test_split_leaves_out_only_what_cannot_train(documents: list[tuple[int, int]], capacity: int) -> None:
+    prompts = np.array([prompt for _, prompt in documents])
+    lengths = prompts + np.array([answer for answer, _ in documents])
+    data = PackedDataset(Lengths(np.append(lengths, 8), np.append(prompts, 0)), capacity, "off", "split")
+    pieces = [piece for held in contents(data.plan(0)) for piece in held]
+    kept = {(d, token) for d, start, stop in pieces for token in range(start, stop)}
+    for d, (length, prompt) in enumerate(zip(lengths.tolist(), prompts.tolist(), strict=True)):
+        assert all((d, token) in kept for token in range(prompt, length))
+        last = max((start, stop) for n, start, stop in pieces if n == d)
+        assert last[1] == length, "the end token stays"
+        assert last[0] < length - 1 or length == 1, "and is trained"
+    assert data.pack_lengths.longest <= capacity
+    assert data.left_out == ((lengths > capacity).sum(), lengths.sum() + 8 - len(kept))
 
 
 TWENTY = np.array([3, 9, 4, 4, 6, 1, 7, 2, 5, 8, 3, 3, 9, 2, 6, 7, 1, 1, 4, 5])
