@@ -7,10 +7,10 @@ import hashlib
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.encode import EMPTY, Encoded, Encoder, Sample
-from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut
-from expert_cli.data.select import FileSlice, RowBatch, RowReader, RowReport, select
+from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
+from expert_cli.data.select import FileSlice, RowBatch, RowReader, RowReport, RowSelection, select
 from expert_cli.data.sources import size_of, stamp_of
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import BUILDING, StoreInputs, StoreKey, StoreState, inspect_store, lock_of, read_stats
@@ -115,20 +115,26 @@ def tokenize(
         report.info(f"store     {'is built anew, as asked' if force else f'{state.state}: {state.reason}'}")
     for change in state.changes:
         report.info(f"store     {change}")
+    looks_for_overlap = bool(inputs.cases or inputs.located.validation or data.validation_share)
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
 
     def fill(building: Path) -> Mapping[str, Any]:
         for fast in (True, False):
             remove(building)
             building.mkdir()
+            encoder = Encoder(inputs.template, fast=fast)
+            encoding = partial(RowEncoder, encoder=encoder)
             with TemporaryFile(dir=building) as tokens, ThreadPoolExecutor(1) as thread:
-                built = StoreBuild(data, inputs, report, Spool(tokens), fast=fast)
-                agrees = thread.submit(built.encoder.agrees, built.sample)
-                stats = built.write(building)
+                spool = Spool(tokens)
+                reads = partial(select, data, inputs.located, report, encoding, spool.add)
+                selection = reads(flat_map=inputs.flat_map, asked=looks_for_overlap)
+                agrees = thread.submit(encoder.agrees, spool.sample)
+                stats = write_splits(building, selection, spool, encoder.engine, report)
             if agrees.result():
                 break
             report.info("encoder   fastokens gives other ids than tokenizers for a sample of these rows: once more")
-        report.info(f"encoder   {built.encoder}")
+        report.info(f"encoder   {encoder}")
+        stats["train"]["overlap"] = overlap_of(selection, inputs.cases) if looks_for_overlap else {}
         for file, seen in stamps.items():
             if stamp_of(file, fresh=True) != seen:
                 raise InputError(f"{file}: changed while it was read", "wait until it is written, then start again")
@@ -229,7 +235,7 @@ class RowEncoder:
 
 
 class Spool:
-    """The documents of all rows, on disk, until it is known which rows are taken. counts: how many each row has.
+    """The documents of all rows, on disk, until it is known which rows are taken; a sample of their texts, and their forms.
 
     A file of int32: the id of a token that is trained, ~id of one that is not. It is read, not mapped: what is mapped counts
     as this process's memory until it is closed.
@@ -237,113 +243,93 @@ class Spool:
 
     def __init__(self, file: IO[bytes]) -> None:
         """Write them to a file."""
-        self._file = file
+        self._file, self.sample, self.forms = file, Sample(), Counter[str]()
         self._counts, self._sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
 
     def add(self, batch: EncodedBatch) -> None:
         """Write the documents of the rows that follow."""
+        self.sample.add(batch.sample)
+        self.forms.update(batch.forms)
         self._file.write(np.where(batch.encoded.trained, batch.encoded.ids, ~batch.encoded.ids).data)
         self._counts.append(batch.counts)
         self._sizes.append(np.diff(batch.encoded.offsets).astype(np.int32))
 
-    def seal(self) -> None:
-        """Note where each row begins: all are there."""
-        self.counts, self.sizes = np.concatenate(self._counts), np.concatenate(self._sizes)
-        self._documents = np.append(0, self.counts.cumsum())
-        self._tokens = np.append(0, self.sizes.cumsum(dtype=np.int64))[self._documents]
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How many documents each row has, int64 [rows]; asked for when all are there."""
+        return np.concatenate(self._counts)
+
+    @cached_property
+    def _begins(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        sizes, documents = np.concatenate(self._sizes), np.append(0, self.counts.cumsum())
+        return sizes, documents, np.append(0, sizes.cumsum(dtype=np.int64))[documents]
 
     def documents(self, rows: NDArray[np.int64]) -> Encoded:
         """Return the documents of some rows, end to end."""
+        all_sizes, of_rows, at = self._begins
         sizes, tokens = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
         for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1) if len(rows) else ():
             first, end = run[0], run[-1] + 1
-            sizes.append(self.sizes[self._documents[first] : self._documents[end]])
-            self._file.seek(4 * self._tokens[first])
-            tokens.append(np.frombuffer(self._file.read(4 * int(self._tokens[end] - self._tokens[first])), np.int32))
+            sizes.append(all_sizes[of_rows[first] : of_rows[end]])
+            self._file.seek(4 * at[first])
+            tokens.append(np.frombuffer(self._file.read(4 * int(at[end] - at[first])), np.int32))
         values = np.concatenate(tokens)
         return Encoded(
             np.maximum(values, ~values), np.append(0, np.concatenate(sizes).cumsum(dtype=np.int64)), values >= 0
         )
 
 
-class StoreBuild:
-    """One build: reads the rows, decides which are taken, writes their documents shard by shard, and measures them."""
+def write_splits(
+    building: Path, selection: RowSelection, spool: Spool, encoder: str, report: Reporter
+) -> dict[str, Any]:
+    """Write the documents of the rows that are taken, shard by shard, and return the statistics of each split.
 
-    def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter, spool: Spool, *, fast: bool) -> None:
-        """Read and encode all rows. Raises what `select_rows` does."""
-        self.inputs, self.report, self.spool = inputs, report, spool
-        self.sample, self.forms = Sample(), Counter[str]()
-        self.encoder = Encoder(inputs.template, fast=fast)
-        self.looks_for_overlap = bool(inputs.cases or inputs.located.validation or data.validation_share)
-        encoding = partial(RowEncoder, encoder=self.encoder)
-        reads = partial(select, data, inputs.located, report, encoding, self._keep)
-        self.selection = reads(flat_map=inputs.flat_map, asked=self.looks_for_overlap)
-        self.spool.seal()
+    encoder: what made the ids, as the statistics name it. Raises InputError: nothing of a split is trained.
+    """
+    if spool.forms:
+        told = (f"{form} {n:,}{' (trained whole)' if form == PLAIN else ''}" for form, n in spool.forms.most_common())
+        report.info(f"whole texts by form: {', '.join(told)}")
+    stats: dict[str, Any] = {}
+    for split in selection.splits:
+        of_sources = selection.taken(split)
+        counts = [spool.counts[rows] for rows in of_sources]
+        rows, sizes, trained = np.concatenate(of_sources), [np.zeros(0, np.int64)], 0
+        with report.progress(f"writing {split}", len(rows), "rows") as bar:
+            for start in range(0, len(rows), SHARD_ROWS):
+                if len(documents := spool.documents(rows[start : start + SHARD_ROWS])):
+                    write_shard(building, split, len(sizes) - 1, documents)
+                    sizes.append(np.diff(documents.offsets))
+                    trained += int(documents.trained.sum())
+                bar.update(min(start + SHARD_ROWS, len(rows)))
+        read, each = selection.reports[split], np.concatenate(counts)
+        if untrained := int((each == 0).sum()):
+            read.dropped["no trained token"] = untrained
+        stats[split] = split_stats(np.concatenate(sizes), trained, read, encoder, spool.forms)
+        if several := int((each > 1).sum()):
+            stats[split]["split_conversations"] = several
+        if split == "validation" and len(counts) > 1:
+            stats[split]["sources"] = [int(one.sum()) for one in counts]
+    return stats
 
-    def _keep(self, batch: EncodedBatch) -> None:
-        self.spool.add(batch)
-        self.sample.add(batch.sample)
-        self.forms.update(batch.forms)
 
-    def write(self, building: Path) -> dict[str, Any]:
-        """Write the shards and return the statistics of each split. Raises InputError: nothing of one is trained."""
-        self._tell_forms()
-        stats: dict[str, Any] = {}
-        for split in self.selection.splits:
-            of_sources = self.selection.taken(split)
-            counts = [self.spool.counts[rows] for rows in of_sources]
-            rows, sizes, trained = np.concatenate(of_sources), [np.zeros(0, np.int64)], 0
-            with self.report.progress(f"writing {split}", len(rows), "rows") as bar:
-                for start in range(0, len(rows), SHARD_ROWS):
-                    if len(documents := self.spool.documents(rows[start : start + SHARD_ROWS])):
-                        write_shard(building, split, len(sizes) - 1, documents)
-                        sizes.append(np.diff(documents.offsets))
-                        trained += int(documents.trained.sum())
-                    bar.update(min(start + SHARD_ROWS, len(rows)))
-            report, each = self.selection.reports[split], np.concatenate(counts)
-            if untrained := int((each == 0).sum()):
-                report.dropped["no trained token"] = untrained
-            stats[split] = split_stats(np.concatenate(sizes), trained, report, self.encoder.engine, self.forms)
-            if several := int((each > 1).sum()):
-                stats[split]["split_conversations"] = several
-            if split == "validation" and len(counts) > 1:
-                stats[split]["sources"] = [int(one.sum()) for one in counts]
-        stats["train"]["overlap"] = self._overlap() if self.looks_for_overlap else {}
-        found = self.selection
-        again = [number for number, reader in enumerate(found.readers) if reader.located.spec.share]
-        if replayed := int(found.copies["train"][np.isin(found.source, again)].sum()):
-            stats["train"]["replayed"] = replayed
-        return stats
+def overlap_of(selection: RowSelection, cases: Sequence[Question]) -> dict[str, Any]:
+    """Return what of the cases and of the rows that evaluate stands in the rows that train, the first few by their places."""
+    train, held = (np.flatnonzero(selection.copies[split]).tolist() for split in ("train", "validation"))
+    asked = selection.hashes["asked"]
 
-    def _tell_forms(self) -> None:
-        if self.forms:
-            told = (
-                f"{form} {n:,}{' (trained whole)' if form == PLAIN else ''}" for form, n in self.forms.most_common()
-            )
-            self.report.info(f"whole texts by form: {', '.join(told)}")
+    def same(texts: HeldOut, count: int, place: Callable[[int], str]) -> dict[str, Any]:
+        rows = texts.found_in(asked[train])
+        examples = [f"{place(n)} as {selection.place(train[row])}" for n, row in [*rows.items()][:_MOST_EXAMPLES]]
+        return {"rows": count, "same": len(rows), "examples": examples, "digest": texts.digest}
 
-    def _overlap(self) -> dict[str, Any]:
-        """What of the cases and of the rows that evaluate stands in the rows that train, the first few by their places."""
-        found, cases = self.selection, self.inputs.cases
-        train, held = (
-            np.flatnonzero(found.copies["train"]).tolist(),
-            np.flatnonzero(found.copies["validation"]).tolist(),
-        )
-        asked = found.hashes["asked"]
-
-        def same(texts: HeldOut, count: int, place: Callable[[int], str]) -> dict[str, Any]:
-            rows = texts.found_in(asked[train])
-            examples = [f"{place(n)} as {found.place(train[row])}" for n, row in [*rows.items()][:_MOST_EXAMPLES]]
-            return {"rows": count, "same": len(rows), "examples": examples, "digest": texts.digest}
-
-        told = {}
-        if held:
-            looked_for = HeldOut((), asked[held[:MOST_HELD_OUT]].tolist())
-            told["validation"] = same(looked_for, len(held), lambda number: found.place(held[number]))
-        if cases:
-            looked_for = HeldOut(cases[:MOST_HELD_OUT])
-            told["cases"] = same(looked_for, len(cases), lambda number: short_place(cases[number].where))
-        return told
+    told = {}
+    if held:
+        looked_for = HeldOut((), asked[held[:MOST_HELD_OUT]].tolist())
+        told["validation"] = same(looked_for, len(held), lambda number: selection.place(held[number]))
+    if cases:
+        looked_for = HeldOut(cases[:MOST_HELD_OUT])
+        told["cases"] = same(looked_for, len(cases), lambda number: short_place(cases[number].where))
+    return told
 
 
 def split_stats(

@@ -79,10 +79,11 @@ def store_key(
 ) -> StoreKey:
     """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make."""
 
+    def sha256(value: object) -> str:
+        return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+
     def content(sources: Sequence[Located]) -> str:
-        return _sha256(
-            [[one.revision, *(content_of(file, hash_cache.sha256) for file in one.files)] for one in sources]
-        )
+        return sha256([[one.revision, *(content_of(file, hash_cache.sha256) for file in one.files)] for one in sources])
 
     def rows(sources: Sequence[Located]) -> str:
         """Which rows are taken; the seed counts only where a weight or a share draws rows."""
@@ -107,12 +108,8 @@ def store_key(
     }
     if shown := data.schema_prompt:
         parts["schema prompt"] = json.dumps(asdict(replace(shown, databases=shown.database_column)))
-        parts["databases"] = _sha256([[path.name, hash_cache.sha256(path)] for path in shown.files()])
+        parts["databases"] = sha256([[path.name, hash_cache.sha256(path)] for path in shown.files()])
     return StoreKey(tuple(parts.items()))
-
-
-def _sha256(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
