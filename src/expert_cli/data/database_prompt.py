@@ -48,17 +48,9 @@ HEADING = "Tables:"
 # SQLite tells types by parts of their names.
 _SHORT_TYPES = {
     "int": "int",
-    "char": "",
-    "clob": "",
-    "text": "",
-    "string": "",
-    "bool": "bool",
-    "date": "date",
-    "time": "time",
-    "blob": "blob",
-    "real": "real",
-    "floa": "real",
-    "doub": "real",
+    **dict.fromkeys(("char", "clob", "text", "string"), ""),
+    **{name: name for name in ("bool", "date", "time", "blob")},
+    **dict.fromkeys(("real", "floa", "doub"), "real"),
 }
 
 

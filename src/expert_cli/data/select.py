@@ -220,10 +220,9 @@ class RowReader:
 class RowSelection:
     """The good rows of all sources, by their numbers from 0, and how often each is taken for a split.
 
-    readers: one a source, those that train first; training_sources: how many train. Without sources that evaluate, rows of
-    these are split off. numbers: of the rows of each batch, the file and their numbers in it. source: int [rows], of which
-    source each is. hashes: S16 [rows], by name. copies: int32 [rows], by split. reports: by split. kept: the rows, where they
-    are in memory.
+    readers: one a source, those that train first; training_sources: how many train. numbers: of the rows of each batch, the
+    file and their numbers in it. source: int [rows], of which source each is. hashes: S16 [rows], by name. copies: int32
+    [rows], by split. reports: by split. kept: the rows, where they are in memory.
     """
 
     readers: list[RowReader]

@@ -46,9 +46,8 @@ _PERCENTILES = (50, 90, 95, 99)
 class TokenStore:
     """A store that is ready: where, how it came to be there, and what its statistics say.
 
-    status: "hit" (it was there and fits), "built", "rebuilt" (stale or damaged before; `reason` says which). `source_bytes`
-    over `seconds` is the speed from first read to verified store; both are 0 for a hit. url: where it lies in object storage,
-    too, else "".
+    status: "hit", "built", "rebuilt" (stale or damaged before; `reason` says which). source_bytes, seconds: from first read
+    to verified store, 0 for a hit. url: where it lies in object storage, too, else "".
     """
 
     home: Path
