@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ from typer import Option
 
 from expert_cli.commands.options import BaseModel, Dataset, Device, Offline, Seed, Settings, Validation
 from expert_cli.console.terminal import SCHEMA_VERSION, Console
-from expert_cli.errors import CTRL_C, InputError
+from expert_cli.errors import CTRL_C, InputError, ThresholdNotMet
 
 _watching = partial(Option, rich_help_panel="Watch a run")
 _measuring = partial(Option, rich_help_panel="Measure (with --manifest)")
@@ -72,25 +73,26 @@ def benchmark(
     if manifest is None:
         _watch(console, run, duration, interval, output)
         return
-    from expert_cli.benchmark import experiment
-    from expert_cli.benchmark import sweep as sweeps
-    from expert_cli.benchmark.measured_run import StepCounts
+    from expert_cli.benchmark.experiment import measure_against
+    from expert_cli.benchmark.measured_run import RunCounts
+    from expert_cli.benchmark.sweep import sweep as run_sweep
+    from expert_cli.benchmark.tables import as_text
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine
 
     overrides = Overrides(
         dataset, validation, base_model, None, device, seed=seed, settings=tuple(settings or ()), offline=offline
     )
-    length, facts = StepCounts(steps, warmup), machine.inspect()
+    facts = machine.inspect()
     if facts.first_words:
         console.warning(facts.first_words)
-    found: experiment.Experiment | sweeps.Swept
+    counts = RunCounts(steps, warmup, repeats or (1 if sweep else 3))
     if sweep:
-        found = sweeps.sweep(manifest, sweep, overrides, length, repeats or 1, facts, console)
+        document = run_sweep(manifest, sweep, overrides, counts, facts, console)
     else:
-        job = experiment.make_job(manifest, against or "", overrides, length, repeats or 3, facts, gate)
-        found = experiment.run_experiment(job, console)
-    _show(console, found.as_json(), output, found.exit_code)
+        document = measure_against(manifest, against or "", overrides, counts, facts, console, gate)
+    is_missed = not (document.get("gate") or {"passed": True})["passed"]
+    _show(console, document, output, as_text, ThresholdNotMet.exit_code if is_missed else 0)
 
 
 def _require_one(asked: list[str], manifest: Path | None, gate: float | None) -> None:
@@ -119,17 +121,17 @@ def _watch(console: Console, folder: Path | None, duration: float, interval: flo
             interval,
             lambda s: show(monitor.progress_line(s), monitor.figures_line(s), monitor.rows(s)),
         )
-    _show(console, seen.as_json(), output, CTRL_C if seen.interrupted else 0)
+    _show(console, seen.as_json(), output, monitor.summary, CTRL_C if seen.interrupted else 0)
 
 
-def _show(console: Console, document: dict[str, Any], output: Path | None, code: int) -> None:
+def _show(
+    console: Console, document: dict[str, Any], output: Path | None, as_text: Callable[[dict[str, Any]], str], code: int
+) -> None:
     """Save and show a result; a missed gate or an interruption is an exit code beside it."""
-    from expert_cli.benchmark import monitor, tables
     from expert_cli.utils.files import write_json
 
     if output is not None:
         write_json(output, {"schema_version": SCHEMA_VERSION, "command": "benchmark", **document})
-    as_text = monitor.summary if document["kind"] == "monitor" else tables.as_text
     console.result(document, lambda: console.text(as_text(document)))
     if code:
         raise typer.Exit(code)
