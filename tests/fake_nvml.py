@@ -30,7 +30,6 @@ class FakeNvml:
         "nvmlDeviceGetUUID": lambda card: f"GPU-{card}a{card}a-beef",
         "nvmlDeviceGetMemoryInfo": SimpleNamespace(used=2e9, total=150e9),
         "nvmlDeviceGetCudaComputeCapability": (9, 0),
-        "nvmlDeviceGetCurrentDriverModel": NvmlError("Not Supported"),
         "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=8, memory=3),
         "nvmlDeviceGetTemperatureV": 41,
         "nvmlDeviceGetPowerUsage": 123_400,

@@ -2,54 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 from expert_cli.benchmark.sampler import MonitorSample
 from expert_cli.hardware.nvml import GpuSample
 
-_BARS = "▁▂▃▄▅▆▇█"
 
-
-@dataclass(frozen=True)
-class Gauge:
-    """One figure of a sample: `block` and `key` are its place in the JSON document."""
+class Gauge(NamedTuple):
+    """One figure of a sample: `block` and `key` are its place in the JSON document, `figure` its name in the sample."""
 
     block: str
     key: str
     label: str
     unit: str
-    read: Callable[[MonitorSample, GpuSample | None], float | None]
-    digits: int = 0
+    figure: str
 
     def text(self, value: float) -> str:
         """Return a value as a person reads it."""
-        return f"{value:,.{self.digits}f} {self.unit}".rstrip()
+        return f"{value:,.0f} {self.unit}".rstrip()
 
 
 GAUGES = (
-    Gauge("gpu", "utilization", "GPU", "%", lambda _, g: g.utilization if g else None),
-    Gauge("gpu", "memory_mb", "GPU memory", "MB", lambda _, g: g.memory_used_mb if g else None),
-    Gauge("gpu", "temperature_c", "GPU temperature", "°C", lambda _, g: g.temperature_c if g else None),
-    Gauge("gpu", "power_w", "GPU power", "W", lambda _, g: g.power_w if g else None),
-    Gauge("gpu", "sm_clock_mhz", "GPU clock", "MHz", lambda _, g: g.sm_clock_mhz if g else None),
-    Gauge("process", "cpu_percent", "run's CPU", "%", lambda s, _: s.cpu_percent),
-    Gauge("process", "rss_mb", "run's memory", "MB", lambda s, _: s.rss_mb),
-    Gauge("machine", "cpu_percent", "machine's CPU", "%", lambda s, _: s.machine_cpu_percent),
-    Gauge("machine", "stolen_percent", "CPU stolen", "%", lambda s, _: s.stolen_percent),
-    Gauge("machine", "ram_used_mb", "memory in use", "MB", lambda s, _: s.ram_used_mb),
-    Gauge("machine", "disk_read_mb_per_s", "disk read", "MB/s", lambda s, _: s.disk_read_mb_per_s, 1),
-    Gauge("machine", "disk_write_mb_per_s", "disk write", "MB/s", lambda s, _: s.disk_write_mb_per_s, 1),
-    Gauge("machine", "network_received_mb_per_s", "network in", "MB/s", lambda s, _: s.network_received_mb_per_s, 1),
-    Gauge("machine", "network_sent_mb_per_s", "network out", "MB/s", lambda s, _: s.network_sent_mb_per_s, 1),
+    Gauge("gpu", "utilization", "GPU", "%", "utilization"),
+    Gauge("gpu", "memory_mb", "GPU memory", "MB", "memory_used_mb"),
+    Gauge("gpu", "temperature_c", "GPU temperature", "°C", "temperature_c"),
+    Gauge("gpu", "power_w", "GPU power", "W", "power_w"),
+    Gauge("gpu", "sm_clock_mhz", "GPU clock", "MHz", "sm_clock_mhz"),
+    Gauge("process", "cpu_percent", "run's CPU", "%", "cpu_percent"),
+    Gauge("process", "rss_mb", "run's memory", "MB", "rss_mb"),
+    Gauge("machine", "cpu_percent", "machine's CPU", "%", "machine_cpu_percent"),
+    Gauge("machine", "ram_used_mb", "memory in use", "MB", "ram_used_mb"),
+    Gauge("machine", "disk_busy_percent", "disk busy", "%", "disk_busy_percent"),
 )
 
 
 def values_of(looks: Iterable[Any], name: str) -> list[float]:
     """Return what looks tell of one figure, without those that do not tell it."""
-    return [value for look in looks if (value := getattr(look, name, None)) is not None]
+    return [value for look in looks if (value := getattr(look, name)) is not None]
 
 
 def spread(values: Sequence[float], weights: Sequence[float] = ()) -> dict[str, float] | None:
@@ -68,27 +59,18 @@ def mean(values: Sequence[float], weights: Sequence[float] = ()) -> float | None
 
 
 def main_gpu(samples: Sequence[MonitorSample], preferred: int | None = None) -> int | None:
-    """Return the index of the GPU to look at: the one the run is known to hold, else the busiest, then the fullest."""
-    work: dict[int, tuple[float, float]] = {}
-    for sample in samples:
-        for gpu in sample.gpus:
-            busy, full = work.get(gpu.index, (0.0, 0.0))
-            work[gpu.index] = (busy + (gpu.utilization or 0.0), full + (gpu.memory_used_mb or 0.0))
+    """Return the index of the GPU to look at: the one the run is known to hold, else the busiest."""
+    work: dict[int, float] = {}
+    for gpu in (gpu for sample in samples for gpu in sample.gpus):
+        work[gpu.index] = work.get(gpu.index, 0.0) + (gpu.utilization or 0.0)
     return preferred if preferred in work else max(work, key=lambda index: work[index], default=None)
 
 
-def gpu_of(sample: MonitorSample, index: int | None) -> GpuSample | None:
-    """Return the sample of one GPU."""
-    return next((gpu for gpu in sample.gpus if gpu.index == index), None)
+def of_gpu(samples: Sequence[MonitorSample], index: int | None) -> list[GpuSample]:
+    """Return the samples of one GPU."""
+    return [gpu for sample in samples for gpu in sample.gpus if gpu.index == index]
 
 
 def series(gauge: Gauge, samples: Sequence[MonitorSample], index: int | None) -> list[float]:
     """Return a gauge's values over time, without those that are not known."""
-    return [value for sample in samples if (value := gauge.read(sample, gpu_of(sample, index))) is not None]
-
-
-def sparkline(values: Sequence[float], width: int = 20) -> str:
-    """Draw the last `width` values as bars between 0 and their maximum."""
-    shown = values[-width:]
-    top = max(shown, default=0.0)
-    return "".join(_BARS[min(7, int(8 * max(0.0, value) / top)) if top > 0 else 0] for value in shown)
+    return values_of(of_gpu(samples, index) if gauge.block == "gpu" else samples, gauge.figure)

@@ -54,7 +54,7 @@ def benchmark(
 ) -> None:
     """Watch a training run and say what holds it back; or measure one setting against another.
 
-    Without --manifest, a run is watched from a second terminal: GPU, CPU, memory, disk, network, and the run's own
+    Without --manifest, a run is watched from a second terminal: GPU, CPU, memory, disks, and the run's own
     metrics, with a verdict, the numbers behind it, and what to change. Ctrl-C ends the watching, never the run.
 
     With --manifest, short runs are made in turn: the ratio of their speeds with its 95 % interval, and whether they learn the
@@ -112,15 +112,13 @@ def _watch(console: Console, folder: Path | None, duration: float, interval: flo
 
     target = monitor.find_run(folder)
     console.info(f"watching  {target.paths.output}")
-    for other in target.others:
-        console.info(f"runs too  {other} (--run names another)")
     with console.live() as show:
-        seen = monitor.monitor_run(
-            target,
-            duration,
-            interval,
-            lambda s: show(monitor.progress_line(s), monitor.figures_line(s), monitor.rows(s)),
-        )
+
+        def look(seen: monitor.MonitorSession) -> None:
+            rows = monitor.figures(seen)
+            show(monitor.progress_line(seen), "  ".join(map(" ".join, rows)), rows)
+
+        seen = monitor.monitor_run(target, duration, interval, look)
     _show(console, seen.as_json(), output, monitor.summary, CTRL_C if seen.interrupted else 0)
 
 

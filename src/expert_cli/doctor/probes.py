@@ -42,11 +42,8 @@ def try_torch() -> str:
     loaded = f"loads in {time.monotonic() - started:.1f} s"
     seen = len(cards()) if CUDA.is_available() else 0
     if not seen:
-        here = machine.inspect()
-        if here.torch_device != "cpu" and here.gpus:
-            raise EnvironmentProblem(
-                f"{loaded}, but sees no GPU", "see the lines on driver, torch build and GPU choice"
-            )
+        if machine.inspect().device != "cpu":
+            raise EnvironmentProblem(f"{loaded}, but sees no GPU", "see the lines on driver, torch build and GPU")
         return f"{loaded}, computes on {torch.get_num_threads()} CPU threads"
     for index in range(seen):
         block = torch.ones(256, 256, device=f"cuda:{index}")
@@ -56,7 +53,7 @@ def try_torch() -> str:
 
 
 def try_bitsandbytes() -> str:
-    """Quantize a layer to NF4 and train through it, after an evaluation pass: loss falls, gradients arrive."""
+    """Quantize a layer to NF4 and, after an answer, send a gradient through it: both are near those of the exact weights."""
     import torch
 
     from expert_cli._compat import keep_autograd_on_cpu, nothing_compiled
@@ -69,31 +66,24 @@ def try_bitsandbytes() -> str:
     on, precision = _device()
     device, dtype = on.name, DTYPES[precision]
     torch.manual_seed(0)
-    frozen = Linear4bit(64, 64, bias=False, compute_dtype=dtype, compress_statistics=True, quant_type="nf4")
-    original = frozen.weight.data.clone().to(device)
-    frozen = frozen.to(device)
-    keep_autograd_on_cpu(frozen)
-    trained: Any = torch.nn.Linear(64, 64, bias=False).to(device)
-    rows = torch.randn(32, 64, device=device)
+    layer = Linear4bit(64, 64, bias=False, compute_dtype=dtype, compress_statistics=True, quant_type="nf4")
+    exact = layer.weight.data.clone().to(device)
+    layer = layer.to(device)
+    keep_autograd_on_cpu(layer)
+    rows: Any = torch.randn(32, 64, device=device, requires_grad=True)
     with torch.no_grad():
-        wanted = frozen.eval()((rows @ torch.randn(64, 64, device=device).mul(0.125)).to(dtype)).float()
-        exact = rows @ original.T
-        error = ((frozen(rows.to(dtype)).float() - exact).norm() / exact.norm()).item()
-    frozen.train()
-    optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-2)
-    losses = []
-    for _ in range(60):
-        loss: Any = torch.nn.functional.mse_loss(frozen(trained(rows).to(dtype)).float(), wanted)
-        optimizer.zero_grad()
-        loss.backward()
-        if trained.weight.grad is None or not trained.weight.grad.norm() > 0:
-            raise EnvironmentProblem("the gradient through a 4-bit layer is zero")
-        optimizer.step()
-        losses.append(loss.item())
-    found = f"NF4 on {device}: rounding error {error:.1%}, loss {losses[0]:.3f} -> {losses[-1]:.3f} in 60 steps"
-    if not (error < ROUNDING and losses[-1] < losses[0] / 2):
-        raise EnvironmentProblem(found)
-    return found
+        layer.eval()(rows.to(dtype))
+    product = layer.train()(rows.to(dtype)).float()
+    slopes = torch.randn_like(product)
+    product.backward(slopes)
+    if not rows.grad.any():
+        raise EnvironmentProblem("the gradient through a 4-bit layer is zero")
+    pairs = ((product, rows @ exact.T), (rows.grad, slopes @ exact))
+    errors = [((found - wanted).norm() / wanted.norm()).item() for found, wanted in pairs]
+    words = f"NF4 on {device}: rounding error {errors[0]:.1%}, of the gradient {errors[1]:.1%}"
+    if not max(errors) < ROUNDING:
+        raise EnvironmentProblem(words)
+    return words
 
 
 def try_attention(backend: AttentionBackend) -> str:
@@ -153,21 +143,20 @@ _BITSANDBYTES = 'pip install --force-reinstall --no-deps bitsandbytes; until it 
 
 _COMPILE = 'it needs a C++ compiler (on Windows cl), Python.h and on a GPU triton; without: "torch_compile": false'
 PROBES = (
-    Probe("torch", try_torch, "fail", "reinstall torch", 300.0),
-    Probe("bitsandbytes", try_bitsandbytes, "fail", _BITSANDBYTES, 180.0),
+    Probe("torch", try_torch, "fail", "reinstall torch"),
+    Probe("bitsandbytes", try_bitsandbytes, "fail", _BITSANDBYTES),
     *(
         Probe(
             f"attention, {backend.title or backend.name}",
             partial(try_attention, backend),
             "fail" if backend.required else "warn",
             backend.remedy,
-            120.0,
         )
         for backend in reversed(BACKENDS)
         if backend.layout == "packed"
     ),
 )
-COMPILE = Probe("torch.compile", try_compile, "warn", _COMPILE, 300.0)
+COMPILE = Probe("torch.compile", try_compile, "warn", _COMPILE)
 """Tried where all is asked for: a first compilation takes a minute."""
 
 

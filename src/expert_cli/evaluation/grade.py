@@ -64,7 +64,7 @@ class Permissions:
             if not self.without_walls:
                 told = f"{answer.where}: answers to {answer.case.verifier} cases are programs, and nothing here keeps them "
                 told += "from the network: neither seccomp nor network namespaces are to be had"
-                hint = "judge them on Linux (see expert-cli doctor); if you trust the model: --without-walls"
+                hint = "judge them on Linux; if you trust the model: --without-walls"
                 raise EnvironmentProblem(told, hint)
             report.warning("answers run as programs that nothing keeps from the network")
         report.info(f"walls     {', '.join(standing_walls()) or 'none'} around answers that are programs")

@@ -29,27 +29,18 @@ def never() -> str:
     raise AssertionError
 
 
-def probe(name: str, limit_s: float = 30.0) -> Probe:
-    return Probe(name, never, "warn", "mend it", limit_s)
+def probe(name: str) -> Probe:
+    return Probe(name, never, "warn", "mend it")
 
 
 def test_a_crash_a_hang_and_an_end_hide_no_other_probe() -> None:
-    probes = [
-        probe("a"),
-        probe("b"),
-        probe("crash"),
-        probe("c"),
-        probe("hang", 2.0),
-        probe("d"),
-        probe("leave"),
-        probe("e"),
-    ]
-    lines = list(run_probes(probes, TRIALS))
+    probes = [probe(name) for name in ("a", "b", "crash", "c", "hang", "d", "leave", "e")]
+    lines = list(run_probes(probes, TRIALS, limit_s=5.0))
     assert [line.name for line in lines] == [one.name for one in probes]
     by_name = {line.name: line for line in lines}
     assert [by_name[name].state for name in "abcde"] == ["ok"] * 5
     assert by_name["a"].found == by_name["b"].found != by_name["c"].found
-    assert by_name["hang"] == CheckResult("hang", "warn", "no answer within 2 s", "mend it")
+    assert by_name["hang"] == CheckResult("hang", "warn", "no answer within 5 s", "mend it")
     assert by_name["leave"].found == "ended with exit code 3: ImportError: libx.so: no such file"
     if sys.platform != "win32":
         assert by_name["crash"].found == "ended with signal 11 (SIGSEGV): Fatal Python error: Segmentation fault"
@@ -69,7 +60,7 @@ def test_what_a_probe_raises_is_its_answer() -> None:
     def broken() -> str:
         raise OSError("libbitsandbytes_cuda130.so: cannot open\nmore")
 
-    line = attempt(Probe("bitsandbytes", broken, "fail", "reinstall", 1.0))
+    line = attempt(Probe("bitsandbytes", broken, "fail", "reinstall"))
     assert line == CheckResult("bitsandbytes", "fail", "OSError: libbitsandbytes_cuda130.so: cannot open", "reinstall")
 
 
@@ -78,7 +69,7 @@ def test_a_remedy_of_its_own_goes_before_the_table_s(remedy: str, fix: str) -> N
     def broken() -> str:
         raise EnvironmentProblem("computes wrongly", remedy)
 
-    told = attempt(Probe("torch", broken, "fail", "reinstall", 1.0))
+    told = attempt(Probe("torch", broken, "fail", "reinstall"))
     assert told == CheckResult("torch", "fail", "computes wrongly", fix)
 
 
