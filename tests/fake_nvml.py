@@ -37,7 +37,6 @@ class FakeNvml:
         "nvmlDeviceGetClockInfo": 1980,
         "nvmlDeviceGetCurrentClocksEventReasons": 0x1 | 0x4 | 0x40,
         "nvmlDeviceGetComputeRunningProcesses": [],
-        "nvmlDeviceGetGraphicsRunningProcesses": [],
         "nvmlSystemGetDriverVersion": "580.65.06",
         "nvmlSystemGetCudaDriverVersion": 13010,
     }

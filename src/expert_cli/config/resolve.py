@@ -156,8 +156,6 @@ def decide(
     place = overrides.output or folder / "weights" / slug(base.name)
     output = local_run(place) if isinstance(place, str) else place.resolve()
     to_train, to_load, stepping = adapter(config, folders), model(of_base, config, folders), optim(config)
-    if lack := machine.refuses(DEVICES[device], to_load.quantization):
-        raise EnvironmentProblem(f"device {device}: {lack[0]}", lack[1])
     learning = Settings(loaded.manifest.training.rft or Rft())
     stores = config["pretokenized_cache"] or ""
     store_url = stores if is_url(stores) else ""

@@ -126,7 +126,7 @@ def gpus(usable: Sequence[Gpu], cards: Sequence[GpuSample]) -> Iterator[CheckRes
     if not usable:
         found = "none that training can use: it runs on the CPU, which suits small models and trials only"
         chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-        fix = "" if chosen is None else f"unset CUDA_VISIBLE_DEVICES, which is {chosen!r}"
+        fix = f"unset CUDA_VISIBLE_DEVICES, which is {chosen!r}" if cards and chosen is not None else ""
         yield CheckResult("GPU", "warn", found, fix)
     for number, gpu in enumerate(usable):
         found = f"{gpu.name}, {size_text(gpu.memory_bytes)}, compute capability {gpu.capability[0]}.{gpu.capability[1]}"

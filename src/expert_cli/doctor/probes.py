@@ -29,7 +29,7 @@ ROUNDING = 0.2
 def _device() -> tuple[Device, Dtype]:
     """Return where and in which half precision this machine would train."""
     here = machine.inspect()
-    if here.device == "cpu" or not CUDA.is_available():
+    if here.device == "cpu" or not cards():
         return DEVICES["cpu"], "bf16"
     return CUDA, "bf16" if here.gpus[0].is_ampere else "fp16"
 
@@ -40,7 +40,7 @@ def try_torch() -> str:
     import torch
 
     loaded = f"loads in {time.monotonic() - started:.1f} s"
-    seen = len(cards()) if CUDA.is_available() else 0
+    seen = len(cards())
     if not seen:
         if machine.inspect().device != "cpu":
             raise EnvironmentProblem(f"{loaded}, but sees no GPU", "see the lines on driver, torch build and GPU")

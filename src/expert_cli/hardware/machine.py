@@ -44,8 +44,7 @@ class Machine:
     """The facts that decisions rest on.
 
     gpus: those that the installed torch can use, and NVIDIA's that it cannot. torch_cuda, torch_hip: the version of
-    CUDA or ROCm that torch was built for, "" for others. unusable: what the driver says of cards that do not work.
-    bitsandbytes_has_gpu: that package, as installed, has kernels for GPUs.
+    CUDA or ROCm that torch was built for, "" for others.
     """
 
     system: str
@@ -56,8 +55,6 @@ class Machine:
     torch_cuda: str
     versions: tuple[tuple[str, str], ...]
     torch_hip: str = ""
-    unusable: tuple[str, ...] = ()
-    bitsandbytes_has_gpu: bool = True
 
     @property
     def torch_device(self) -> str:
@@ -80,13 +77,6 @@ class Machine:
             return None
         return "no usable GPU", self.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
 
-    def refuses(self, device: Device, quantization: str) -> Lack | None:
-        """Return what bitsandbytes has not for a device; None where a run can have it."""
-        if device.is_gpu and quantization in ("int4", "int8") and not self.bitsandbytes_has_gpu:
-            remedy = 'pip install --upgrade bitsandbytes, or write "quantization": "none"'
-            return f"{quantization}: the installed bitsandbytes has no kernels for this GPU", remedy
-        return None
-
     def words_of(self, device: str) -> str:
         """Return what trains on a device, in words; of the CPU also the GPU that is left alone."""
         if device == "cuda":
@@ -96,9 +86,7 @@ class Machine:
 
     @property
     def first_words(self) -> str:
-        """What a user must know before anything else, or "": a GPU that the installed torch cannot use, or nothing can."""
-        if not self.gpus and self.unusable:
-            return f"{self.unusable[0]}: training runs on the CPU. Fix: expert-cli doctor says what to do"
+        """What a user must know before anything else, or "": a GPU that the installed torch cannot use."""
         if not self.gpus or self.torch_device != "cpu":
             return ""
         return (
@@ -110,7 +98,6 @@ class Machine:
 def inspect() -> Machine:
     """Look at this machine."""
     cuda, hip = _torch_built_for("cuda"), _torch_built_for("hip")
-    kernels = f"libbitsandbytes_{'rocm' if hip else 'cuda'}*"
     found = Machine(
         system=platform.system(),
         cores=usable_cores(),
@@ -124,8 +111,6 @@ def inspect() -> Machine:
             *((name, installed(name) or "not installed") for name in PACKAGES),
         ),
         torch_hip=hip,
-        # its folder is looked into: importing it loads torch
-        bitsandbytes_has_gpu=any(folder.glob(kernels)) if (folder := _folder_of("bitsandbytes")) else True,
     )
     return replace(found, gpus=_seen_by_torch()) if hip else _with_nvidia(found)
 
@@ -145,12 +130,6 @@ def flash_attention_lacks(device: str, machine: Machine) -> str:
     return "" if has_package("flash_attn") and installed("flash-attn") else "flash-attn is not installed"
 
 
-def cpu_name() -> str:
-    """Return the CPU's model, as Linux tells; elsewhere its name alone."""
-    told = dict(re.findall(r"^(model name|CPU part)\s*:\s*(.*)$", _text(Path("/proc/cpuinfo")), re.MULTILINE))
-    return (told.get("model name") or told.get("CPU part") or platform.processor() or platform.machine()).strip()
-
-
 def installed(name: str) -> str | None:
     """Return the version of an installed distribution, or None."""
     with suppress(importlib.metadata.PackageNotFoundError):
@@ -161,21 +140,17 @@ def installed(name: str) -> str | None:
 def _with_nvidia(found: Machine) -> Machine:
     """Return the machine with the cards that training may use, the one it takes first, as the driver or else torch tells."""
     samples = nvml.sample()
-    shown = [samples[index] for index in nvml.visible()]
-    unusable = tuple(
-        f"{card.name or f'GPU {card.index}'} does not answer ({card.problem})" for card in shown if card.problem
-    )
     gpus = tuple(
         # a card that shares the host's memory has none to tell of
         Gpu(card.name, card.memory_bytes or found.memory_bytes, card.capability)
-        for card in shown
+        for card in (samples[index] for index in nvml.visible())
         if card.capability is not None
     )
-    if found.torch_cuda and (not gpus or len(gpus) < len(shown)):
+    if found.torch_cuda and not gpus:
         with suppress(OSError):  # where the driver's own library is not there, torch need not be asked
             ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-            gpus = _seen_by_torch() or gpus
-    return replace(found, gpus=gpus, unusable=unusable)
+            gpus = _seen_by_torch()
+    return replace(found, gpus=gpus)
 
 
 def _seen_by_torch() -> tuple[Gpu, ...]:
@@ -185,14 +160,10 @@ def _seen_by_torch() -> tuple[Gpu, ...]:
 
 def _torch_built_for(toolkit: str) -> str:
     """Read the version of a toolkit from torch's version file, because importing torch takes seconds; "": not built for it."""
-    text = _text(folder / "version.py") if (folder := _folder_of("torch")) else ""
+    spec = importlib.util.find_spec("torch")
+    text = _text(Path(spec.origin).with_name("version.py")) if spec and spec.origin else ""
     match = re.search(rf"^{toolkit}\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE)
     return match.group(1) if match else ""
-
-
-def _folder_of(package: str) -> Path | None:
-    spec = importlib.util.find_spec(package)
-    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
 def _text(path: Path) -> str:

@@ -12,23 +12,17 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 THROTTLES = {
-    0x002: "clocks set by user",
     0x004: "power cap",
     0x008: "hardware slowdown",
-    0x010: "sync boost",
     0x020: "thermal (driver)",
     0x040: "thermal (hardware)",
     0x080: "power brake",
-    0x100: "display clocks",
     0x200: "board limit",
-    0x400: "voltage reliability",
 }
-"""Bits of nvmlClocksEventReasons and the words for them. 0x1, idle, is no throttling and is left out."""
-RUNNING = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+"""Bits of nvmlClocksEventReasons that say what holds a clock down, and the words for them."""
 _MB = 1e6
 SM_CLOCK, OF_THE_GPU = 1, 0
 """NVML_CLOCK_SM and NVML_TEMPERATURE_GPU."""
@@ -101,17 +95,17 @@ def visible(environment: Mapping[str, str] = os.environ) -> list[int]:
     first that is none.
     """
     with nvml_session():
-        names = {
-            index: "" if problem else str(_ask("nvmlDeviceGetUUID", card) or "") for index, card, problem in _each()
-        }
+        names = {index: str(_ask("nvmlDeviceGetUUID", card) or "") for index, card, _ in _each()}
     chosen = environment.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return list(names)
-    meant = (
-        next((index for index, name in names.items() if word and (word == str(index) or name.startswith(word))), None)
-        for word in map(str.strip, chosen.split(","))
-    )
-    return list(takewhile(lambda index: index is not None, meant))  # type: ignore[arg-type]
+    found = []
+    for word in map(str.strip, chosen.split(",")):
+        meant = [index for index, name in names.items() if word and (word == str(index) or name.startswith(word))]
+        if not meant:
+            break
+        found.append(meant[0])
+    return found
 
 
 def sample() -> list[GpuSample]:
@@ -122,7 +116,7 @@ def sample() -> list[GpuSample]:
 def gpu_of_process(pid: int | None) -> int | None:
     """Return the index of the GPU that a process computes on. In a container the driver may name none."""
     for index, card, problem in _each():
-        processes = [] if problem else [one for question in RUNNING for one in _ask(question, card) or ()]
+        processes = [] if problem else _ask("nvmlDeviceGetComputeRunningProcesses", card) or []
         if pid in [process.pid for process in processes]:
             return index
     return None
@@ -148,13 +142,12 @@ def _each() -> Iterator[tuple[int, Any, str]]:
     lost = (library.NVML_ERROR_GPU_IS_LOST, library.NVML_ERROR_RESET_REQUIRED)
     with nvml_session() as problem:
         for index in range(0 if problem else _ask("nvmlDeviceGetCount") or 0):
-            card, is_named, gone = None, False, ""
+            card, gone = None, ""
             try:
                 card = library.nvmlDeviceGetHandleByIndex(index)
-                is_named = library.nvmlDeviceGetName(card) is not None
-                library.nvmlDeviceGetMemoryInfo(card)  # the name of a lost one is still told from memory
+                library.nvmlDeviceGetMemoryInfo(card)  # name and handle of a lost one are still told
             except library.NVMLError as error:
-                gone = "" if is_named and error.value not in lost else str(error)
+                gone = str(error) if card is None or error.value in lost else ""
             yield index, card, gone
 
 

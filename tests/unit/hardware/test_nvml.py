@@ -122,5 +122,5 @@ def test_the_driver_and_its_cards() -> None:
 
 def test_the_gpu_that_a_process_computes_on() -> None:
     processes = lambda card: [SimpleNamespace(pid=(7, os.getpid())[card])]
-    fake = FakeNvml(cards=2, nvmlDeviceGetGraphicsRunningProcesses=processes)
+    fake = FakeNvml(cards=2, nvmlDeviceGetComputeRunningProcesses=processes)
     assert [told(fake, nvml.gpu_of_process, pid) for pid in (7, os.getpid(), 8, None)] == [0, 1, None, None]
