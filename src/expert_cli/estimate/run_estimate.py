@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import psutil
 
 from expert_cli.config.effects import Effect
-from expert_cli.config.plan import FOR_EVERY_BASE, Plan
+from expert_cli.config.plan import Plan, needless_int4
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.batches import few_steps
 from expert_cli.errors import InputError
@@ -19,15 +19,13 @@ from expert_cli.estimate.memory_estimate import (
     CONTEXT_BYTES,
     MB,
     TRAINER_BYTES,
-    Shape,
-    StepSettings,
     components,
     meta_adapter,
     shape_of,
     step_settings,
     work_of,
 )
-from expert_cli.estimate.throughput import PROBE_ERROR_PCT, Figure, ProbeResult, by_formula, probe
+from expert_cli.estimate.throughput import Figure, by_formula, probe
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.kernel_plan import Kernel, free_bytes
@@ -106,17 +104,19 @@ def estimate_run(
     model = meta_adapter(base, run.adapter, rows.indices)
     shape = shape_of(model)
     setting = step_settings(run, machine, model, shape, work, free_bytes(device))
+    memory = components(shape, setting, process if device == "cpu" else CONTEXT_BYTES)
     if probing:
         report.info("training a few steps to measure them")
-    measured = probe(run, overrides) if probing else None
-    memory = components(shape, setting, process if device == "cpu" else CONTEXT_BYTES)
-    peak = _peak(memory, measured, setting)
-    speed = measured.speed if measured else by_formula(run, work, model)
+        speed, peak = probe(run, overrides)
+    else:
+        speed = by_formula(run, work, model)
+        what = "formula, checked on one CPU" if device == "cpu" else "formula, not yet checked on a GPU"
+        if "recurrence" in setting.kernels.lines:
+            what += "; what layers with a state keep beside their linear layers is not in it: --probe measures it"
+        peak = Figure(sum(memory.values()), MEMORY_ERROR_PCT[device], what)
     seconds = (work.tokens + EVALUATED * work.evaluated_tokens) / speed.value
     without = "; without the answers of evaluation.every_steps" if run.watch.execution_eval_steps else ""
     without += "; without the rounds of training.rft" if run.rft is not None else ""
-    card_bytes = machine.gpus[0].memory_bytes if device != "cpu" else 0
-    told = [needless_int4(shape, setting, memory["process"], card_bytes), rows.missing, rows.line]
     return RunEstimate(
         steps=work.schedule.steps,
         epochs=work.schedule.steps / work.schedule.steps_per_epoch,
@@ -133,40 +133,10 @@ def estimate_run(
         seconds_source=speed.source + without,
         tokens_per_s=speed.value,
         cost=None if hourly is None else hourly * seconds / 3600,
-        advice=[*filter(None, [*told, few_steps(work.schedule)])],
+        advice=[*needless_int4(plan, machine), *filter(None, [rows.missing, rows.line, few_steps(work.schedule)])],
         effects=plan.effects,
         kernels=setting.kernels.lines,
     )
-
-
-def needless_int4(shape: Shape, setting: StepSettings, process: int, gpu_bytes: int) -> str:
-    """Return one sentence where 4-bit weights save no memory that is needed, else "". gpu_bytes: of the card, 0 on a CPU."""
-    run = setting.run
-    if run.model.quantization != "int4":
-        return ""
-    if setting.kernels.dequantized:
-        why = f"the weights are kept unpacked, in {run.compute.dtype}"
-    else:
-        plain = replace(setting, run=replace(run, model=replace(run.model, quantization="none")))
-        needs = sum(components(shape, plain, process).values())
-        if needs * (1 + MEMORY_ERROR_PCT[run.compute.device] / 100) > gpu_bytes:
-            return ""
-        why = f"without it the run needs {needs / 2**30:.1f} GB of the card's {gpu_bytes / 2**30:.0f} GB"
-    return f"int4 saves no memory that is needed here: {why}; {FOR_EVERY_BASE}"
-
-
-def _peak(memory: Mapping[str, int], measured: ProbeResult | None, setting: StepSettings) -> Figure:
-    """Return the bytes at the peak."""
-    device = setting.run.compute.device
-    if measured is None:
-        what = "checked on one CPU" if device == "cpu" else "not yet checked on a GPU"
-        if "recurrence" in setting.kernels.lines:
-            what += "; what layers with a state keep beside their linear layers is not in it: --probe measures it"
-        return Figure(sum(memory.values()), MEMORY_ERROR_PCT[device], f"formula, {what}")
-    if device == "cpu":
-        return Figure(measured.resident_bytes, PROBE_ERROR_PCT, "probe: the largest resident set of real steps")
-    allocated = int(measured.allocated_mb * MB) + CONTEXT_BYTES
-    return Figure(allocated, PROBE_ERROR_PCT, "probe: what PyTorch held in real steps, and an assumed CUDA context")
 
 
 def parse_price(text: str) -> float:

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from peft import PeftModel
 
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.estimate.memory_estimate import Workload
+from expert_cli.estimate.memory_estimate import CONTEXT_BYTES, MB, Workload
 from expert_cli.model.flops import flops
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.pipeline.options import (
@@ -62,9 +62,9 @@ def by_formula(run: RunConfig, work: Workload, model: PeftModel) -> Figure:
     micro_tokens = run.optim.batch_size * work.packs.pack_lengths.mean
     speed, efficiency = matmul_flops(device, dtype), EFFICIENCY[device]
     words = (
-        f"formula: {per_token / 1e9:.2f} GFLOP a token; a {dtype} matrix product here makes {speed / 1e9:,.0f} GFLOP/s, "
-        f"{efficiency:.0%} of it assumed"
+        f"formula: {per_token / 1e9:.2f} GFLOP a token; a {dtype} matrix product here makes {speed / 1e9:,.0f} GFLOP/s"
     )
+    words += f", {efficiency:.0%} of it assumed"
     return Figure(1 / (per_token / (efficiency * speed) + OVERHEAD_S / micro_tokens), FORMULA_ERROR_PCT, words)
 
 
@@ -79,21 +79,12 @@ def matmul_flops(device: str, dtype: str) -> float:
     return 2.0 * size**3 / best
 
 
-@dataclass(frozen=True)
-class ProbeResult:
-    """What the steps came to.
+def probe(run: RunConfig, overrides: Overrides) -> tuple[Figure, Figure]:
+    """Train a few micro-steps with the run's settings; return tokens a second after the first, and bytes of memory at most.
 
-    speed: tokens a second. resident_bytes: the process at its largest, loading included. allocated_mb: what PyTorch held at
-    most, on a GPU.
+    Memory: what PyTorch held on a GPU, and the context; on a CPU that of the process, loading included. Raises what training
+    raises.
     """
-
-    speed: Figure
-    resident_bytes: int
-    allocated_mb: float
-
-
-def probe(run: RunConfig, overrides: Overrides) -> ProbeResult:
-    """Train a few micro-steps with the run's settings and measure all but the first. Raises what training raises."""
     resident = [0]
 
     def look(pid: int, _: Lines) -> None:
@@ -106,8 +97,11 @@ def probe(run: RunConfig, overrides: Overrides) -> ProbeResult:
         lines = run_train_subprocess("the probe failed", words, output, look, _POLL_S)
         allocated_mb = read_json(RunPaths(output).report_json)["peak_memory_mb"]
     tokens_per_s, spread_pct = speed([(line["tokens_real"], line["seconds"]) for line in lines])
-    figure = Figure(tokens_per_s, max(PROBE_ERROR_PCT, round(spread_pct)), "probe: real steps, just now")
-    return ProbeResult(figure, max(resident), allocated_mb)
+    found = Figure(tokens_per_s, max(PROBE_ERROR_PCT, round(spread_pct)), "probe: real steps, just now")
+    if run.compute.device == "cpu":
+        return found, Figure(max(resident), PROBE_ERROR_PCT, "probe: the largest resident set of real steps")
+    source = "probe: what PyTorch held in real steps, and an assumed CUDA context"
+    return found, Figure(allocated_mb * MB + CONTEXT_BYTES, PROBE_ERROR_PCT, source)
 
 
 def speed(steps: Sequence[tuple[int, float]]) -> tuple[float, float]:
