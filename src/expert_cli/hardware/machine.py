@@ -15,14 +15,12 @@ from pathlib import Path
 import psutil
 
 from expert_cli.hardware import nvml
-from expert_cli.hardware.devices import CUDA, Device, cards
+from expert_cli.hardware.devices import cards
 from expert_cli.utils.process_setup import prepare_process, usable_cores
 
 AMPERE = (8, 0)
 """The compute capability with which NVIDIA's cards learned bfloat16 on tensor cores and TF32."""
 PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "datasets", "accelerate", "tokenizers", "expert-cli")
-Lack = tuple[str, str]
-"""What is missing, and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -69,20 +67,11 @@ class Machine:
     @property
     def device(self) -> str:
         """The device that `auto` takes."""
-        return "cpu" if self.lacks(CUDA) else "cuda"
-
-    def lacks(self, device: Device) -> Lack | None:
-        """Return what is missing to train on a device; None where it can be done."""
-        if not device.is_gpu or (self.gpus and self.torch_device == device.name):
-            return None
-        return "no usable GPU", self.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
+        return self.torch_device if self.gpus else "cpu"
 
     def words_of(self, device: str) -> str:
-        """Return what trains on a device, in words; of the CPU also the GPU that is left alone."""
-        if device == "cuda":
-            return self.gpus[0].name
-        more = "" if self.lacks(CUDA) else f"; {self.gpus[0].name} is there: --device cuda"
-        return f"{self.cores} CPU cores{more}"
+        """Return what trains on a device, in words."""
+        return self.gpus[0].name if device == "cuda" else f"{self.cores} CPU cores"
 
     @property
     def first_words(self) -> str:
@@ -142,7 +131,7 @@ def _with_nvidia(found: Machine) -> Machine:
     samples = nvml.sample()
     gpus = tuple(
         # a card that shares the host's memory has none to tell of
-        Gpu(card.name, card.memory_bytes or found.memory_bytes, card.capability)
+        Gpu(card.name, round(1e6 * (card.memory_total_mb or 0.0)) or found.memory_bytes, card.capability)
         for card in (samples[index] for index in nvml.visible())
         if card.capability is not None
     )

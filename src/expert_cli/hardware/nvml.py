@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 THROTTLES = {
     0x004: "power cap",
@@ -28,8 +28,7 @@ SM_CLOCK, OF_THE_GPU = 1, 0
 """NVML_CLOCK_SM and NVML_TEMPERATURE_GPU."""
 
 
-@dataclass(frozen=True)
-class Driver:
+class Driver(NamedTuple):
     """The driver. `problem` is NVML's own word when it cannot be asked ("" if it can); `cuda`: the newest it can run."""
 
     version: str
@@ -57,11 +56,6 @@ class GpuSample:
     throttles: tuple[str, ...] = ()
     problem: str = ""
     capability: tuple[int, int] | None = None
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """All of its memory, in bytes."""
-        return None if self.memory_total_mb is None else round(self.memory_total_mb * _MB)
 
 
 @contextmanager

@@ -126,10 +126,9 @@ def test_every_device_is_planned_on_its_own_machine_and_refused_elsewhere(device
     plan = kernel_plan(run.compute, run.model, here)
     assert here.words_of(device.name) == plan.lines["device"].reason
     assert resolve(loaded, here).compute.device == device.name
-    for name, other in DEVICES.items():
+    for name in DEVICES:
         if name in (device.name, "cpu"):
             continue
-        assert here.lacks(other)
         with pytest.raises(EnvironmentProblem, match=f"--device {name}: ") as raised:
             resolve(loaded, here, Overrides(device=name))
         assert raised.value.hint

@@ -117,7 +117,7 @@ def test_the_driver_and_its_cards() -> None:
     fake = FakeNvml()
     assert told(fake, nvml.driver_info) == nvml.Driver("580.65.06", (13, 1), "")
     (card,) = told(fake, nvml.sample)
-    assert (card.index, card.name, card.memory_bytes, card.capability) == (0, "NVIDIA H200", 150_000_000_000, (9, 0))
+    assert (card.index, card.name, card.memory_total_mb, card.capability) == (0, "NVIDIA H200", 150_000.0, (9, 0))
 
 
 def test_the_gpu_that_a_process_computes_on() -> None:
