@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from expert_cli.benchmark.gauges import main_gpu, mean, of_gpu, values_of
-from expert_cli.benchmark.sampler import MonitorSample
+from expert_cli.benchmark.sampler import MonitorSample, main_gpu, mean, of_gpu, values_of
 from expert_cli.runs.metrics import mean_shares, number, numbers, padding_share, part, rates, timed
 
 Line = Mapping[str, Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -16,6 +16,7 @@ from expert_cli.benchmark.measured_run import (
     RunCounts,
     Variant,
     figures_json,
+    figures_text,
     run_in_turn,
     run_once,
 )
@@ -26,6 +27,7 @@ from expert_cli.errors import InputError
 from expert_cli.hardware.machine import Machine
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import paired_ratio
+from expert_cli.utils.text import aligned
 
 TOLERANCE = 0.02
 """Losses that differ by less than this share count as equal whatever the noise: precision and order of summing differ."""
@@ -126,6 +128,24 @@ def measure_against(
         "loss_parity": {"holds": same.holds, **asdict(same), "text": str(same)},
         "gate": None if gate is None else {"ratio": gate, "passed": not missed, "reason": missed},
     }
+
+
+def as_text(document: Mapping[str, Any]) -> str:
+    """Return an experiment's document as a person reads it."""
+    a, b, ratio, parity, gate = (document[key] for key in ("a", "b", "ratio", "loss_parity", "gate"))
+    shown = [figures_text(side) for side in (a, b)]
+    rows = [[label, *(side[label] for side in shown)] for label in shown[0]]
+    between = "" if ratio["ci95"] is None else " (95 %: {:.2f} to {:.2f})".format(*ratio["ci95"])
+    after = f"{document['steps']} steps after {document['warmup']} of warm-up"
+    lines = [f"A  {a['name']}", f"B  {b['name']}"]
+    lines += aligned(["", "A", "B"], [row for row in rows if set(row[1:]) != {"0%"}])
+    lines.append(f"A is {ratio['mean']:.2f}x{between} as fast as B ({document['repeats']} pairs of {after})")
+    lines.append(f"the loss is {'' if parity['holds'] else 'BROKEN, '}{parity['text']}")
+    for name, side in (("A", a), ("B", b)):
+        lines += [f"{name} was adjusted to fit the memory: {text}" for text in side["adjusted"]]
+    if gate:
+        lines.append(f"gate {gate['ratio']:g}: " + ("passed" if gate["passed"] else f"missed, {gate['reason']}"))
+    return "\n".join(lines)
 
 
 def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig:

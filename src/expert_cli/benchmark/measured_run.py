@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -184,4 +184,16 @@ def figures_json(runs: Sequence[RunMeasurement]) -> dict[str, Any]:
         "peak_memory_mb": max(run.peak_memory_mb for run in runs),
         "adjusted": list(dict.fromkeys(text for run in runs for text in run.adjusted)),
         "runs": [{"seed": run.seed, "tokens_per_s": run.tokens_per_s} for run in runs],
+    }
+
+
+def figures_text(measured: Mapping[str, Any]) -> dict[str, str]:
+    """Return the figures of `figures_json` as a person reads them, by what they are called."""
+    speed, padding = measured["tokens_per_s"], measured["padding_share"]
+    half = f" ±{(speed['ci95'][1] - speed['ci95'][0]) / 2:,.0f}" if speed["ci95"] else ""
+    return {
+        "real tokens/s": f"{speed['mean']:,.0f}{half}",
+        "padding": "-" if padding is None else f"{padding:.0%}",
+        "peak memory": f"{measured['peak_memory_mb']:,.0f} MB",
+        **{f"time: {name.replace('_', ' ')}": f"{measured['step_time_shares'][name]:.0%}" for name in SHARES},
     }

@@ -10,8 +10,7 @@ from typing import Any
 
 from expert_cli.benchmark.diagnosis import diagnose
 from expert_cli.benchmark.evidence import collect_evidence, judged_lines
-from expert_cli.benchmark.gauges import GAUGES, Gauge, main_gpu, series, spread
-from expert_cli.benchmark.sampler import MonitorSample, Sampler
+from expert_cli.benchmark.sampler import GAUGES, Gauge, MonitorSample, Sampler, main_gpu, series, spread
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware import nvml
 from expert_cli.hardware.nvml import GpuSample

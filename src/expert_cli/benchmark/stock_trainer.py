@@ -147,10 +147,10 @@ def _settings(preset: str, run: RunConfig, per_step: float) -> RunConfig:
     )
     if preset != "unoptimized":
         return run
-    batch = min(optim.batch_size, max(1, round(per_step)))
+    batch = min(optim.batch_size, max(1, round(per_step)))  # the manifest's is one of rows, and the rest is accumulated
     accumulation = max(1, round(per_step / batch))
-    quantization = run.model.quantization if run.model.quantization in ("int4", "int8") else "none"
     dtype: Dtype = "fp32" if run.compute.device == "cpu" else "fp16"
+    quantization = run.model.quantization if run.model.quantization in ("int4", "int8") else "none"
     return replace(
         run,
         model=replace(run.model, quantization=quantization),

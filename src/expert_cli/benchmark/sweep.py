@@ -11,34 +11,34 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.benchmark.experiment import decided
-from expert_cli.benchmark.measured_run import Run, RunCounts, Variant, figures_json, run_in_turn, run_once
+from expert_cli.benchmark.measured_run import Run, RunCounts, Variant, figures_json, figures_text, run_in_turn, run_once
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import InputError
 from expert_cli.hardware.machine import Machine
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import aligned
 
 SIZES = ("batch_size", "gradient_accumulation_steps")
 STRICT = "training.config.on_oom=error"
 """A setting that would have to be changed to fit does not fit."""
+SHOWN = ("real tokens/s", "peak memory", "padding", "time: data")
 
 
 @dataclass(frozen=True)
 class Combination:
-    """Manifest keys -> values, the accumulation that keeps the effective batch among them. reason: why it cannot be run."""
+    """Settings as `--set` takes them, the accumulation that keeps the effective batch among them. reason: why not to run it."""
 
-    settings: dict[str, Any]
-    reason: str = ""
-
-    @property
-    def flags(self) -> list[str]:
-        """The settings as `--set` takes them."""
-        texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in self.settings.items()}
-        return [f"training.config.{key}={text}" for key, text in texts.items()]
+    flags: tuple[str, ...]
+    reason: str
 
     @property
     def name(self) -> str:
         """What messages call it."""
         return " ".join(flag.removeprefix("training.config.") for flag in self.flags)
+
+    def as_json(self, status: str, reason: str = "", measured: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return its row."""
+        return {"set": list(self.flags), "status": status, "reason": reason, "measured": measured}
 
 
 def parse_sweep(asked: Sequence[str]) -> dict[str, list[Any]]:
@@ -70,18 +70,18 @@ def combinations(swept: Mapping[str, Sequence[Any]], batch_size: int, accumulati
     effective = batch_size * accumulation
     found = []
     for values in product(*swept.values()):
-        settings = dict(zip(swept, values, strict=True))
+        settings, reason = dict(zip(swept, values, strict=True)), ""
         given = {key: settings[key] for key in SIZES if key in settings}
-        if any(type(value) is not int or value < 1 for value in given.values()):
-            raise InputError(f"--sweep: {Combination(settings).name}: must be whole numbers greater than 0")
-        size, reason = prod(given.values()), ""
-        if len(given) == 2 and size != effective:
-            reason = f"its effective batch is {size}, not {effective}"
-        elif len(given) == 1 and effective % size:
-            reason = f"{' '.join(given)} {size} does not divide the effective batch {effective}"
-        elif len(given) == 1:
-            settings |= {key: effective // size for key in SIZES if key not in given}
-        found.append(Combination(settings, reason))
+        if given and all(
+            type(value) is int and value > 0 for value in given.values()
+        ):  # others are no value of the key
+            size = prod(given.values())
+            if size != effective and (len(given) == 2 or effective % size):
+                reason = f"{' x '.join(given)} is {size}, the effective batch {effective}"
+            else:
+                settings |= {key: effective // size for key in SIZES if key not in given}
+        texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
+        found.append(Combination(tuple(f"training.config.{key}={text}" for key, text in texts.items()), reason))
     return found
 
 
@@ -110,7 +110,7 @@ def sweep(
     runs, failed = run_in_turn(variants, written.seed, overrides, counts, report, run, keeps_going=True)
     if len(failed) == len(runnable):
         raise failed[len(runnable) - 1]
-    ran = [_row(one, "ran", measured=figures_json(runs[n])) for n, one in enumerate(runnable) if n not in failed]
+    ran = [one.as_json("ran", measured=figures_json(runs[n])) for n, one in enumerate(runnable) if n not in failed]
     ran.sort(key=lambda row: -row["measured"]["tokens_per_s"]["mean"])
     return {
         "kind": "sweep",
@@ -119,12 +119,21 @@ def sweep(
         "effective_batch": written.optim.batch_size * written.optim.gradient_accumulation_steps,
         "trials": [
             *ran,
-            *(_row(runnable[n], "failed", error.message) for n, error in failed.items()),
-            *(_row(one, "not run", one.reason) for one in found if one.reason),
+            *(runnable[n].as_json("failed", error.message) for n, error in failed.items()),
+            *(one.as_json("not run", one.reason) for one in found if one.reason),
         ],
         "fastest": {"set": ran[0]["set"]},
     }
 
 
-def _row(one: Combination, status: str, reason: str = "", measured: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {"settings": one.settings, "set": one.flags, "status": status, "reason": reason, "measured": measured}
+def as_text(document: Mapping[str, Any]) -> str:
+    """Return a sweep's document as a person reads it."""
+    rows = []
+    for trial in document["trials"]:
+        figures = figures_text(trial["measured"]) if trial["measured"] else {}
+        state = f"{trial['status']}: {trial['reason']}" if trial["reason"] else trial["status"]
+        name = " ".join(flag.removeprefix("training.config.") for flag in trial["set"])
+        rows.append([name, *(figures.get(label, "-") for label in SHOWN), state])
+    best = " ".join(f"--set {flag}" for flag in document["fastest"]["set"])
+    head = f"effective batch {document['effective_batch']}, {document['steps']} steps each"
+    return "\n".join([head, *aligned(["", *SHOWN, ""], rows), f"fastest that fits: {best}"])

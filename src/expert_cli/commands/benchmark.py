@@ -73,10 +73,9 @@ def benchmark(
     if manifest is None:
         _watch(console, run, duration, interval, output)
         return
-    from expert_cli.benchmark.experiment import measure_against
+    from expert_cli.benchmark import experiment
+    from expert_cli.benchmark import sweep as sweeps
     from expert_cli.benchmark.measured_run import RunCounts
-    from expert_cli.benchmark.sweep import sweep as run_sweep
-    from expert_cli.benchmark.tables import as_text
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine
 
@@ -88,11 +87,12 @@ def benchmark(
         console.warning(facts.first_words)
     counts = RunCounts(steps, warmup, repeats or (1 if sweep else 3))
     if sweep:
-        document = run_sweep(manifest, sweep, overrides, counts, facts, console)
-    else:
-        document = measure_against(manifest, against or "", overrides, counts, facts, console, gate)
-    is_missed = not (document.get("gate") or {"passed": True})["passed"]
-    _show(console, document, output, as_text, ThresholdNotMet.exit_code if is_missed else 0)
+        document = sweeps.sweep(manifest, sweep, overrides, counts, facts, console)
+        _show(console, document, output, sweeps.as_text, 0)
+        return
+    document = experiment.measure_against(manifest, against or "", overrides, counts, facts, console, gate)
+    is_missed = gate is not None and not document["gate"]["passed"]
+    _show(console, document, output, experiment.as_text, ThresholdNotMet.exit_code if is_missed else 0)
 
 
 def _require_one(asked: list[str], manifest: Path | None, gate: float | None) -> None:

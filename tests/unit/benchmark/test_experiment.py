@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.experiment import measure_against, parity
+from expert_cli.benchmark.experiment import as_text, measure_against, parity
 from expert_cli.benchmark.measured_run import Curve, RunCounts, Variant, measure_run
-from expert_cli.benchmark.tables import as_text
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import InputError, Interrupted, TrainingFailed
 from expert_cli.utils.reporter import NullReporter

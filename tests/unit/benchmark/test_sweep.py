@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from expert_cli.benchmark.measured_run import RunCounts, Variant
-from expert_cli.benchmark.sweep import combinations, parse_sweep, sweep
-from expert_cli.benchmark.tables import as_text
+from expert_cli.benchmark.sweep import as_text, combinations, parse_sweep, sweep
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError, TrainingFailed
 from expert_cli.utils.reporter import NullReporter
@@ -58,12 +57,13 @@ def test_what_is_no_sweep(asked: list[str]) -> None:
     [
         pytest.param({"batch_size": [2, 8]}, [("batch_size=2 gradient_accumulation_steps=4", ""),
                      ("batch_size=8 gradient_accumulation_steps=1", "")], id="accumulation follows"),
-        pytest.param({"batch_size": [3, 16]}, [("batch_size=3", "batch_size 3 does not divide the effective batch 8"),
-                     ("batch_size=16", "batch_size 16 does not divide the effective batch 8")], id="indivisible"),
+        pytest.param({"batch_size": [3, 16]}, [("batch_size=3", "batch_size is 3, the effective batch 8"),
+                     ("batch_size=16", "batch_size is 16, the effective batch 8")], id="indivisible"),
         pytest.param({"gradient_accumulation_steps": [2]}, [("gradient_accumulation_steps=2 batch_size=4", "")],
                      id="batch follows"),
         pytest.param({"batch_size": [2, 4], "gradient_accumulation_steps": [2]},
-                     [("batch_size=2 gradient_accumulation_steps=2", "its effective batch is 4, not 8"),
+                     [("batch_size=2 gradient_accumulation_steps=2",
+                       "batch_size x gradient_accumulation_steps is 4, the effective batch 8"),
                       ("batch_size=4 gradient_accumulation_steps=2", "")], id="both are given"),
         pytest.param({"packing": [True, False]}, [("packing=true", ""), ("packing=false", "")], id="neither"),
     ],
@@ -85,13 +85,13 @@ def test_the_fastest_that_fits(manifest: Path) -> None:
         *(("batch_size=2", 42), ("batch_size=4", 42), ("batch_size=8", 42)),
         *(("batch_size=4", 43), ("batch_size=2", 43)),
     ]
-    states = [(trial["settings"]["batch_size"], trial["status"]) for trial in document["trials"]]
-    assert states == [(4, "ran"), (2, "ran"), (8, "failed"), (3, "not run")]
+    states = [(trial["set"][0][-1], trial["status"]) for trial in document["trials"]]
+    assert states == [("4", "ran"), ("2", "ran"), ("8", "failed"), ("3", "not run")]
     flags = ["training.config.batch_size=4", "training.config.gradient_accumulation_steps=2"]
     assert document["fastest"]["set"] == flags
     text = as_text(document)
     assert f"fastest that fits: --set {flags[0]} --set {flags[1]}" in text
-    assert "not run: batch_size 3 does not divide the effective batch 8" in text
+    assert "not run: batch_size is 3, the effective batch 8" in text
     assert "failed: b: a full step of 8 packs does not fit" in text
 
 
