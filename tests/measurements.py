@@ -27,9 +27,9 @@ def valid(document: Any) -> Any:
     return document
 
 
-def measured(seed: int, speed: float, loss: float = 2.0, adjusted: tuple[str, ...] = ()) -> RunMeasurement:
+def measured(seed: int, speed: float, loss: float = 2.0) -> RunMeasurement:
     shares = dict.fromkeys(SHARES, 0.1)
-    return RunMeasurement(seed, speed, 0.5, shares, speed, Curve((10, 10), (loss, loss)), adjusted)
+    return RunMeasurement(seed, speed, 0.5, shares, speed, Curve((10, 10), (loss, loss)))
 
 
 def runner(answer: Callable[[Variant, int], RunMeasurement], asked: list[tuple[str, int]]) -> Run:

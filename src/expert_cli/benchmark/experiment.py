@@ -141,8 +141,6 @@ def as_text(document: Mapping[str, Any]) -> str:
     lines += aligned(["", "A", "B"], [row for row in rows if set(row[1:]) != {"0%"}])
     lines.append(f"A is {ratio['mean']:.2f}x{between} as fast as B ({document['repeats']} pairs of {after})")
     lines.append(f"the loss is {'' if parity['holds'] else 'BROKEN, '}{parity['text']}")
-    for name, side in (("A", a), ("B", b)):
-        lines += [f"{name} was adjusted to fit the memory: {text}" for text in side["adjusted"]]
     if gate:
         lines.append(f"gate {gate['ratio']:g}: " + ("passed" if gate["passed"] else f"missed, {gate['reason']}"))
     return "\n".join(lines)

@@ -21,6 +21,8 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import mean_of
 
 LOOK_EVERY_S = 1.0
+STRICT = "training.config.on_oom=error"
+"""A run that would change its settings to fit the memory is none of those that are compared."""
 STOCK = (
     "import pathlib, sys; from expert_cli.utils.process_setup import prepare_process; prepare_process(); "
     "from expert_cli.benchmark.stock_trainer import main; sys.exit(main(pathlib.Path(sys.argv[1])))"
@@ -70,7 +72,6 @@ class RunMeasurement:
     """One run: N optimizer steps after the warm-up steps; `curve` and `padding_share` are of the warm-up, too.
 
     tokens_per_s (real tokens), shares: of the N steps, as the run itself logged them. peak_memory_mb: as its report has it.
-    adjusted: what it changed to fit the memory.
     """
 
     seed: int
@@ -79,7 +80,6 @@ class RunMeasurement:
     shares: dict[str, float]
     peak_memory_mb: float
     curve: Curve
-    adjusted: tuple[str, ...] = ()
 
 
 Run = Callable[[Variant, Overrides, RunCounts, int, Callable[[dict[str, Any]], None]], RunMeasurement]
@@ -96,7 +96,7 @@ def run_once(
 
     Raises the error that ended the process, with the variant's name before it; KeyboardInterrupt ends the process.
     """
-    asked = with_settings(overrides, *variant.settings, *QUIET_SETTINGS)
+    asked = with_settings(overrides, *variant.settings, *QUIET_SETTINGS, STRICT)
     with TemporaryDirectory(prefix="expert-cli-benchmark-", ignore_cleanup_errors=True) as folder:
         paths = RunPaths(Path(folder) / "run")
         asked = replace(asked, seed=seed, max_steps=counts.steps + counts.warmup, output=paths.output)
@@ -113,11 +113,11 @@ def run_once(
                     show(line)
 
         lines = run_train_subprocess(variant.name, words, paths.output, look, LOOK_EVERY_S)
-        return measure_run(lines, read_json(paths.report_json), seed, counts.warmup)
+        return measure_run(lines, read_json(paths.report_json)["peak_memory_mb"], seed, counts.warmup)
 
 
-def measure_run(lines: Lines, report: dict[str, Any], seed: int, warmup: int) -> RunMeasurement:
-    """Return what a finished run says of itself. lines: the metrics of its steps; report: its report.json."""
+def measure_run(lines: Lines, peak_memory_mb: float, seed: int, warmup: int) -> RunMeasurement:
+    """Return what the metrics of a finished run's steps say."""
     start = lines[warmup - 1] if warmup else {"seconds": 0.0, "tokens_real": 0}
     seconds, tokens = (lines[-1][key] - start[key] for key in ("seconds", "tokens_real"))
     trained = [0, *(line["tokens_trained"] for line in lines)]
@@ -126,9 +126,8 @@ def measure_run(lines: Lines, report: dict[str, Any], seed: int, warmup: int) ->
         tokens_per_s=tokens / max(seconds, 1e-3),
         padding_share=padding_share(lines),
         shares=mean_shares(lines[warmup:], start if warmup else None),
-        peak_memory_mb=report["peak_memory_mb"],
+        peak_memory_mb=peak_memory_mb,
         curve=Curve(tuple(b - a for a, b in pairwise(trained)), tuple(line["loss"] for line in lines)),
-        adjusted=tuple(report.get("adjusted", ())),
     )
 
 
@@ -182,7 +181,6 @@ def figures_json(runs: Sequence[RunMeasurement]) -> dict[str, Any]:
         "padding_share": fmean(padding) if padding else None,
         "step_time_shares": {name: fmean(run.shares.get(name, 0.0) for run in runs) for name in SHARES},
         "peak_memory_mb": max(run.peak_memory_mb for run in runs),
-        "adjusted": list(dict.fromkeys(text for run in runs for text in run.adjusted)),
         "runs": [{"seed": run.seed, "tokens_per_s": run.tokens_per_s} for run in runs],
     }
 

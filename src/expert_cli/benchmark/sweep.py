@@ -19,8 +19,6 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import aligned
 
 SIZES = ("batch_size", "gradient_accumulation_steps")
-STRICT = "training.config.on_oom=error"
-"""A setting that would have to be changed to fit does not fit."""
 SHOWN = ("real tokens/s", "peak memory", "padding", "time: data")
 
 
@@ -106,7 +104,7 @@ def sweep(
         raise InputError(f"--sweep: no combination can be run: {found[0].name}: {found[0].reason}")
     for one in runnable:
         decided(manifest, replace(overrides, settings=(*overrides.settings, *one.flags)), machine)
-    variants = [Variant(one.name, manifest, settings=(*one.flags, STRICT)) for one in runnable]
+    variants = [Variant(one.name, manifest, settings=one.flags) for one in runnable]
     runs, failed = run_in_turn(variants, written.seed, overrides, counts, report, run, keeps_going=True)
     if len(failed) == len(runnable):
         raise failed[len(runnable) - 1]

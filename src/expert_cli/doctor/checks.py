@@ -24,7 +24,6 @@ from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware import machine, nvml
 from expert_cli.hardware.machine import Gpu, Machine, installed
 from expert_cli.hardware.nvml import Driver, GpuSample
-from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess, how_it_ended, last_words
 from expert_cli.utils.text import first_line, size_text
 
@@ -61,17 +60,6 @@ class Probe:
 def worst(lines: Sequence[CheckResult]) -> State:
     """Return the state of all lines together."""
     return max((line.state for line in lines), key=get_args(State).index, default="ok")
-
-
-def check_up(report: Reporter, probes: Sequence[Probe]) -> list[CheckResult]:
-    """Return the lines of this machine and of the working directory; the probes, which load torch, come last."""
-    lines = list(told())
-    with report.progress("checking", None, "checks done") as bar:
-        bar.update(len(lines), f"now {probes[0].name}")
-        for line in run_probes(probes):
-            lines.append(line)
-            bar.update(len(lines))
-    return lines
 
 
 def told() -> Iterator[CheckResult]:

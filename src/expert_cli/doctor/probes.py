@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.doctor.checks import Probe, attempt
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware import machine
-from expert_cli.hardware.devices import CUDA, DEVICES, Device, cards
+from expert_cli.hardware.devices import CUDA, DEVICES, Device
 from expert_cli.model.kernels.attention_backends import BACKENDS, AttentionBackend
 
 if TYPE_CHECKING:
@@ -28,10 +28,8 @@ ROUNDING = 0.2
 
 def _device() -> tuple[Device, Dtype]:
     """Return where and in which half precision this machine would train."""
-    here = machine.inspect()
-    if here.device == "cpu" or not cards():
-        return DEVICES["cpu"], "bf16"
-    return CUDA, "bf16" if here.gpus[0].is_ampere else "fp16"
+    seen = machine.seen_by_torch()
+    return (CUDA, "bf16" if seen[0].is_ampere else "fp16") if seen else (DEVICES["cpu"], "bf16")
 
 
 def try_torch() -> str:
@@ -39,17 +37,15 @@ def try_torch() -> str:
     started = time.monotonic()
     import torch
 
-    loaded = f"loads in {time.monotonic() - started:.1f} s"
-    seen = len(cards())
-    if not seen:
-        if machine.inspect().device != "cpu":
-            raise EnvironmentProblem(f"{loaded}, but sees no GPU", "see the lines on driver, torch build and GPU")
-        return f"{loaded}, computes on {torch.get_num_threads()} CPU threads"
+    loaded, seen = f"loads in {time.monotonic() - started:.1f} s", len(machine.seen_by_torch())
+    if not seen and machine.inspect().device != "cpu":
+        raise EnvironmentProblem(f"{loaded}, but sees no GPU", "see the lines on driver, torch build and GPU")
     for index in range(seen):
         block = torch.ones(256, 256, device=f"cuda:{index}")
         if (block @ block)[0, 0].item() != 256.0:
             raise EnvironmentProblem(f"GPU {index} multiplies wrongly", "do not train on this GPU; test its memory")
-    return f"{loaded}, multiplies on each of {seen} GPU(s)"
+    place = f"multiplies on each of {seen} GPU(s)" if seen else f"computes on {torch.get_num_threads()} CPU threads"
+    return f"{loaded}, {place}"
 
 
 def try_bitsandbytes() -> str:

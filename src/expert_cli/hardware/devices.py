@@ -8,8 +8,6 @@ from __future__ import annotations
 import platform
 import sys
 import time
-import warnings
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -77,7 +75,8 @@ class Device:
             return
         import torch
 
-        if has_expandable_segments():  # fixed blocks fragment when batches differ in length
+        # blocks that grow do not fragment when batches differ in length; in WSL 2 they fail (pytorch issue 192330)
+        if sys.platform == "linux" and "microsoft" not in platform.release().lower():
             expandable_segments()
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
@@ -114,15 +113,6 @@ def _cuda() -> Any:
     return torch.cuda
 
 
-def cards() -> list[tuple[str, int, tuple[int, int]]]:
-    """Return name, bytes of memory and compute capability of the cards that torch sees, the one it takes first. Loads torch."""
-    with warnings.catch_warnings(), suppress(RuntimeError):
-        warnings.simplefilter("ignore")  # of a driver that is too old, with which none is seen
-        found = [_cuda().get_device_properties(index) for index in range(_cuda().device_count())]
-        return [(each.name, int(each.total_memory), (each.major, each.minor)) for each in found]
-    return []
-
-
 class _Mark:
     """What torch calls an event, of a device that does each thing at once."""
 
@@ -145,11 +135,6 @@ DEVICES = {"cpu": Device("cpu"), "cuda": CUDA}
 def device_of(place: torch.device) -> Device:
     """Return the device that a tensor's or a trainer's `torch.device` is."""
     return DEVICES[place.type]
-
-
-def has_expandable_segments() -> bool:
-    """Whether CUDA's allocator can grow its blocks: on Linux, not in WSL 2, where it fails (pytorch issue 192330)."""
-    return sys.platform == "linux" and "microsoft" not in platform.release().lower()
 
 
 def is_out_of_memory(error: BaseException) -> bool:

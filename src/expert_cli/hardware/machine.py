@@ -8,6 +8,7 @@ import importlib.util
 import platform
 import re
 import sys
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,6 @@ from pathlib import Path
 import psutil
 
 from expert_cli.hardware import nvml
-from expert_cli.hardware.devices import cards
 from expert_cli.utils.process_setup import prepare_process, usable_cores
 
 AMPERE = (8, 0)
@@ -101,7 +101,7 @@ def inspect() -> Machine:
         ),
         torch_hip=hip,
     )
-    return replace(found, gpus=_seen_by_torch()) if hip else _with_nvidia(found)
+    return replace(found, gpus=seen_by_torch()) if hip else _with_nvidia(found)
 
 
 def has_package(name: str) -> bool:
@@ -138,13 +138,20 @@ def _with_nvidia(found: Machine) -> Machine:
     if found.torch_cuda and not gpus:
         with suppress(OSError):  # where the driver's own library is not there, torch need not be asked
             ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-            gpus = _seen_by_torch()
+            gpus = seen_by_torch()
     return replace(found, gpus=gpus)
 
 
-def _seen_by_torch() -> tuple[Gpu, ...]:
+def seen_by_torch() -> tuple[Gpu, ...]:
+    """Return the GPUs that torch sees, the one it takes first. Loads torch."""
     prepare_process()  # its settings are read when torch is loaded
-    return tuple(Gpu(*card) for card in cards())
+    import torch
+
+    with warnings.catch_warnings(), suppress(RuntimeError):
+        warnings.simplefilter("ignore")  # of a driver that is too old, with which none is seen
+        found = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+        return tuple(Gpu(each.name, int(each.total_memory), (each.major, each.minor)) for each in found)
+    return ()
 
 
 def _torch_built_for(toolkit: str) -> str:

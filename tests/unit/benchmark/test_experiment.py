@@ -69,12 +69,6 @@ def test_the_gate(manifest: Path, gate: float, loss: float, reason: str) -> None
     assert ("BROKEN" in as_text(document)) == (loss != 2.0)
 
 
-def test_what_was_adjusted_is_told_once(manifest: Path) -> None:
-    document, _ = against(manifest, lambda _, seed: measured(seed, 1.0, adjusted=("micro-batch 4 x 1 -> 2 x 2",)))
-    assert "\nB was adjusted to fit the memory: micro-batch 4 x 1 -> 2 x 2" in as_text(document)
-    assert document["a"]["adjusted"] == ["micro-batch 4 x 1 -> 2 x 2"]
-
-
 @pytest.mark.parametrize(
     ("end", "error"), [("SIGTERM", Interrupted), ("SIGINT", KeyboardInterrupt), ("", TrainingFailed)]
 )
@@ -106,10 +100,10 @@ def test_a_run_is_measured_after_its_warm_up() -> None:
         {"loss": 1.0, "seconds": n**2, "tokens_real": 10 * n, "tokens_trained": 5 * n, "tokens_padded": 10 * n}
         for n in (1, 2, 3)
     ]
-    found = measure_run(lines, {"peak_memory_mb": 7.0}, 42, 1)
+    found = measure_run(lines, 7.0, 42, 1)
     assert (found.tokens_per_s, found.padding_share, found.peak_memory_mb) == (20 / 8, 0.5, 7.0)
     assert found.curve == Curve((5, 5, 5), (1.0, 1.0, 1.0))
-    assert measure_run(lines, {"peak_memory_mb": 7.0}, 42, 0).tokens_per_s == 30 / 9
+    assert measure_run(lines, 7.0, 42, 0).tokens_per_s == 30 / 9
 
 
 @pytest.mark.parametrize(

@@ -161,44 +161,30 @@ def test_torch_s_functions_of_a_gpu_are_called_in_one_place_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("system", "release", "has"),
-    [
-        ("linux", "6.8.0-45-generic", True),
-        ("linux", "6.6.87.2-microsoft-standard-WSL2", False),
-        ("linux", "4.4.0-19041-Microsoft", False),
-        ("win32", "11", False),
-        ("darwin", "24.5.0", False),
-    ],
+    ("device", "release", "grows"),
+    [("cpu", "6.8.0-45-generic", False), ("cuda", "6.8.0-45-generic", True), ("cuda", "6.6-microsoft-WSL2", False)],
 )
-def test_blocks_that_grow_are_asked_for_where_they_work(
-    monkeypatch: pytest.MonkeyPatch, system: str, release: str, *, has: bool
+def test_switches_are_set_where_a_device_has_them(
+    monkeypatch: pytest.MonkeyPatch, device: str, release: str, *, grows: bool
 ) -> None:
-    monkeypatch.setattr(device_module.sys, "platform", system)
-    monkeypatch.setattr(device_module.platform, "release", lambda: release)
-    assert device_module.has_expandable_segments() is has
-
-
-@pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
-def test_switches_are_set_where_a_device_has_them(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     newer = hasattr(torch._C, "_accelerator_setAllocatorSettings")
     where = (torch._C, "_accelerator_setAllocatorSettings") if newer else (torch.cuda.memory, "_set_allocator_settings")
     monkeypatch.setattr(*where, told.append)
     monkeypatch.setattr(device_module.sys, "platform", "linux")
-    monkeypatch.setattr(device_module.platform, "release", lambda: "6.8.0-45-generic")
+    monkeypatch.setattr(device_module.platform, "release", lambda: release)
     switches = (torch.backends.cuda.matmul, torch.backends.cudnn)
     before = [switch.allow_tf32 for switch in switches]
     try:
         for switch in switches:
             switch.allow_tf32 = False
-        device.set_flags(tf32=True)
+        DEVICES[device].set_flags(tf32=True)
         is_set = [switch.allow_tf32 for switch in switches]
     finally:
         for switch, allowed in zip(switches, before, strict=True):
             switch.allow_tf32 = allowed
-    assert (told, is_set) == (
-        (["expandable_segments:True"], [True] * 2) if device.name == "cuda" else ([], [False] * 2)
-    )
+    assert told == (["expandable_segments:True"] if grows else [])
+    assert is_set == [device == "cuda"] * 2
 
 
 MEMORY = {
