@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -93,16 +92,6 @@ def test_a_run_that_ends_while_it_is_watched(tmp_path: Path, writer: Callable[..
     assert any("the run ended after" in note for note in document["notes"])
 
 
-def test_the_end_is_also_told_by_complete(tmp_path: Path) -> None:
-    paths = run_folder(tmp_path, {"step": 1, "loss": 2.0, "seconds": 1})
-
-    def finish(seen: monitor.MonitorSession) -> None:
-        paths.complete.touch()
-
-    seen = watch(monitor.MonitoredRun(paths, None), duration=30.0, show=finish)
-    assert (seen.ended, len(seen.samples)) == (True, 2)
-
-
 def test_a_run_that_is_over_is_judged_by_its_metrics(tmp_path: Path) -> None:
     logged = {"utilization": 35.0, "memory_mb": 900.0, "power_w": None}
     rows = [
@@ -131,11 +120,8 @@ def test_metrics_that_say_nothing(tmp_path: Path, content: bytes) -> None:
     paths = run_folder(tmp_path)
     paths.metrics.write_bytes(content)
     document = watch(monitor.MonitoredRun(paths, None), duration=0.2).as_json()
-    assert (document["verdict"], document["tokens_per_s"], document["step_time_shares"]) == (
-        "not enough data",
-        None,
-        None,
-    )
+    assert document["verdict"] == "not enough data"
+    assert document["tokens_per_s"] is document["step_time_shares"] is None
     assert document["machine"]["ram_used_mb"]["mean"] > 0
 
 
@@ -162,17 +148,12 @@ def test_of_several_gpus_the_busiest_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_keeps_what_was_seen(tmp_path: Path) -> None:
-    # a shell starts background processes with Ctrl-C ignored
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-
     def interrupt(seen: monitor.MonitorSession) -> None:
         if len(seen.samples) == 2:
-            signal.raise_signal(signal.SIGINT)
+            raise KeyboardInterrupt
 
     seen = watch(monitor.MonitoredRun(run_folder(tmp_path), None), duration=30.0, show=interrupt)
-    signal.signal(signal.SIGINT, before)
     assert (seen.interrupted, len(seen.samples)) == (True, 2)
-    assert seen.as_json()["samples"] == 2
 
 
 LAUNCHER = """
@@ -184,44 +165,28 @@ subprocess.run([sys.executable, "-c", "while True: pass"])
 
 
 @pytest.mark.parametrize(
-    ("processes", "counted"), [pytest.param("2", True, id="of one run"), pytest.param("1", False, id="of another run")]
+    ("processes", "counted"), [pytest.param("2", 2, id="of one run"), pytest.param("1", 1, id="of another run")]
 )
 def test_cpu_of_a_runs_other_processes_is_counted(
-    monkeypatch: pytest.MonkeyPatch, processes: str, counted: bool
+    monkeypatch: pytest.MonkeyPatch, processes: str, counted: int
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", processes)
     parent = subprocess.Popen([sys.executable, "-c", LAUNCHER], stdout=subprocess.PIPE, start_new_session=True)
+    assert parent.stdout
     try:
-        assert parent.stdout
         first = int(parent.stdout.readline())
         while len(psutil.Process(parent.pid).children()) < 2:
             time.sleep(0.05)
-        assert len(sampler._family(first)) == (2 if counted else 1)
-    finally:
-        for child in [*psutil.Process(parent.pid).children(recursive=True), psutil.Process(parent.pid)]:
-            child.kill()
-        parent.wait()
-        if parent.stdout:
-            parent.stdout.close()
-
-
-def test_cpu_of_children_is_counted() -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"],
-        start_new_session=True,
-    )
-    try:
-        while not psutil.Process(parent.pid).children():
-            time.sleep(0.05)
-        sampler = Sampler(parent.pid, lambda: ())
+        assert len(sampler._family(first)) == counted
+        whole = Sampler(parent.pid, lambda: ())
         time.sleep(0.5)
-        sample = sampler.take()
-        assert sample.cpu_percent is not None
-        assert sample.cpu_percent > 1  # the parent alone takes none; a busy machine leaves its child little
+        assert (
+            whole.take().cpu_percent or 0
+        ) > 1  # parent and sleeper take none; a busy machine leaves the third little
     finally:
         for child in [*psutil.Process(parent.pid).children(recursive=True), psutil.Process(parent.pid)]:
             child.kill()
-        parent.wait()
+        parent.communicate()
 
 
 def test_the_busiest_disk_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -227,14 +227,6 @@ def kept(folder: Path, chosen: StepSettings) -> int:
     return sum(size for size, _ in found.values())
 
 
-def test_a_copy_takes_the_place_of_the_quantized_weights(folder: Path) -> None:
-    shape = shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa"))
-    plain, dequantized = (components(shape, setting(quantization="int4", dequantized=c), 0) for c in (False, True))
-    assert plain["base_weights"] == stored_bytes(shape, "int4", 2)
-    assert plain["dequantised_copy"] == 0
-    assert dequantized["base_weights"] + dequantized["dequantised_copy"] == stored_bytes(shape, "bf16", 2)
-
-
 @pytest.mark.filterwarnings("ignore:The following .* keys did not match:RuntimeWarning")  # PEFT's, of its own patterns
 def test_experts_whose_weights_are_one_parameter_are_counted(tmp_path: Path) -> None:
     """PEFT wraps the parameter, and what it wraps is no linear layer."""

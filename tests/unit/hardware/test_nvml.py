@@ -58,16 +58,9 @@ def test_what_is_asked_is_there_and_stays() -> None:
     assert leaving & asked == set()
 
 
-def test_one_lost_card_hides_no_other() -> None:
-    fake = FakeNvml(cards=3, lost=1)
-    assert [(row.index, row.name, row.problem) for row in told(fake, nvml.sample)] == [
-        (0, "NVIDIA H200", ""),
-        (1, "", "GPU is lost"),
-        (2, "NVIDIA H200", ""),
-    ]
-
-
-def test_a_card_that_was_lost_since_is_named_lost_though_it_still_has_a_name() -> None:
+def test_a_lost_card_hides_no_other_and_is_named_also_where_it_still_has_a_name() -> None:
+    found = [(row.index, row.name, row.problem) for row in told(FakeNvml(cards=3, lost=1), nvml.sample)]
+    assert found == [(0, "NVIDIA H200", ""), (1, "", "GPU is lost"), (2, "NVIDIA H200", "")]
     fake = FakeNvml(nvmlDeviceGetMemoryInfo=NvmlError("GPU requires restart", 16))
     assert [(row.problem, row.utilization) for row in told(fake, nvml.sample)] == [("GPU requires restart", None)]
 
@@ -113,11 +106,8 @@ def test_without_a_driver_there_is_nothing_and_a_reason(error: Exception) -> Non
     assert told(fake, nvml.sample) == []
 
 
-def test_the_driver_and_its_cards() -> None:
-    fake = FakeNvml()
-    assert told(fake, nvml.driver_info) == nvml.Driver("580.65.06", (13, 1), "")
-    (card,) = told(fake, nvml.sample)
-    assert (card.index, card.name, card.memory_total_mb, card.capability) == (0, "NVIDIA H200", 150_000.0, (9, 0))
+def test_the_driver() -> None:
+    assert told(FakeNvml(), nvml.driver_info) == nvml.Driver("580.65.06", (13, 1), "")
 
 
 def test_the_gpu_that_a_process_computes_on() -> None:
