@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from expert_cli.benchmark.measured_run import Curve, Run, RunCounts, RunMeasurement, Variant
+from expert_cli.benchmark.measured_run import Run, RunCounts, RunMeasurement, Variant
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware.machine import Machine
 from expert_cli.runs.metrics import SHARES
@@ -29,17 +29,14 @@ def valid(document: Any) -> Any:
 
 def measured(seed: int, speed: float, loss: float = 2.0) -> RunMeasurement:
     shares = dict.fromkeys(SHARES, 0.1)
-    return RunMeasurement(seed, speed, 0.5, shares, speed, Curve((10, 10), (loss, loss)))
+    return RunMeasurement(seed, speed, 0.5, shares, speed, ((10, loss), (10, loss)))
 
 
 def runner(answer: Callable[[Variant, int], RunMeasurement], asked: list[tuple[str, int]]) -> Run:
     """Return what stands for `run_once`; `asked` gets (side, seed) of every call."""
 
-    def run(
-        side: Variant, overrides: Overrides, counts: RunCounts, seed: int, show: Callable[[dict[str, Any]], None]
-    ) -> RunMeasurement:
+    def run(side: Variant, overrides: Overrides, counts: RunCounts, seed: int) -> RunMeasurement:
         asked.append((side.name, seed))
-        show({"step": counts.steps, "tokens_per_s": 1.0})
         return answer(side, seed)
 
     return run

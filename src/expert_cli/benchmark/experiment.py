@@ -66,6 +66,16 @@ class Parity:
         return f"{self.verdict}: {apart} ({allowed}) {where}"
 
 
+def mean_loss(curve: Curve, start: float, stop: float) -> float:
+    """Return the mean loss per trained token from the `start`th to the `stop`th; a step at the edge counts in part."""
+    total, end = 0.0, 0
+    for tokens, loss in curve:
+        end += tokens
+        if share := max(0.0, min(stop, end) - max(start, end - tokens)):
+            total += share * loss
+    return total / (stop - start)
+
+
 def parity(a: Sequence[Curve], b: Sequence[Curve]) -> Parity:
     """Compare the losses of pairs of runs that began with the same adapter and saw the same rows in the same order.
 
@@ -74,9 +84,9 @@ def parity(a: Sequence[Curve], b: Sequence[Curve]) -> Parity:
     the smallest spread from repeat to repeat: of A, of B, or of the pairs' differences. The smallest, because a side that
     is broken is often wild as well, and must not be excused by its own spread.
     """
-    stop = min(sum(curve.tokens) for curve in (*a, *b))
+    stop = min(sum(tokens for tokens, _ in curve) for curve in (*a, *b))
     window = (stop // 2, stop)
-    losses = [[curve.mean_loss(*window) for curve in side] for side in (a, b)]
+    losses = [[mean_loss(curve, *window) for curve in side] for side in (a, b)]
     if not all(math.isfinite(loss) for side in losses for loss in side):
         finite = [fmean(side) if all(map(math.isfinite, side)) else None for side in losses]
         return Parity("not finite", finite[0], finite[1], 0.0, 0.0, 0.0, window)

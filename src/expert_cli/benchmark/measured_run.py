@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -51,20 +51,8 @@ class RunCounts:
     repeats: int
 
 
-@dataclass(frozen=True)
-class Curve:
-    """The loss of a run over what it has learned from: trained tokens of each optimizer step, mean loss per one of them."""
-
-    tokens: tuple[int, ...]
-    losses: tuple[float, ...]
-
-    def mean_loss(self, start: float, stop: float) -> float:
-        """Return the mean loss per trained token from the `start`th to the `stop`th; a step at the edge counts in part."""
-        total = 0.0
-        for end, tokens, loss in zip(accumulate(self.tokens), self.tokens, self.losses, strict=True):
-            if share := max(0.0, min(stop, end) - max(start, end - tokens)):
-                total += share * loss
-        return total / (stop - start)
+Curve = Sequence[tuple[int, float]]
+"""The loss of a run over what it has learned from: of each optimizer step its trained tokens, and the mean loss per one."""
 
 
 @dataclass(frozen=True)
@@ -76,23 +64,17 @@ class RunMeasurement:
 
     seed: int
     tokens_per_s: float
-    padding_share: float | None
+    padding_share: float
     shares: dict[str, float]
     peak_memory_mb: float
     curve: Curve
 
 
-Run = Callable[[Variant, Overrides, RunCounts, int, Callable[[dict[str, Any]], None]], RunMeasurement]
+Run = Callable[[Variant, Overrides, RunCounts, int], RunMeasurement]
 
 
-def run_once(
-    variant: Variant,
-    overrides: Overrides,
-    counts: RunCounts,
-    seed: int,
-    show: Callable[[dict[str, Any]], None],
-) -> RunMeasurement:
-    """Train in a fresh process and return what was measured. show: is called with the metrics of each step.
+def run_once(variant: Variant, overrides: Overrides, counts: RunCounts, seed: int) -> RunMeasurement:
+    """Train in a fresh process and return what was measured.
 
     Raises the error that ended the process, with the variant's name before it; KeyboardInterrupt ends the process.
     """
@@ -106,13 +88,7 @@ def run_once(
             manifest = str(variant.manifest.resolve())
             write_json(job, {"preset": variant.preset, "manifest": manifest, "overrides": asdict(asked)})
             words = ["-c", STOCK, str(job)]
-
-        def look(pid: int, lines: Lines) -> None:  # noqa: ARG001
-            for line in lines:
-                if "loss" in line:
-                    show(line)
-
-        lines = run_train_subprocess(variant.name, words, paths.output, look, LOOK_EVERY_S)
+        lines = run_train_subprocess(variant.name, words, paths.output, lambda *_: None, LOOK_EVERY_S)
         return measure_run(lines, read_json(paths.report_json)["peak_memory_mb"], seed, counts.warmup)
 
 
@@ -124,10 +100,12 @@ def measure_run(lines: Lines, peak_memory_mb: float, seed: int, warmup: int) -> 
     return RunMeasurement(
         seed=seed,
         tokens_per_s=tokens / max(seconds, 1e-3),
-        padding_share=padding_share(lines),
+        padding_share=padding_share(lines) or 0.0,
         shares=mean_shares(lines[warmup:], start if warmup else None),
         peak_memory_mb=peak_memory_mb,
-        curve=Curve(tuple(b - a for a, b in pairwise(trained)), tuple(line["loss"] for line in lines)),
+        curve=tuple(
+            (after - before, line["loss"]) for (before, after), line in zip(pairwise(trained), lines, strict=True)
+        ),
     )
 
 
@@ -146,22 +124,16 @@ def run_in_turn(
     keeps_going: a variant whose training fails is not run again, and its error is returned, by the variant's number, instead
     of raised. Raises Interrupted at SIGTERM, which by itself would leave the run under way alone.
     """
-    each = counts.steps + counts.warmup
     turns = [(n, repeat) for repeat in range(counts.repeats) for n in range(len(variants))[:: -1 if repeat % 2 else 1]]
     found: list[list[RunMeasurement]] = [[] for _ in variants]
     failed: dict[int, TrainingFailed] = {}
-    with raising_sigterm(), report.progress("running", len(turns) * each, "steps") as bar:
+    with raising_sigterm(), report.progress("running", len(turns), "runs") as bar:
         for done, (n, repeat) in enumerate(turns):
             if n in failed:
                 continue
-            head = f"run {done + 1} of {len(turns)}: {variants[n].name}"
-            bar.update(done * each, f"{head}  loading")
-
-            def show(line: dict[str, Any], before: int = done * each, head: str = head) -> None:
-                bar.update(before + line["step"], f"{head}  {line['tokens_per_s']:,.0f} tokens/s")
-
+            bar.update(done, variants[n].name)
             try:
-                found[n].append(run(variants[n], overrides, counts, seed + repeat, show))
+                found[n].append(run(variants[n], overrides, counts, seed + repeat))
                 report.info(f"{variants[n].name}  seed {seed + repeat}  {found[n][-1].tokens_per_s:,.0f} tokens/s")
             except TrainingFailed as error:
                 if not keeps_going:
@@ -175,10 +147,9 @@ def run_in_turn(
 
 def figures_json(runs: Sequence[RunMeasurement]) -> dict[str, Any]:
     """Return what several runs of the same settings measured: means, of the memory the largest."""
-    padding = [run.padding_share for run in runs if run.padding_share is not None]
     return {
         "tokens_per_s": mean_of([run.tokens_per_s for run in runs]).as_json(),
-        "padding_share": fmean(padding) if padding else None,
+        "padding_share": fmean(run.padding_share for run in runs),
         "step_time_shares": {name: fmean(run.shares.get(name, 0.0) for run in runs) for name in SHARES},
         "peak_memory_mb": max(run.peak_memory_mb for run in runs),
         "runs": [{"seed": run.seed, "tokens_per_s": run.tokens_per_s} for run in runs],
@@ -187,11 +158,11 @@ def figures_json(runs: Sequence[RunMeasurement]) -> dict[str, Any]:
 
 def figures_text(measured: Mapping[str, Any]) -> dict[str, str]:
     """Return the figures of `figures_json` as a person reads them, by what they are called."""
-    speed, padding = measured["tokens_per_s"], measured["padding_share"]
+    speed = measured["tokens_per_s"]
     half = f" ±{(speed['ci95'][1] - speed['ci95'][0]) / 2:,.0f}" if speed["ci95"] else ""
     return {
         "real tokens/s": f"{speed['mean']:,.0f}{half}",
-        "padding": "-" if padding is None else f"{padding:.0%}",
+        "padding": f"{measured['padding_share']:.0%}",
         "peak memory": f"{measured['peak_memory_mb']:,.0f} MB",
         **{f"time: {name.replace('_', ' ')}": f"{measured['step_time_shares'][name]:.0%}" for name in SHARES},
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.experiment import as_text, measure_against, parity
+from expert_cli.benchmark.experiment import as_text, mean_loss, measure_against, parity
 from expert_cli.benchmark.measured_run import Curve, RunCounts, Variant, measure_run
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import InputError, Interrupted, TrainingFailed
@@ -102,7 +102,7 @@ def test_a_run_is_measured_after_its_warm_up() -> None:
     ]
     found = measure_run(lines, 7.0, 42, 1)
     assert (found.tokens_per_s, found.padding_share, found.peak_memory_mb) == (20 / 8, 0.5, 7.0)
-    assert found.curve == Curve((5, 5, 5), (1.0, 1.0, 1.0))
+    assert found.curve == ((5, 1.0),) * 3
     assert measure_run(lines, 7.0, 42, 0).tokens_per_s == 30 / 9
 
 
@@ -111,11 +111,11 @@ def test_a_run_is_measured_after_its_warm_up() -> None:
     [(0, 40, 2.5), (10, 40, 3.0), (0, 10, 1.0), (5, 15, 2.0), (30, 40, 3.0), (25, 35, 3.0)],
 )
 def test_the_loss_between_two_counts_of_tokens(start: int, stop: int, loss: float) -> None:
-    assert Curve((10, 30), (1.0, 3.0)).mean_loss(start, stop) == pytest.approx(loss)
+    assert mean_loss([(10, 1.0), (30, 3.0)], start, stop) == pytest.approx(loss)
 
 
 def curve(loss: float) -> Curve:
-    return Curve((100, 100), (9.0, loss))
+    return [(100, 9.0), (100, loss)]
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def test_verdicts(a: list[float], b: list[float], verdict: str) -> None:
 
 def test_losses_are_compared_at_equal_tokens() -> None:
     # A takes twice the tokens a step, and both learn the same from each: the loss falls by 1 in 100 tokens.
-    small = Curve((50,) * 8, tuple(4 - n / 2 for n in range(8)))
-    large = Curve((100,) * 6, tuple(3.75 - n for n in range(6)))
+    small = [(50, 4 - n / 2) for n in range(8)]
+    large = [(100, 3.75 - n) for n in range(6)]
     found = parity([large], [small])
     assert found.tokens == (200, 400)
     assert (found.a, found.b) == (pytest.approx(1.25), pytest.approx(1.25))
