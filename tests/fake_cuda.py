@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -72,7 +71,6 @@ def _answers(card: FakeCuda) -> list[tuple[Any, str, Any]]:
         (torch.cuda, "is_bf16_supported", lambda *_, **__: True),
         (torch.cuda, "current_device", lambda: 0),
         (torch.cuda, "device_count", lambda: 1),
-        (torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(is_integrated=0)),
         (torch.cuda, "mem_get_info", lambda *_: (card.free_bytes, card.free_bytes)),
         (torch.cuda, "synchronize", lambda *_: card.waits.append("synchronize")),
         (torch.utils, "swap_tensors", _set_data),

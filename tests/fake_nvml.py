@@ -30,7 +30,6 @@ class FakeNvml:
         "nvmlDeviceGetUUID": lambda card: f"GPU-{card}a{card}a-beef",
         "nvmlDeviceGetMemoryInfo": SimpleNamespace(used=2e9, total=150e9),
         "nvmlDeviceGetCudaComputeCapability": (9, 0),
-        "nvmlDeviceGetCurrentDriverModel": NvmlError("Not Supported"),
         "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=8, memory=3),
         "nvmlDeviceGetTemperatureV": 41,
         "nvmlDeviceGetPowerUsage": 123_400,
@@ -38,7 +37,6 @@ class FakeNvml:
         "nvmlDeviceGetClockInfo": 1980,
         "nvmlDeviceGetCurrentClocksEventReasons": 0x1 | 0x4 | 0x40,
         "nvmlDeviceGetComputeRunningProcesses": [],
-        "nvmlDeviceGetGraphicsRunningProcesses": [],
         "nvmlSystemGetDriverVersion": "580.65.06",
         "nvmlSystemGetCudaDriverVersion": 13010,
     }

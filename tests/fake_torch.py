@@ -58,7 +58,7 @@ class Clock:
 
 def of_cards(calls: list[str], cards: int, **properties: Any) -> dict[str, Any]:
     """Return the functions of a module like torch.cuda: each card has 80 MB, 20 free; 5 are taken, 7 were."""
-    card = SimpleNamespace(**{"name": "a card", "total_memory": 80 * MB, "is_integrated": 0, **properties})
+    card = SimpleNamespace(**{"name": "a card", "total_memory": 80 * MB, **properties})
     return {
         "is_available": lambda: cards > 0,
         "device_count": lambda: cards,

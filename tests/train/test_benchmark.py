@@ -14,8 +14,7 @@ import pytest
 import torch
 from transformers import Trainer
 
-from expert_cli.benchmark.measured_run import train_stock
-from expert_cli.benchmark.stock_trainer import stock_run
+from expert_cli.benchmark import stock_trainer
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.packed_dataset import PackedDataset
@@ -59,7 +58,7 @@ def baseline(manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         asked = {"output": str(tmp_path / "run"), "settings": [*QUIET_SETTINGS, *settings], "max_steps": 3}
         job = {"preset": preset, "manifest": str(manifest), "overrides": asked}
         (tmp_path / "job.json").write_text(json.dumps(job), encoding="utf-8")
-        return train_stock(tmp_path / "job.json")
+        return stock_trainer.main(tmp_path / "job.json")
 
     return run
 
@@ -78,8 +77,6 @@ def test_the_stock_trainer_learns_the_same_from_the_same_rows(
     assert found[2]["loss"] < found[0]["loss"]
     last = found[-1]
     assert last["tokens_padded"] / (last["tokens_padded"] + last["tokens_real"]) == pytest.approx(padded, abs=0.01)
-    config = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["config"]
-    assert config["compute"]["attention"] == ("eager" if preset == "unoptimized" else "fused")
 
 
 def test_a_step_takes_as_many_rows_as_the_packs_hold(manifest: Path) -> None:
@@ -87,7 +84,7 @@ def test_a_step_takes_as_many_rows_as_the_packs_hold(manifest: Path) -> None:
     inputs = resolve_inputs(run, NullReporter())
     documents = store_for(run, inputs, NullReporter()).training()
     packs = PackedDataset(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
-    found, trainer, totals = stock_run("padded", run, inputs, packs)
+    found, trainer, totals = stock_trainer.stock_run("padded", run, inputs, packs)
     rows: Any = trainer.train_dataset
     # 13 packs of 5 documents, one of 4: a step of 8 packs, one of the epoch's last 5, one of 8: 34.3 documents a step
     assert (found.optim.batch_size, found.optim.gradient_accumulation_steps) == (9, 4)
@@ -110,12 +107,10 @@ def test_both_sides_in_processes_of_their_own(manifest: Path) -> None:
     document = json.loads(ran.stdout)
     valid({key: value for key, value in document.items() if key not in ("schema_version", "command")})
     a, b = document["a"], document["b"]
-    assert (a["padding_share"], a["data"], len(a["data"]["sha256"])) == (0.0, b["data"], 64)
-    assert b["padding_share"] > 0
+    assert b["padding_share"] > a["padding_share"] == 0.0
     assert document["loss_parity"]["holds"], "packs and padded rows, at equal trained tokens"
     assert document["gate"]["reason"].endswith("is below 1000")
-    assert document["differences"]["optim.batch_size"] == [2, 8]
-    assert "run 2 of 2" in ran.stderr
+    assert "padded  seed" in ran.stderr
 
 
 @pytest.mark.filterwarnings("default")  # of a step that never comes

@@ -148,7 +148,7 @@ def estimate_run(
     from expert_cli.estimate import run_estimate
 
     return run_estimate.estimate_run(
-        plan, facts, overrides, reporter, price=hourly, probing=probe, locked=locked is not None, trusting=trust_store
+        plan, facts, overrides, reporter, hourly=hourly, probing=probe, locked=locked is not None, trusting=trust_store
     )
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from expert_cli.benchmark.evidence import Evidence
-from expert_cli.benchmark.gauges import mean
 
 NOTABLE = 0.10
 """Below a tenth of the time no single cause is worth a change: it could bring 1.11x at most."""
@@ -27,7 +26,6 @@ ROOM = 0.5
 MOST_ADVICE = 2
 SPILLED_MB = 64.0
 """Windows keeps some tens of MB of every process in shared memory; more than this is the model's."""
-SWAPPING_MB_PER_S = 1.0
 BUSY_DISK = 0.5
 THROTTLED_SAMPLES = 0.5
 THERMAL = frozenset({"hardware slowdown", "thermal (driver)", "thermal (hardware)", "power brake", "board limit"})
@@ -37,6 +35,7 @@ FEW_CORES = 0.4
 FULL = 0.9
 """So much of all cores busy: whoever wants more takes it from others. Below, the run could have had more than it took."""
 CROWDED = 0.25
+"""So much of all cores in the hands of others is why the run's own idle."""
 LOW_POWER = 0.4
 LOW_MFU = 0.2
 
@@ -80,65 +79,48 @@ class Diagnosis:
 
 
 def diagnose(e: Evidence) -> Diagnosis:
-    """Name what holds a run back, with what a reader needs to weigh it: a falling speed, other programs."""
+    """Name what holds a run back, with at most two things to change."""
     if not e.on_gpu:
         e = replace(e, gpu=None)  # what another program does there
-    found = _memory(e) or (_by_shares(e) if e.shares else _without_shares(e))
-    evidence = list(found.evidence)
-    change = trend(e.tokens_per_s, e.held_s)
-    if change is not None and change <= -0.2 + 1e-9:
-        evidence.append(f"tokens/s fell by {-change:.0%} while it was watched")
-    if _crowded(e) and _taken(e) not in evidence:
-        evidence.append(_taken(e))
-    return replace(found, evidence=tuple(evidence), advice=found.advice[:MOST_ADVICE])
+    found = _spilled(e) or _by_shares(e)
+    return replace(found, advice=found.advice[:MOST_ADVICE])
 
 
-def trend(tokens_per_s: tuple[float, ...], held_s: tuple[float, ...] = ()) -> float | None:
-    """Return by which share the last third of the intervals is faster (+) or slower (-) than the first; None under 6."""
-    third = len(tokens_per_s) // 3
-    if third < 2:
+def _spilled(e: Evidence) -> Diagnosis | None:
+    if e.spilled_mb is None or e.spilled_mb < SPILLED_MB:
         return None
-    first, last = mean(tokens_per_s[:third], held_s[:third]), mean(tokens_per_s[-third:], held_s[-third:])
-    return last / first - 1 if first and last is not None else None
-
-
-def _memory(e: Evidence) -> Diagnosis | None:
-    if e.spilled_mb is not None and e.spilled_mb >= SPILLED_MB:
-        told = f"{e.spilled_mb:,.0f} MB of GPU memory lie in the host's memory and cross the bus at every use"
-        advice = _less_memory(e, f"{e.spilled_mb:,.0f} MB less are needed")
-        return Diagnosis("memory spilling to the host", (told,), tuple(advice))
-    if e.swap_in_mb_per_s is not None and e.swap_in_mb_per_s >= SWAPPING_MB_PER_S:
-        told = f"the system reads swapped memory back at {e.swap_in_mb_per_s:.1f} MB/s: memory is short"
-        return Diagnosis("disk", (told,), tuple(_less_memory(e, "memory that fits is not swapped")))
-    return None
+    told = f"{e.spilled_mb:,.0f} MB of GPU memory lie in the host's memory and cross the bus at every use"
+    return Diagnosis("memory spilling to the host", (told,), tuple(_less_memory(e)))
 
 
 def _by_shares(e: Evidence) -> Diagnosis:
-    losses = (loss for rule in (_data, _rare, _limit, _launches, _neighbors) for loss in rule(e))
+    if not e.shares:
+        return Diagnosis("not enough data", ("no step times are logged yet", *_use(e)))
+    limit = _limit(e)
+    losses = [_data(e), *_rare(e), _launches(e), *filter(None, (limit, _neighbors(e)))]
     worst = max(losses, key=lambda loss: loss.share)
-    return worst if worst.share >= NOTABLE - 1e-9 else _hot(e) or _small_kernels(e) or _busy(e)
+    if worst.share >= NOTABLE - 1e-9:
+        return worst
+    if limit is not None and limit.advice[0].at_most is None:
+        return limit
+    return _small_kernels(e) or _busy(e)
 
 
 def _share(e: Evidence, *names: str) -> float:
     return sum(e.shares.get(name, 0.0) for name in names)
 
 
-def _data(e: Evidence) -> Iterator[Diagnosis]:
+def _data(e: Evidence) -> Diagnosis:
     waiting, copying = _share(e, "data"), _share(e, "host_to_device")
     share = waiting + copying if e.idle is None else min(waiting + copying, e.idle)
     evidence = [f"{waiting:.0%} of the time goes into waiting for data, {copying:.0%} into copying it to the device"]
     if e.idle is not None:
         evidence.append(f"the GPU idles {e.idle:.0%} of the time")
-    slow_disk = waiting >= copying and _disk_is_busy(e)
+    slow_disk = waiting >= copying and e.disk_busy is not None and e.disk_busy >= BUSY_DISK
     if slow_disk:
-        rate = "" if e.disk_read_mb_per_s is None else f", reading {e.disk_read_mb_per_s:,.1f} MB/s"
-        evidence.append(f"the disk is busy {e.disk_busy:.0%} of the time{rate}")
-    advice = _sooner_data(e, share, slow_disk=slow_disk, copying=copying > waiting)
-    yield Diagnosis("disk" if slow_disk else "waiting for data", tuple(evidence), tuple(advice), share)
-
-
-def _disk_is_busy(e: Evidence) -> bool:
-    return e.disk_busy is not None and e.disk_busy >= BUSY_DISK
+        evidence.append(f"the disk is busy {e.disk_busy:.0%} of the time")
+    advice = tuple(_sooner_data(e, share, slow_disk=slow_disk, copying=copying > waiting))
+    return Diagnosis("disk" if slow_disk else "waiting for data", tuple(evidence), advice, share)
 
 
 def _rare(e: Evidence) -> Iterator[Diagnosis]:
@@ -151,87 +133,69 @@ def _rare(e: Evidence) -> Iterator[Diagnosis]:
         yield Diagnosis(name, (f"{share:.0%} of the run's time goes into {words}",), tuple(remedy(e, share)), share)
 
 
-def _throttles(e: Evidence, kinds: frozenset[str]) -> dict[str, float]:
-    named = e.gpu.throttles if e.gpu else {}
-    return {name: share for name, share in named.items() if name in kinds and share >= THROTTLED_SAMPLES}
+def _limit(e: Evidence) -> Diagnosis | None:
+    """A clock held down while the GPU works. Where its full clock was never seen, heat is named without a bound.
 
-
-def _limit(e: Evidence) -> Iterator[Diagnosis]:
-    """A clock held down while the GPU works. A power cap that costs little is what a card at full load shows."""
-    if e.gpu and _throttles(e, LIMITS) and e.gpu.sm_clock_mhz and e.gpu.top_clock_mhz:
-        slower = max(0.0, 1 - e.gpu.sm_clock_mhz / e.gpu.top_clock_mhz)
-        told = f"the SM clock is {e.gpu.sm_clock_mhz:,.0f} MHz; {e.gpu.top_clock_mhz:,.0f} MHz were seen on this card"
-        yield _held_down(e, slower * (1 - (e.idle or 0.0)), told)
-
-
-def _hot(e: Evidence) -> Diagnosis | None:
-    """Heat or a failing supply is named also where the full clock was never seen; a mere power cap is not."""
+    A power cap that costs little is what a card at full load shows.
+    """
     gpu = e.gpu
-    if gpu is None or not _throttles(e, THERMAL):
+    if gpu is None:
         return None
-    seen = gpu.sm_clock_mhz and gpu.top_clock_mhz and gpu.sm_clock_mhz < 0.99 * gpu.top_clock_mhz
-    return None if seen else _held_down(e, None)
-
-
-def _held_down(e: Evidence, share: float | None, *told: str) -> Diagnosis:
-    words = ", ".join(f"{name} in {share:.0%} of the samples" for name, share in _throttles(e, LIMITS).items())
-    heat = f", {e.gpu.temperature_c:.0f} °C" if e.gpu and e.gpu.temperature_c is not None else ""
-    evidence = (f"the driver holds the clock down: {words}{heat}", *told)
+    named = {name: part for name, part in gpu.throttles.items() if name in LIMITS and part >= THROTTLED_SAMPLES}
+    clock, top = gpu.sm_clock_mhz or 0.0, gpu.top_clock_mhz or 0.0
+    is_seen = 0.0 < clock < 0.99 * top
+    if not named or not (is_seen or THERMAL & named.keys()):
+        return None
+    words = ", ".join(f"{name} in {part:.0%} of the samples" for name, part in named.items())
+    heat = f", {gpu.temperature_c:.0f} °C" if gpu.temperature_c is not None else ""
+    evidence, share = [f"the driver holds the clock down: {words}{heat}"], None
+    if is_seen:
+        share = (1 - clock / top) * (1 - (e.idle or 0.0))
+        evidence.append(f"the SM clock is {clock:,.0f} MHz; {top:,.0f} MHz were seen on this card")
     why = "better cooling, or a higher power limit: nvidia-smi -q -d POWER,TEMPERATURE says which"
-    return Diagnosis("thermal or power limit", evidence, (Advice((), why, _gain(share)),), share or 0.0)
+    return Diagnosis("thermal or power limit", tuple(evidence), (Advice((), why, _gain(share)),), share or 0.0)
 
 
-def _launches(e: Evidence) -> Iterator[Diagnosis]:
+def _launches(e: Evidence) -> Diagnosis:
     """The host is the brake: Python between the steps, or kernels launched one by one, or cores without work."""
     other, compute = _share(e, "other"), _share(e, "forward", "backward", "captured", "optimizer")
     share, evidence = other, []
-    if e.on_gpu and e.idle is not None:
+    if e.idle is not None:
         waits = _share(e, "data", "host_to_device", "checkpoint")
         share = max(0.0, e.idle - waits)
         evidence.append(f"the GPU idles {e.idle:.0%} of the time, {waits:.0%} is spent waiting")
-    elif not e.on_gpu and e.cpu_use is not None and e.cpu_use < FEW_CORES and not _crowded(e):
+    elif not e.on_gpu and e.cpu_use is not None and e.cpu_use < FEW_CORES and (e.others or 0.0) < CROWDED:
         share += compute * (1 - e.cpu_use)
         evidence.append(f"{e.cpu_use:.0%} of {e.cores} cores work")
     evidence.append(
         f"{compute:.0%} of the time is forward, backward and optimizer, {other:.0%} the program around them"
     )
-    yield Diagnosis("launch-bound", tuple(evidence), tuple(_fuller_steps(e, share)), share)
+    return Diagnosis("launch-bound", tuple(evidence), tuple(_fuller_steps(e, share)), share)
 
 
-def _neighbors(e: Evidence) -> Iterator[Diagnosis]:
-    """Other programs, and other virtual machines, take cores that the run would use.
+def _neighbors(e: Evidence) -> Diagnosis | None:
+    """Other programs take cores that the run would use.
 
     Alone it could use as many cores as it has threads, and no more than it and they use now: own / both of the time is its
     own. A GPU loses by a slow host only while it idles.
     """
     own, others = e.cpu_use, e.others
     if not own or not others or own + others < FULL - 1e-9 or not e.cores:
-        return
+        return None
     wanted = max(own, min(own + others, (e.threads or e.cores) / e.cores))
     share = 1 - own / wanted if not e.on_gpu else min(1 - own / wanted, e.idle or 0.0)
-    stolen = min(others, (e.stolen_percent or 0.0) / 100)
-    told = [_taken(e), f"the run gets {own * e.cores:.1f} cores and could use {wanted * e.cores:.1f}"]
-    if stolen >= NOTABLE * others:
-        told.append(
-            f"{stolen * e.cores:.1f} of what they keep busy is stolen: the host of this virtual machine gives it to others"
-        )
-    advice = _quieter_machine(share, stolen / others)
-    yield Diagnosis("other programs use this machine", tuple(told), tuple(advice), share)
-
-
-def _crowded(e: Evidence) -> bool:
-    """Whether other programs take cores that this run could use."""
-    return e.others is not None and e.others >= CROWDED
-
-
-def _taken(e: Evidence) -> str:
-    return f"other programs keep {(e.others or 0.0) * (e.cores or 0):.1f} of {e.cores} cores busy"
+    evidence = (
+        f"other programs keep {others * e.cores:.1f} of {e.cores} cores busy",
+        f"the run gets {own * e.cores:.1f} cores and could use {wanted * e.cores:.1f}",
+    )
+    why = "end or move the other programs (top lists them), or start those with nice -n 19"
+    return Diagnosis("other programs use this machine", evidence, (Advice((), why, _gain(share)),), share)
 
 
 def _small_kernels(e: Evidence) -> Diagnosis | None:
     """Utilization says that a kernel was there, power and MFU whether it filled the card."""
     gpu = e.gpu
-    if not e.on_gpu or gpu is None or gpu.power_w is None or not gpu.power_limit_w:
+    if gpu is None or gpu.power_w is None or not gpu.power_limit_w:
         return None
     power = gpu.power_w / gpu.power_limit_w
     if power >= LOW_POWER or (e.mfu is not None and e.mfu >= LOW_MFU):
@@ -246,24 +210,6 @@ def _busy(e: Evidence) -> Diagnosis:
     advice = tuple(_cheaper_work(e))
     known = e.idle is not None or e.cpu_use is not None
     return Diagnosis("healthy" if known and not advice else "compute-bound", evidence, advice)
-
-
-def _without_shares(e: Evidence) -> Diagnosis:
-    """Runs that log no step times: only what is certain without them."""
-    logged = "the metrics hold no step times" if e.tokens_per_s else "the run has logged no step yet"
-    evidence = (logged, *_use(e))
-    for crowd in _neighbors(e):
-        if crowd.share >= NOTABLE:
-            return replace(crowd, evidence=(logged, *crowd.evidence))
-    gpu_works = e.idle is not None and e.idle < NOTABLE
-    cores_work = not e.on_gpu and e.cpu_use is not None and e.cpu_use >= FEW_CORES
-    if gpu_works or cores_work:
-        busy = Diagnosis("compute-bound", evidence, tuple(_cheaper_work(e)))
-        return _hot(e) or _small_kernels(e) or busy
-    if e.idle is not None and _disk_is_busy(e):
-        advice = _sooner_data(e, e.idle, slow_disk=True, copying=False)
-        return Diagnosis("disk", (*evidence, f"the disk is busy {e.disk_busy:.0%} of the time"), tuple(advice))
-    return Diagnosis("not enough data", evidence)
 
 
 def _use(e: Evidence) -> list[str]:
@@ -290,8 +236,6 @@ def _sooner_data(e: Evidence, share: float, *, slow_disk: bool, copying: bool) -
         wanted = min(2 * workers or 2, cores - 1)
         why = f"{wanted} instead of {workers} workers prepare batches ahead"
         yield _set("dataloader_num_workers", wanted, why, share)
-    if e.settings.get("packing") == "off":
-        yield from _packing(e)
 
 
 def _fewer_saves(e: Evidence, share: float) -> Iterator[Advice]:
@@ -307,15 +251,14 @@ def _fewer_evaluations(e: Evidence, share: float) -> Iterator[Advice]:
     strategy, steps = e.settings.get("eval_strategy"), e.settings.get("eval_steps")
     if strategy == "no":
         yield Advice((), "four times the steps in evaluation.every_steps", _gain(share * RARER))
-        yield Advice((), "half of the cases in evaluation.sample", _gain(share / 2))
         return
     if strategy == "steps" and steps:
         yield _set("eval_steps", steps * FEWER, f"every {steps} steps now", share * RARER)
     yield Advice((("--validation", "PATH"),), "half of the rows take half of the time", _gain(share / 2))
 
 
-def _less_memory(e: Evidence, why: str) -> Iterator[Advice]:
-    batch_size = e.settings.get("batch_size") or 1
+def _less_memory(e: Evidence) -> Iterator[Advice]:
+    why, batch_size = f"{e.spilled_mb:,.0f} MB less are needed", e.settings.get("batch_size") or 1
     if batch_size > 1:
         yield _batch(e, batch_size // 2, why, None)
     if e.settings.get("checkpointing") == "off":
@@ -335,29 +278,15 @@ def _fuller_steps(e: Evidence, share: float | None) -> Iterator[Advice]:
 
 def _cheaper_work(e: Evidence) -> list[Advice]:
     """Work of a busy device that the result does not need, the largest bound first, unknown ones last."""
-    advice = [*_packing(e)] if e.settings.get("packing") in ("off", None) else []
-    forward = e.shares.get("forward", 0.0)
+    advice, forward, padding = [], e.shares.get("forward", 0.0), e.padding_share or 0.0
+    if e.settings.get("packing") in ("off", None) and padding >= NOTABLE:
+        advice.append(_set("packing", "true", f"{padding:.0%} of the positions are padding", padding))
     if e.settings.get("checkpointing") not in ("off", None) and forward and _has_room(e):
         why = "the backward pass repeats the forward one, and half of the memory is free"
         advice.append(_set("gradient_checkpointing", "false", why, forward))
     if e.settings.get("attention") == "eager":
         advice.append(_set("use_sdpa", "true", "eager attention keeps every score in memory", None))
     return sorted(advice, key=lambda one: -(one.at_most or 0.0))
-
-
-def _quieter_machine(share: float, stolen: float) -> Iterator[Advice]:
-    """Cores that the run has for itself. stolen: the share of what others take that another virtual machine has."""
-    programs = "end or move the other programs (top lists them), or start those with nice -n 19"
-    machines = "a host with fewer virtual machines, or cores that are this one's alone: nothing here gives them back"
-    for of, why in sorted([(1 - stolen, programs), (stolen, machines)], reverse=True):
-        if of >= NOTABLE:
-            yield Advice((), why, 1 + (1 / (1 - share) - 1) * of)
-
-
-def _packing(e: Evidence) -> Iterator[Advice]:
-    padding = e.padding_share or 0.0
-    if padding >= NOTABLE:
-        yield _set("packing", "true", f"{padding:.0%} of the positions are padding", padding)
 
 
 def _batch(e: Evidence, batch: int, why: str, share: float | None) -> Advice:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
-from expert_cli.benchmark.gauges import gpu_of, main_gpu, mean, values_of
-from expert_cli.benchmark.sampler import MonitorSample
-from expert_cli.runs.metrics import items, mean_shares, number, numbers, padding_share, part, rates, timed
+from expert_cli.benchmark.sampler import MonitorSample, main_gpu, mean, of_gpu, values_of
+from expert_cli.runs.metrics import mean_shares, number, numbers, padding_share, part, rates, timed
 
 Line = Mapping[str, Any]
 _BLOCKS = ("loader", "optim", "compute", "watch")
 ENOUGH_LINES = 20
 """So many earlier lines are judged where no step was logged while it was watched."""
-_MACHINE = ("machine_cpu_percent", "stolen_percent", "swap_in_mb_per_s", "disk_busy", "disk_read_mb_per_s")
 _GPU = ("utilization", "power_w", "power_limit_w", "sm_clock_mhz", "temperature_c", "memory_used_mb", "memory_total_mb")
 """Of what the evidence holds the means, by the names of the samples."""
 
@@ -42,29 +38,23 @@ class Evidence:
     """What was measured; None or empty = not known.
 
     shares: of the watched steps' time (data, host_to_device, forward, backward, optimizer, checkpoint, eval, other; sum 1).
-    run_shares: the same since the run's loop began, for what happens only now and then. tokens_per_s: one a logged interval,
-    oldest first; held_s: how long each of them held, none = all alike. `process_cpu_percent`: 100 = one core, data workers
-    included; `machine_cpu_percent`, of all programs, and `stolen_percent`, which a virtual machine's host gave to others: 100 =
-    every core. threads: those that the run computes with. `disk_busy`: share of the time in which the busiest disk worked.
-    settings: of the run's blocks loader, optim, compute and watch, as run.json has them.
+    run_shares: the same of the whole run, for what happens only now and then. `process_cpu_percent`: 100 = one core, data
+    workers included; `machine_cpu_percent`, of all programs: 100 = every core. threads: those that the run computes with.
+    `disk_busy`: share of the time in which the busiest disk worked. settings: of the run's blocks loader, optim, compute and
+    watch, as run.json has them.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)
     run_shares: Mapping[str, float] = field(default_factory=dict)
-    tokens_per_s: tuple[float, ...] = ()
-    held_s: tuple[float, ...] = ()
     padding_share: float | None = None
     mfu: float | None = None
     gpu: GpuFacts | None = None
     spilled_mb: float | None = None
     process_cpu_percent: float | None = None
     machine_cpu_percent: float | None = None
-    stolen_percent: float | None = None
     threads: int | None = None
     cores: int | None = None
-    swap_in_mb_per_s: float | None = None
     disk_busy: float | None = None
-    disk_read_mb_per_s: float | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -76,8 +66,9 @@ class Evidence:
     @property
     def idle(self) -> float | None:
         """The share of the time in which the GPU had nothing to do."""
-        known = self.on_gpu and self.gpu is not None and self.gpu.utilization is not None
-        return max(0.0, 1 - self.gpu.utilization / 100) if known else None  # type: ignore[union-attr,operator]
+        if not self.on_gpu or self.gpu is None or self.gpu.utilization is None:
+            return None
+        return max(0.0, 1 - self.gpu.utilization / 100)
 
     @property
     def cpu_use(self) -> float | None:
@@ -88,21 +79,17 @@ class Evidence:
 
     @property
     def others(self) -> float | None:
-        """The share of this machine's cores that other programs keep busy, other virtual machines included."""
+        """The share of this machine's cores that other programs keep busy."""
         if self.machine_cpu_percent is None or self.cpu_use is None:
             return None
         return max(0.0, self.machine_cpu_percent / 100 - self.cpu_use)
 
 
-def run_shares(lines: Sequence[Line], run: Mapping[str, Any]) -> dict[str, float]:
-    """Return the step-time shares since the run's loop last began: run.json says when a run went on."""
-    resumes, began = items(run, "resumes"), 0.0
-    if resumes:
-        with suppress(ValueError):  # a time of another form
-            began = datetime.fromisoformat(str(part(resumes[-1]).get("time"))).timestamp()
-    steps = timed(lines)
-    start = next((n for n, line in enumerate(steps) if (number(line, "time") or 0.0) >= began), len(steps))
-    return mean_shares(steps[start:], steps[start - 1] if start else None)
+def judged_lines(earlier: Sequence[Line], new: Sequence[Line]) -> tuple[Sequence[Line], Sequence[Line]]:
+    """Return the metric lines that are judged, and those before them."""
+    if numbers(new, "loss"):
+        return new, earlier
+    return earlier[-ENOUGH_LINES:], earlier[:-ENOUGH_LINES]
 
 
 def collect_evidence(
@@ -113,35 +100,30 @@ def collect_evidence(
     preferred_gpu: int | None = None,
 ) -> Evidence:
     """Return the evidence of a watched stretch: samples, the metric lines before and during it, and run.json."""
-    recent = (earlier[:-ENOUGH_LINES], earlier[-ENOUGH_LINES:])
-    before, judged = (earlier, new) if numbers(new, "loss") else recent
-    speeds, held = rates(judged, "tokens_per_s", before)
+    judged, before = judged_lines(earlier, new)
     samples = [sample for sample in samples if sample.alive is not False]  # what a machine does after the run's end
-    spilled = numbers(judged, "spilled_mb")
-    cores = _whole(part(run, "machine"), "cores") or os.cpu_count()
-    means = {name: mean(values_of(samples, name)) for name in _MACHINE}
-    if cores != os.cpu_count():  # of a run that may use some cores alone, nobody counts who else uses those
-        means["machine_cpu_percent"] = None
+    busy = mean(values_of(samples, "disk_busy_percent"))
+    cores, threads = number(run, "machine", "cores") or os.cpu_count(), number(run, "torch_threads")
+    # of a run that may use some cores alone, nobody counts who else uses those
+    machine_cpu = mean(values_of(samples, "machine_cpu_percent")) if cores == os.cpu_count() else None
     return Evidence(
         shares=mean_shares(judged, next(reversed(timed(before)), None)),
-        run_shares=run_shares([*earlier, *new], run),
-        tokens_per_s=tuple(speeds),
-        held_s=tuple(held),
+        run_shares=mean_shares([*earlier, *new]),
         padding_share=padding_share([*earlier, *new]),
         mfu=mean(*rates(judged, "mfu", before)),
         gpu=_gpu_sampled(samples, preferred_gpu) or _gpu_logged(judged),
-        spilled_mb=max(spilled, default=None),
+        spilled_mb=max(numbers(judged, "spilled_mb"), default=None),
         process_cpu_percent=mean(values_of(samples, "cpu_percent")),
-        threads=_whole(run, "torch_threads"),
-        cores=cores,
+        machine_cpu_percent=machine_cpu,
+        threads=None if threads is None else int(threads),
+        cores=None if cores is None else int(cores),
+        disk_busy=None if busy is None else busy / 100,
         settings={key: value for name in _BLOCKS for key, value in part(run, "config", name).items()},
-        **means,
     )
 
 
 def _gpu_sampled(samples: Sequence[MonitorSample], preferred: int | None) -> GpuFacts | None:
-    index = main_gpu(samples, preferred)
-    looks = [gpu for sample in samples if (gpu := gpu_of(sample, index)) and not gpu.problem]
+    looks = [gpu for gpu in of_gpu(samples, main_gpu(samples, preferred)) if not gpu.problem]
     if not looks:
         return None
     named = [reason for gpu in looks for reason in gpu.throttles]
@@ -157,8 +139,3 @@ def _gpu_logged(lines: Sequence[Line]) -> GpuFacts | None:
     logged = {name: name for name in ("utilization", "power_w", "temperature_c")} | {"memory_used_mb": "memory_mb"}
     means = {name: mean(numbers(lines, "gpu", key)) for name, key in logged.items()}
     return None if set(means.values()) == {None} else GpuFacts(**means, throttles={})
-
-
-def _whole(block: Line, key: str) -> int | None:
-    value = number(block, key)
-    return None if value is None or value < 0 else int(value)

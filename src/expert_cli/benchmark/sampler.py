@@ -1,33 +1,27 @@
-"""One look at GPU, process, memory, disk and network; rates are differences to the look before, on the monotonic clock."""
+"""One look at GPUs, a process, memory and disks, and what is shown of many; rates are differences to the look before."""
 
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from operator import mul
+from typing import Any, NamedTuple
 
 import psutil
 
 from expert_cli.hardware import nvml
 from expert_cli.hardware.nvml import GpuSample
 
-_MB = 1e6
-_BUSY = "busy of "
-CHILDREN_EVERY = 8
-"""Finding a process's children reads every process of the machine: new data workers may be seen a few samples later."""
-
 
 @dataclass(frozen=True)
 class MonitorSample:
-    """One look. Rates cover the time since the look before and are None in the first; MB = 1e6 bytes.
+    """One look. Rates cover the time since the look before; MB = 1e6 bytes; None: not told here.
 
     seconds: since sampling began. alive: whether the watched process lives; None: no process is watched. cpu_percent: of the
     process, its children, and the run's other processes that its launcher started, 100 = one core. machine_cpu_percent: 100 =
-    every core; stolen_percent, a part of it: what the host of a virtual machine gave to others. disk_busy: share of the time,
-    0 to 1.
+    every core. disk_busy_percent: of the time, of the busiest disk.
     """
 
     seconds: float
@@ -36,14 +30,8 @@ class MonitorSample:
     cpu_percent: float | None = None
     rss_mb: float | None = None
     machine_cpu_percent: float | None = None
-    stolen_percent: float | None = None
     ram_used_mb: float | None = None
-    swap_in_mb_per_s: float | None = None
-    disk_read_mb_per_s: float | None = None
-    disk_write_mb_per_s: float | None = None
-    disk_busy: float | None = None
-    network_received_mb_per_s: float | None = None
-    network_sent_mb_per_s: float | None = None
+    disk_busy_percent: float | None = None
 
 
 class Sampler:
@@ -55,111 +43,126 @@ class Sampler:
     def __init__(self, pid: int | None, ask_gpus: Callable[[], Sequence[GpuSample]] = nvml.sample) -> None:
         """Start the clock and take the first readings of everything that counts up."""
         self._ask_gpus = ask_gpus
-        self._process, self._root = _processes(pid)
-        self._watches = pid is not None
-        self._children: dict[psutil.Process, psutil.Process] = {}
-        self._looks = 0
+        self._pid = pid
+        self._known: dict[int, psutil.Process] = {}
         self._started = self._then = time.monotonic()
-        self._counters = _counters()
-        self._process_use()
+        self._busy = _seconds_busy()
+        self._uses()
         psutil.cpu_percent()
 
     def take(self) -> MonitorSample:
         """Look once."""
-        now = time.monotonic()
-        passed, self._then = now - self._then, now
-        before, self._counters = self._counters, _counters()
-        cpu_percent, rss_mb = self._process_use()
-        memory = psutil.virtual_memory()
+        now, busy = time.monotonic(), _seconds_busy()
+        worked = [busy[name] - self._busy[name] for name in busy.keys() & self._busy.keys()]
+        passed = max(1e-3, now - self._then)
+        self._then, self._busy = now, busy
+        uses, memory = self._uses(), psutil.virtual_memory()
         return MonitorSample(
             seconds=now - self._started,
             gpus=tuple(self._ask_gpus()),
-            alive=self._process is not None if self._watches else None,
-            cpu_percent=cpu_percent,
-            rss_mb=rss_mb,
+            alive=None if self._pid is None else bool(uses),
+            cpu_percent=sum(cpu for cpu, _ in uses) if uses else None,
+            rss_mb=sum(rss for _, rss in uses) / 1e6 if uses else None,
             machine_cpu_percent=psutil.cpu_percent(),
-            ram_used_mb=(memory.total - memory.available) / _MB,
-            **_rates(before, self._counters, passed),
+            ram_used_mb=(memory.total - memory.available) / 1e6,
+            disk_busy_percent=min(100.0, 100 * max(worked) / passed) if worked else None,
         )
 
-    def _process_use(self) -> tuple[float | None, float | None]:
-        """Return (per cent of a core since the look before, resident MB) of the process and its children."""
-        if self._process is None:
-            return None, None
-        try:
-            if self._looks % CHILDREN_EVERY == 0:
-                family = self._root.children(recursive=True) if self._root else []
-                # psutil counts since the last look through the same object: those that are known stay
-                self._children = {one: self._children.get(one, one) for one in family if one != self._process}
-            self._looks += 1
-            uses = [_use(self._process)]
-        except psutil.NoSuchProcess:
-            self._process = None
-            return None, None
-        except psutil.Error:
-            return None, None
-        for child in list(self._children.values()):
-            try:
-                uses.append(_use(child))
-            except psutil.Error:
-                del self._children[child]
-        return sum(cpu for cpu, _ in uses), sum(rss for _, rss in uses)
+    def _uses(self) -> list[tuple[float, int]]:
+        """Return (per cent of a core since the look before, resident bytes) of the run's processes; [] when it has ended."""
+        with suppress(psutil.Error):
+            if self._pid is None or psutil.Process(self._pid).status() == psutil.STATUS_ZOMBIE:
+                return []
+            family = {process.pid: process for process in _family(self._pid)}
+            # psutil counts since the last look through the same object: those that are known stay
+            self._known = {pid: self._known.get(pid, process) for pid, process in family.items()}
+            uses = []
+            for process in self._known.values():
+                with suppress(psutil.Error):  # a data worker that has just ended
+                    uses.append((process.cpu_percent(), process.memory_info().rss))
+            return uses
+        return []
 
 
-def _use(process: psutil.Process) -> tuple[float, float]:
-    with process.oneshot():
-        if process.status() == psutil.STATUS_ZOMBIE:
-            raise psutil.NoSuchProcess(process.pid)
-        return process.cpu_percent(), process.memory_info().rss / _MB
+def _family(pid: int) -> list[psutil.Process]:
+    """Return a process and its children; of several that train together those of what started them (torchrun and its like)."""
+    process = psutil.Process(pid)
+    family: list[psutil.Process] = [process, *process.children(recursive=True)]
+    with suppress(psutil.Error):
+        if process.environ().get("WORLD_SIZE", "1") != "1" and (launcher := process.parent()):
+            family = launcher.children(recursive=True)
+    return family
 
 
-def _processes(pid: int | None) -> tuple[psutil.Process | None, psutil.Process | None]:
-    """Return a process, and what started it together with others of one run (torchrun and its like), else itself."""
-    process = root = None
-    with suppress(psutil.Error, ValueError):
-        process = root = None if pid is None else psutil.Process(pid)
-        if process and int(process.environ().get("WORLD_SIZE", "1")) > 1:
-            root = process.parent() or process
-    return process, root
+def _seconds_busy() -> dict[str, float]:
+    """Return how long each disk has worked, where the system tells: Linux does."""
+    with suppress(OSError, RuntimeError):
+        disks = psutil.disk_io_counters(perdisk=True) or {}
+        return {name: disk.busy_time / 1000 for name, disk in disks.items() if hasattr(disk, "busy_time")}
+    return {}
 
 
-def _rates(before: dict[str, float], now: dict[str, float], passed: float) -> dict[str, float]:
-    """Return the growth a second of what is in both; of the disks' busy time the largest, as `disk_busy`."""
-    if passed <= 0:
-        return {}
-    grown = {name: max(0.0, value - before[name]) / passed for name, value in now.items() if name in before}
-    busy = [grown.pop(name) for name in list(grown) if name.startswith(_BUSY)]
-    return grown | ({"disk_busy": min(1.0, max(busy))} if busy else {})
+class Gauge(NamedTuple):
+    """One figure of a sample: `block` and `key` are its place in the JSON document, `figure` its name in the sample."""
+
+    block: str
+    key: str
+    label: str
+    unit: str
+    figure: str
+
+    def text(self, value: float) -> str:
+        """Return a value as a person reads it."""
+        return f"{value:,.0f} {self.unit}".rstrip()
 
 
-def _counters() -> dict[str, float]:
-    """Return what only counts up, under the names of the rates in `MonitorSample`; what is not told here is left out."""
-    found: dict[str, float] = {}
-    disks = _asked(psutil.disk_io_counters)
-    if disks:
-        found["disk_read_mb_per_s"] = disks.read_bytes / _MB
-        found["disk_write_mb_per_s"] = disks.write_bytes / _MB
-        for name, disk in (_asked(lambda: psutil.disk_io_counters(perdisk=True)) or {}).items():
-            if hasattr(disk, "busy_time"):  # Linux only
-                found[f"{_BUSY}{name}"] = disk.busy_time / 1000
-    network = _asked(psutil.net_io_counters)
-    if network:
-        found["network_received_mb_per_s"] = network.bytes_recv / _MB
-        found["network_sent_mb_per_s"] = network.bytes_sent / _MB
-    times, cores = _asked(psutil.cpu_times), psutil.cpu_count()
-    if hasattr(times, "steal") and cores:  # Linux only
-        found["stolen_percent"] = 100 * times.steal / cores
-    swap = _asked(psutil.swap_memory)
-    if swap:
-        found["swap_in_mb_per_s"] = swap.sin / _MB
-    return found
+GAUGES = (
+    Gauge("gpu", "utilization", "GPU", "%", "utilization"),
+    Gauge("gpu", "memory_mb", "GPU memory", "MB", "memory_used_mb"),
+    Gauge("gpu", "temperature_c", "GPU temperature", "°C", "temperature_c"),
+    Gauge("gpu", "power_w", "GPU power", "W", "power_w"),
+    Gauge("gpu", "sm_clock_mhz", "GPU clock", "MHz", "sm_clock_mhz"),
+    Gauge("process", "cpu_percent", "run's CPU", "%", "cpu_percent"),
+    Gauge("process", "rss_mb", "run's memory", "MB", "rss_mb"),
+    Gauge("machine", "cpu_percent", "machine's CPU", "%", "machine_cpu_percent"),
+    Gauge("machine", "ram_used_mb", "memory in use", "MB", "ram_used_mb"),
+    Gauge("machine", "disk_busy_percent", "disk busy", "%", "disk_busy_percent"),
+)
 
 
-def _asked(question: Callable[[], Any]) -> Any:
-    """Return the answer; None where a container or system hides these files."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # psutil warns each time where the system hides swap
-            return question()
-    except (OSError, RuntimeError, NotImplementedError, psutil.Error):
-        return None
+def values_of(looks: Iterable[Any], name: str) -> list[float]:
+    """Return what looks tell of one figure, without those that do not tell it."""
+    return [value for look in looks if (value := getattr(look, name)) is not None]
+
+
+def spread(values: Sequence[float], weights: Sequence[float] = ()) -> dict[str, float] | None:
+    """Return mean, min and max; None of nothing."""
+    whole = mean(values, weights)
+    return None if whole is None else {"mean": whole, "min": min(values), "max": max(values)}
+
+
+def mean(values: Sequence[float], weights: Sequence[float] = ()) -> float | None:
+    """Return the mean; None of nothing. weights: one a value, none = all alike.
+
+    Of speeds, the seconds that each held: a mean of the rates alone counts a line that covers an evaluation as any other.
+    """
+    counts = weights or [1.0] * len(values)
+    return sum(map(mul, values, counts)) / sum(counts) if values else None
+
+
+def main_gpu(samples: Sequence[MonitorSample], preferred: int | None = None) -> int | None:
+    """Return the index of the GPU to look at: the one the run is known to hold, else the busiest."""
+    work: dict[int, float] = {}
+    for gpu in (gpu for sample in samples for gpu in sample.gpus):
+        work[gpu.index] = work.get(gpu.index, 0.0) + (gpu.utilization or 0.0)
+    return preferred if preferred in work else max(work, key=lambda index: work[index], default=None)
+
+
+def of_gpu(samples: Sequence[MonitorSample], index: int | None) -> list[GpuSample]:
+    """Return the samples of one GPU."""
+    return [gpu for sample in samples for gpu in sample.gpus if gpu.index == index]
+
+
+def series(gauge: Gauge, samples: Sequence[MonitorSample], index: int | None) -> list[float]:
+    """Return a gauge's values over time, without those that are not known."""
+    return values_of(of_gpu(samples, index) if gauge.block == "gpu" else samples, gauge.figure)

@@ -6,13 +6,11 @@
                  AdamW that is not fused; no worker processes; every row padded to max_seq_length
 
 Everything that decides what is learned is the manifest's: base model and its quantization, documents, which tokens are
-trained, adapter and its first random tensors (same seed), learning rate and schedule, clipping. Kinder than many a script:
-rows are tokenized beforehand, and `prepare_model_for_kbit_training` is left out, which would hold norms and head in fp32.
+trained, adapter and its first random tensors (same seed), learning rate and schedule, clipping. Rows are tokenized beforehand.
 
 A row is a document of this tool's packs. Both sides see the same rows in the same order in as many steps, so losses can be
 compared at equal trained tokens; where borders of steps fall differs by a few rows, for each of the Trainer's steps has as many
-as the tool's have on average. padded and flattening take a step in as many micro-batches as the manifest says; for unoptimized
-the manifest's batch_size is one of rows, and the rest is accumulated.
+as the tool's have on average.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -40,35 +38,49 @@ from transformers import (
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
+from expert_cli.console.terminal import Console
 from expert_cli.data.packing.batches import PackedBatchSampler, orders_of, schedule_of
 from expert_cli.data.packing.packed_dataset import IGNORE_INDEX, PackedDataset
-from expert_cli.errors import InputError, TrainingFailed
+from expert_cli.errors import ExpertError, InputError, TrainingFailed
 from expert_cli.hardware import machine
 from expert_cli.hardware.devices import DEVICES, Device, is_out_of_memory
 from expert_cli.inference.expert import load_base_of
 from expert_cli.manifest.key import Dtype
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.layers import enable_activation_checkpointing
-from expert_cli.pipeline.pretokenize import describe, store_for
+from expert_cli.pipeline.pretokenize import store_for
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import DataInputs, training_inputs
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.training.arguments import training_arguments
 from expert_cli.utils.files import write_json
 from expert_cli.utils.reporter import NullReporter
+from expert_cli.utils.text import first_line
 
 Ints = NDArray[np.int64]
 Row = dict[str, list[int]]
 """`input_ids` and `labels` of one document."""
 
 
+def main(job: Path) -> int:
+    """Train as a file of `measured_run.run_once` says; return the exit code. A failure is printed as JSON."""
+    told = json.loads(job.read_text(encoding="utf-8"))
+    asked = told["overrides"]
+    overrides = Overrides(**{**asked, "output": Path(asked["output"]), "settings": tuple(asked["settings"])})
+    try:
+        train_baseline(told["preset"], Path(told["manifest"]), overrides)
+    except ExpertError as error:
+        Console("train", as_json=True).fail(error.message, error.hint, error.exit_code)
+        return error.exit_code
+    return 0
+
+
 def train_baseline(preset: str, manifest: Path, overrides: Overrides) -> None:
-    """Train, and leave metrics.jsonl, run.json and report.json in the output folder as the tool does.
+    """Train, and leave metrics.jsonl and report.json in the output folder as the tool does.
 
     overrides: output and max_steps among them. Raises ExpertErrors, TrainingFailed when memory runs out.
     """
-    facts = machine.inspect()
-    run = make_plan(manifest, facts, overrides).run
+    run = make_plan(manifest, machine.inspect(), overrides).run
     if run.optim.scheduler == "one_cycle":
         hint = "--set training.config.lr_scheduler=linear"
         raise InputError("lr_scheduler one_cycle: the stock Trainer has none", hint)
@@ -77,21 +89,17 @@ def train_baseline(preset: str, manifest: Path, overrides: Overrides) -> None:
     inputs = training_inputs(run, NullReporter())
     store = store_for(run, inputs, NullReporter())
     packs = PackedDataset(store.training(), run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
-    as_preset, trainer, tokens = stock_run(preset, run, inputs, packs)
-    origin = {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256}
-    made = {"store": {"parts": dict(store.key.parts)}, "model": origin, "machine": asdict(facts)}
-    write_json(paths.run_json, {"config": asdict(as_preset), **made})
-    trainer.add_callback(StepLines(tokens, device, paths.metrics))
+    _, trainer, tokens = stock_run(preset, run, inputs, packs)
+    lines = StepLines(tokens, device, paths.metrics)
+    trainer.add_callback(lines)
     device.reset_peak()
     try:
         trainer.train()
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        told = str(error).partition("\n")[0]  # with the bytes
-        raise TrainingFailed(f"out of memory: {told}".rstrip(": "), "halve batch_size") from error
-    peak_mb = (device.held("max_memory_allocated") or 0) / 2**20
-    write_json(paths.report_json, {"peak_memory_mb": peak_mb, "store": describe(run, store).as_json()})
+        raise TrainingFailed(f"out of memory: {first_line(error)}", "halve batch_size") from error
+    write_json(paths.report_json, {"peak_memory_mb": lines.peak_mb})
 
 
 COLLATORS: dict[str, Any] = {
@@ -107,7 +115,7 @@ def stock_run(preset: str, run: RunConfig, inputs: DataInputs, packs: PackedData
 
     Those are int64 [steps, 3]: real ones, trained ones, padding.
     """
-    rows, per_step = rows_of(run, packs)
+    rows, per_step = _rows(run, packs)
     run = _settings(preset, run, per_step)
     rows = rows[: run.optim.max_steps * run.optim.gradient_accumulation_steps * run.optim.batch_size]
     tokenizer = inputs.tokenizer.hf
@@ -120,11 +128,7 @@ def stock_run(preset: str, run: RunConfig, inputs: DataInputs, packs: PackedData
     set_seed(run.seed)
     trainer = Trainer(
         model=model,
-        args=training_arguments(
-            run,
-            RunPaths(run.output).checkpoints,
-            train_sampling_strategy="sequential",
-        ),
+        args=training_arguments(run, RunPaths(run.output).checkpoints, train_sampling_strategy="sequential"),
         train_dataset=datasets.Dataset.from_list(rows),
         data_collator=COLLATORS[preset](tokenizer, run.data.max_seq_length),
     )
@@ -143,10 +147,10 @@ def _settings(preset: str, run: RunConfig, per_step: float) -> RunConfig:
     )
     if preset != "unoptimized":
         return run
-    batch = min(optim.batch_size, max(1, round(per_step)))
+    batch = min(optim.batch_size, max(1, round(per_step)))  # the manifest's is one of rows, and the rest is accumulated
     accumulation = max(1, round(per_step / batch))
-    quantization = run.model.quantization if run.model.quantization in ("int4", "int8") else "none"
     dtype: Dtype = "fp32" if run.compute.device == "cpu" else "fp16"
+    quantization = run.model.quantization if run.model.quantization in ("int4", "int8") else "none"
     return replace(
         run,
         model=replace(run.model, quantization=quantization),
@@ -156,7 +160,7 @@ def _settings(preset: str, run: RunConfig, per_step: float) -> RunConfig:
     )
 
 
-def rows_of(run: RunConfig, packs: PackedDataset) -> tuple[list[Row], float]:
+def _rows(run: RunConfig, packs: PackedDataset) -> tuple[list[Row], float]:
     """Return the documents of the run's packs in the order of its steps, and how many a step has on average.
 
     They are those of twice as many steps, for a batch of rows may be rounded up. A document that is split over packs is as many
@@ -170,7 +174,6 @@ def rows_of(run: RunConfig, packs: PackedDataset) -> tuple[list[Row], float]:
 
 
 def _documents(pack: Any) -> Iterator[Row]:
-    """Yield the documents of a pack, one after another."""
     ids, labels = pack["input_ids"].tolist(), pack["labels"].tolist()
     starts = (pack["position_ids"] == 0).nonzero().flatten().tolist()
     for start, stop in pairwise([*starts, len(ids)]):
@@ -190,11 +193,15 @@ def _tokens_of_steps(rows: list[Row], run: RunConfig, collator: Any) -> Ints:
 
 @dataclass
 class StepLines(TrainerCallback):
-    """Writes what the Trainer logs of a step into metrics.jsonl, with the tokens so far and the time."""
+    """Writes what the Trainer logs of a step into metrics.jsonl, with the tokens so far and the time.
+
+    peak_mb: the most memory allocated on the GPU; on a CPU the largest resident set at the end of a step.
+    """
 
     tokens: Ints
     device: Device
     metrics: Path
+    peak_mb: float = 0.0
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         """Start the clock."""
@@ -206,6 +213,8 @@ class StepLines(TrainerCallback):
             return
         real, trained, padded = self.tokens[state.global_step - 1].tolist()
         seconds = time.monotonic() - self.began
+        held = self.device.held("max_memory_allocated" if self.device.is_gpu else "memory_allocated")
+        self.peak_mb = max(self.peak_mb, (held or 0) / 2**20)
         line = {
             "step": state.global_step,
             "seconds": seconds,
@@ -214,7 +223,6 @@ class StepLines(TrainerCallback):
             "tokens_real": real,
             "tokens_trained": trained,
             "tokens_padded": padded,
-            "memory_mb": (self.device.held("memory_allocated") or 0) / 2**20,
             "step_time_shares": {"other": 1.0},  # the stock Trainer does not tell them apart
         }
         with self.metrics.open("a", encoding="utf-8", newline="\n") as file:

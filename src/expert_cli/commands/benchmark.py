@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ from typer import Option
 
 from expert_cli.commands.options import BaseModel, Dataset, Device, Offline, Seed, Settings, Validation
 from expert_cli.console.terminal import SCHEMA_VERSION, Console
-from expert_cli.errors import CTRL_C, InputError
+from expert_cli.errors import CTRL_C, InputError, ThresholdNotMet
 
 _watching = partial(Option, rich_help_panel="Watch a run")
 _measuring = partial(Option, rich_help_panel="Measure (with --manifest)")
@@ -53,7 +54,7 @@ def benchmark(
 ) -> None:
     """Watch a training run and say what holds it back; or measure one setting against another.
 
-    Without --manifest, a run is watched from a second terminal: GPU, CPU, memory, disk, network, and the run's own
+    Without --manifest, a run is watched from a second terminal: GPU, CPU, memory, disks, and the run's own
     metrics, with a verdict, the numbers behind it, and what to change. Ctrl-C ends the watching, never the run.
 
     With --manifest, short runs are made in turn: the ratio of their speeds with its 95 % interval, and whether they learn the
@@ -74,23 +75,24 @@ def benchmark(
         return
     from expert_cli.benchmark import experiment
     from expert_cli.benchmark import sweep as sweeps
-    from expert_cli.benchmark.measured_run import StepCounts
+    from expert_cli.benchmark.measured_run import RunCounts
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine
 
     overrides = Overrides(
         dataset, validation, base_model, None, device, seed=seed, settings=tuple(settings or ()), offline=offline
     )
-    length, facts = StepCounts(steps, warmup), machine.inspect()
+    facts = machine.inspect()
     if facts.first_words:
         console.warning(facts.first_words)
-    found: experiment.Experiment | sweeps.Swept
+    counts = RunCounts(steps, warmup, repeats or (1 if sweep else 3))
     if sweep:
-        found = sweeps.sweep(manifest, sweep, overrides, length, repeats or 1, facts, console)
-    else:
-        job = experiment.make_job(manifest, against or "", overrides, length, repeats or 3, facts, gate)
-        found = experiment.run_experiment(job, console)
-    _show(console, found.as_json(), output, found.exit_code)
+        document = sweeps.sweep(manifest, sweep, overrides, counts, facts, console)
+        _show(console, document, output, sweeps.as_text, 0)
+        return
+    document = experiment.measure_against(manifest, against or "", overrides, counts, facts, console, gate)
+    is_missed = gate is not None and not document["gate"]["passed"]
+    _show(console, document, output, experiment.as_text, ThresholdNotMet.exit_code if is_missed else 0)
 
 
 def _require_one(asked: list[str], manifest: Path | None, gate: float | None) -> None:
@@ -110,26 +112,24 @@ def _watch(console: Console, folder: Path | None, duration: float, interval: flo
 
     target = monitor.find_run(folder)
     console.info(f"watching  {target.paths.output}")
-    for other in target.others:
-        console.info(f"runs too  {other} (--run names another)")
     with console.live() as show:
-        seen = monitor.monitor_run(
-            target,
-            duration,
-            interval,
-            lambda s: show(monitor.progress_line(s), monitor.figures_line(s), monitor.rows(s)),
-        )
-    _show(console, seen.as_json(), output, CTRL_C if seen.interrupted else 0)
+
+        def look(seen: monitor.MonitorSession) -> None:
+            rows = monitor.figures(seen)
+            show(monitor.progress_line(seen), "  ".join(map(" ".join, rows)), rows)
+
+        seen = monitor.monitor_run(target, duration, interval, look)
+    _show(console, seen.as_json(), output, monitor.summary, CTRL_C if seen.interrupted else 0)
 
 
-def _show(console: Console, document: dict[str, Any], output: Path | None, code: int) -> None:
+def _show(
+    console: Console, document: dict[str, Any], output: Path | None, as_text: Callable[[dict[str, Any]], str], code: int
+) -> None:
     """Save and show a result; a missed gate or an interruption is an exit code beside it."""
-    from expert_cli.benchmark import monitor, tables
     from expert_cli.utils.files import write_json
 
     if output is not None:
         write_json(output, {"schema_version": SCHEMA_VERSION, "command": "benchmark", **document})
-    as_text = monitor.summary if document["kind"] == "monitor" else tables.as_text
     console.result(document, lambda: console.text(as_text(document)))
     if code:
         raise typer.Exit(code)

@@ -30,10 +30,11 @@ def doctor(
         expert-cli doctor
         expert-cli doctor --deep --json > machine.json
     """
-    from expert_cli.doctor.checks import check_up, worst
+    from expert_cli.doctor.checks import run_probes, told, worst
     from expert_cli.doctor.probes import COMPILE, PROBES
 
-    lines = check_up(console, (*PROBES, COMPILE) if deep else PROBES)
+    console.info("checking this machine, and what works on it")
+    lines = [*told(), *run_probes((*PROBES, COMPILE) if deep else PROBES)]
     document = {"state": worst(lines), "lines": [asdict(line) for line in lines]}
     console.result(document, lambda: _show(console, lines))
     raise typer.Exit(3 if worst(lines) == "fail" else 0)

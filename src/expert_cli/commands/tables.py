@@ -99,18 +99,19 @@ COMPONENTS = {
 
 def show_estimate(console: Console, found: dict[str, Any]) -> None:
     """Write two tables: what the run needs, and its memory by component. `found`: `RunEstimate.as_json()`."""
-    memory, price = found["vram_mb"], found["price"]
+    memory, cost = found["vram_mb"], found["cost"]
     error, store = f"± {found['seconds_error_pct']:.0f} %", f"the token store ({found['store']['status']})"
     tokens = f"{found['tokens_total']:,} ({found['tokens_per_step']:,.0f} a step)"
     time = f"{duration(found['seconds'])} ({found['tokens_per_s']:,.0f} tokens/s)"
-    cost = f"{found['cost']:.2f} {price['currency']}".strip() if price else "not known"
     rows = [
         ["steps", f"{found['steps']:,}", "exact", store],
         ["epochs", f"{found['epochs']:.2f}", "exact", store],
         ["tokens", tokens, "exact", store],
         ["memory", f"{memory['total'] / 1024:.1f} GB", f"± {memory['error_pct']:.0f} %", found["memory_source"]],
         ["time", time, error, found["seconds_source"]],
-        ["cost", cost, error if price else "", "--price x time" if price else "--price 2.50/h names an hour's cost"],
+        ["cost", "not known", "", "--price 2.50/h names an hour's cost"]
+        if cost is None
+        else ["cost", f"{cost:.2f}", error, "--price x time"],
     ]
     console.table("what this run will need", ["", "estimate", "how far off", "from"], rows)
     rows = [[word, f"{memory[name]:,.0f} MB"] for name, word in COMPONENTS.items() if memory[name] > 0]

@@ -32,7 +32,6 @@ from expert_cli.config.training_defaults import (
     sample_answers,
 )
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
-from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.manifest.keys.rft import Rft
@@ -156,8 +155,6 @@ def decide(
     place = overrides.output or folder / "weights" / slug(base.name)
     output = local_run(place) if isinstance(place, str) else place.resolve()
     to_train, to_load, stepping = adapter(config, folders), model(of_base, config, folders), optim(config)
-    if lack := machine.refuses(DEVICES[device], to_load.quantization):
-        raise EnvironmentProblem(f"device {device}: {lack[0]}", lack[1])
     learning = Settings(loaded.manifest.training.rft or Rft())
     stores = config["pretokenized_cache"] or ""
     store_url = stores if is_url(stores) else ""
@@ -219,9 +216,10 @@ def _device(config: Settings[TrainingConfig], merged: Merged, machine: Machine) 
     if asked == "auto":
         asked = machine.device
     device = "cuda" if asked == "rocm" else asked
-    if lack := machine.lacks(DEVICES[device]):
+    if device == "cuda" and machine.device == "cpu":
         option = "--device" if merged.origins.get("device") == "--device" else "device"
-        raise EnvironmentProblem(f"{option} {asked}: {lack[0]}", lack[1])
+        hint = machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
+        raise EnvironmentProblem(f"{option} {asked}: no usable GPU", hint)
     return cast(
         DeviceName, config.put("device", device, reason="AMD's cards are cuda to torch" if asked == "rocm" else "")
     )

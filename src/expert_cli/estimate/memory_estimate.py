@@ -50,182 +50,9 @@ CONTEXT_BYTES = 500 << 20
 """What CUDA itself takes of a card, where none is here to measure it on: an assumption, cards differ by 300 MB."""
 TRAINER_BYTES = 190 << 20
 """What a training process holds beyond the plan's: Trainer, optimizer, data. Measured with a model of a few MB on a CPU."""
-FEWEST = 2
-"""Processes that can share a base model out."""
+SHARING = 2
+"""The fewest processes that can share a base model out (fsdp)."""
 MB = 2**20
-
-
-@dataclass(frozen=True)
-class StepSettings:
-    """What memory depends on besides the shapes.
-
-    tokens: places of the largest micro-batch, padding included; longest: of its longest row or document; trained: places
-    that reach the head. shares: processes that share the base model out.
-    """
-
-    run: RunConfig
-    kernels: KernelPlan
-    tokens: int
-    longest: int
-    trained: int
-    shares: int = 1
-
-    @property
-    def element(self) -> int:
-        """Bytes of a number in the compute dtype."""
-        return DTYPES[self.run.compute.dtype].itemsize
-
-    @property
-    def stored_element(self) -> int:
-        """Bytes of a number of the base model that is not quantized."""
-        return _stored_element(self.run)
-
-    @property
-    def copies_inputs(self) -> bool:
-        """Whether an adapted layer narrows its input to a copy of its own."""
-        is_ours = LORA in self.kernels.lines["fused"].used or self.run.adapter.type == "dora"
-        return self.element < 4 and not is_ours
-
-
-def _stored_element(run: RunConfig) -> int:
-    return weights_dtype(run.model.quantization, DTYPES[run.compute.dtype]).itemsize
-
-
-def step_settings(
-    run: RunConfig, machine: Machine, model: PeftModel, shape: Shape, work: Workload, free: int
-) -> StepSettings:
-    """Return the settings of a run's steps on a machine; free: bytes of its device before the base model is there."""
-    is_nf4, size = run.model.quantization == "int4", run.optim.batch_size
-    kernels = predict_kernels(
-        kernel_plan(run.compute, run.model, machine),
-        model,
-        run.compute,
-        machine,
-        dequantized_bytes=2 * linear_weights(shape) if is_nf4 else 0,
-        free=free - stored_bytes(shape, run.model.quantization, _stored_element(run)),
-    )
-    tokens, longest = work.largest(size, kernels.layout, run.data.max_seq_length * size if kernels.fixed_shape else 0)
-    trained, shares = round(tokens * work.trained_share), FEWEST if run.compute.fsdp else 1
-    return StepSettings(run, with_capture(kernels, run), tokens, longest, trained, shares)
-
-
-def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, int]:
-    """Return the bytes of every component at the step's peak; `process`: of the CUDA context or of the Python process."""
-    stored = stored_bytes(shape, setting.run.model.quantization, setting.stored_element)
-    copy = 0
-    if setting.kernels.dequantized:  # the copy takes the quantized weights' place
-        stored, copy = shape.other * setting.stored_element, linear_weights(shape) * setting.element
-    head = head_bytes(shape, setting)
-    if setting.shares > 1:
-        stored = _share_bytes(shape, setting, stored)
-    return {
-        "base_weights": stored,
-        "dequantised_copy": copy,
-        "adapter": 4 * shape.adapter_parameters,
-        "gradients": 4 * shape.adapter_parameters,
-        "optimizer": sum(optimizer_bytes(tensor, setting.run.optim.optim) for tensor in shape.adapter),
-        "activations": activation_bytes(shape, setting),
-        "head_chunk": head,
-        "backward": max(0, _backward_bytes(shape, setting) - head),
-        "process": process,
-    }
-
-
-def _share_bytes(shape: Shape, setting: StepSettings, stored: int) -> int:
-    """Return what one of several processes holds of `stored` bytes: its share, and what is gathered at the largest moment.
-
-    That is two decoder layers, one that is computed and the next one, or the head. The scales of NF4, a byte a block of 64,
-    are whole in each.
-    """
-    scales = linear_weights(shape) // NF4_BLOCK if setting.run.model.quantization == "int4" else 0
-    layer = (stored - scales - shape.other * setting.stored_element) // max(1, len(shape.layers))
-    head = shape.vocabulary * shape.hidden * setting.stored_element
-    return scales + -(-(stored - scales) // setting.shares) + max(2 * layer, head)
-
-
-def activation_bytes(shape: Shape, setting: StepSettings) -> int:
-    """Return what the forward pass of the largest micro-batch leaves for the backward pass, the head left out."""
-    scores = _attention_bytes(shape, setting)
-    attention = [scores + _block_bytes(block, shape, setting) for block, _ in shape.layers]
-    rest = [_block_bytes(block, shape, setting) for _, block in shape.layers]
-    layers = [sum(both) for both in zip(attention, rest, strict=True)]
-    whole = _block_bytes(BlockShape((), shape.hidden, 0), shape, setting) + sum(layers)  # with the last norm
-    if setting.run.compute.checkpointing == "off":
-        return whole
-    entry = setting.stored_element * shape.hidden * setting.tokens
-    return whole - sum(layers) + len(layers) * entry + max(layers, default=0)
-
-
-def head_bytes(shape: Shape, setting: StepSettings) -> int:
-    """Return the bytes of logits and what is made of them.
-
-    In chunks: of one, the logits, which become their slopes, fp32 log-probabilities, and the fp32 copy of narrow logits that
-    torch makes them of; and the hidden states of the trained places with their gradient. In full: the model's logits and, of
-    the trained places, an fp32 copy, its logarithm, and the gradient of it.
-    """
-    hidden = 2 * setting.trained * shape.hidden * setting.element
-    if setting.kernels.full_logits:
-        selected = setting.trained * shape.vocabulary * (setting.element + 12)
-        return hidden + 2 * setting.tokens * shape.vocabulary * setting.element + selected
-    device, dtype = setting.run.compute.device, setting.run.compute.dtype
-    logits = min(setting.trained, chunk_rows(shape.vocabulary, CHUNK_BYTES[device])) * shape.vocabulary
-    copies = setting.element < 4 and (device, dtype) != ("cuda", "fp16")  # CUDA reads fp16 as it is
-    return hidden + logits * (setting.element + (8 if copies else 4))
-
-
-def _attention_bytes(shape: Shape, setting: StepSettings) -> int:
-    """Return what one attention keeps beside its block's layers."""
-    backend = attention_backend(setting.kernels.attention)
-    element, scores = setting.element, shape.head_count * setting.longest
-    keys = shape.heads if backend.repeats_keys() else shape.key_heads
-    kept = element * 2 * (shape.heads + keys) + 4 * shape.head_count
-    if backend.keeps_scores:
-        kept += scores * (4 + element)
-    return setting.tokens * kept
-
-
-def _block_bytes(block: BlockShape, shape: Shape, setting: StepSettings) -> int:
-    """Return what norms, adapted layers and a gated product keep."""
-    element, adapter, fused = setting.element, setting.run.adapter, setting.kernels.fused
-    kept: int = block.norms * (setting.stored_element if fused else 4) + element * block.inner * (2 if fused else 3)
-    linear = [_linear(layer) for layer in block.adapted]
-    inputs = sum(layer.in_features for layer in linear)
-    trained = (p.numel() for layer in block.adapted for p in layer.parameters() if p.requires_grad)
-    weights = sum(trained) if element < 4 else 0
-    if setting.copies_inputs or adapter.dropout:
-        kept += element * inputs
-    else:  # q, k and v share an input, gate and up another; the projection back into the residual stream has its own
-        back = [layer for layer in linear[-1:] if layer.out_features == shape.hidden]
-        shared = {layer.in_features for layer in linear if layer not in back}
-        kept += element * (sum(shared) + sum(layer.in_features for layer in back))
-    if adapter.type == "dora":
-        kept += element * sum(layer.out_features for layer in linear)
-    kept += element * adapter.rank * len(linear)
-    if adapter.dropout:  # a byte of mask on a GPU, the factors themselves on a CPU
-        kept += inputs * (4 if setting.run.compute.device == "cpu" else 1)
-    return setting.tokens * kept + element * weights
-
-
-def _linear(layer: Any) -> Any:
-    """Return what knows the widths of an adapted layer: of experts, whose weights are one parameter, PEFT's wrapper alone."""
-    base = layer.get_base_layer()
-    return base if hasattr(base, "in_features") else layer
-
-
-def _backward_bytes(shape: Shape, setting: StepSettings) -> int:
-    """Return the largest temporaries of a layer's backward pass: gradients of its widest product, and a weight unpacked.
-
-    Of the down projection's input alone there are the gradient, the adapter's share of it in the compute dtype and in
-    fp32, and their sum; then those of gate and up.
-    """
-    widest = max((rest.inner or shape.hidden for _, rest in shape.layers), default=shape.hidden)
-    unpacked = 0
-    if setting.run.model.quantization in QUANTIZED and not setting.kernels.dequantized:
-        unpacked = max((rows * columns for rows, columns in shape.linear), default=0) * setting.element
-    wide = 4 if setting.copies_inputs else 0
-    return setting.tokens * widest * (3 * setting.element + wide) + unpacked
-
-
 NF4_BLOCK = 64
 NESTED_BLOCK = 256
 NF4_TABLES = 4 * (16 + 256 + 1)
@@ -285,16 +112,14 @@ def shape_of(model: PeftModel) -> Shape:
     for layer in decoder_layers(base):
         block = getattr(layer, "self_attn", None)  # in hybrid models most layers have another block in its place
         attention = {module: name for name, module in block.named_modules()} if block else {}
-        rest = {module: name for name, module in layer.named_modules() if module not in attention}
+        rest = [module for module in layer.modules() if module not in attention]
         # in attention the norms are those of all query heads or of all key heads
         of_heads = sum(key_heads if attention[norm].startswith("k") else heads for norm in filter(_is_norm, attention))
-        # nothing trained comes before the first layer's norm
-        others = hidden * (sum(map(_is_norm, rest)) - (not layers))
+        others = hidden * (sum(map(_is_norm, rest)) - (not layers))  # nothing trained comes before the first one
         # the projection that leads out of a feed-forward block ends in the hidden width
         inner = [m.in_features for m in linear if m in rest and m.out_features == hidden != m.in_features]
-        layers.append(
-            (BlockShape(_adapted(attention), of_heads, 0), BlockShape(_adapted(rest), others, max(inner, default=0)))
-        )
+        feed_forward = BlockShape(_adapted(rest), others, max(inner, default=0))
+        layers.append((BlockShape(_adapted(attention), of_heads, 0), feed_forward))
     return Shape(
         linear=tuple((layer.out_features, layer.in_features) for layer in linear),
         other=sum(p.numel() for p in base.parameters() if not p.requires_grad and id(p) not in quantized),
@@ -306,29 +131,6 @@ def shape_of(model: PeftModel) -> Shape:
         key_heads=key_heads,
         head_count=getattr(config, "num_attention_heads", 0),
     )
-
-
-def stored_bytes(shape: Shape, quantization: Quantization, element: int) -> int:
-    """Return the bytes of the base model in memory; `element`: bytes of a number that is not quantized.
-
-    NF4 with double quantization: half a byte a weight, a byte a block of 64, 4 bytes a block of 256 of those, and tables.
-    8 bits: a byte a weight and 4 a row.
-    """
-    if quantization == "int4":
-        return shape.other * element + sum(_nf4(rows * columns) for rows, columns in shape.linear)
-    if quantization == "int8":
-        return shape.other * element + sum(rows * columns + 4 * rows for rows, columns in shape.linear)
-    return element * (shape.other + linear_weights(shape))
-
-
-def linear_weights(shape: Shape) -> int:
-    """Return the weights of all layers that quantization takes."""
-    return sum(rows * columns for rows, columns in shape.linear)
-
-
-def _nf4(weights: int) -> int:
-    blocks = -(-weights // NF4_BLOCK)
-    return -(-weights // 2) + blocks + 4 * -(-blocks // NESTED_BLOCK) + NF4_TABLES
 
 
 def _adapted(modules: Iterable[Any]) -> tuple[Any, ...]:
@@ -375,3 +177,182 @@ def work_of(run: RunConfig, store: TokenStore) -> Workload:
     held_out = store.stats.get("validation", {}).get("tokens", 0) if run.watch.eval_strategy != "no" else 0
     evaluations = epochs if run.watch.eval_strategy == "epoch" else schedule.steps // run.watch.eval_steps
     return Workload(schedule, data, tokens, stats["trained_tokens"] / max(1, stats["tokens"]), held_out * evaluations)
+
+
+@dataclass(frozen=True)
+class StepSettings:
+    """What memory depends on besides the shapes.
+
+    tokens: places of the largest micro-batch, padding included; longest: of its longest row or document; trained: places
+    that reach the head.
+    """
+
+    run: RunConfig
+    kernels: KernelPlan
+    tokens: int
+    longest: int
+    trained: int
+
+    @property
+    def element(self) -> int:
+        """Bytes of a number in the compute dtype."""
+        return DTYPES[self.run.compute.dtype].itemsize
+
+    @property
+    def stored_element(self) -> int:
+        """Bytes of a number of the base model that is not quantized."""
+        return weights_dtype(self.run.model.quantization, DTYPES[self.run.compute.dtype]).itemsize
+
+    @property
+    def copies_inputs(self) -> bool:
+        """Whether an adapted layer narrows its input to a copy of its own."""
+        is_ours = LORA in self.kernels.lines["fused"].used or self.run.adapter.type == "dora"
+        return self.element < 4 and not is_ours
+
+
+def step_settings(
+    run: RunConfig, machine: Machine, model: PeftModel, shape: Shape, work: Workload, free: int
+) -> StepSettings:
+    """Return the settings of a run's steps on a machine; free: bytes of its device before the base model is there."""
+    plan, size, quantization = (
+        kernel_plan(run.compute, run.model, machine),
+        run.optim.batch_size,
+        run.model.quantization,
+    )
+    before = StepSettings(run, plan, 0, 0, 0)
+    kernels = predict_kernels(
+        plan,
+        model,
+        run.compute,
+        machine,
+        dequantized_bytes=2 * linear_weights(shape) if quantization == "int4" else 0,
+        free=free - stored_bytes(shape, quantization, before.stored_element),
+    )
+    tokens, longest = work.largest(size, kernels.layout, run.data.max_seq_length * size if kernels.fixed_shape else 0)
+    return StepSettings(run, with_capture(kernels, run), tokens, longest, round(tokens * work.trained_share))
+
+
+def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, int]:
+    """Return the bytes of every component at the step's peak; `process`: of the CUDA context or of the Python process."""
+    run, copy = setting.run, 0
+    stored = stored_bytes(shape, run.model.quantization, setting.stored_element)
+    if setting.kernels.dequantized:  # the copy takes the quantized weights' place
+        stored, copy = shape.other * setting.stored_element, linear_weights(shape) * setting.element
+    if run.compute.fsdp:  # a share, and the two decoder layers or the head that are gathered at a time
+        gathered = max(
+            2 * stored // max(1, len(shape.layers)), shape.vocabulary * shape.hidden * setting.stored_element
+        )
+        stored = stored // SHARING + gathered
+    head = head_bytes(shape, setting)
+    return {
+        "base_weights": stored,
+        "dequantised_copy": copy,
+        "adapter": 4 * shape.adapter_parameters,
+        "gradients": 4 * shape.adapter_parameters,
+        "optimizer": sum(optimizer_bytes(tensor, run.optim.optim) for tensor in shape.adapter),
+        "activations": activation_bytes(shape, setting),
+        "head_chunk": head,
+        "backward": max(0, _backward_bytes(shape, setting) - head),
+        "process": process,
+    }
+
+
+def stored_bytes(shape: Shape, quantization: Quantization, element: int) -> int:
+    """Return the bytes of the base model in memory; `element`: bytes of a number that is not quantized.
+
+    NF4 with double quantization: half a byte a weight, a byte a block of 64, 4 bytes a block of 256 of those, and tables.
+    8 bits: a byte a weight and 4 a row.
+    """
+    if quantization == "int4":
+        return shape.other * element + sum(_nf4(rows * columns) for rows, columns in shape.linear)
+    if quantization == "int8":
+        return shape.other * element + sum(rows * columns + 4 * rows for rows, columns in shape.linear)
+    return element * (shape.other + linear_weights(shape))
+
+
+def linear_weights(shape: Shape) -> int:
+    """Return the weights of all layers that quantization takes."""
+    return sum(rows * columns for rows, columns in shape.linear)
+
+
+def _nf4(weights: int) -> int:
+    blocks = -(-weights // NF4_BLOCK)
+    return -(-weights // 2) + blocks + 4 * -(-blocks // NESTED_BLOCK) + NF4_TABLES
+
+
+def activation_bytes(shape: Shape, setting: StepSettings) -> int:
+    """Return what the forward pass of the largest micro-batch leaves for the backward pass, the head left out."""
+    scores = _attention_bytes(shape, setting)
+    layers = [scores + sum(_block_bytes(block, shape, setting) for block in layer) for layer in shape.layers]
+    last_norm = _block_bytes(BlockShape((), shape.hidden, 0), shape, setting)
+    if setting.run.compute.checkpointing == "off":
+        return last_norm + sum(layers)
+    entry = setting.stored_element * shape.hidden * setting.tokens
+    return last_norm + len(layers) * entry + max(layers, default=0)
+
+
+def head_bytes(shape: Shape, setting: StepSettings) -> int:
+    """Return the bytes of logits and what is made of them.
+
+    In chunks: of one, the logits, which become their slopes, fp32 log-probabilities, and the fp32 copy of narrow logits that
+    torch makes them of; and the hidden states of the trained places with their gradient. In full: the model's logits and, of
+    the trained places, an fp32 copy, its logarithm, and the gradient of it.
+    """
+    hidden = 2 * setting.trained * shape.hidden * setting.element
+    if setting.kernels.full_logits:
+        selected = setting.trained * shape.vocabulary * (setting.element + 12)
+        return hidden + 2 * setting.tokens * shape.vocabulary * setting.element + selected
+    device, dtype = setting.run.compute.device, setting.run.compute.dtype
+    logits = min(setting.trained, chunk_rows(shape.vocabulary, CHUNK_BYTES[device])) * shape.vocabulary
+    copies = setting.element < 4 and (device, dtype) != ("cuda", "fp16")  # CUDA reads fp16 as it is
+    return hidden + logits * (setting.element + (8 if copies else 4))
+
+
+def _attention_bytes(shape: Shape, setting: StepSettings) -> int:
+    """Return what one attention keeps beside its block's layers."""
+    backend = attention_backend(setting.kernels.attention)
+    keys = shape.heads if backend.repeats_keys() else shape.key_heads
+    kept = setting.element * 2 * (shape.heads + keys) + 4 * shape.head_count
+    if backend.keeps_scores:
+        kept += shape.head_count * setting.longest * (4 + setting.element)
+    return setting.tokens * kept
+
+
+def _block_bytes(block: BlockShape, shape: Shape, setting: StepSettings) -> int:
+    """Return what norms, adapted layers and a gated product keep."""
+    element, adapter, fused = setting.element, setting.run.adapter, setting.kernels.fused
+    kept: int = block.norms * (setting.stored_element if fused else 4) + element * block.inner * (2 if fused else 3)
+    linear = [_linear(layer) for layer in block.adapted]
+    inputs = sum(layer.in_features for layer in linear)
+    if setting.copies_inputs or adapter.dropout:
+        kept += element * inputs
+    else:  # q, k and v share an input, gate and up another; the projection back into the residual stream has its own
+        back = [layer for layer in linear[-1:] if layer.out_features == shape.hidden]
+        shared = {layer.in_features for layer in linear if layer not in back}
+        kept += element * (sum(shared) + sum(layer.in_features for layer in back))
+    if adapter.type == "dora":
+        kept += element * sum(layer.out_features for layer in linear)
+    kept += element * adapter.rank * len(linear)
+    if adapter.dropout:  # a byte of mask on a GPU, the factors themselves on a CPU
+        kept += inputs * (4 if setting.run.compute.device == "cpu" else 1)
+    trained = sum(p.numel() for layer in block.adapted for p in layer.parameters() if p.requires_grad)
+    return setting.tokens * kept + (element * trained if element < 4 else 0)
+
+
+def _linear(layer: Any) -> Any:
+    """Return what knows the widths of an adapted layer: of experts, whose weights are one parameter, PEFT's wrapper alone."""
+    base = layer.get_base_layer()
+    return base if hasattr(base, "in_features") else layer
+
+
+def _backward_bytes(shape: Shape, setting: StepSettings) -> int:
+    """Return the largest temporaries of a layer's backward pass: gradients of its widest product, and a weight unpacked.
+
+    Of the down projection's input alone there are the gradient, the adapter's share of it in the compute dtype and in
+    fp32, and their sum; then those of gate and up.
+    """
+    widest = max((rest.inner or shape.hidden for _, rest in shape.layers), default=shape.hidden)
+    unpacked = 0
+    if setting.run.model.quantization in QUANTIZED and not setting.kernels.dequantized:
+        unpacked = max((rows * columns for rows, columns in shape.linear), default=0) * setting.element
+    return setting.tokens * widest * (3 * setting.element + (4 if setting.copies_inputs else 0)) + unpacked

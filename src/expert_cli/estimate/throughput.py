@@ -1,16 +1,15 @@
-"""How fast a run will go: from this machine's earlier runs, or from arithmetic and the speed of one matrix product."""
+"""How fast a run will go: measured by a probe, or from arithmetic and the speed of one matrix product."""
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 import torch
@@ -18,9 +17,7 @@ from peft import PeftModel
 
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.estimate.memory_estimate import Workload
-from expert_cli.hardware.devices import DEVICES
-from expert_cli.hardware.machine import Machine
+from expert_cli.estimate.memory_estimate import CONTEXT_BYTES, MB, Workload
 from expert_cli.model.flops import flops
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.pipeline.options import (
@@ -30,27 +27,23 @@ from expert_cli.pipeline.options import (
     train_command,
     with_settings,
 )
-from expert_cli.runs.metrics import items, number, part, read_json
+from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
-from expert_cli.utils.text import plural
 
-EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "gpu": 0.3}
+EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "cuda": 0.3}
 """Share of a large matrix product's speed that a training step reaches: 0.40 to 0.58 on two CPU cores (check_plan of commit
 269183fb); on a GPU it is assumed."""
 OVERHEAD_S = 0.04
 """What a micro-step takes beside arithmetic: 0.05 s for a model of two tiny layers on such a machine."""
-ERROR_PCT = {"probe": 15, "same settings": 15, "other settings": 40, "formula": 60}
-"""How far off each source may be. The formula's is from that program, and too small for models of a few MB; the
-others are assumed, and widened by the spread of what was measured."""
-PER_TOKEN = (
-    *("machine.system", "machine.cores", "torch_threads", "identity.base model"),
-    *("config.model.quantization", "config.adapter", "config.compute"),
-)
-"""Keys of run.json that decide, with its GPUs, how fast a token is: base model, machine, adapter, how a step is computed."""
-PER_STEP = ("config.data.max_seq_length", "config.optim.batch_size", "config.optim.optim", "config.loader.packing")
-"""Those that decide how many tokens a step has, and what it does beside them."""
-_SIZE = 1024
+FORMULA_ERROR_PCT = 60
+"""From that program, and too small for models of a few MB."""
+PROBE_ERROR_PCT = 15
+"""Repeated probes differ by up to 6 %."""
+STEPS = 4
+_SIZE = {"cpu": 1024, "cuda": 8192}
 _REPEATS = 5
+_POLL_S = 0.02
+_NEVER = 10**6
 
 
 class Figure(NamedTuple):
@@ -61,42 +54,24 @@ class Figure(NamedTuple):
     source: str
 
 
-def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, machine: Machine) -> Figure | None:
-    """Return the tokens a second of this machine's finished runs of the same base model, the newest of the nearest ones."""
-    mine = json.loads(json.dumps({"config": asdict(run), "machine": asdict(machine)}, default=str))
-    mine |= {"identity": {"base model": base_sha256}, "torch_threads": torch.get_num_threads()}
-    finished = [(record, pace) for record, pace in map(_finished, folders) if record and pace > 0]
-    alike = [pair for pair in finished if _values(pair[0], PER_TOKEN) == _values(mine, PER_TOKEN)]
-    same = [pair for pair in alike if _values(pair[0], PER_STEP) == _values(mine, PER_STEP)]
-    chosen, kind = (same, "same settings") if same else (alike, "other settings")
-    if not chosen:
-        return None
-    rates = [pace for _, pace in chosen]
-    _, newest = max(chosen, key=lambda pair: str(pair[0].get("started")))
-    spread = 100 * (max(rates) / min(rates) - 1) / 2
-    words = f"{plural(len(rates), 'earlier run')} on this machine, {kind}"
-    return Figure(newest, max(ERROR_PCT[kind], round(spread)), words)
-
-
 def by_formula(run: RunConfig, work: Workload, model: PeftModel) -> Figure:
     """Return the tokens a second that arithmetic gives: operations a token over what a matrix product reaches here."""
     device, dtype = run.compute.device, run.compute.dtype
     cost = flops(model.get_base_model(), work.packs.document_lengths, recomputed=run.compute.checkpointing == "all")
     per_token = cost.per_token + work.trained_share * cost.per_trained_token
     micro_tokens = run.optim.batch_size * work.packs.pack_lengths.mean
-    speed, efficiency = matmul_flops(device, dtype), EFFICIENCY[DEVICES[device].kind]
+    speed, efficiency = matmul_flops(device, dtype), EFFICIENCY[device]
     words = (
-        f"formula: {per_token / 1e9:.2f} GFLOP a token; a {dtype} matrix product here makes {speed / 1e9:,.0f} GFLOP/s, "
-        f"{efficiency:.0%} of it assumed"
+        f"formula: {per_token / 1e9:.2f} GFLOP a token; a {dtype} matrix product here makes {speed / 1e9:,.0f} GFLOP/s"
     )
-    return Figure(1 / (per_token / (efficiency * speed) + OVERHEAD_S / micro_tokens), ERROR_PCT["formula"], words)
+    words += f", {efficiency:.0%} of it assumed"
+    return Figure(1 / (per_token / (efficiency * speed) + OVERHEAD_S / micro_tokens), FORMULA_ERROR_PCT, words)
 
 
 def matmul_flops(device: str, dtype: str) -> float:
-    """Measure the operations a second of a matrix product of 1024 x 1024 (GPU: 8192), the best of a few."""
-    size = _SIZE if device == "cpu" else _SIZE * 8
+    """Measure the operations a second of a square matrix product, the best of a few."""
+    size, best = _SIZE[device], float("inf")
     left, right = (torch.randn(size, size, device=device, dtype=DTYPES[dtype]) for _ in range(2))
-    best = float("inf")
     for _ in range(_REPEATS):
         started = time.perf_counter()
         (left @ right)[0, 0].item()
@@ -104,49 +79,17 @@ def matmul_flops(device: str, dtype: str) -> float:
     return 2.0 * size**3 / best
 
 
-def _finished(folder: Path) -> tuple[dict[str, Any], float]:
-    """Return run.json of the run in a folder and its real tokens a second of training alone, 0 where that is not known."""
-    paths = RunPaths(folder)
-    with suppress(OSError):  # a folder of another user
-        if paths.complete.is_file():
-            document = read_json(paths.report_json)
-            others = sum(number(document, "step_time_shares", name) or 0.0 for name in ("eval", "checkpoint"))
-            return read_json(paths.run_json), (number(document, "tokens_per_s") or 0.0) / max(0.1, 1 - others)
-    return {}, 0.0
+def probe(run: RunConfig, overrides: Overrides) -> tuple[Figure, Figure]:
+    """Train a few micro-steps with the run's settings; return tokens a second after the first, and bytes of memory at most.
 
-
-def _values(record: Mapping[str, Any], keys: Sequence[str]) -> list[Any]:
-    """Return what a run.json holds under these keys, dots between those of nested blocks, and what GPUs it ran on."""
-    gpus = [(part(gpu).get("name"), part(gpu).get("memory_bytes")) for gpu in items(record, "machine", "gpus")]
-    return [gpus, *(part(record, *blocks).get(key) for *blocks, key in (name.split(".") for name in keys))]
-
-
-STEPS = 4
-_POLL_S = 0.02
-_NEVER = 10**6
-
-
-@dataclass(frozen=True)
-class ProbeResult:
-    """What the steps came to.
-
-    speed: tokens a second. resident_bytes: the process at its largest, loading included. allocated_mb: what PyTorch held at
-    most, on a GPU.
+    Memory: what PyTorch held on a GPU, and the context; on a CPU that of the process, loading included. Raises what training
+    raises.
     """
-
-    speed: Figure
-    resident_bytes: int
-    allocated_mb: float
-
-
-def probe(run: RunConfig, overrides: Overrides) -> ProbeResult:
-    """Train a few micro-steps with the run's settings and measure all but the first. Raises what training raises."""
     resident = [0]
 
     def look(pid: int, _: Lines) -> None:
         with suppress(psutil.Error):
-            memory = psutil.Process(pid).memory_info()
-            resident.append(getattr(memory, "peak_wset", memory.rss))
+            resident.append(psutil.Process(pid).memory_info().rss)
 
     with tempfile.TemporaryDirectory(prefix="expert-cli-probe-", ignore_cleanup_errors=True) as folder:
         output = Path(folder) / "run"
@@ -154,8 +97,11 @@ def probe(run: RunConfig, overrides: Overrides) -> ProbeResult:
         lines = run_train_subprocess("the probe failed", words, output, look, _POLL_S)
         allocated_mb = read_json(RunPaths(output).report_json)["peak_memory_mb"]
     tokens_per_s, spread_pct = speed([(line["tokens_real"], line["seconds"]) for line in lines])
-    figure = Figure(tokens_per_s, max(ERROR_PCT["probe"], round(spread_pct)), "probe: real steps, just now")
-    return ProbeResult(figure, max(resident), allocated_mb)
+    found = Figure(tokens_per_s, max(PROBE_ERROR_PCT, round(spread_pct)), "probe: real steps, just now")
+    if run.compute.device == "cpu":
+        return found, Figure(max(resident), PROBE_ERROR_PCT, "probe: the largest resident set of real steps")
+    source = "probe: what PyTorch held in real steps, and an assumed CUDA context"
+    return found, Figure(allocated_mb * MB + CONTEXT_BYTES, PROBE_ERROR_PCT, source)
 
 
 def speed(steps: Sequence[tuple[int, float]]) -> tuple[float, float]:

@@ -28,7 +28,6 @@ from expert_cli.evaluation.cases import EvalCase, read_cases, stratified_sample
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, NOTHING, Evaluated, Evaluation, Permissions, beside, grade
 from expert_cli.evaluation.verifiers.case import Case, plain
 from expert_cli.evaluation.verifiers.query import QueryCase
-from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.expert_config import (
     DecodingConfig,
     GenerationConfig,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from expert_cli.inference.generate import Completion
     from expert_cli.inference.grammar import Held
 
-BATCH = {"cpu": 32, "gpu": 64}
+BATCH = {"cpu": 32, "cuda": 64}
 NEW_TOKENS_OF_BASE = 512
 """What an answer of the base model may have at least; where right answers are long, twice as much as the longest."""
 DUMMY = "x"
@@ -261,7 +260,7 @@ def answer_settings(
     samples: int = 0,
 ) -> GenerationConfig:
     """Return how answers are written where nothing else is said: as many at once as the device takes; greedily, one a case."""
-    batch_size = batch_size or BATCH[DEVICES[plan.run.compute.device].kind]
+    batch_size = batch_size or BATCH[plan.run.compute.device]
     return generation_config(decoding, max_new_tokens or decoding.max_new_tokens, batch_size, samples=samples)
 
 

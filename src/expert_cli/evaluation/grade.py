@@ -60,7 +60,7 @@ class Permissions:
         if answer and not is_network_shut():
             told = "answers are programs, and nothing here keeps them from the network (seccomp, network namespaces)"
             if not self.without_walls:
-                hint = "judge them on Linux (see expert-cli doctor); if you trust the model: --without-walls"
+                hint = "judge them on Linux; if you trust the model: --without-walls"
                 raise EnvironmentProblem(f"{answer.where}: {told}", hint)
             report.warning(told)
         if answer:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import platform
 import sys
 import time
-import warnings
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,13 +20,8 @@ if TYPE_CHECKING:
     import torch
 
 
-FIGURES = ("utilization", "memory_mb", "power_w", "temperature_c")
-"""What a card may tell of itself, in per cent, MB of 1e6 bytes, watts, degrees Celsius."""
 Count = Literal["memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"]
 """Bytes of this process, in torch's words: what its tensors take, and what it holds for them; of both now, and the most."""
-Card = tuple[str, int, tuple[int, int]]
-"""Name, bytes of memory and compute capability."""
-
 _OUT_OF_MEMORY = ("out of memory", "_STATUS_ALLOC_FAILED", "DefaultCPUAllocator")
 """torch.OutOfMemoryError of CUDA, the driver by way of torch.AcceleratorError or Triton; cuBLAS, cuDNN and their like, which
 allocate for themselves; a CPU. accelerate's `should_reduce_batch_size` knows neither cuBLAS nor AcceleratorError."""
@@ -41,18 +34,9 @@ class Device:
     name: Literal["cpu", "cuda"]
 
     @property
-    def kind(self) -> Literal["cpu", "gpu"]:
-        """Which of two tables of constants holds for it."""
-        return "gpu" if self.is_gpu else "cpu"
-
-    @property
     def is_gpu(self) -> bool:
         """Whether it is another thing than the CPU, with memory and time of its own: copies from pinned memory do not wait."""
         return self.name != "cpu"
-
-    def is_available(self) -> bool:
-        """Whether torch, as installed, can compute on it now. Loads torch."""
-        return not self.is_gpu or bool(_cuda().is_available())
 
     def place(self, process: int = 0) -> str | int:
         """Return where the model of a process, by its number on this machine, goes, as transformers' `device_map` takes it."""
@@ -63,11 +47,8 @@ class Device:
         return str(_cuda().get_device_name()) if self.is_gpu else self.name
 
     def memory(self) -> tuple[int, int]:
-        """Return (bytes that are free, bytes in all) of the card in use, or of the host.
-
-        Where CPU and GPU share one memory, CUDA counts the files in it as taken, which they are not.
-        """
-        if not self.is_gpu or getattr(_cuda().get_device_properties(_cuda().current_device()), "is_integrated", False):
+        """Return (bytes that are free, bytes in all) of the card in use, or of the host."""
+        if not self.is_gpu:
             host = psutil.virtual_memory()
             return int(host.available), int(host.total)
         free, total = _cuda().mem_get_info()
@@ -94,7 +75,8 @@ class Device:
             return
         import torch
 
-        if has_expandable_segments():  # fixed blocks fragment when batches differ in length
+        # blocks that grow do not fragment when batches differ in length; in WSL 2 they fail (pytorch issue 192330)
+        if sys.platform == "linux" and "microsoft" not in platform.release().lower():
             expandable_segments()
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
@@ -109,7 +91,7 @@ class Device:
         return _cuda().Event(enable_timing=True) if self.is_gpu else _Mark()
 
     def sample(self) -> dict[str, float | None] | None:
-        """Ask the driver about the card in use: FIGURES, None for what it does not tell; None where it tells nothing."""
+        """Ask the driver about the card in use; None for what it does not tell. Per cent, MB of 1e6 bytes, watts, °C."""
         if not self.is_gpu:
             return None
         with nvml.nvml_session():
@@ -117,23 +99,18 @@ class Device:
             found = next((one for one in nvml.sample() if one.index == index), None)
         if found is None:
             return None
-        figures = (found.utilization, found.memory_used_mb, found.power_w, found.temperature_c)
-        return dict(zip(FIGURES, figures, strict=True))
+        return {
+            "utilization": found.utilization,
+            "memory_mb": found.memory_used_mb,
+            "power_w": found.power_w,
+            "temperature_c": found.temperature_c,
+        }
 
 
 def _cuda() -> Any:
     import torch
 
     return torch.cuda
-
-
-def cards() -> list[Card]:
-    """Return the cards that torch sees, the one it takes first. Loads torch."""
-    with warnings.catch_warnings(), suppress(RuntimeError):
-        warnings.simplefilter("ignore")  # of a driver that is too old, with which none is seen
-        found = [_cuda().get_device_properties(index) for index in range(_cuda().device_count())]
-        return [(each.name, int(each.total_memory), (each.major, each.minor)) for each in found]
-    return []
 
 
 class _Mark:
@@ -158,11 +135,6 @@ DEVICES = {"cpu": Device("cpu"), "cuda": CUDA}
 def device_of(place: torch.device) -> Device:
     """Return the device that a tensor's or a trainer's `torch.device` is."""
     return DEVICES[place.type]
-
-
-def has_expandable_segments() -> bool:
-    """Whether CUDA's allocator can grow its blocks: on Linux, not in WSL 2, where it fails (pytorch issue 192330)."""
-    return sys.platform == "linux" and "microsoft" not in platform.release().lower()
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -8,6 +8,7 @@ import importlib.util
 import platform
 import re
 import sys
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,14 +16,11 @@ from pathlib import Path
 import psutil
 
 from expert_cli.hardware import nvml
-from expert_cli.hardware.devices import CUDA, Device, cards
 from expert_cli.utils.process_setup import prepare_process, usable_cores
 
 AMPERE = (8, 0)
 """The compute capability with which NVIDIA's cards learned bfloat16 on tensor cores and TF32."""
 PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "datasets", "accelerate", "tokenizers", "expert-cli")
-Lack = tuple[str, str]
-"""What is missing, and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,7 @@ class Machine:
     """The facts that decisions rest on.
 
     gpus: those that the installed torch can use, and NVIDIA's that it cannot. torch_cuda, torch_hip: the version of
-    CUDA or ROCm that torch was built for, "" for others. unusable: what the driver says of cards that do not work.
-    bitsandbytes_has_gpu: that package, as installed, has kernels for GPUs.
+    CUDA or ROCm that torch was built for, "" for others.
     """
 
     system: str
@@ -56,8 +53,6 @@ class Machine:
     torch_cuda: str
     versions: tuple[tuple[str, str], ...]
     torch_hip: str = ""
-    unusable: tuple[str, ...] = ()
-    bitsandbytes_has_gpu: bool = True
 
     @property
     def torch_device(self) -> str:
@@ -72,33 +67,15 @@ class Machine:
     @property
     def device(self) -> str:
         """The device that `auto` takes."""
-        return "cpu" if self.lacks(CUDA) else "cuda"
-
-    def lacks(self, device: Device) -> Lack | None:
-        """Return what is missing to train on a device; None where it can be done."""
-        if not device.is_gpu or (self.gpus and self.torch_device == device.name):
-            return None
-        return "no usable GPU", self.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
-
-    def refuses(self, device: Device, quantization: str) -> Lack | None:
-        """Return what bitsandbytes has not for a device; None where a run can have it."""
-        if device.is_gpu and quantization in ("int4", "int8") and not self.bitsandbytes_has_gpu:
-            remedy = 'pip install --upgrade bitsandbytes, or write "quantization": "none"'
-            return f"{quantization}: the installed bitsandbytes has no kernels for this GPU", remedy
-        return None
+        return self.torch_device if self.gpus else "cpu"
 
     def words_of(self, device: str) -> str:
-        """Return what trains on a device, in words; of the CPU also the GPU that is left alone."""
-        if device == "cuda":
-            return self.gpus[0].name
-        more = "" if self.lacks(CUDA) else f"; {self.gpus[0].name} is there: --device cuda"
-        return f"{self.cores} CPU cores{more}"
+        """Return what trains on a device, in words."""
+        return self.gpus[0].name if device == "cuda" else f"{self.cores} CPU cores"
 
     @property
     def first_words(self) -> str:
-        """What a user must know before anything else, or "": a GPU that the installed torch cannot use, or nothing can."""
-        if not self.gpus and self.unusable:
-            return f"{self.unusable[0]}: training runs on the CPU. Fix: expert-cli doctor says what to do"
+        """What a user must know before anything else, or "": a GPU that the installed torch cannot use."""
         if not self.gpus or self.torch_device != "cpu":
             return ""
         return (
@@ -110,7 +87,6 @@ class Machine:
 def inspect() -> Machine:
     """Look at this machine."""
     cuda, hip = _torch_built_for("cuda"), _torch_built_for("hip")
-    kernels = f"libbitsandbytes_{'rocm' if hip else 'cuda'}*"
     found = Machine(
         system=platform.system(),
         cores=usable_cores(),
@@ -124,10 +100,8 @@ def inspect() -> Machine:
             *((name, installed(name) or "not installed") for name in PACKAGES),
         ),
         torch_hip=hip,
-        # its folder is looked into: importing it loads torch
-        bitsandbytes_has_gpu=any(folder.glob(kernels)) if (folder := _folder_of("bitsandbytes")) else True,
     )
-    return replace(found, gpus=_seen_by_torch()) if hip else _with_nvidia(found)
+    return replace(found, gpus=seen_by_torch()) if hip else _with_nvidia(found)
 
 
 def has_package(name: str) -> bool:
@@ -145,12 +119,6 @@ def flash_attention_lacks(device: str, machine: Machine) -> str:
     return "" if has_package("flash_attn") and installed("flash-attn") else "flash-attn is not installed"
 
 
-def cpu_name() -> str:
-    """Return the CPU's model, as Linux tells; elsewhere its name alone."""
-    told = dict(re.findall(r"^(model name|CPU part)\s*:\s*(.*)$", _text(Path("/proc/cpuinfo")), re.MULTILINE))
-    return (told.get("model name") or told.get("CPU part") or platform.processor() or platform.machine()).strip()
-
-
 def installed(name: str) -> str | None:
     """Return the version of an installed distribution, or None."""
     with suppress(importlib.metadata.PackageNotFoundError):
@@ -161,38 +129,37 @@ def installed(name: str) -> str | None:
 def _with_nvidia(found: Machine) -> Machine:
     """Return the machine with the cards that training may use, the one it takes first, as the driver or else torch tells."""
     samples = nvml.sample()
-    shown = [samples[index] for index in nvml.visible()]
-    unusable = tuple(
-        f"{card.name or f'GPU {card.index}'} does not answer ({card.problem})" for card in shown if card.problem
-    )
     gpus = tuple(
         # a card that shares the host's memory has none to tell of
-        Gpu(card.name, card.memory_bytes or found.memory_bytes, card.capability)
-        for card in shown
+        Gpu(card.name, round(1e6 * (card.memory_total_mb or 0.0)) or found.memory_bytes, card.capability)
+        for card in (samples[index] for index in nvml.visible())
         if card.capability is not None
     )
-    if found.torch_cuda and (not gpus or len(gpus) < len(shown)):
+    if found.torch_cuda and not gpus:
         with suppress(OSError):  # where the driver's own library is not there, torch need not be asked
             ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-            gpus = _seen_by_torch() or gpus
-    return replace(found, gpus=gpus, unusable=unusable)
+            gpus = seen_by_torch()
+    return replace(found, gpus=gpus)
 
 
-def _seen_by_torch() -> tuple[Gpu, ...]:
+def seen_by_torch() -> tuple[Gpu, ...]:
+    """Return the GPUs that torch sees, the one it takes first. Loads torch."""
     prepare_process()  # its settings are read when torch is loaded
-    return tuple(Gpu(*card) for card in cards())
+    import torch
+
+    with warnings.catch_warnings(), suppress(RuntimeError):
+        warnings.simplefilter("ignore")  # of a driver that is too old, with which none is seen
+        found = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+        return tuple(Gpu(each.name, int(each.total_memory), (each.major, each.minor)) for each in found)
+    return ()
 
 
 def _torch_built_for(toolkit: str) -> str:
     """Read the version of a toolkit from torch's version file, because importing torch takes seconds; "": not built for it."""
-    text = _text(folder / "version.py") if (folder := _folder_of("torch")) else ""
+    spec = importlib.util.find_spec("torch")
+    text = _text(Path(spec.origin).with_name("version.py")) if spec and spec.origin else ""
     match = re.search(rf"^{toolkit}\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE)
     return match.group(1) if match else ""
-
-
-def _folder_of(package: str) -> Path | None:
-    spec = importlib.util.find_spec(package)
-    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
 def _text(path: Path) -> str:

@@ -1,7 +1,7 @@
 """What the NVIDIA driver tells of its GPUs (NVML): the one module that speaks to it. Needs no torch.
 
-Whatever a card, a driver or a system does not tell is None or "", never an error: laptops have no power limit, Windows hides
-each process's memory, a card that fell off the bus hides everything.
+Whatever a card, a driver or a system does not tell is None or "", never an error: laptops have no power limit, a card that
+fell off the bus hides everything.
 
 Opening NVML takes milliseconds: whoever asks often does so inside `nvml_session()`.
 """
@@ -9,36 +9,26 @@ Opening NVML takes milliseconds: whoever asks often does so inside `nvml_session
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 THROTTLES = {
-    0x002: "clocks set by user",
     0x004: "power cap",
     0x008: "hardware slowdown",
-    0x010: "sync boost",
     0x020: "thermal (driver)",
     0x040: "thermal (hardware)",
     0x080: "power brake",
-    0x100: "display clocks",
     0x200: "board limit",
-    0x400: "voltage reliability",
 }
-"""Bits of nvmlClocksEventReasons and the words for them. 0x1, idle, is no throttling and is left out."""
-TEMPERATURE = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
-CLOCK_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-"""Questions that were renamed: the newest name, and the one that goes away with CUDA 14 and that older drivers alone know."""
-RUNNING = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+"""Bits of nvmlClocksEventReasons that say what holds a clock down, and the words for them."""
 _MB = 1e6
 SM_CLOCK, OF_THE_GPU = 1, 0
 """NVML_CLOCK_SM and NVML_TEMPERATURE_GPU."""
 
 
-@dataclass(frozen=True)
-class Driver:
+class Driver(NamedTuple):
     """The driver. `problem` is NVML's own word when it cannot be asked ("" if it can); `cuda`: the newest it can run."""
 
     version: str
@@ -51,7 +41,7 @@ class GpuSample:
     """One look at one GPU. None: this card does not tell. Megabytes of 1e6 bytes; `throttles` are words of THROTTLES.
 
     `utilization`: per cent of the last fraction of a second in which any kernel was resident. `problem`: NVML's word for a card
-    that answers no more ("GPU is lost"), else "". `model` is "WDDM", "TCC" or "MCDM" on Windows, else "".
+    that answers no more ("GPU is lost"), else "".
     """
 
     index: int
@@ -66,21 +56,6 @@ class GpuSample:
     throttles: tuple[str, ...] = ()
     problem: str = ""
     capability: tuple[int, int] | None = None
-    model: str = ""
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """All of its memory, in bytes."""
-        return None if self.memory_total_mb is None else round(self.memory_total_mb * _MB)
-
-
-@dataclass(frozen=True)
-class GpuProcess:
-    """A process that holds memory of a GPU. `memory_mb` None: not told (Windows)."""
-
-    gpu: int
-    pid: int
-    memory_mb: float | None
 
 
 @contextmanager
@@ -114,17 +89,17 @@ def visible(environment: Mapping[str, str] = os.environ) -> list[int]:
     first that is none.
     """
     with nvml_session():
-        names = {
-            index: "" if problem else str(_ask("nvmlDeviceGetUUID", card) or "") for index, card, problem in _each()
-        }
+        names = {index: str(_ask("nvmlDeviceGetUUID", card) or "") for index, card, _ in _each()}
     chosen = environment.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return list(names)
-    meant = (
-        next((index for index, name in names.items() if word and (word == str(index) or name.startswith(word))), None)
-        for word in map(str.strip, chosen.split(","))
-    )
-    return list(takewhile(lambda index: index is not None, meant))  # type: ignore[arg-type]
+    found = []
+    for word in map(str.strip, chosen.split(",")):
+        meant = [index for index, name in names.items() if word and (word == str(index) or name.startswith(word))]
+        if not meant:
+            break
+        found.append(meant[0])
+    return found
 
 
 def sample() -> list[GpuSample]:
@@ -132,16 +107,13 @@ def sample() -> list[GpuSample]:
     return [GpuSample(index, problem=problem) if problem else _sample(index, card) for index, card, problem in _each()]
 
 
-def holders() -> list[GpuProcess]:
-    """Return who holds memory of which GPU, the largest first. In a container the driver may name nobody."""
-    found: dict[tuple[int, int], float | None] = {}
+def gpu_of_process(pid: int | None) -> int | None:
+    """Return the index of the GPU that a process computes on. In a container the driver may name none."""
     for index, card, problem in _each():
-        for process in [each for question in RUNNING if not problem for each in _ask(question, card) or ()]:
-            held = None if process.usedGpuMemory is None else process.usedGpuMemory / _MB
-            known = found.get((index, process.pid))
-            found[index, process.pid] = held if known is None else max(known, held or 0.0)
-    rows = [GpuProcess(index, pid, held) for (index, pid), held in found.items()]
-    return sorted(rows, key=lambda row: (-(row.memory_mb or 0.0), row.gpu, row.pid))
+        processes = [] if problem else _ask("nvmlDeviceGetComputeRunningProcesses", card) or []
+        if pid in [process.pid for process in processes]:
+            return index
+    return None
 
 
 def _library() -> Any:
@@ -150,13 +122,11 @@ def _library() -> Any:
     return pynvml
 
 
-def _ask(names: str | Sequence[str], *about: Any) -> Any:
-    """Return the answer to a question, by its first name that library and driver know; None where there is none."""
+def _ask(question: str, *about: Any) -> Any:
+    """Return the answer to a question; None where library, driver or card know none."""
     library = _library()
-    for name in (names,) if isinstance(names, str) else names:
-        with suppress(library.NVMLError, library.NVMLLibraryMismatchError):
-            if hasattr(library, name) and (answer := getattr(library, name)(*about)) is not None:
-                return answer
+    with suppress(library.NVMLError, library.NVMLLibraryMismatchError, AttributeError):
+        return getattr(library, question)(*about)
     return None
 
 
@@ -166,21 +136,21 @@ def _each() -> Iterator[tuple[int, Any, str]]:
     lost = (library.NVML_ERROR_GPU_IS_LOST, library.NVML_ERROR_RESET_REQUIRED)
     with nvml_session() as problem:
         for index in range(0 if problem else _ask("nvmlDeviceGetCount") or 0):
-            card, is_named, gone = None, False, ""
+            card, gone = None, ""
             try:
                 card = library.nvmlDeviceGetHandleByIndex(index)
-                is_named = library.nvmlDeviceGetName(card) is not None
-                library.nvmlDeviceGetMemoryInfo(card)  # the name of a lost one is still told from memory
+                library.nvmlDeviceGetMemoryInfo(card)  # name and handle of a lost one are still told
             except library.NVMLError as error:
-                gone = "" if is_named and error.value not in lost else str(error)
+                gone = str(error) if card is None or error.value in lost else ""
             yield index, card, gone
 
 
 def _sample(index: int, card: Any) -> GpuSample:
     rates, memory = _ask("nvmlDeviceGetUtilizationRates", card), _ask("nvmlDeviceGetMemoryInfo", card)
     power, limit = _ask("nvmlDeviceGetPowerUsage", card), _ask("nvmlDeviceGetEnforcedPowerLimit", card)
-    clock, temperature = _ask("nvmlDeviceGetClockInfo", card, SM_CLOCK), _ask(TEMPERATURE, card, OF_THE_GPU)
-    reasons = _ask(CLOCK_REASONS, card) or 0
+    clock = _ask("nvmlDeviceGetClockInfo", card, SM_CLOCK)
+    temperature = _ask("nvmlDeviceGetTemperatureV", card, OF_THE_GPU)
+    reasons = _ask("nvmlDeviceGetCurrentClocksEventReasons", card) or 0
     capability = _ask("nvmlDeviceGetCudaComputeCapability", card)
     return GpuSample(
         index=index,
@@ -194,5 +164,4 @@ def _sample(index: int, card: Any) -> GpuSample:
         sm_clock_mhz=None if clock is None else float(clock),
         throttles=tuple(word for bit, word in THROTTLES.items() if reasons & bit),
         capability=(int(capability[0]), int(capability[1])) if capability else None,
-        model={0: "WDDM", 1: "TCC", 2: "MCDM"}.get(_ask("nvmlDeviceGetCurrentDriverModel", card), ""),
     )

@@ -35,7 +35,6 @@ class MetricsTail:
     def __init__(self, path: Path) -> None:
         """Take a path; nothing need be there yet."""
         self.path = path
-        self.damaged = 0
         self._offset = 0
         self._torn = b""
 
@@ -57,7 +56,6 @@ class MetricsTail:
         with suppress(ValueError):
             if isinstance(line := parse_json(text), dict):
                 return line
-        self.damaged += 1
         return None
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +16,7 @@ import pytest
 
 from expert_cli.benchmark import monitor, sampler
 from expert_cli.benchmark.evidence import collect_evidence
-from expert_cli.benchmark.gauges import main_gpu, sparkline, spread
-from expert_cli.benchmark.sampler import MonitorSample, Sampler
+from expert_cli.benchmark.sampler import MonitorSample, Sampler, main_gpu
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.nvml import GpuSample
 from expert_cli.runs.lock import run_lock
@@ -96,16 +92,6 @@ def test_a_run_that_ends_while_it_is_watched(tmp_path: Path, writer: Callable[..
     assert any("the run ended after" in note for note in document["notes"])
 
 
-def test_the_end_is_also_told_by_complete(tmp_path: Path) -> None:
-    paths = run_folder(tmp_path, {"step": 1, "loss": 2.0, "seconds": 1})
-
-    def finish(seen: monitor.MonitorSession) -> None:
-        paths.complete.touch()
-
-    seen = watch(monitor.MonitoredRun(paths, None), duration=30.0, show=finish)
-    assert (seen.ended, len(seen.samples)) == (True, 2)
-
-
 def test_a_run_that_is_over_is_judged_by_its_metrics(tmp_path: Path) -> None:
     logged = {"utilization": 35.0, "memory_mb": 900.0, "power_w": None}
     rows = [
@@ -134,11 +120,8 @@ def test_metrics_that_say_nothing(tmp_path: Path, content: bytes) -> None:
     paths = run_folder(tmp_path)
     paths.metrics.write_bytes(content)
     document = watch(monitor.MonitoredRun(paths, None), duration=0.2).as_json()
-    assert (document["verdict"], document["tokens_per_s"], document["step_time_shares"]) == (
-        "not enough data",
-        None,
-        None,
-    )
+    assert document["verdict"] == "not enough data"
+    assert document["tokens_per_s"] is document["step_time_shares"] is None
     assert document["machine"]["ram_used_mb"]["mean"] > 0
 
 
@@ -151,23 +134,9 @@ def test_earlier_steps_are_judged_where_none_is_logged_now(tmp_path: Path) -> No
     assert "no step was logged while it was watched; 39 steps were logged before" in document["notes"]
 
 
-def test_a_gpu_that_is_lost_and_one_that_vanishes(tmp_path: Path) -> None:
-    looks = iter(
-        [[gpu_sample(0), gpu_sample(1)], [gpu_sample(0, problem="GPU is lost"), gpu_sample(1)], [gpu_sample(0, None)]]
-    )
-    paths = run_folder(tmp_path)
-
-    def show(seen: monitor.MonitorSession) -> None:
-        if len(seen.samples) == 2:
-            paths.complete.touch()
-
-    seen = watch(monitor.MonitoredRun(paths, None), duration=30.0, ask=lambda: next(looks, []), show=show)
-    notes = seen.as_json()["notes"]
-    assert [note for note in notes if note.startswith("GPU")] == [
-        "GPU 0: GPU is lost",
-        "GPU 0 does not tell its utilization",
-        "GPU 1 answers no more",
-    ]
+def test_a_gpu_that_is_lost_is_told(tmp_path: Path) -> None:
+    seen = watch(monitor.MonitoredRun(run_folder(tmp_path), None), 0.2, gpus=[gpu_sample(1, problem="GPU is lost")])
+    assert "GPU 1: GPU is lost" in seen.as_json()["notes"]
 
 
 def test_of_several_gpus_the_busiest_is_looked_at(tmp_path: Path) -> None:
@@ -179,32 +148,12 @@ def test_of_several_gpus_the_busiest_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_keeps_what_was_seen(tmp_path: Path) -> None:
-    # a shell starts background processes with Ctrl-C ignored
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-
     def interrupt(seen: monitor.MonitorSession) -> None:
         if len(seen.samples) == 2:
-            signal.raise_signal(signal.SIGINT)
+            raise KeyboardInterrupt
 
     seen = watch(monitor.MonitoredRun(run_folder(tmp_path), None), duration=30.0, show=interrupt)
-    signal.signal(signal.SIGINT, before)
     assert (seen.interrupted, len(seen.samples)) == (True, 2)
-    assert seen.as_json()["samples"] == 2
-
-
-def test_missed_looks_are_left_out(tmp_path: Path) -> None:
-    paths = run_folder(tmp_path)
-
-    def show(seen: monitor.MonitorSession) -> None:
-        if len(seen.samples) == 2:
-            time.sleep(0.73)
-        elif len(seen.samples) == 6:
-            paths.complete.touch()
-
-    seen = watch(monitor.MonitoredRun(paths, None), duration=60.0, show=show)
-    times = [sample.seconds for sample in seen.samples]
-    assert min(b - a for a, b in pairwise(times)) >= 0.05 - 1e-3
-    assert times[2] - times[1] > 0.73
 
 
 LAUNCHER = """
@@ -216,52 +165,35 @@ subprocess.run([sys.executable, "-c", "while True: pass"])
 
 
 @pytest.mark.parametrize(
-    ("processes", "counted"), [pytest.param("2", True, id="of one run"), pytest.param("1", False, id="of another run")]
+    ("processes", "counted"), [pytest.param("2", 2, id="of one run"), pytest.param("1", 1, id="of another run")]
 )
 def test_cpu_of_a_runs_other_processes_is_counted(
-    monkeypatch: pytest.MonkeyPatch, processes: str, counted: bool
+    monkeypatch: pytest.MonkeyPatch, processes: str, counted: int
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", processes)
     parent = subprocess.Popen([sys.executable, "-c", LAUNCHER], stdout=subprocess.PIPE, start_new_session=True)
+    assert parent.stdout
     try:
-        assert parent.stdout
         first = int(parent.stdout.readline())
         while len(psutil.Process(parent.pid).children()) < 2:
             time.sleep(0.05)
-        sampler = Sampler(first, lambda: ())
-        assert (len(sampler._children) == 1) == counted
-    finally:
-        for child in [*psutil.Process(parent.pid).children(recursive=True), psutil.Process(parent.pid)]:
-            child.kill()
-        parent.wait()
-        if parent.stdout:
-            parent.stdout.close()
-
-
-def test_cpu_of_children_is_counted() -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"],
-        start_new_session=True,
-    )
-    try:
-        while not psutil.Process(parent.pid).children():
-            time.sleep(0.05)
-        sampler = Sampler(parent.pid, lambda: ())
+        assert len(sampler._family(first)) == counted
+        whole = Sampler(parent.pid, lambda: ())
         time.sleep(0.5)
-        sample = sampler.take()
-        assert sample.cpu_percent is not None
-        assert sample.cpu_percent > 1  # the parent alone takes none; a busy machine leaves its child little
+        assert (
+            whole.take().cpu_percent or 0
+        ) > 1  # parent and sleeper take none; a busy machine leaves the third little
     finally:
         for child in [*psutil.Process(parent.pid).children(recursive=True), psutil.Process(parent.pid)]:
             child.kill()
-        parent.wait()
+        parent.communicate()
 
 
-def test_the_busiest_disk_counts() -> None:
-    before = {"busy of a": 10.0, "busy of b": 50.0, "disk_read_mb_per_s": 5.0}
-    now = {"busy of a": 11.0, "busy of b": 50.2, "busy of c": 99.0, "disk_read_mb_per_s": 9.0}
-    assert sampler._rates(before, now, 2.0) == {"disk_busy": 0.5, "disk_read_mb_per_s": 2.0}
-    assert sampler._rates(before, now, 0.0) == {}
+def test_the_busiest_disk_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([{"a": 10.0, "b": 50.0}, {"a": 1e9, "b": 50.0, "c": 99.0}, {}])
+    monkeypatch.setattr(sampler, "_seconds_busy", lambda: next(looks))
+    one = Sampler(None, lambda: ())
+    assert [one.take().disk_busy_percent, one.take().disk_busy_percent] == [100.0, None]
 
 
 def test_finding_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,17 +225,13 @@ def test_the_mean_speed_that_is_told_is_tokens_over_time(tmp_path: Path) -> None
     seen = watch(monitor.MonitoredRun(run_folder(tmp_path), None), duration=0.2)
     seen.lines = rows
     assert seen.as_json()["tokens_per_s"] == {"mean": 75.0, "min": 50.0, "max": 150.0}
-    assert monitor.rows(seen)[1][:5] == ["tokens/s", "50", "75", "50", "150"]
 
 
 def test_what_a_terminal_shows(tmp_path: Path) -> None:
     paths = run_folder(tmp_path, {"step": 3, "loss": 1.5, "tokens_per_s": 900.0, "seconds": 3.0})
     seen = watch(monitor.MonitoredRun(paths, None), duration=0.2, gpus=[gpu_sample()])
     assert monitor.progress_line(seen).endswith(" s  step 3  loss 1.500  900 tokens/s")
-    assert monitor.figures_line(seen).startswith("GPU 50 %  GPU memory 1,000 MB  GPU temperature 60 °C")
-    table = monitor.rows(seen)
-    assert ["GPU", "50 %", "50 %", "50 %", "50 %", "██"] in table
-    assert {len(row) for row in table} == {6}
+    assert monitor.figures(seen)[:2] == [["GPU", "50 %"], ["GPU memory", "1,000 MB"]]
     told = monitor.summary(seen.as_json())
     assert "verdict: not enough data" in told
     assert "GPU power" in told
@@ -332,7 +260,7 @@ def test_evaluations_count_in_full(seen: int, evaluating: float) -> None:
     assert found.run_shares["eval"] == pytest.approx(100 / 400)
 
 
-def test_the_mean_speed_is_tokens_over_time() -> None:
+def test_utilization_of_flops_is_that_of_all_the_time() -> None:
     """10 steps of 1 s and 148 tokens, then one that holds an evaluation: 1,628 tokens in 60 s."""
     rows = [(second, 148.0, 0.2) for second in range(1, 11)] + [(60, 148 / 50, 0.2 / 50)]
     lines = [
@@ -341,9 +269,6 @@ def test_the_mean_speed_is_tokens_over_time() -> None:
     ]
     for earlier, tokens, seconds in ((0, 1628, 60), (4, 1036, 56)):
         found = collect_evidence([], lines[:earlier], lines[earlier:], {})
-        assert spread(found.tokens_per_s, found.held_s) == pytest.approx(
-            {"mean": tokens / seconds, "min": 148 / 50, "max": 148.0}
-        )
         assert found.mfu == pytest.approx(0.2 * tokens / 148 / seconds)
 
 
@@ -356,50 +281,7 @@ def test_the_mean_speed_is_tokens_over_time() -> None:
 )
 def test_what_other_programs_take(cores: int, others: float | None) -> None:
     own = 30 * (os.cpu_count() or 1)
-    samples = [
-        MonitorSample(1.0, (), True, own, 1.0, busy, stolen_percent=stolen) for busy, stolen in ((70, 8), (90, 2))
-    ]
+    samples = [MonitorSample(1.0, (), True, own, 1.0, busy) for busy in (70, 90)]
     found = collect_evidence(samples, [], [], {"machine": {"cores": cores}, "torch_threads": 3})
     assert found.others == (None if others is None else pytest.approx(others))
-    assert (found.stolen_percent, found.threads) == (5.0, 3)
-
-
-def resumed_at(time: Any) -> dict[str, Any]:
-    return {"resumes": [{"time": "2026-01-01T00:00:00+00:00"}, {"time": time}]}
-
-
-@pytest.mark.parametrize(
-    ("run", "evaluating"),
-    [
-        pytest.param({}, 0.5 * 3 / 4, id="never"),
-        pytest.param(resumed_at("2026-01-02T03:04:05+00:00"), 0.0, id="after the third line"),
-        pytest.param(resumed_at("2026-01-02T03:04:07+00:00"), None, id="no step since then"),
-        pytest.param(resumed_at("yesterday"), 0.5 * 3 / 4, id="nothing tells when"),
-        pytest.param(resumed_at(None), 0.5 * 3 / 4, id="torn"),
-    ],
-)
-def test_the_runs_shares_begin_where_it_went_on(run: dict[str, Any], evaluating: float | None) -> None:
-    """Seconds go on after a resume, as those of a run that never stopped."""
-    ends = datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC).timestamp()
-    lines = [
-        {
-            "seconds": 10.0 * step,
-            "time": ends - 10 * (4 - step),
-            "step_time_shares": {"eval": 0.5, "forward": 0.5} if step < 4 else {"forward": 1.0},
-        }
-        for step in range(1, 5)
-    ]
-    assert collect_evidence([], [], lines, run).run_shares.get("eval") == evaluating
-
-
-@pytest.mark.parametrize(
-    ("values", "drawn"),
-    [
-        pytest.param([], "", id="nothing"),
-        pytest.param([0.0, 0.0], "▁▁", id="zeros"),
-        pytest.param([0.0, 50.0, 100.0], "▁▅█", id="from zero"),
-        pytest.param([1.0] * 30, "█" * 20, id="the newest"),
-    ],
-)
-def test_sparkline(values: list[float], drawn: str) -> None:
-    assert sparkline(values) == drawn
+    assert found.threads == 3

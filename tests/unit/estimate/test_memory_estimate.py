@@ -21,7 +21,6 @@ from expert_cli.estimate.memory_estimate import (
     shape_of,
     stored_bytes,
 )
-from expert_cli.estimate.run_estimate import needless_int4
 from expert_cli.manifest.key import Dtype, Quantization
 from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.manifest.reader import load_manifest
@@ -83,20 +82,6 @@ def setting(
 
 def pick(changes: dict[str, Any], names: set[str]) -> dict[str, Any]:
     return {name: value for name, value in changes.items() if name in names}
-
-
-def test_int4_that_saves_nothing_is_told(folder: Path) -> None:
-    """Where the weights are unpacked anyway, or the run would fit the card without; never where it would not."""
-    shape = shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa"))
-    quantized = setting(quantization="int4", device="cuda")
-    needs = sum(components(shape, setting(device="cuda"), 0).values())
-    assert needless_int4(shape, setting(), 0, 0) == ()
-    (dequantized,) = needless_int4(shape, setting(quantization="int4", dequantized=True), 0, 0)
-    assert "the weights are kept unpacked, in bf16" in dequantized
-    assert needless_int4(shape, setting(quantization="int4"), 0, 0) == ()
-    (fits,) = needless_int4(shape, quantized, 0, 2 * needs)
-    assert f"the run needs {needs / 2**30:.1f} GB of the card's" in fits
-    assert needless_int4(shape, quantized, 0, needs) == ()
 
 
 def held(tensor: torch.Tensor) -> int:
@@ -240,14 +225,6 @@ def kept(folder: Path, chosen: StepSettings) -> int:
     ):
         loss(ids, (torch.arange(TOKENS) % half)[None], rows, ids[0, 1:], borders, half)
     return sum(size for size, _ in found.values())
-
-
-def test_a_copy_takes_the_place_of_the_quantized_weights(folder: Path) -> None:
-    shape = shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa"))
-    plain, dequantized = (components(shape, setting(quantization="int4", dequantized=c), 0) for c in (False, True))
-    assert plain["base_weights"] == stored_bytes(shape, "int4", 2)
-    assert plain["dequantised_copy"] == 0
-    assert dequantized["base_weights"] + dequantized["dequantised_copy"] == stored_bytes(shape, "bf16", 2)
 
 
 @pytest.mark.filterwarnings("ignore:The following .* keys did not match:RuntimeWarning")  # PEFT's, of its own patterns

@@ -7,34 +7,11 @@ from pathlib import Path
 import pytest
 
 from expert_cli.config.resolve import Overrides, resolve
-from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
+from expert_cli.errors import InputError
 from expert_cli.estimate.throughput import probe, probe_overrides, speed
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.pipeline.options import child_error
 from tests import manifests
 from tests.machines import CPU
-
-FAILED = '{"schema_version": 1, "command": "train", "error": {"exit_code": %d, "message": "m", "hint": "h"}}'
-
-
-def log(folder: Path, text: str) -> Path:
-    path = folder / f"{len(list(folder.iterdir()))}.txt"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"), [(2, InputError), (3, EnvironmentProblem), (4, TrainingFailed), (1, ExpertError)]
-)
-def test_a_probe_ends_as_training_would(tmp_path: Path, code: int, kind: type[ExpertError]) -> None:
-    with pytest.raises(kind, match="the probe failed: m") as raised:
-        raise child_error("the probe failed", code, log(tmp_path, FAILED % code), tmp_path / "err")
-    assert (raised.value.exit_code, raised.value.hint) == (code, "h")
-
-
-def test_a_probe_that_dies_is_named_with_its_last_words(tmp_path: Path) -> None:
-    with pytest.raises(ExpertError, match=r"the probe failed: ended with signal 6 \(SIGABRT\): Aborted"):
-        raise child_error("the probe failed", -6, log(tmp_path, ""), log(tmp_path, "first\nAborted\n"))
 
 
 def test_a_probe_that_cannot_train_says_why(tmp_path: Path) -> None:
