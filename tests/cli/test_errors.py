@@ -30,7 +30,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
         2,
         "error: no.json:1:1: No such file or directory\n  give the path of",
     ),
-    "a folder": (("train", "-m", "."), 2, "Is a directory\n  give the path of"),
+    "a folder": (("train", "-m", "."), 2, "is a folder or a device, not a file\n  give"),
     "broken JSON": (
         ("train", "-m", "broken.json"),
         2,

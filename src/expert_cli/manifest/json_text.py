@@ -61,6 +61,8 @@ def dotted(path: Path_) -> str:
 def read_json_text(path: Path) -> JsonText:
     """Read and parse a file. Raises ManifestError: absent, too large, not UTF-8, and what `parse_json_text` raises."""
     try:
+        if path.exists() and not path.is_file():
+            raise _refusal(path, "is a folder or a device, not a file", "give the path of a manifest.json")
         if (size := path.stat().st_size) > MAX_BYTES:
             message = f"is {size:,} bytes, a manifest may have {MAX_BYTES:,}"
             raise _refusal(path, message, "data belongs into data files that it names")
