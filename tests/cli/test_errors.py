@@ -25,12 +25,16 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "option without its value": (("train", "--manifest"), 2, "requires an argument"),
     "below its range": ((*TRAIN, "--max-steps", "0"), 2, "'--max-steps'"),
     "no manifest named": (("train",), 2, "error: Missing option '--manifest' / '-m'.\n  see expert-cli train --help"),
-    "missing manifest": (("train", "-m", "no.json"), 2, "error: no.json:1:1: no such file\n  give the path of"),
-    "a folder": (("train", "-m", "."), 2, "is a folder\n  name the file: manifest.json"),
+    "missing manifest": (
+        ("train", "-m", "no.json"),
+        2,
+        "error: no.json:1:1: No such file or directory\n  give the path of",
+    ),
+    "a folder": (("train", "-m", "."), 2, "is a folder or a device, not a file\n  give"),
     "broken JSON": (
         ("train", "-m", "broken.json"),
         2,
-        "error: broken.json:1:13: trailing comma before '}'\n  remove the",
+        "error: broken.json:1:14: not JSON: Expecting property name enclosed in double quotes\n  remove the",
     ),
     "unknown key": (
         ("train", "-m", "typo.json"),
@@ -101,7 +105,7 @@ def test_debug_shows_the_traceback(folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", timeout=600, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("Traceback (most recent call last):")
-    assert done.stderr.rstrip().splitlines()[-2] == "error: no.json:1:1: no such file"
+    assert done.stderr.rstrip().splitlines()[-2] == "error: no.json:1:1: No such file or directory"
 
 
 def test_a_console_without_these_characters(cli: Cli, tmp_path: Path) -> None:

@@ -119,10 +119,3 @@ def test_a_configuration_of_another_trainer_becomes_a_valid_manifest(cli: Callab
     checked = cli("validate", manifest)
     assert checked.code == 0
     assert checked.out.endswith(f"{manifest}: valid\n")
-
-
-def test_a_configuration_that_trains_something_else_makes_nothing(cli: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "their.yml").write_text(f"{AXOLOTL}\nrl: dpo\n", encoding="utf-8")
-    done = cli("init", "boats", "--from-config", "their.yml")
-    assert (done.code, done.out, (tmp_path / "boats").exists()) == (2, "", False)
-    assert done.err.startswith("error: their.yml, of axolotl, trains what is not trained here: rl dpo: ")

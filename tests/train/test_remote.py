@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from expert_cli import api
-from expert_cli.config.adapter_origin import find_adapter
-from expert_cli.errors import EnvironmentProblem, InputError, RunLocked
+from expert_cli.errors import EnvironmentProblem, RunLocked
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils import paths
@@ -200,8 +199,6 @@ def test_what_is_there_is_not_written_over_and_what_is_no_run_is_not_fetched(
     for more in ({}, {"overwrite": True}, {"resume": "auto"}):
         with pytest.raises(RunLocked, match=f"{url} holds something already"):
             train(manifest, url, **more)
-    with pytest.raises(InputError, match=f"{url}: is read from a folder only"):
-        find_adapter(Path(url))
     assert not paths.local_run(url).exists()
 
 

@@ -17,7 +17,7 @@ TRAIN = ("train", *M)
 # id -> command line, exit code, what is said
 CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "validate: a folder": (("validate", "."), 2, "folder"),
-    "validate: nothing there": (("validate", "no/such.json"), 2, "no such file"),
+    "validate: nothing there": (("validate", "no/such.json"), 2, "No such file"),
     "validate: a device": (("validate", "/dev/zero"), 2, "device"),
     "validate: a name of 300 letters": (("validate", "a" * 300), 2, "aaa"),
     "steps below zero": ((*TRAIN, "--max-steps", "-1"), 2, "--max-steps"),
@@ -27,7 +27,6 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "set: nothing before the sign": ((*TRAIN, "--set", "=4"), 2, "--set"),
     "set: the name of the expert": ((*TRAIN, "--set", "name=x"), 2, "name"),
     "set: a block": ((*TRAIN, "--set", "training.config={}"), 2, "training.config"),
-    "set: two values for one key": ((*TRAIN, "--plan", "--set", "rank=4", "--set", "rank=8"), 2, "rank"),
     "data that is not there": ((*TRAIN, "--dataset", "no.jsonl"), 2, "no.jsonl"),
     "data of no name": ((*TRAIN, "--dataset", ""), 2, "data source"),
     "output that is a file": ((*TRAIN, "--output", "notes.txt"), 2, "notes.txt"),

@@ -9,7 +9,7 @@ from expert_cli.api.call_arguments import named, require_at_least
 from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import require_new_file
-from expert_cli.utils.paths import FilePath, optional_path
+from expert_cli.utils.paths import FilePath
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
@@ -199,13 +199,13 @@ def load_expert(
     from expert_cli.config.plan import trained_adapter
     from expert_cli.utils.process_setup import prepare_process
 
-    trained = trained_adapter(Path(run), optional_path(manifest), base_model, offline=offline)
+    trained = trained_adapter(Path(run), Path(manifest) if manifest else None, base_model, offline=offline)
     reporter.info("loading the model")
     prepare_process()
     from expert_cli.evaluation.grade import rows_given
     from expert_cli.inference.chat_session import open_chat
 
-    file = optional_path(database)
+    file = Path(database) if database else None
     return open_chat(
         trained,
         reporter,

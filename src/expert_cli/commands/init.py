@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,12 +80,11 @@ def _home(name: str, folder: Path | None) -> Path:
 
 def _of_config(console: Console, file: Path, home: Path) -> None:
     from expert_cli import api
-    from expert_cli.manifest.import_config import import_config, manifest_text
+    from expert_cli.manifest.import_config import import_config
     from expert_cli.utils.files import write_text
 
     imported, path = import_config(file, home), home / "manifest.json"
-    for beside, text in {"manifest.json": manifest_text(imported), **imported.files}.items():
-        write_text(home / beside, text)
+    write_text(path, imported.text)
     checked = api.validate(path)
     told = [*checked.warnings, *map(str, checked.errors)]
 
@@ -97,7 +97,14 @@ def _of_config(console: Console, file: Path, home: Path) -> None:
         console.text(f"{path} made of {carried} of {file}, a configuration of {imported.program}. Then:")
         console.text(f"  expert-cli validate {path}\n  expert-cli train --manifest {path} --plan")
 
-    document = {"manifest": str(path), **imported.as_json(), "valid": not checked.errors, "warnings": told}
+    document = {
+        "manifest": str(path),
+        "program": imported.program,
+        "carried": imported.carried,
+        "not_carried": [asdict(one) for one in imported.not_carried],
+        "valid": not checked.errors,
+        "warnings": told,
+    }
     console.result(document, show)
 
 

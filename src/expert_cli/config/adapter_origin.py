@@ -17,7 +17,6 @@ from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.redaction import redact
 
@@ -99,7 +98,6 @@ def find_adapter(folder: Path) -> AdapterOrigin:
     """Return the adapter in `folder`: a run directory, its adapter, or one of its checkpoints; raise InputError without one."""
     found = next((path for path in (folder, RunPaths(folder).adapter) if (path / CONFIG).is_file()), None)
     if found is None:
-        require_folder(folder)
         raise InputError(f"{folder}: no adapter there", "give a run directory, or the folder adapter/ in one")
     if not (found / WEIGHTS).is_file():
         raise InputError(f"{found}: no {WEIGHTS}", "weights in other formats can run code when they are read: not used")

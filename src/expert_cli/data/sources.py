@@ -35,11 +35,13 @@ from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.disk_errors import disk_problem
 from expert_cli.utils.files import is_file, is_folder, matching, parse_json, stamp
 from expert_cli.utils.object_storage import ObjectInfo, StoredFolder, forbidden_by
+from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
 _HUB_TIMEOUT_S = 10.0
 _ANOTHER = "Give the rows as a local file or folder: --dataset PATH."
+_SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})(?=[.-])")
 _NOT_ROWS = re.compile(r"(^|/)(config|dataset_infos?|dataset_dict|state)\.json$")
 _HIDDEN = re.compile(r"(^|/)(\.|__)")
 _DATA_LIKE = re.compile(
@@ -136,6 +138,14 @@ def locate_data(data: DataConfig, reporter: Reporter) -> LocatedData:
         return LocatedData(tuple(map(locate, data.train)), tuple(map(locate, data.validation)))
     except OSError as error:
         raise EnvironmentProblem(f"{error.filename}: cannot be read: {error.strerror}") from error
+
+
+def require_apart(data: DataConfig, place: Path, option: str) -> None:
+    """Raise InputError where a place, which `option` names, lies in a folder of rows: it would be read as rows."""
+    for spec in (*data.train, *data.validation):
+        if spec.kind == "folder" and is_inside(place, Path(spec.path)):
+            told = f"{place} lies in the data folder {spec.path}: what is written there would be read as rows"
+            raise InputError(told, f"give a folder outside of it: {option}")
 
 
 def _regular(path: Path) -> Path:
@@ -268,6 +278,7 @@ def _split_of_folder(
         others = ", ".join(f"{name} ({len(files)})" for name, files in splits.items() if files) or "no data file"
         told = f'{where}: no file holds the split "{split}"; there is: {others}'
         raise InputError(told, f"Name a split that is there (PATH::split), or one file ({', '.join(DATA_SUFFIXES)}).")
+    _refuse_missing_shards(files, where)
     return _of_one_format(files, where)
 
 
@@ -322,3 +333,15 @@ def _of_one_format(files: Sequence[str], where: str) -> list[str]:
         told = f"files of {len(formats)} formats side by side ({', '.join(formats)}); they may hold the same rows"
         raise InputError(f"{where}: {told}", "Name the file, or a folder with one format.")
     return list(files)
+
+
+def _refuse_missing_shards(names: Sequence[str], where: str) -> None:
+    """A set numbered "-00001-of-00003" must be whole: an interrupted download would train on part of the rows."""
+    sets: dict[tuple[str, int], set[int]] = {}
+    for match in filter(None, map(_SHARD.match, names)):
+        sets.setdefault((match[1], int(match[3])), set()).add(int(match[2]))
+    for (stem, total), numbers in sets.items():
+        if len(numbers) < total:
+            absent = min(set(range(total)) - numbers)
+            told = f"{where}: {stem} has {len(numbers)} of {total} parts; number {absent:05d} is missing"
+            raise InputError(told, "Download the data set again.")

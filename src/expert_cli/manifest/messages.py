@@ -37,7 +37,8 @@ def unfit(block: type[BaseModel], path: Path_, value: Any) -> str:
     try:
         block.model_validate({str(path[-1]): value})
     except ValidationError as error:
-        return message_of(path, value, error.errors()[0])
+        faults = [one for one in error.errors() if one["loc"][0] == path[-1]]  # others are of keys that are missing
+        return message_of(path, value, faults[0]) if faults else ""
     return ""
 
 
@@ -115,8 +116,9 @@ _ELSEWHERE = {
     "max_grad_norm": "gradient_clipping max_gradient_norm",
     "use_tf32": "tf32",
     "use_sdpa": "sdp_attention",
-    "flash_attention_2": "flash_attention flash_attn",
+    "flash_attention_2": "flash_attention flash_attn use_flash_attention_2",
     "optim": "optimizer",
+    "neftune_noise_alpha": "noisy_embedding_alpha",
     "dataloader_num_workers": "num_workers",
     "completion_only_loss": "train_on_inputs train_on_prompt assistant_only_loss",
     "chat_template_path": "chat_template_jinja",
@@ -128,12 +130,13 @@ _ELSEWHERE = {
     "prompt_template": "chat_template",
     "system_prompt": "default_system_message default_system new_system_prompt system_message system",
     "validation_split": "val_set_size",
-    "instruction": "prompt question",
-    "input": "context",
-    "response": "output answer completion",
+    "instruction": "prompt question field_instruction",
+    "input": "context field_input",
+    "response": "output answer completion field_output",
     "messages": "conversations field_messages",
     "system": "field_system",
     "tools": "field_tools",
+    "text": "field",
     "role": "role_tag message_field_role",
     "content": "content_tag message_field_content",
 }

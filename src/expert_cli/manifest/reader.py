@@ -33,17 +33,15 @@ class LoadedManifest:
 
 
 def load_manifest(path: Path, settings: tuple[str, ...] = ()) -> LoadedManifest:
-    """Read, check and return a manifest; `settings` are "training.config.KEY=VALUE", "training.rft.KEY=VALUE" or
-    "evaluation.KEY=VALUE" overrides.
+    """Read, check and return a manifest; `settings`: "training.config.KEY=VALUE", or of `training.rft` or `evaluation`.
 
     Raises ManifestError with every fault of the file, in the order of their places, unknown keys first.
     """
     text = read_json_text(path)
     if not isinstance(text.value, dict):
         raise ManifestError(path, [text.fault((), "is not an object: a manifest is {...}")])
-    keys = [_override(text, setting) for setting in settings]
-    if twice := next((key for n, key in enumerate(keys) if key in keys[:n]), ""):
-        raise InputError(f"--set {twice}: is set twice", "keep one of the values")
+    for setting in settings:
+        _override(text, setting)
     unknown, warnings = _unknown_keys(text)
     try:
         manifest = Manifest.model_validate(text.value)
@@ -59,48 +57,49 @@ def load_manifest(path: Path, settings: tuple[str, ...] = ()) -> LoadedManifest:
     return LoadedManifest(path, manifest, text, tuple(warnings))
 
 
-def _override(text: JsonText, setting: str) -> str:
-    """Put one `--set` value into the parsed manifest, and return its key.
+def _override(text: JsonText, setting: str) -> None:
+    """Put one `--set` value into the parsed manifest.
 
-    Raises InputError for a malformed setting or unknown key.
+    Raises InputError for a malformed setting, an unknown key or a value that it cannot take.
     """
     key, equals, written = setting.partition("=")
     prefix, _, name = key.strip().rpartition(".")
     prefix = prefix or "training.config"
-    block = _SETTABLE.get(prefix)
-    if not equals or block is None:
+    model = _SETTABLE.get(prefix)
+    if not equals or model is None:
         raise InputError(f'--set "{setting}" is not of the form training.config.KEY=VALUE')
-    if name not in block.model_fields:
-        near = nearest(name, block.model_fields)
+    if name not in model.model_fields:
+        near = nearest(name, model.model_fields)
         raise InputError(f"--set: unknown key {prefix}.{name}", f"did you mean {near}?" if near else "")
-    value = _setting_value(setting, block, (*prefix.split("."), name), written.strip())
-    if prefix == "evaluation":
-        _override_block(text.value, "evaluation", name, value)
-    elif prefix == "training.rft":
-        _override_block(text.value.get("training", {}), "rft", name, value)
-    else:
-        name = TrainingConfig.old_names.get(name, name)
-        _override_config(text, name, value)
-    return f"{prefix}.{name}"
-
-
-def _setting_value(setting: str, block: type[BaseModel], path: Path_, written: str) -> Any:
-    """Return the value of one `--set`: JSON, or else the text as it is. Raises InputError for one that the key cannot take."""
-    broken = ""
+    path = (*prefix.split("."), name)
     try:
         value = parse_json_text(written, Path("--set")).value
-    except ManifestError as error:
-        value = written
-        broken = error.faults[0].message if written[:1] in ("[", "{", '"') else ""
-    reason = unfit(block, path, value)
-    if reason and broken:
-        raise InputError(f"--set {shortened(setting)}: is not JSON: {broken}", "quote JSON for the shell")
-    if reason:
+    except ManifestError:  # a text need not stand in quotes
+        value = written.strip()
+    if reason := unfit(model, path, value):
         raise InputError(f"--set {shortened(setting)}: {reason}")
-    return value
+    block = text.value
+    for part in path[:-1]:
+        block[part] = block[part] if isinstance(block.get(part), dict) else {}
+        block = block[part]
+    if model is TrainingConfig:
+        name = TrainingConfig.old_names.get(name, name)
+        _set_aside(text.value, name)
+    block[name] = value
 
 
-_KEPT = "is not a key of this format; kept as information"
+def _set_aside(manifest: dict[str, Any], name: str) -> None:
+    """Remove what is written of a key of `training.config` there and in the base models' own, under its old name, too."""
+    keys = [name, *(old for old, new in TrainingConfig.old_names.items() if new == name)]
+    keys += ["max_steps"] if name == "epochs" else []
+    bases = manifest.get("base_models")
+    blocks = [manifest["training"], manifest.get("base_model"), *(bases if isinstance(bases, list) else [])]
+    for block in blocks:
+        if isinstance(block, dict) and isinstance(config := block.get("config"), dict):
+            for key in keys:
+                config.pop(key, None)
+
+
 _PLACES: dict[str, type[BaseModel]] = {
     "training.config": TrainingConfig,
     "base_models[i]": Base,
@@ -113,31 +112,6 @@ _SETTABLE: dict[str, type[BaseModel]] = {
     "evaluation": EvaluationBlock,
 }
 """Blocks whose keys `--set` takes."""
-
-
-def _override_block(around: Any, key: str, name: str, value: Any) -> None:
-    """Set a key of a block; an `evaluation` of another form holds earlier results alone, and is replaced."""
-    block = around.get(key) if isinstance(around, dict) else None
-    if isinstance(around, dict) and value is not None:
-        around[key] = {**(block if isinstance(block, dict) else {}), name: value}
-    elif isinstance(block, dict):
-        block.pop(name, None)
-
-
-def _override_config(text: JsonText, name: str, value: Any) -> None:
-    training = text.value.setdefault("training", {})
-    config = training.setdefault("config", {}) if isinstance(training, dict) else None
-    if not isinstance(config, dict):
-        raise ManifestError(Path(text.file), [text.fault(("training", "config"), "must be an object")])
-    aside = [name, *(old for old, new in TrainingConfig.old_names.items() if new == name)]
-    aside += ["max_steps"] if name == "epochs" else []
-    bases = text.value.get("base_models")
-    blocks = [*(bases if isinstance(bases, list) else ()), text.value.get("base_model")]
-    for block in (config, *(base.get("config") for base in blocks if isinstance(base, dict))):
-        for key in aside:
-            if isinstance(block, dict):
-                block.pop(key, None)
-    config[name] = value
 
 
 def _unknown_keys(text: JsonText) -> tuple[list[ManifestIssue], list[ManifestIssue]]:
@@ -160,8 +134,8 @@ def _unknown_keys(text: JsonText) -> tuple[list[ManifestIssue], list[ManifestIss
                 hint = f"did you mean {near}?{_by_hand(key)}" if near else place or f"known keys: {', '.join(names)}"
                 faults.append(text.fault(here, f"unknown key{f', nearest known: {near}' if near else ''}", hint))
             else:
-                kept = f"is not a key of this block, and kept as information; {place}" if place else _KEPT
-                warnings.append(text.fault(here, kept))
+                kept = "is not a key of this format; kept as information"
+                warnings.append(text.fault(here, f"{kept}; {place}" if place else kept))
 
     walk(text.value, [Manifest], ())
     return faults, warnings
@@ -228,7 +202,6 @@ def _contradictions(manifest: Manifest) -> Iterator[tuple[Path_, str, str]]:
     if manifest.base_models and manifest.adapters:
         hint = "keep base_models[i].adapters (schema 2.0) and remove the list at the top"
         yield ("adapters",), "adapters at the top belong to schema 1.0", hint
-    yield from _out_of_reach(manifest)
     dataset = manifest.training.dataset
     if dataset.type == "multi_task" and not dataset.tasks:
         yield ("training", "dataset", "tasks"), "is missing: type multi_task takes its rows from it", ""
@@ -239,19 +212,6 @@ def _contradictions(manifest: Manifest) -> Iterator[tuple[Path_, str, str]]:
     for index, base in enumerate(manifest.bases):
         if base.config:
             yield from _block_contradictions(("base_models", index, "config"), base.config)
-
-
-def _out_of_reach(manifest: Manifest) -> Iterator[tuple[Path_, str, str]]:
-    """Yield a fault for every base model that `--base-model` could never pick, since an earlier one has its names."""
-    taken: dict[str, int] = {}
-    for index, base in enumerate(manifest.bases):
-        key = "alias" if base.alias else "name"
-        first = taken.get(str(getattr(base, key)).lower())
-        if first is not None:
-            message = f"base_models[{first}] has the same {key}: --base-model would never pick this one"
-            yield ("base_models", index, key), message, "give each an alias of its own"
-        for name in (base.alias or base.name, base.name):
-            taken.setdefault(name.lower(), index)
 
 
 def _block_contradictions(path: Path_, config: TrainingConfig) -> Iterator[tuple[Path_, str, str]]:

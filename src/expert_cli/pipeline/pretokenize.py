@@ -16,7 +16,7 @@ from expert_cli.data.conversation import BadRow, text_of
 from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
 from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
 from expert_cli.data.packing.packed_dataset import PackedDataset
-from expert_cli.data.sources import Located, LocatedData
+from expert_cli.data.sources import Located, LocatedData, require_apart
 from expert_cli.data.store.build import TokenStore, convert_foreign_store, store_state, tokenize
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, foreign_store, look_up, put_store
@@ -57,6 +57,7 @@ def store_for(
         return convert_foreign_store(foreign, run.store, inputs, report, expert=run.expert)
     if foreign is not None:
         report.warning(f"{foreign} was made by another program and is not used; --trust-store uses it")
+    require_apart(run.data, run.store, "pretokenized_cache, or pretokenize --output DIR")
     inputs = replace(inputs, cases=own_cases(run, report))
     build = partial(tokenize, run.data, inputs, run.store, report, expert=run.expert)
     build = partial(build, verify=verify, force=force, locked=locked)

@@ -21,6 +21,7 @@ from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.config.run_identity import begun_as, require_same
 from expert_cli.data.packing.packed_dataset import TrainingData
+from expert_cli.data.sources import require_apart
 from expert_cli.data.store.build import TokenStore, trusted_sha256
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreKey, foreign_store
@@ -129,6 +130,7 @@ def _train(
 ) -> RunResult:
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
+    require_apart(run.data, run.output, "--output DIR")
     require_processes(run.compute, job.num_processes)
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)

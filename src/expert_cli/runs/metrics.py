@@ -16,7 +16,6 @@ from typing import Any
 from expert_cli.errors import InputError
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import parse_json, write_text
-from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.text import plural
 
 WITHOUT_GRAMMAR = "without_grammar"
@@ -175,7 +174,6 @@ def require_run(folder: Path) -> RunPaths:
     """Return the paths of a run directory. Raises InputError: no such folder, or nothing of a run in it."""
     paths = RunPaths(folder.resolve())
     if not folder.is_dir():
-        require_folder(folder)
         raise InputError(f"{folder}: no such folder", "name the folder of a run: what `train --output` was given")
     if not any(path.is_file() for path in (paths.run_json, paths.metrics, paths.status)):
         told = f"{folder}: holds neither run.json nor metrics.jsonl nor status.json"

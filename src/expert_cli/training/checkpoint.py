@@ -50,7 +50,6 @@ from expert_cli.utils.files import (
     write_json,
     write_sealed,
 )
-from expert_cli.utils.object_storage import require_folder
 from expert_cli.utils.reporter import Reporter
 
 CHECKPOINT_RULE = 3  # what stands in a checkpoint, and how; one of another rule is not read
@@ -232,7 +231,6 @@ def find_checkpoint(
     else:
         path = Path(wanted)
         if not path.is_dir():
-            require_folder(wanted)
             raise InputError(f"--resume {wanted}: is not a folder", 'name a folder checkpoint-N, or write "auto"')
     parts = read(path)
     require_goes_on(path, parts.state["identity"], identity, drift, report)

@@ -33,8 +33,6 @@ from expert_cli.errors import InputError
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.text import type_name
 
-MAX_LINE_BYTES = 16 << 20
-
 
 def require_new_file(option: str, path: Path) -> None:
     """Raise InputError where something lies at the place that an option names: it is never written over."""
@@ -97,7 +95,7 @@ def unique_keys(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return what JSON text holds. Raises ValueError for any text that is none, also for one that is nested too deeply."""
+    """Return what JSON text holds. Raises ValueError, also where it is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -122,8 +120,6 @@ def json_objects(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
 
 
 def _object(where: str, line: bytes) -> dict[str, Any]:
-    if len(line) > MAX_LINE_BYTES:
-        raise InputError(f"{where}: {len(line):,} bytes, a row may have {MAX_LINE_BYTES:,}", "shorten the answer")
     try:
         value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=unique_keys, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -165,25 +161,20 @@ def _seal(body: Mapping[str, Any]) -> str:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder with all that is in it, a file, or a link but nothing it leads to, also while another process does."""
-    while path.is_dir() and not path.is_symlink():
-        with suppress(FileNotFoundError):  # what it was about to remove has gone: the rest is next
-            shutil.rmtree(path)
-    path.unlink(missing_ok=True)
+    """Remove a folder with all that is in it, a file, or a link but nothing it leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
     """Make every file of a folder, and the folder itself, durable."""
     for path in folder.rglob("*"):
         if path.is_file():
-            sync_file(path)
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
     sync_names(folder)
-
-
-def sync_file(path: Path) -> None:
-    """Make a file's bytes durable."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
 
 
 def sync_names(folder: Path) -> None:
@@ -228,16 +219,8 @@ def matching(pattern: str) -> Iterator[Path]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder and in its folders, in no order; a folder that another process removes meanwhile has none.
-
-    `Path.rglob` raises FileNotFoundError for such a folder up to Python 3.12. Raises OSError for one that cannot be read.
-    """
-
-    def unless_gone(error: OSError) -> None:
-        if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            raise error
-
-    for where, _, names in os.walk(folder, onerror=unless_gone):
+    """Yield the files in a folder and in its folders, in no order; one that cannot be read has none."""
+    for where, _, names in os.walk(folder):
         yield from (Path(where, name) for name in names)
 
 
@@ -261,26 +244,18 @@ class VerifiedFolder:
     files: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def measured(
-        cls,
-        path: Path,
-        known: Mapping[str, Mapping[str, Any]] | None = None,
-        *,
-        leave_out: Collection[str] = (),
-        times: bool = False,
-    ) -> VerifiedFolder:
+    def measured(cls, path: Path, *, leave_out: Collection[str] = (), times: bool = False) -> VerifiedFolder:
         """Return a folder with its files as they are, made durable; hidden ones are no part of it.
 
-        known: entries of files that need not be read again. leave_out: names that are no part of it. times: with "mtime_ns".
+        leave_out: names that are no part of it. times: with "mtime_ns".
         """
-        known = known or {}
         files = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("[!.]*")) if file.is_file()}
-        files = {name: file for name, file in files.items() if name not in known and name not in leave_out}
+        files = {name: file for name, file in files.items() if name not in leave_out}
         # Hashing takes as long as syncing, and neither needs the interpreter.
         with ThreadPoolExecutor(1) as thread:
             entries = thread.map(partial(_entry, times=times), files.values())
             sync_folder(path)
-            return cls(path, {**known, **dict(zip(files, entries, strict=True))})
+            return cls(path, dict(zip(files, entries, strict=True)))
 
     def damage(self, sha256: Callable[[Path], str] | None = sha256_of) -> str:
         """Return which file is not as it was recorded, and how; "" if there is none.

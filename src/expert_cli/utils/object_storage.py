@@ -18,8 +18,8 @@ from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.redaction import redact, without_passwords
 
-EXTRAS = {"s3": "s3", "gs": "gcs", "hf": ""}
-"""What URLs most often begin with -> the extra that reads them; the hub's own client brings its file system."""
+EXTRAS = {"s3": "s3", "gs": "gcs"}
+"""What URLs begin with -> the extra that reads them; the hub's own client brings the file system of hf://."""
 KEYS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile: AWS_PROFILE",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
@@ -53,25 +53,9 @@ def forbidden_by(*, asked: bool) -> str:
 
 
 def is_url(written: str | os.PathLike[str]) -> bool:
-    """Return whether something that names files names objects in storage. Raises InputError: a scheme that is not read."""
+    """Return whether something that names files names objects in storage."""
     found = _URL.match(os.fspath(written))
-    if found is None or found[1] == "file":
-        return False
-    if found[1] not in EXTRAS:
-        from fsspec import available_protocols
-
-        if found[1] not in available_protocols():
-            known = ", ".join(f"{scheme}://" for scheme in (*EXTRAS, "file"))
-            raise InputError(f"{_shown(os.fspath(written))}: {found[0]} is not read", f"These are: {known}.")
-    return True
-
-
-def require_folder(written: str | os.PathLike[str]) -> None:
-    """Raise InputError where a folder is named by a URL, also by one that a Path has taken a slash from."""
-    scheme, found, rest = Path(written).as_posix().partition(":/")
-    if found and scheme in EXTRAS:
-        url = _shown(f"{scheme}://{rest.lstrip('/')}")
-        raise InputError(f"{url}: is read from a folder only", "fetch it first, and name the folder")
+    return found is not None and found[1] != "file"
 
 
 def without_file_scheme(written: str) -> str:
@@ -209,10 +193,9 @@ def _problem(error: Exception, url: str, doing: str) -> ExpertError | None:
     """Return what a file system's error is for a user; None for a bug."""
     scheme, told = url.partition("://")[0], _shown(f"{url}: cannot {doing}: {str(error) or type(error).__name__}")
     if isinstance(error, ImportError):
-        extra = EXTRAS.get(scheme)
-        return EnvironmentProblem(
-            told, f'pip install "expert-cli[{extra}]"' if extra else "install the missing package"
-        )
+        return EnvironmentProblem(told, f'pip install "expert-cli[{EXTRAS.get(scheme, scheme)}]"')
+    if str(error).startswith("Protocol not known"):
+        return InputError(told, f"read are {', '.join(EXTRAS)} and what fsspec knows")
     if isinstance(error, FileNotFoundError):
         return InputError(told, "See that the URL is right, and that it is still there.")
     if type(error).__name__ == "FileExpired":

@@ -18,11 +18,6 @@ FilePath = str | os.PathLike[str]
 """A path as people hand it to a function."""
 
 
-def optional_path(path: FilePath | None) -> Path | None:
-    """Return a path as one, None as None."""
-    return None if path is None else Path(path)
-
-
 def cache_folder() -> Path:
     """Return the user's cache folder of this tool (unpacked base models); it need not exist yet."""
     return Path(platformdirs.user_cache_dir("expert-cli", appauthor=False))

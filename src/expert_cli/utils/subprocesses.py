@@ -21,8 +21,6 @@ import psutil
 
 _POLL_S = 0.1
 _EXIT_S = 60.0
-_STARTING = threading.Lock()
-"""Held while a process starts: on Windows one that starts meanwhile would inherit its pipes, and hold them open."""
 _THIS_THREAD = threading.local()
 
 
@@ -33,12 +31,7 @@ def cancel_with(event: threading.Event) -> None:
 
 def how_it_ended(code: int) -> str:
     """Return the words for the exit code of a process: a signal where there was one."""
-    if code < 0:
-        try:
-            return f"ended with signal {-code} ({signal.Signals(-code).name})"
-        except ValueError:
-            return f"ended with signal {-code}"
-    return f"ended with code {code:#010x}" if code > 255 else f"ended with exit code {code}"
+    return f"ended with signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
 def last_words(log: Path) -> str:
@@ -99,16 +92,8 @@ class LineProcess:
         max_bytes: of what it writes no more is read between two lines sent.
         """
         own_session = own_session and os.name == "posix"
-        with _STARTING:
-            self._process = subprocess.Popen(
-                list(command),
-                cwd=cwd,
-                env=env,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                start_new_session=own_session,
-            )
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
+        self._process = subprocess.Popen(list(command), cwd=cwd, env=env, start_new_session=own_session, **pipes)
         self._stdin, stdout = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
         self._max_bytes = max_bytes
         self._reader = _Reader(stdout, max_bytes)
@@ -188,33 +173,28 @@ class JsonLinesWorker:
     @contextlib.contextmanager
     def taken(self) -> Iterator[Callable[[Mapping[str, Any], float], dict[str, Any]]]:
         """Give what asks one process, so often as needed; where it raises as `ask` does, that process is ended."""
-        process: LineProcess | None = None
+        held: list[LineProcess] = []
+        with contextlib.suppress(IndexError):
+            held.append(self._idle.pop())
 
         def exchange(request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-            nonlocal process
-            if process is None:
-                try:
-                    process = self._idle.pop()
-                except IndexError:
-                    process = self._start()
-            asked, process = process, None
+            process = held.pop() if held else self._start()
             try:
-                asked.send(json.dumps(request))
-                line = asked.receive(limit_s)
+                process.send(json.dumps(request))
+                line = process.receive(limit_s)
             except BaseException:  # Ctrl-C too: what it answers late would be taken for the next answer
-                asked.kill()
+                process.kill()
                 raise
             if not line.endswith(b"\n"):
-                raise EOFError(asked.exit_code())
-            process = asked
+                raise EOFError(process.exit_code())
+            held.append(process)
             answer: dict[str, Any] = json.loads(line)
             return answer
 
         try:
             yield exchange
         finally:
-            if process is not None:
-                self._idle.append(process)
+            self._idle += held
 
     def close(self) -> None:
         """End the processes that nobody asks; another question starts a new one."""

@@ -8,11 +8,9 @@ from datetime import UTC, datetime
 
 from expert_cli.utils.redaction import redact
 
-_EXCERPT = 80
 _TYPE_NAMES = {bool: "true or false", int: "a number", float: "a number", dict: "an object", list: "a list"}
 _TYPE_NAMES |= {bytes: "bytes", str: "text", type(None): "null"}
 _HASH = re.compile(r"[0-9a-f]{64}")
-_LONGEST = 48
 _FIGURE = re.compile(r"(?:[\d,]+(?:\.\d+)?(?:%| [kMGT]?B)?)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -59,19 +57,8 @@ def one_line(text: str) -> str:
 
 
 def change(old: str, new: str) -> str:
-    """Return two values as they fit in a line: of hashes the first 12 digits, of long texts the place where they part."""
-    same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    return f"{_excerpt(old, same)} -> {_excerpt(new, same)}"
-
-
-def _excerpt(value: str, same: int) -> str:
-    if _HASH.fullmatch(value):
-        return value[:12]
-    if len(value) <= _LONGEST:
-        return value
-    start = max(min(same - 12, len(value) - _LONGEST), 0)
-    stop = start + _LONGEST
-    return ("..." if start else "") + value[start:stop] + ("..." if stop < len(value) else "")
+    """Return two values as they fit in a line: of hashes the first 12 digits, of long texts the beginning."""
+    return " -> ".join(value[:12] if _HASH.fullmatch(value) else shortened(value, 48) for value in (old, new))
 
 
 def type_name(value: object) -> str:

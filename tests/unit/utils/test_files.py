@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -63,24 +59,6 @@ def test_what_is_removed_is_gone_and_what_a_link_leads_to_stays(tmp_path: Path, 
     assert sorted(tmp_path.rglob("*")) == [tmp_path / "kept", tmp_path / "kept" / "a"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="what is removed there stays until nobody has it open")
-def test_two_may_remove_a_folder_at_once(tmp_path: Path) -> None:
-    folder, both = tmp_path / "folder", Barrier(2)
-    for number in range(300):
-        file = folder / f"{number % 20}" / f"{number}"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
-
-    def begin() -> None:
-        both.wait()
-        remove(folder)
-
-    with ThreadPoolExecutor(2) as pool:
-        ends = [pool.submit(begin), pool.submit(begin)]
-    assert [end.exception() for end in ends] == [None, None]
-    assert not folder.exists()
-
-
 def test_a_file_that_goes_between_two_looks_is_left_out(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / name).touch()
@@ -108,17 +86,6 @@ def test_a_folder_that_goes_while_one_looks_has_no_files(tmp_path: Path) -> None
     assert list(files_below(other)) == []
 
 
-def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(folder: Path) -> None:
-        raise OSError(errno.EIO, "input/output error", str(folder))
-
-    monkeypatch.setattr(os, "scandir", fails)
-    with pytest.raises(OSError, match="input/output error"):
-        list(files_below(tmp_path))
-
-
 def filled(folder: Path) -> Path:
     (folder / "sub").mkdir(parents=True)
     (folder / "a").write_text("one")
@@ -129,9 +96,9 @@ def filled(folder: Path) -> Path:
 
 
 def test_the_record_names_every_file_that_is_not_left_out(tmp_path: Path) -> None:
-    known = {"sub/b": {"bytes": 4, "sha256": "told"}}
-    files = VerifiedFolder.measured(filled(tmp_path / "x"), known, leave_out=("progress",)).files
-    assert dict(files) == {**known, "a": {"bytes": 3, "sha256": hashlib.sha256(b"one").hexdigest()}}
+    files = VerifiedFolder.measured(filled(tmp_path / "x"), leave_out=("progress",)).files
+    assert files.keys() == {"a", "sub/b"}
+    assert files["a"] == {"bytes": 3, "sha256": hashlib.sha256(b"one").hexdigest()}
     times = VerifiedFolder.measured(tmp_path / "x", times=True).files
     assert times["a"]["mtime_ns"] == (tmp_path / "x" / "a").stat().st_mtime_ns
 

@@ -27,8 +27,8 @@ BYTES = bytes(range(256)) * 4000
 def test_a_url_is_told_from_a_path(tmp_path: Path) -> None:
     assert all(map(is_url, ("s3://bucket/a", "gs://bucket", "hf://datasets/a/b", "memory://a")))
     assert not any(map(is_url, ("file:///a", "/a/b", "C:\\a", "C:/a", "org/name", Path("a"))))
-    with pytest.raises(InputError, match="none://a/b: none:// is not read"):
-        is_url("none://a/b")
+    with pytest.raises(InputError, match="none://a/b: cannot list: Protocol not known"):
+        StoredFolder("none://a/b").list()
     assert Path(without_file_scheme((tmp_path / "a b").as_uri())) == tmp_path / "a b"
     assert without_file_scheme("a%20b") == "a%20b"
 
