@@ -69,6 +69,7 @@ def test_the_files_of_a_split_are_taken_in_order_and_others_that_look_like_rows_
 @pytest.mark.parametrize(
     ("names", "readme", "asked", "message"),
     [
+        (SHARDS[1:], "", "", "data/train has 1 of 2 parts; number 00000 is missing"),
         (SHARDS, "", "::dev", r'no file holds the split "dev"; there is: train \(2\), test \(1\)$'),
         (["train.csv", "train.jsonl.gz"], "", "", r"2 formats side by side \(\.csv, \.jsonl\.gz\)"),
         (LEVELS, TWO, "::train::medium", 'there is no configuration "medium"; there is: easy, hard'),
