@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 from expert_cli.config.compute_defaults import sharding_conflicts
 from expert_cli.config.run_config import OF_TURNS
 from expert_cli.config.settings import Merged, Settings, adapter_block, place_of, read_chat_template
 from expert_cli.config.training_defaults import METHOD as RFT
+from expert_cli.config.training_defaults import schema_fault, unknown_grammar
 from expert_cli.errors import InputError, ManifestIssue
 from expert_cli.manifest.json_text import Path_
-from expert_cli.manifest.keys.dataset import Dataset
+from expert_cli.manifest.key import GrammarType
+from expert_cli.manifest.keys.dataset import Dataset, Filters
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, eval_loss_of, is_eval_loss
-from expert_cli.manifest.keys.optim import BY_EVALUATIONS, SCHEDULERS, SHARES_OF_SCHEDULERS
+from expert_cli.manifest.keys.optim import BY_EVALUATIONS, SCHEDULE_BOUNDS, SCHEDULERS
 from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.schema import ROPE_NUMBERS, Base, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.object_storage import is_url
-from expert_cli.utils.paths import is_inside, project_root, store_folder
+from expert_cli.utils.paths import is_inside, project_root, slug, store_folder
 
+LONGEST_FOLDER = 200
+"""Bytes of a folder's name that a manifest gives; file systems take 255, and a run moved aside adds some."""
+MOST_ROPE: Mapping[str, tuple[float, float]] = {
+    "factor": (1, 1e4),
+    "low_freq_factor": (0.01, 1e4),
+    "high_freq_factor": (0.01, 1e4),
+    "original_max_position_embeddings": (1, 1e9),
+}
+"""What the numbers of position scaling may be."""
+LARGEST_USUAL_RATE = 1.0
+"""Every other optimizer than sgd moves a weight by about the learning rate at each step."""
 Clash = tuple[str, str, str]
 """The key that the fault stands at, what does not go together, the remedy."""
 
@@ -43,8 +59,29 @@ def conflicts(
     faults += [loaded.text.fault((*entry, "rope_scaling"), words) for words in _of_rope(base.written)]
     dataset = loaded.manifest.training.dataset
     faults += [loaded.text.fault(("training", "dataset", *key), *words) for key, *words in _of_data(dataset)]
+    decoding = loaded.manifest.training.decoding
+    if decoding is not None and decoding.json_schema is not None and (fault := schema_fault(decoding.json_schema)):
+        faults.append(loaded.text.fault(("training", "decoding", "json_schema"), fault))
     faults += [loaded.text.fault(("training", "rft", key), *words) for key, *words in _of_rft(merged, config)]
+    if len(slug(base["name"])) > LONGEST_FOLDER:
+        message = f"its last part names the folder of the weights, and has more than {LONGEST_FOLDER} letters"
+        faults.append(loaded.text.fault((*entry, "name"), message, "give a folder with a shorter name"))
     return faults
+
+
+def doubts(merged: Merged) -> list[ManifestIssue]:
+    """Return a warning for every value that is allowed, and more likely a slip."""
+    found = []
+    rate = merged.values.learning_rate or 0.0
+    if rate > LARGEST_USUAL_RATE and merged.values.optim != "sgd":  # whose steps are as small as the gradients
+        message = f"is {rate:g}; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learned"
+        found.append(merged.fault("learning_rate", message))
+    decoding = merged.loaded.manifest.training.decoding
+    if decoding is not None and (reason := unknown_grammar(decoding)):
+        hint = f"one of {', '.join(get_args(GrammarType))}, or use_grammar: false"
+        place = ("training", "decoding", "grammar_type" if decoding.grammar_type else "use_grammar")
+        found.append(merged.loaded.text.fault(place, f"{reason}: answers are free text", hint))
+    return found
 
 
 def contradictions(merged: Merged) -> list[ManifestIssue]:
@@ -82,6 +119,9 @@ def _of_store(config: TrainingConfig, root: Path) -> Iterator[Clash]:
         return  # it is read there; only the command line may name it to be written
     if folder and not is_inside(store_folder(root, "", folder), root):
         yield "pretokenized_cache", f"{folder} lies outside the project root {root}", "name a folder inside it"
+    if folder and any(len(os.fsencode(part)) > LONGEST_FOLDER for part in re.split(r"[/\\]", folder)):
+        message = f"names a folder of more than {LONGEST_FOLDER} letters"
+        yield "pretokenized_cache", message, "give a folder with a shorter name"
 
 
 def _of_precision(config: TrainingConfig) -> Iterator[Clash]:
@@ -118,17 +158,17 @@ def _of_rope(base: Base) -> Iterator[str]:
     if not isinstance(scaling, dict) or not kind:
         return
     for key in ROPE_NUMBERS[kind]:
-        value = scaling.get(key)
-        if not isinstance(value, (int, float)) or value <= 0:
-            yield f"{kind} needs {key}, a number above 0"
+        value, (low, high) = scaling.get(key), MOST_ROPE[key]
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
+            yield f"{kind} needs {key}, a number from {low:g} to {high:g}"
 
 
 def _of_schedule(config: Settings[TrainingConfig]) -> Iterator[Clash]:
     name, written = config["lr_scheduler"], config.written.lr_scheduler_kwargs or {}
-    for key, value in written.items():
-        if value < 0 or (key in SHARES_OF_SCHEDULERS and value > 1):
-            bounds = "from 0 to 1" if key in SHARES_OF_SCHEDULERS else "from 0 on"
-            yield "lr_scheduler_kwargs", f"lr_scheduler_kwargs.{key} must be {bounds}, is {value:g}", ""
+    for key, (low, high) in SCHEDULE_BOUNDS.items():
+        if key in written and not low <= written[key] <= high:
+            message = f"lr_scheduler_kwargs.{key} must be from {low:g} to {high:g}, is {written[key]:g}"
+            yield "lr_scheduler_kwargs", message, ""
     strays = sorted(set(written) - SCHEDULERS[name])
     if strays:
         known = ", ".join(sorted(SCHEDULERS[name])) or "none"
@@ -142,6 +182,10 @@ def _of_schedule(config: Settings[TrainingConfig]) -> Iterator[Clash]:
     if name in BY_EVALUATIONS and not _measures(config.written):
         message = f"lr_scheduler {name} goes by evaluations, and nothing asks for one"
         yield "lr_scheduler", message, 'write "eval_strategy": "steps" and "eval_steps"'
+    rate, end = config["learning_rate"], written.get("lr_end", 1e-7)
+    if name == "polynomial" and end >= rate:
+        message = f"lr_scheduler_kwargs.lr_end {end:g} is not below learning_rate {rate:g}"
+        yield "lr_scheduler_kwargs", message, "it is where the learning rate ends"
 
 
 def _measures(config: TrainingConfig) -> bool:
@@ -153,6 +197,9 @@ def _measures(config: TrainingConfig) -> bool:
 
 def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[Clash]:
     """What chooses the best step must be measured, and the better of two values be the better one."""
+    if config.save_strategy == "no" and config.save_every:
+        message = f'save_strategy "no" and save_every "{config.save_every}" contradict each other'
+        yield "save_every", message, "remove one of the two"
     asks = "load_best_model_at_end" if config.load_best_model_at_end else "early_stopping_patience"
     if not (config.load_best_model_at_end or config.early_stopping_patience):
         return
@@ -160,10 +207,16 @@ def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[
         if not evaluation.every_steps:
             message = f"{EXECUTION_ACCURACY} without evaluation.every_steps: no answers are run"
             yield "metric_for_best_model", message, 'write "evaluation": {"every_steps": 50} beside "training"'
+        if config.greater_is_better is False:
+            message = f"false would choose the worst by metric_for_best_model {EXECUTION_ACCURACY}"
+            yield "greater_is_better", message, "leave it out"
         return
     if config.eval_strategy == "no":
         message = f'"no" leaves {asks} nothing to choose the best model by'
         yield "eval_strategy", message, f'write "steps" or "epoch", or remove {asks}'
+    if config.greater_is_better:
+        message = f"true would choose the worst by metric_for_best_model {config.metric_for_best_model or EVAL_LOSS}"
+        yield "greater_is_better", message, "leave it out"
 
 
 def _of_sets(config: TrainingConfig, dataset: Dataset) -> Iterator[Clash]:
@@ -198,3 +251,7 @@ def _of_data(dataset: Dataset) -> Iterator[tuple[Path_, str, str]]:
     if whole and not _WHOLE_ROWS[whole[0]].issuperset(named):
         message = f"names {' and '.join(named)}, but a {whole[0]} column is a whole row"
         yield ("field_mapping", whole[0]), message, 'keep one of "text", "messages", or "instruction" with "response"'
+    for key, filters in (("filters", dataset.filters), ("validation", dataset.validation)):
+        if isinstance(filters, Filters) and filters.max_length and (filters.min_length or 0) > filters.max_length:
+            message = f"min_length {filters.min_length} is above max_length {filters.max_length}: no row is left"
+            yield (key, "min_length"), message, "lower it"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any, Literal
 
 from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceKind, SourceSpec
 from expert_cli.config.settings import Settings
-from expert_cli.errors import InputError, ManifestError
+from expert_cli.errors import EnvironmentProblem, InputError, ManifestError, ManifestIssue
 from expert_cli.manifest.json_text import Path_
 from expert_cli.manifest.key import CARD, applied, not_used
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters
@@ -22,6 +21,7 @@ from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.utils.files import matching
 from expert_cli.utils.object_storage import is_url, without_file_scheme
 from expert_cli.utils.redaction import without_passwords
+from expert_cli.utils.text import shortened
 
 Sources = tuple[SourceSpec, ...]
 Data = Settings[Dataset]
@@ -80,16 +80,24 @@ def named_sources(written: Dataset, rows: Literal["train", "valid", "test"]) -> 
     return {key: _listed(sources) for key, sources in named.items() if sources}
 
 
-def test_sources(loaded: LoadedManifest, root: Path) -> list[SourceSpec]:
-    """Return where a manifest's test rows come from."""
+def test_sources(loaded: LoadedManifest, root: Path) -> list[tuple[Path_, SourceSpec]]:
+    """Return where a manifest's test rows come from, each with its key in `training.dataset`."""
     folders = (loaded.path.resolve().parent, root)
     named = named_sources(loaded.manifest.training.dataset, "test")
-    return [parse_source(source, folders) for sources in named.values() for source in sources]
+    return [(key, parse_source(source, folders)) for key, sources in named.items() for source in sources]
+
+
+def missing_tests(loaded: LoadedManifest, root: Path) -> list[ManifestIssue]:
+    """Return a warning for every file of test rows that is not there: nothing reads it, so nothing else would tell."""
+    found = [(key, spec) for key, spec in test_sources(loaded, root) if spec.tried]
+    return [loaded.text.fault(("training", "dataset", *key), missing(spec)) for key, spec in found]
 
 
 def _from_manifest(loaded: LoadedManifest, data: Data, root: Path) -> tuple[Sources, Sources]:
     """Return (train, validation) as the manifest names them."""
     written, parse = data.written, partial(_parse, loaded, root)
+    for source in _listed(written.test_path):
+        parse(source, "test_path")
     if written.tasks:
         data.leave("the rows come from tasks", "path")
         data.leave("each task names its own rows: tasks.NAME.valid", "validation_path")
@@ -136,6 +144,8 @@ def _tasks(data: Data, parse: Callable[..., SourceSpec]) -> tuple[Sources, Sourc
         train.append(replace(parse(task.use("train"), "tasks", name, "train"), **drawn, task=name))
         if written.valid:
             held_out.append(replace(parse(task.use("valid"), "tasks", name, "valid"), task=name))
+        if written.test:
+            parse(written.test, "tasks", name, "test")
         data.nest(("tasks", name), task)
     return tuple(train), tuple(held_out)
 
@@ -191,12 +201,18 @@ def _schema_prompt(data: Data, folders: Sequence[Path]) -> SchemaPromptConfig | 
     data.outcomes["schema_prompt",] = applied("questions are shown a part of their database, by the defaults")
     most = {name: None if (value := keys.use(name)) == "all" else value for name in ("tables", "columns")}
     pattern = keys.use("databases") or ""
+    if len(set(re.findall(r"\{[^{}]*\}", pattern))) > 1:
+        raise InputError(f"schema_prompt.databases: {pattern} names several columns", "name one, as often as need be")
     decided = keys.block(SchemaPromptConfig, **most, databases="")
     if pattern:
         places = [replace(decided, databases=str((folder / pattern).absolute())) for folder in folders]
         decided = next((place for place in places if place.files()), places[0])
     data.nest(("schema_prompt",), keys)
     return decided
+
+
+_VARIABLE = re.compile(r"\$\w|\$\{|%\w+%")
+_BRACKETS = re.compile(r"\[[^\]]*\]$")
 
 
 def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
@@ -218,15 +234,15 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
         raise InputError(f'data source "{written}": {error.message}', error.hint) from error
     if not path:
         raise InputError(f'data source "{written}" is not of the form path, path::split[slice] or id::split::config')
+    if "\0" in path:
+        raise InputError(f"data source {path!r} holds a NUL, which no path has", "Correct the path.")
     name = split.partition("[")[0]
     split = split if name else f"train{split}"
     path = without_file_scheme(path)
     if is_url(path):
-        if glob.has_magic(path):
-            refuse_parts_of_a_file(written, PurePosixPath(path), name, config)
-        return SourceSpec("url", path.rstrip("/"), config, split)
+        return _at_url(written, SourceSpec("url", path.rstrip("/"), config, split), name)
     places = [(folder / path.replace("\\", "/")).absolute() for folder in folders]
-    found = next((place for place in places if os.path.exists(place)), None)  # noqa: PTH110  of any name, however long
+    found = next((place for place in places if _is_there(place, written)), None)
     if found is not None:
         kind: SourceKind = "folder" if found.is_dir() else "file"
         if kind == "file":
@@ -236,17 +252,47 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
     if pattern is not None:
         refuse_parts_of_a_file(written, Path(path), name, config)
         return SourceSpec("files", pattern, split=split)
+    if _BRACKETS.search(path):
+        what = _BRACKETS.sub("", path)
+        raise InputError(
+            f'data source "{written}": no such file', f'for a part of its rows write "{what}::train[:1000]"'
+        )
     hub_id, _, revision = path.partition("@")
     looks_local = format_name(path) or path[0] in "./~\\" or "\\" in path or path[1:2] == ":" or glob.has_magic(path)
     if looks_local or hub_id.count("/") > 1:
         tried = tuple(dict.fromkeys(str(place) for place in places))
         return SourceSpec("file", path, config, split, tried=tried)
+    if path != hub_id and not revision:
+        raise InputError(
+            f'data source "{written}": no revision behind "@"', "Name a branch, tag or commit: id@revision."
+        )
     return SourceSpec("hub", hub_id, config, split, revision=revision)
 
 
 def missing(spec: SourceSpec) -> str:
     """Return what is said of a source that is not on this machine, with the places where it was looked for."""
-    return f"{spec.path}: no such file or folder; looked for at: {', '.join(spec.tried)}"
+    variable = "; $ and % are taken as they stand, no variable is put in" if _VARIABLE.search(spec.path) else ""
+    return f"{spec.path}: no such file or folder; looked for at: {', '.join(spec.tried)}{variable}"
+
+
+def _is_there(place: Path, written: str) -> bool:
+    """Whether a path leads to something. Raises InputError for one that cannot, such as a name that is too long."""
+    try:
+        return place.exists()
+    except PermissionError as error:
+        raise EnvironmentProblem(f"{place}: cannot be looked at: {error.strerror}") from error
+    except OSError as error:
+        raise InputError(f'data source "{shortened(written)}": {error.strerror}', "give another path") from error
+
+
+def _at_url(written: str, spec: SourceSpec, split: str) -> SourceSpec:
+    """The source at a URL. Raises InputError: it names no bucket; files of a pattern have no other split."""
+    bucket = spec.path.partition("//")[2].partition("/")[0]
+    if not bucket or glob.has_magic(bucket):
+        raise InputError(f'data source "{written}" names no bucket', "Write it as s3://bucket/folder/rows.jsonl.")
+    if glob.has_magic(spec.path):
+        refuse_parts_of_a_file(written, PurePosixPath(spec.path), split, spec.config)
+    return spec
 
 
 def refuse_parts_of_a_file(written: str, file: PurePath, split: str, config: str) -> None:
@@ -308,6 +354,9 @@ def parse_split(written: str) -> Split:
         raise InputError(
             f'"{written}" is not a split with a slice', "Write train, train[:1000], train[10%:20%] or train[-50:]."
         )
+    shares = [end for end in (match["start"], match["stop"]) if end and end.endswith("%")]
+    if above := next((end for end in shares if abs(int(end[:-1])) > 100), ""):
+        raise InputError(f'"{written}": {above} is more than all rows', "Write a share from 0% to 100%.")
     return Split(match["name"] or "train", match["start"] or "", match["stop"] or "")
 
 

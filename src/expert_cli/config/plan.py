@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from expert_cli.config.adapter_origin import AdapterOrigin, find_adapter, missing_adapter, require_alike
-from expert_cli.config.conflicts import contradictions
+from expert_cli.config.conflicts import contradictions, doubts
+from expert_cli.config.data_sources import missing_tests
 from expert_cli.config.effects import Decided, Effect, defaults, defaults_line, effects, effects_table
 from expert_cli.config.resolve import Overrides, decide, missing_data, require_data
 from expert_cli.config.run_config import RunConfig
@@ -51,7 +52,8 @@ def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
     """Read a manifest and decide everything. Raises ManifestError, InputError, EnvironmentProblem."""
     loaded = load_manifest(manifest, overrides.settings)
     run, decided = decide(loaded, machine, overrides)
-    return Plan(loaded, run, decided, (*loaded.warnings, *contradictions(decided)))
+    warnings = (*loaded.warnings, *contradictions(decided), *doubts(decided), *missing_tests(loaded, run.root))
+    return Plan(loaded, run, decided, warnings)
 
 
 def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Reporter, *, keeps: bool) -> Plan:
@@ -178,7 +180,11 @@ def validate(path: Path, facts: Machine, base_model: str | None) -> Validation:
             except ExpertError as error:
                 errors += _faults(path, error)
     errors = list(dict.fromkeys(errors))  # what base models have in common is told once
-    warnings = [*map(str, plan.warnings), *missing_data(plan.run), *missing_adapter(plan.run)] if plan else []
+    warnings = (
+        [*map(str, plan.warnings), *missing_data(plan.run), *missing_adapter(plan.run), *needless_int4(plan, facts)]
+        if plan
+        else []
+    )
     return Validation(path, errors, plan, warnings)
 
 
@@ -188,17 +194,25 @@ def _faults(path: Path, error: ExpertError) -> list[ManifestIssue]:
     return [ManifestIssue(str(path), 1, 1, "", error.message, error.hint)]
 
 
-def needless_int4(plan: Plan, facts: Machine) -> bool:
-    """Whether 4-bit weights save no memory that is needed, by what is known without the model.
+def needless_int4(plan: Plan, facts: Machine) -> list[str]:
+    """Return one sentence where 4-bit weights save no memory that is needed, by what is known without the model.
 
     A CPU unpacks them where there is room; of a GPU the model's name tells whether its weights in bf16 would be small.
     """
     run = plan.run
     if run.model.quantization != "int4":
-        return False
+        return []
     if run.compute.device == "cpu":
-        return run.compute.dequantized_copy != "never"
-    return 0 < 2 * named_weights(run.model.name) <= SMALL_SHARE * facts.gpus[0].memory_bytes
+        if run.compute.dequantized_copy == "never":
+            return []
+        return [f"int4: a CPU with room for it keeps these weights unpacked, in {run.compute.dtype}; {FOR_EVERY_BASE}"]
+    bf16_bytes = 2 * named_weights(run.model.name)
+    if not 0 < bf16_bytes <= SMALL_SHARE * facts.gpus[0].memory_bytes:
+        return []
+    return [
+        f"int4: in bf16 these weights take about {bf16_bytes / 1e9:.1f} GB of {facts.gpus[0].name}'s "
+        f"{facts.gpus[0].memory_bytes / 1e9:.0f} GB; {FOR_EVERY_BASE}"
+    ]
 
 
 def named_weights(model: str) -> float:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from expert_cli.config.compute_defaults import compute
-from expert_cli.config.conflicts import conflicts
+from expert_cli.config.conflicts import LONGEST_FOLDER, conflicts
 from expert_cli.config.data_sources import missing, resolve_sources
 from expert_cli.config.effects import Decided
 from expert_cli.config.run_config import DataConfig, RunConfig
@@ -42,6 +42,9 @@ from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.object_storage import is_url
 from expert_cli.utils.paths import local_run, project_root, slug, store_folder
 
+if TYPE_CHECKING:
+    pass
+
 
 @dataclass(frozen=True)
 class Overrides:
@@ -68,7 +71,7 @@ def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int |
     if wanted is None:
         return _base(loaded, 0), 0
     bases, named = loaded.manifest.bases, wanted.lower()
-    if not named or len(wanted) > LONGEST_MODEL_NAME:
+    if not named or len(slug(wanted)) > LONGEST_FOLDER or len(wanted) > LONGEST_MODEL_NAME:
         raise InputError(f'--base-model "{wanted[:60]}" is no name of a model', "give an alias, a hub id or a folder")
     exact = [index for index, base in enumerate(bases) if named in ((base.alias or "").lower(), base.name.lower())]
     fitting = exact[:1] or [index for index, base in enumerate(bases) if named == _last_part(base.name)]

@@ -146,13 +146,22 @@ def adapter_block(adapter: Adapter) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None}
 
 
+LARGEST = 1 << 18
+"""Bytes; published templates have up to 20,000."""
+
+
 def read_chat_template(path: Path) -> str:
-    """Return the jinja text of a file. Raises InputError: it is not there, or no text."""
+    """Return the jinja text of a file. Raises InputError: it is not there, empty, too large, or no text."""
+    hint = "name a file of a chat template in jinja, relative to the manifest"
     try:
-        return path.read_text(encoding="utf-8")
+        if path.stat().st_size > LARGEST:
+            raise InputError(f"{path} has {path.stat().st_size:,} bytes, {LARGEST:,} is the most", hint)
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        hint = "name a file of a chat template in jinja, relative to the manifest"
         raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', error)}", hint) from error
+    if not text.strip():
+        raise InputError(f"{path} is empty", hint)
+    return text
 
 
 def place_of(written: str, folders: Sequence[Path]) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from expert_cli.config.effects import Effect
-from expert_cli.config.plan import Plan
+from expert_cli.config.plan import Plan, needless_int4
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.batches import few_steps
 from expert_cli.errors import InputError
@@ -133,7 +133,7 @@ def estimate_run(
         seconds_source=speed.source + without,
         tokens_per_s=speed.value,
         cost=None if hourly is None else hourly * seconds / 3600,
-        advice=[*filter(None, [rows.missing, rows.line, few_steps(work.schedule)])],
+        advice=[*needless_int4(plan, machine), *filter(None, [rows.missing, rows.line, few_steps(work.schedule)])],
         effects=plan.effects,
         kernels=setting.kernels.lines,
     )

@@ -31,7 +31,7 @@ def cancel_with(event: threading.Event) -> None:
 
 def how_it_ended(code: int) -> str:
     """Return the words for the exit code of a process: a signal where there was one."""
-    return f"ended with signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return f"ended with signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"ended with exit code {code}"
 
 
 def last_words(log: Path) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from expert_cli.config.resolve import resolve
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.errors import ManifestError
 from expert_cli.manifest.reader import load_manifest
 from tests import manifests
@@ -16,9 +17,11 @@ from tests.machines import CPU
 BEST = {"load_best_model_at_end": True}
 RFT = {"config": {"method": "rft"}}
 PROMPTS = {"prompts": "p.jsonl"}
+LONG = [{"pretokenized_cache": folder} for folder in ("x" * 300, f"stores\\{'x' * 201}", f"stores/{'é' * 101}/deep")]
 
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("config.pretokenized_cache", "outside the project root", {"config": {"pretokenized_cache": "../elsewhere"}}),
+    *(("config.pretokenized_cache", "names a folder of more than 200 letters; give", {"config": one}) for one in LONG),
     ("config.fp16", "fp16 and bf16 are both true", {"config": {"fp16": True, "bf16": True}}),
     (
         "config.lr_scheduler_kwargs",
@@ -32,6 +35,11 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ),
     ("config.lr_scheduler", "kwargs.num_decay_steps", {"config": {"lr_scheduler": "warmup_stable_decay"}}),
     ("config.lr_scheduler", "greedy goes by evaluations", {"config": {"lr_scheduler": "greedy"}}),
+    (
+        "config.lr_scheduler_kwargs",
+        "lr_end 0.1 is not below learning_rate 0.001",
+        {"config": {"lr_scheduler": "polynomial", "lr_scheduler_kwargs": {"lr_end": 0.1}}},
+    ),
     (
         "config.eval_strategy",
         '"no" leaves early_stopping_patience nothing',
@@ -50,6 +58,11 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
             "config": {**BEST, "metric_for_best_model": "eval_summs_loss"},
             "dataset": {"validation_path": {"sums": "a.jsonl", "sevens": "b.jsonl"}},
         },
+    ),
+    (
+        "config.greater_is_better",
+        "true would choose the worst by metric_for_best_model eval_loss",
+        {"config": {**BEST, "greater_is_better": True}},
     ),
     ("config.chat_template_path", "missing.jinja cannot be read", {"config": {"chat_template_path": "missing.jinja"}}),
     (
@@ -73,8 +86,18 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
         {"dataset": {"field_mapping": {"messages": "a", "response": "b"}}},
     ),
     *(
+        (f"dataset.{name}.min_length", "max_length 3", {"dataset": {name: {"min_length": 9, "max_length": 3}}})
+        for name in ("filters", "validation")
+    ),
+    *(
         ("dataset.path", "is not a split with a slice", {"dataset": {"path": f"rows.jsonl::train{one}"}})
         for one in ("[abc]", "[:5")
+    ),
+    ("dataset.path", 'write "rows.jsonl::train[:1000]"', {"dataset": {"path": "rows.jsonl[:3]"}}),
+    (
+        "dataset.tasks.a.test",
+        "train[:1000]",
+        {"dataset": {"tasks": {"a": {"train": "a.jsonl", "test": "t::[x]"}}}},
     ),
     ("rft.prompts", "is missing: method rft draws answers to them", {**RFT, "rft": {}}),
     ("rft.keep", "0, and gold is never", {**RFT, "rft": {**PROMPTS, "keep": 0, "gold": "never"}}),
@@ -123,3 +146,75 @@ def test_a_cache_behind_a_link_that_leads_out_is_refused(tmp_path: Path) -> None
     loaded = load_manifest(manifests.write(root / "experts" / "e", manifests.small(pretokenized_cache="link/store")))
     with pytest.raises(ManifestError, match="outside the project root"):
         resolve(loaded, CPU)
+
+
+SCHEMAS = {
+    "a wrong type": ({"type": "objekt"}, '"objekt" is not valid'),
+    "an address": (
+        {"$ref": "https://example.org/x"},
+        "https://example.org/x is not fetched: put its schema under $defs",
+    ),
+    "a dialect that nobody knows": ({"$schema": "https://example.org/x"}, "Unknown meta-schema"),
+    "nothing there": ({"$ref": "#/$defs/_a"}, "Pointer '/$defs/_a' does not exist"),
+    "none": ({"$ref": "#/$defs/_a", "$defs": {"_a": {"type": "object"}}}, ""),
+}
+
+
+@pytest.mark.parametrize(("schema", "words"), SCHEMAS.values(), ids=SCHEMAS.keys())
+def test_what_is_no_json_schema_is_a_fault(tmp_path: Path, schema: dict[str, Any], words: str) -> None:
+    """A key that starts with "_" is none of the manifest's comments there."""
+    manifest = manifests.small()
+    manifest["training"]["decoding"] = {"json_schema": schema}
+    loaded = load_manifest(manifests.write(tmp_path, manifest))
+    assert loaded.manifest.training.decoding is not None
+    assert loaded.manifest.training.decoding.json_schema == schema
+    if not words:
+        resolve(loaded, CPU)
+        return
+    with pytest.raises(ManifestError, match="is no JSON Schema: ") as caught:
+        resolve(loaded, CPU)
+    assert words in caught.value.faults[0].message
+    assert caught.value.faults[0].key == "training.decoding.json_schema"
+
+
+RATE = "base_models[0].config.learning_rate"
+NO_GRAMMAR = "answers are free text; one of json, json-schema, sql, sql-postgres, cypher, or use_grammar: false"
+DOUBTED: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
+    (
+        {"base": {"config": {"learning_rate": 2.0}}},
+        [(RATE, "is 2; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learned; ")],
+    ),
+    ({"base": {"config": {"learning_rate": 1.0}}}, []),
+    ({"base": {"config": {"learning_rate": 2.0}}, "config": {"optim": "sgd"}}, []),
+    ({"decoding": {"use_grammar": True, "grammar_type": "sql-postgres"}}, []),
+    ({"decoding": {"use_grammar": False, "grammar_type": "lark"}}, []),
+    (
+        {"decoding": {"use_grammar": True, "grammar_type": "lark"}},
+        [("training.decoding.grammar_type", f"nothing here holds answers to lark: {NO_GRAMMAR}")],
+    ),
+    (
+        {"decoding": {"use_grammar": True}},
+        [("training.decoding.use_grammar", f"grammar_type is not written: {NO_GRAMMAR}")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("blocks", "warnings"), DOUBTED)
+def test_what_is_more_likely_a_slip(tmp_path: Path, blocks: dict[str, Any], warnings: list[tuple[str, str]]) -> None:
+    (tmp_path / "datasets").mkdir()
+    path = manifests.write(tmp_path, manifest_with(**{"base": {}, "evaluation": {}, **blocks}))
+    plan = make_plan(path, CPU, Overrides())
+    assert [(one.key, f"{one.message}; {one.suggestion}") for one in plan.warnings] == warnings
+
+
+def test_test_rows_that_are_not_there_are_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "there.jsonl").touch()
+    manifest = manifests.small()
+    tasks = {"a": {"train": "a.jsonl", "test": "gone.jsonl"}, "b": {"train": "b.jsonl", "test": "there.jsonl"}}
+    manifest["training"]["dataset"] = {"tasks": tasks, "test_path": "deep/gone.jsonl"}
+    plan = make_plan(manifests.write(tmp_path, manifest), CPU, Overrides())
+    tried = "no such file or folder; looked for at"
+    assert [(fault.key, fault.message) for fault in plan.warnings] == [
+        ("training.dataset.test_path", f"deep/gone.jsonl: {tried}: {tmp_path / 'deep' / 'gone.jsonl'}"),
+        ("training.dataset.tasks.a.test", f"gone.jsonl: {tried}: {tmp_path / 'gone.jsonl'}"),
+    ]

@@ -64,7 +64,7 @@ def test_a_pattern_is_local_where_it_fits_a_file(tmp_path: Path, written: str, s
     "name",
     [
         *("x/rows.jsonl.gz", "rows.tsv", "rows.csv.GZ", "rows/*", "data.json.bz2::train[:5]"),
-        *("./rows", "rows.jsonl[:10]", "./" + "x" * 300, "C:/rows/train", "/nowhere/rows", "a/b/c.parquet"),
+        *("./rows", "C:/rows/train", "/nowhere/rows", "a/b/c.parquet"),
     ],
 )
 def test_what_looks_local_never_becomes_a_hub_id(tmp_path: Path, name: str) -> None:
@@ -88,10 +88,14 @@ def test_a_revision_stands_behind_the_id(tmp_path: Path, written: str, revision:
     ("written", "message"),
     [
         ("*.jsonl::test", r'\*\.jsonl is a file, it has no split "test"'),
+        ("org/name@::train", 'no revision behind "@"'),
+        ("rows.jsonl[:10]", "no such file"),
         ("rows.jsonl::test", 'rows.jsonl is a file, it has no split "test"'),
         ("rows.jsonl::whatever[8:]", 'rows.jsonl is a file, it has no split "whatever"'),
         ("sql_dev.jsonl::test", 'sql_dev.jsonl is a file, it has no split "test"'),
         ("rows.jsonl::train::small", 'rows.jsonl is a file, it has no configuration "small"'),
+        ("rows\0.jsonl", "holds a NUL"),
+        ("org/na\0me", "holds a NUL"),
         ("::train", "is not of the form"),
     ],
 )
@@ -100,6 +104,14 @@ def test_what_a_file_has_not_is_refused(tmp_path: Path, written: str, message: s
         (tmp_path / name).touch()
     with pytest.raises(InputError, match=message):
         parse_source(written, (tmp_path,))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows says it in other words")
+@pytest.mark.parametrize("path", ["./" + "x" * 300 + ".jsonl", "/" + "x/" * 3000, "x" * 5000 + ".json"])
+def test_a_path_that_is_too_long_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(InputError, match="File name too long") as caught:
+        parse_source(path, (tmp_path,))
+    assert len(caught.value.message) < 120
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege")

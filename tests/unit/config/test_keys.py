@@ -209,6 +209,7 @@ CASES = [
     decoding("validation_cmd", "informational", "loads the expert", validation_cmd="tsc"),
     decoding("grammar_type", "not_used", "is not true", grammar_type="sql"),
     decoding("use_grammar", "not_used", "nothing here holds answers to xml", use_grammar=True, grammar_type="xml"),
+    decoding("use_grammar", "not_used", "is not written", use_grammar=True),
     decoding(
         *("json_schema", "applied", "holds answers to it"),
         use_grammar=True,

@@ -132,6 +132,7 @@ OPTIONS = {
     "epochs": (Overrides(epochs=1e308), r"--epochs 1e\+308: must be less than or equal to 100000"),
     "no epochs": (Overrides(epochs=float("nan")), r"--epochs nan: must be a number"),
     "no base model": (Overrides(base_model=""), '--base-model "" is no name'),
+    "a long base model": (Overrides(base_model="a" * 300), "is no name of a model"),
 }
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from expert_cli.config.plan import make_plan, needless_int4, validate
-from expert_cli.config.resolve import Overrides
+from expert_cli.config.plan import FOR_EVERY_BASE, validate
 from expert_cli.hardware.machine import Machine
 from tests import manifests
 from tests.machines import CPU
@@ -18,24 +17,26 @@ from tests.machines import RTX_4090 as GPU
 
 
 @pytest.mark.parametrize(
-    ("machine", "name", "quantization", "config", "needless"),
+    ("machine", "name", "quantization", "config", "told"),
     [
-        pytest.param(CPU, "Qwen/Qwen3-8B", "int4", {}, True, id="cpu"),
-        pytest.param(CPU, "Qwen/Qwen3-8B", "int4", {"dequantized_copy": "never"}, False, id="cpu, no copy"),
-        pytest.param(CPU, "Qwen/Qwen3-8B", "none", {}, False, id="not quantized"),
-        pytest.param(GPU, "Qwen/Qwen3-0.6B", "int4", {}, True, id="small"),
-        pytest.param(GPU, "HuggingFaceTB/SmolLM2-135M", "int4", {}, True, id="in millions"),
-        pytest.param(GPU, "Qwen/Qwen3-8B", "int4", {}, False, id="large"),
-        pytest.param(GPU, "Qwen/Qwen2.5-mini", "int4", {}, False, id="a name without a size"),
+        pytest.param(CPU, "Qwen/Qwen3-8B", "int4", {}, "a CPU with room for it keeps these weights unpacked", id="cpu"),
+        pytest.param(CPU, "Qwen/Qwen3-8B", "int4", {"dequantized_copy": "never"}, "", id="cpu, no copy"),
+        pytest.param(CPU, "Qwen/Qwen3-8B", "none", {}, "", id="not quantized"),
+        pytest.param(GPU, "Qwen/Qwen3-0.6B", "int4", {}, "take about 1.2 GB of NVIDIA GeForce RTX 4090's", id="small"),
+        pytest.param(GPU, "HuggingFaceTB/SmolLM2-135M", "int4", {}, "take about 0.3 GB", id="in millions"),
+        pytest.param(GPU, "Qwen/Qwen3-8B", "int4", {}, "", id="large"),
+        pytest.param(GPU, "Qwen/Qwen2.5-mini", "int4", {}, "", id="a name without a size"),
     ],
 )
 def test_int4_that_saves_nothing(
-    tmp_path: Path, machine: Machine, name: str, quantization: str, config: dict[str, str], needless: bool
+    tmp_path: Path, machine: Machine, name: str, quantization: str, config: dict[str, str], told: str
 ) -> None:
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "train.jsonl").touch()
     manifest = manifests.small(**config)
     manifest["base_models"][0] = {"name": name, "quantization": quantization}
-    plan = make_plan(manifests.write(tmp_path, manifest), machine, Overrides())
-    assert needless_int4(plan, machine) == needless
+    warnings = validate(manifests.write(tmp_path, manifest), machine, None).warnings
+    assert [told in warning and FOR_EVERY_BASE in warning for warning in warnings] == ([True] if told else [])
 
 
 LONG: dict[str, Callable[[dict[str, Any], int], object]] = {

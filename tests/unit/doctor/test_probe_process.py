@@ -9,6 +9,7 @@ import pytest
 
 from expert_cli.doctor.checks import CheckResult, Probe, attempt, run_probes
 from expert_cli.errors import EnvironmentProblem
+from expert_cli.utils.subprocesses import how_it_ended
 
 TRIALS = """
 import json, os, signal, sys, time
@@ -42,7 +43,17 @@ def test_a_crash_a_hang_and_an_end_hide_no_other_probe() -> None:
     assert by_name["hang"] == CheckResult("hang", "warn", "no answer within 5 s", "mend it")
     assert by_name["leave"].found == "ended with exit code 3: ImportError: libx.so: no such file"
     if sys.platform != "win32":
-        assert by_name["crash"].found == "ended with signal 11: Fatal Python error: Segmentation fault"
+        assert by_name["crash"].found == "ended with signal 11 (SIGSEGV): Fatal Python error: Segmentation fault"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals have names on POSIX")
+def test_how_a_process_ended() -> None:
+    assert [how_it_ended(code) for code in (-9, -4000, 1, 0xC0000005)] == [
+        "ended with signal 9 (SIGKILL)",
+        "ended with signal 4000",
+        "ended with exit code 1",
+        "ended with code 0xc0000005",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from expert_cli.manifest.key import (
+    LARGEST,
     NotNegative,
     NotNegativeNumber,
     Positive,
@@ -35,7 +36,27 @@ SCHEDULERS: dict[str, frozenset[str]] = {
 }
 BY_EVALUATIONS = ("reduce_lr_on_plateau", "greedy")
 """Schedulers that go by `metric_for_best_model`, whenever it is measured."""
-SHARES_OF_SCHEDULERS = ("factor", "threshold", "pct_start", "min_lr_rate", "min_lr_ratio", "warmup_lr_rate")
+SCHEDULE_BOUNDS: dict[str, tuple[float, float]] = {
+    "num_cycles": (0, 1e6),
+    "power": (0, 1e3),
+    "factor": (0, 1),
+    "patience": (0, LARGEST),
+    "threshold": (0, 1),
+    "cooldown": (0, LARGEST),
+    "warmup": (0, LARGEST),
+    "timescale": (1, LARGEST),
+    "num_stable_steps": (0, LARGEST),
+    "num_decay_steps": (0, LARGEST),
+    "pct_start": (0, 1),
+    "div_factor": (1, 1e9),
+    "final_div_factor": (1, 1e9),
+    "min_lr": (0, 1e6),
+    "min_lr_rate": (0, 1),
+    "min_lr_ratio": (0, 1),
+    "warmup_lr_rate": (0, 1),
+    "lr_end": (0, 1e6),
+}
+"""What the settings of schedulers may be, both ends included."""
 OPTIMIZERS = (
     *("adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_bnb_8bit"),
     *("paged_adamw", "paged_adamw_32bit", "paged_adamw_8bit", "adafactor"),
