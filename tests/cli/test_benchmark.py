@@ -70,7 +70,7 @@ def test_a_run_that_is_over_is_judged_at_once(cli: Callable[..., Any], run: Path
         pytest.param(
             ["-m", "m.json", "--against", "x", "--sweep", "rank=4,8"], 2, "error: give one of --run", id="two at once"
         ),
-        pytest.param(["-m", "m.json", "--against", "x"], 2, "error: m.json:1:1: no such file", id="no such manifest"),
+        pytest.param(["-m", "m.json", "--against", "x"], 2, "error: m.json:1:1: No such file", id="no such manifest"),
     ],
 )
 def test_what_cannot_be_watched_or_measured(

@@ -56,7 +56,7 @@ def test_answers_with_the_grammar_and_without(expert: Path, tmp_path: Path) -> N
     assert (free["difference"]["difference"], free["difference"]["gained"], free["difference"]["lost"]) == (0.25, 2, 0)
     names = {"with": 0, "without": 0}
     assert document["grammar"] == {"type": "json-schema", "held": 8, "free": 0, "unknown_names": names}
-    told = "Held to the grammar json-schema: 8 answers, 0 are free text; that name what is not there: 0, without the grammar 0."
+    told = "Held to the grammar json-schema: 8 answers, 0 are free text; 0 name what is not there."
     card = (tmp_path / "run" / "adapter" / "README.md").read_text(encoding="utf-8")
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert all(told in text for text in (shown, card, report))

@@ -67,8 +67,6 @@ def test_killed_in_two_processes_and_ended_by_one(tmp_path: Path) -> None:
     rows_of = [[[line[name] for name in counts] for line in one["metrics"]] for one in (mine, theirs)]
     assert rows_of[0] == rows_of[1]
     assert mine["losses"] == pytest.approx(theirs["losses"], rel=1e-4)
-    log = (tmp_path / "broken" / "log.txt").read_text(encoding="utf-8")
-    assert "processes 2 -> 1: a step's 2 packs, in micro-batches of 1, are accumulated over 2 instead of 1" in log
 
 
 AGENT = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:2", "--nproc-per-node", "1"]
@@ -104,7 +102,5 @@ def test_where_a_node_is_gone_torchrun_goes_on_with_the_others(tmp_path: Path) -
         finally:
             end_family(goes)
             end_family(stays)
-    log = (run / "log.txt").read_text(encoding="utf-8")
-    assert "processes 2 -> 1: a step's 2 packs, in micro-batches of 1, are accumulated over 2 instead of 1" in log
     assert [*logged(run, "step")] == [*range(1, 121)]
     assert (run / "COMPLETE").is_file()

@@ -49,9 +49,9 @@ class Documents:
     """One split of a verified store, by document number. Picklable: a worker process opens the files again."""
 
     def __init__(self, folder: Path) -> None:
-        """Map the Arrow files of a split's folder."""
+        """Map the shards of a split's folder; the library `datasets` leaves files of its own beside them."""
         self.folder = folder
-        self._shards = [*map(_Shard.opened, sorted(folder.glob("*.arrow")))]
+        self._shards = [*map(_Shard.opened, sorted(folder.glob("data-*.arrow")))]
         self.first = np.cumsum([0, *(len(shard.starts) - 1 for shard in self._shards)], dtype=np.int64)
 
     def __reduce__(self) -> tuple[type[Documents], tuple[Path]]:

@@ -389,9 +389,8 @@ def test_stores_at_a_url_have_a_folder_of_this_machine(tmp_path: Path) -> None:
     assert run.store.is_relative_to(cache_folder())
     run = planned(tmp_path, "one", (tmp_path / "project" / "here").as_uri()).run
     assert (run.store, run.store_url) == (tmp_path / "project" / "here", "")
-    for written, error in (("none://host/a", "none:// is not read"), ("file:///etc/x", "outside the project root")):
-        with pytest.raises(InputError, match=error):
-            planned(tmp_path, "one", written)
+    with pytest.raises(InputError, match="outside the project root"):
+        planned(tmp_path, "one", "file:///etc/x")
 
 
 @pytest.mark.parametrize(
