@@ -43,17 +43,15 @@ def test_a_crash_a_hang_and_an_end_hide_no_other_probe() -> None:
     assert by_name["hang"] == CheckResult("hang", "warn", "no answer within 5 s", "mend it")
     assert by_name["leave"].found == "ended with exit code 3: ImportError: libx.so: no such file"
     if sys.platform != "win32":
-        assert by_name["crash"].found == "ended with signal 11 (SIGSEGV): Fatal Python error: Segmentation fault"
+        assert (
+            by_name["crash"].found
+            == "ended with signal 11 (Segmentation fault): Fatal Python error: Segmentation fault"
+        )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals have names on POSIX")
 def test_how_a_process_ended() -> None:
-    assert [how_it_ended(code) for code in (-9, -4000, 1, 0xC0000005)] == [
-        "ended with signal 9 (SIGKILL)",
-        "ended with signal 4000",
-        "ended with exit code 1",
-        "ended with code 0xc0000005",
-    ]
+    assert [how_it_ended(code) for code in (-9, 1)] == ["ended with signal 9 (Killed)", "ended with exit code 1"]
 
 
 @pytest.mark.parametrize(
