@@ -32,11 +32,15 @@ class Combination:
     @property
     def name(self) -> str:
         """What messages call it."""
-        return " ".join(flag.removeprefix("training.config.") for flag in self.flags)
+        return _name(self.flags)
 
     def as_json(self, status: str, reason: str = "", measured: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return its row."""
         return {"set": list(self.flags), "status": status, "reason": reason, "measured": measured}
+
+
+def _name(flags: Sequence[str]) -> str:
+    return " ".join(flag.removeprefix("training.config.") for flag in flags)
 
 
 def parse_sweep(asked: Sequence[str]) -> dict[str, list[Any]]:
@@ -130,8 +134,7 @@ def as_text(document: Mapping[str, Any]) -> str:
     for trial in document["trials"]:
         figures = figures_text(trial["measured"]) if trial["measured"] else {}
         state = f"{trial['status']}: {trial['reason']}" if trial["reason"] else trial["status"]
-        name = " ".join(flag.removeprefix("training.config.") for flag in trial["set"])
-        rows.append([name, *(figures.get(label, "-") for label in SHOWN), state])
+        rows.append([_name(trial["set"]), *(figures.get(label, "-") for label in SHOWN), state])
     best = " ".join(f"--set {flag}" for flag in document["fastest"]["set"])
     head = f"effective batch {document['effective_batch']}, {document['steps']} steps each"
     return "\n".join([head, *aligned(["", *SHOWN, ""], rows), f"fastest that fits: {best}"])

@@ -255,8 +255,11 @@ class RowSelection:
 
     def place(self, number: int) -> str:
         """Return where a row stands."""
-        file, within = next(islice(((file, n) for file, numbers in self.numbers for n in numbers), number, None))
-        return f"{short_place(str(file))}:row {within + 1}"
+        for file, within in self.numbers:
+            if number < len(within):
+                return f"{short_place(str(file))}:row {within[number] + 1}"
+            number -= len(within)
+        raise IndexError(number)
 
 
 def first_rows(located: Located) -> list[RawRow]:

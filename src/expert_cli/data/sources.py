@@ -23,6 +23,7 @@ import yaml
 
 from expert_cli._compat import default_patterns, hub_bar
 from expert_cli.config.data_sources import (
+    COMPRESSED_SUFFIXES,
     DATA_SUFFIXES,
     format_name,
     missing,
@@ -49,7 +50,7 @@ _DATA_LIKE = re.compile(
     r"|pkl|np[yz]|db|sqlite3?|h5|hdf5|msgpack|tar|tgz|zip|gz|zst|bz2|xz|lz4|7z|rar)(\.[^/]*)?$",
     re.IGNORECASE,
 )
-_ENDING = re.compile(r"\.\w+(?:\.(?:gz|zst|bz2))?$")
+_ENDING = re.compile(rf"\.\w+(?:{'|'.join(map(re.escape, COMPRESSED_SUFFIXES))})?$")
 
 
 @dataclass(frozen=True)

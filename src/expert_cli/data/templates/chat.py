@@ -39,6 +39,7 @@ ASKED = ({"role": "user", "content": A},)
 ANSWERED = (*ASKED, {"role": "assistant", "content": B})
 ASKED_AGAIN = (*ANSWERED, {"role": "user", "content": C})
 """Conversations of marks, by which what a template writes around them is found."""
+_CALL = {"id": "c00000001", "type": "function", "function": {"name": "f", "arguments": {"p": 1}}}
 _MARK = "\ue000(\\d+)'\"&<\\\\\ue001"
 _CHECKED_EVERY = 500
 Turns = Sequence[Mapping[str, Any]]
@@ -281,12 +282,8 @@ class Template:
     @cached_property
     def tool_token(self) -> str:
         """What ends a call where the template leaves that to the turn of the tool (GLM's <|observation|>), "" for nothing."""
-        call = {"id": "c00000001", "type": "function", "function": {"name": "f", "arguments": {"p": 1}}}
-        turns: Turns = [
-            *ASKED,
-            {"role": "assistant", "content": B, "tool_calls": [call]},
-            {"role": "tool", "content": C},
-        ]
+        said = {"role": "assistant", "content": B, "tool_calls": [_CALL]}
+        turns: Turns = [*ASKED, said, {"role": "tool", "content": C}]
         if self._tail:
             return ""
         try:
@@ -386,9 +383,8 @@ class Template:
     @cached_property
     def _takes_objects(self) -> bool:
         """Whether the template takes arguments of calls that are objects."""
-        call = {"id": "c00000001", "type": "function", "function": {"name": "f", "arguments": {"p": 1}}}
         try:
-            self.render([*ASKED, {"role": "assistant", "content": "", "tool_calls": [call]}])
+            self.render([*ASKED, {"role": "assistant", "content": "", "tool_calls": [_CALL]}])
         except InputError:
             return False
         return True
