@@ -11,10 +11,10 @@ from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.mask import Document
 
 
-def talk(*turns: tuple[str, str] | dict[str, Any], trained: Sequence[bool | None] = (), **more: Any) -> Row:
+def talk(*turns: tuple[str, str] | dict[str, Any], trained: Sequence[bool] = (), **more: Any) -> Row:
     """Return a conversation of turns (role, content), or of whole messages."""
     messages = [{"role": turn[0], "content": turn[1]} if isinstance(turn, tuple) else turn for turn in turns]
-    return Row("x:1", messages, trained or [None] * len(messages), **more)
+    return Row("x:1", messages, trained or [turn["role"] == "assistant" for turn in messages], **more)
 
 
 def shown(document: Document) -> str:

@@ -72,14 +72,8 @@ PAIR_FORMS: dict[str, Form] = {
     "question and answer": Form({"question": "How many?", "context": "4 boats", "answer": "Four."}),
     "prompt and completion": Form({"prompt": "How many?", "completion": "Four."}),
     "prompt and completion of messages": Form({"prompt": [_ASKED], "completion": [_ANSWER]}),
-    "Alpaca with system and history": Form(
-        {
-            "instruction": "How many?",
-            "input": "4 boats",
-            "output": "Four.",
-            "system": "Count.",
-            "history": [["Hello!", "Hello."]],
-        }
+    "Alpaca with a system message": Form(
+        {"instruction": "How many?", "input": "4 boats", "output": "Four.", "system": "Count."}
     ),
     "prompt and completion of messages, with tools": Form(
         {

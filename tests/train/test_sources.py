@@ -29,10 +29,10 @@ EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "max_steps": 4}
 
 def test_each_set_of_validation_rows_has_its_loss(tmp_path: Path) -> None:
     """All but few rows answer 7: the loss on such rows falls below that on sums, and both make the loss of all."""
-    of_sevens: dict[str, Any] = {"train": SEVEN[:24], "valid": SEVEN[24:], "repeat": 2}
+    of_sevens: dict[str, Any] = {"train": SEVEN[:24], "valid": SEVEN[24:], "weight": 2.0}
     manifest = of_tasks(
         tmp_path / "one",
-        {"sums": {"train": ROWS[:32], "valid": ROWS[32:36], "max_rows": 8}, "sevens": of_sevens},
+        {"sums": {"train": ROWS[:32], "valid": ROWS[32:36], "weight": 0.25}, "sevens": of_sevens},
         **EVALUATED,
     )
     done = train(manifest)

@@ -50,7 +50,6 @@ def conflicts(
         *_of_precision(config.written),
         *_of_schedule(config),
         *_of_saving(config.written, evaluation),
-        *_of_turns(config.written),
         *_of_template(config.written, base, (loaded.path.parent.resolve(), project_root(loaded.path))),
         *_of_sets(config.written, loaded.manifest.training.dataset),
         *sharding_conflicts(config, base, evaluation),
@@ -127,13 +126,6 @@ def _of_store(config: TrainingConfig, root: Path) -> Iterator[Clash]:
 def _of_precision(config: TrainingConfig) -> Iterator[Clash]:
     if config.fp16 and config.bf16:
         yield "fp16", "fp16 and bf16 are both true", "keep bf16, unless the GPU lacks it"
-
-
-def _of_turns(config: TrainingConfig) -> Iterator[Clash]:
-    """What says which turns are trained says nothing where everything is."""
-    named = [key for key in ("roles_to_train", "mask_history") if getattr(config, key)]
-    if named and config.completion_only_loss is False:
-        yield named[0], "does not go with completion_only_loss false: everything is trained", "remove one of the two"
 
 
 def _of_template(config: TrainingConfig, base: Settings[Base], folders: Sequence[Path]) -> Iterator[Clash]:

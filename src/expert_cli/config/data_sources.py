@@ -140,8 +140,8 @@ def _tasks(data: Data, parse: Callable[..., SourceSpec]) -> tuple[Sources, Sourc
     held_out: list[SourceSpec] = []
     for name, written in (data.written.tasks or {}).items():
         task = Settings(written)
-        drawn = {key: task.use(key) for key in ("weight", "max_rows", "repeat")}
-        train.append(replace(parse(task.use("train"), "tasks", name, "train"), **drawn, task=name))
+        source = parse(task.use("train"), "tasks", name, "train")
+        train.append(replace(source, weight=task.use("weight"), task=name))
         if written.valid:
             held_out.append(replace(parse(task.use("valid"), "tasks", name, "valid"), task=name))
         if written.test:

@@ -182,8 +182,6 @@ def decide(
                 )
             ),
             completion_only=config.use("completion_only_loss"),
-            roles_to_train=tuple(config.use("roles_to_train")),
-            mask_history=config.use("mask_history"),
             offline=overrides.offline,
         ),
         adapter=to_train,

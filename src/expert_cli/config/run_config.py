@@ -41,8 +41,7 @@ class SourceSpec:
     ("" = the main branch). `split` is a split name with an optional slice, "train[:1000]", "train[10%:20%]"; a file is one
     split, "train" or that of its name. `weight` 0.4 takes 40 % of the rows, 2.0 takes every row twice. `tried` names the
     places where a local path was looked for and not found; empty when it is there. `share` above 0 decides in place of
-    `weight`: so many rows are drawn that they are this share of all training rows. `max_rows`: at most so many are drawn,
-    whatever `weight` says; `repeat`: how often each of them is taken.
+    `weight`: so many rows are drawn that they are this share of all training rows.
     """
 
     kind: SourceKind
@@ -53,8 +52,6 @@ class SourceSpec:
     task: str = ""
     tried: tuple[str, ...] = ()
     share: float = 0.0
-    max_rows: int | None = None
-    repeat: int = 1
     revision: str = ""
 
     @property
@@ -83,7 +80,6 @@ class ColumnMapping:
     database: str = ""
     system: str = ""
     tools: str = ""
-    history: str = ""
     role: str = ""
     content: str = ""
     roles: tuple[tuple[str, str], ...] = ()
@@ -123,8 +119,7 @@ class RowFilters:
 class DataConfig:
     """Which rows train and which evaluate. `validation_share` > 0 splits rows off `train` by `seed`.
 
-    roles_to_train, mask_history: what of conversations is trained, as the keys of these names say. schema_prompt: what
-    questions are shown of their databases; None: their input as it is.
+    schema_prompt: what questions are shown of their databases; None: their input as it is.
     """
 
     train: tuple[SourceSpec, ...]
@@ -137,8 +132,6 @@ class DataConfig:
     seed: int
     offline: bool
     schema_prompt: SchemaPromptConfig | None = None
-    roles_to_train: tuple[str, ...] = ("assistant",)
-    mask_history: bool = False
 
     @property
     def as_asked(self) -> DataConfig:

@@ -19,8 +19,7 @@ USUAL_NAMES = {
     "input": ("input", "context", "schema"),
     "response": ("response", "output", "answer", "completion", "cypher", "sql"),
     "messages": ("messages", "conversations", "conversation"),
-    **{name: (name,) for name in ("text", "tools", "system", "history", "chat_template_kwargs")},
-    **{name: (name,) for name in ("segments", "weight", "train")},
+    **{name: (name,) for name in ("text", "tools", "system", "chat_template_kwargs", "segments")},
 }
 """The names by which columns are recognized, the preferred one first; two that could be the response are an error."""
 Form = Literal["messages", "text", "segments", "pair"]
@@ -42,7 +41,7 @@ FORMS: dict[Form, tuple[str, ...]] = {
     "messages": ("messages", "tools", "system", "chat_template_kwargs"),
     "text": ("text",),
     "segments": ("segments",),
-    "pair": ("instruction", "input", "response", "system", "history", "tools", "chat_template_kwargs"),
+    "pair": ("instruction", "input", "response", "system", "tools", "chat_template_kwargs"),
 }
 """The forms of rows, in the order in which they are looked for, and the columns of each."""
 
@@ -51,9 +50,8 @@ FORMS: dict[Form, tuple[str, ...]] = {
 class Columns:
     """The columns that are read, by role; "" = there is none.
 
-    tools, system, history: what stands beside a conversation, or before a question. segments: pieces of a document that say
-    whether they are trained. weight, train: whether a row is trained. database: names the database of a pair. media: columns
-    of pictures and sounds, which a row must not have.
+    tools, system: what stands beside a conversation. segments: pieces of a document that say whether they are trained.
+    database: names the database of a pair. media: columns of pictures and sounds, which a row must not have.
     """
 
     form: Form
@@ -64,11 +62,8 @@ class Columns:
     text: str = ""
     tools: str = ""
     system: str = ""
-    history: str = ""
     chat_template_kwargs: str = ""
     segments: str = ""
-    weight: str = ""
-    train: str = ""
     database: str = ""
     media: tuple[str, ...] = ()
 
@@ -111,8 +106,7 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
         if not found[role] and usual[role] and not (are_both_named and hasattr(mapping, role)):
             found[role] = usual[role][0]
     others = [name for name in names if name not in found.values()]
-    flags = {flag: find_column(flag, others) for flag in ("weight", "train")}
-    return Columns(form, **found, **flags, media=tuple(name for name in others if name.casefold() in MEDIA))
+    return Columns(form, **found, media=tuple(name for name in others if name.casefold() in MEDIA))
 
 
 def find_column(wanted: str, names: Sequence[str]) -> str:

@@ -15,8 +15,6 @@ from expert_cli.utils.text import type_name
 
 T = TypeVar("T")
 Turns = list[dict[str, Any]]
-Says = list[bool | None]
-"""Of each turn whether it is trained, None where it does not say."""
 CALL = "function_call"
 ROLES: Mapping[str, str] = {
     **{role: role for role in ("system", "developer", "user", "assistant", "tool", CALL)},
@@ -45,20 +43,20 @@ class BadRow(Exception):
     """The reason why a row cannot be used."""
 
 
-def turns_of(value: object, label: str, mapping: ColumnMapping) -> tuple[Turns, Says, Set[str]]:
-    """Return turns as chat templates read them, whether each says that it is trained, and the fields that nothing reads."""
+def turns_of(value: object, label: str, mapping: ColumnMapping) -> tuple[Turns, list[bool], Set[str]]:
+    """Return turns as chat templates read them, which are trained, and the fields that nothing reads."""
     value = parsed(value, label)
     if not isinstance(value, list):
         raise BadRow(f'"{label}" is {type_name(value)}, not a list of messages')
     if not (mapping.role or mapping.content or mapping.roles) and all(map(_is_plain, value)):
-        return value, [None] * len(value), frozenset()
-    turns, trained, unread = Turns(), Says(), set[str]()
+        return value, [turn["role"] == "assistant" for turn in value], frozenset()
+    turns, trained, unread = Turns(), list[bool](), set[str]()
     for turn in value:
         if not isinstance(turn, dict):
             raise BadRow(f"a message is {type_name(turn)}, not an object")
-        read, says, left = _turn(turn, mapping)
+        read, is_trained, left = _turn(turn, mapping)
         turns.append(read)
-        trained.append(says)
+        trained.append(is_trained)
         unread |= {f"{label}[].{name}" for name in left}
     return turns, trained, unread
 
@@ -71,7 +69,7 @@ def _is_plain(turn: object) -> bool:
     return type(content) is str and (content.isascii() or _is_unicode(content))
 
 
-def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, Any], bool | None, set[str]]:
+def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, Any], bool, set[str]]:
     role_key = next((key for key in (mapping.role, "role") if key in turn), "from")
     content_key = next((key for key in (mapping.content, "content", "value") if turn.get(key) is not None), "content")
     said = text_of(turn, role_key, "a message's role")
@@ -89,7 +87,7 @@ def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, An
     if content is not None or "tool_calls" not in carried:
         content = text_of({**turn, content_key: content}, content_key, "a message's content")
     require_json(carried, "a message")
-    return {"role": role, "content": content or "", **carried}, all(says) if says else None, unread
+    return {"role": role, "content": content or "", **carried}, role == "assistant" and all(says), unread
 
 
 def _joined(content: object) -> object:

@@ -18,7 +18,6 @@ from expert_cli.data.conversation import (
     answer_of,
     beside_content,
     field_of,
-    flag_of,
     has_name,
     is_blank,
     json_text,
@@ -34,10 +33,6 @@ from expert_cli.utils.text import type_name
 TRAILING = "turns after the last answer"
 
 
-class NotTrained(Exception):
-    """A good row whose weight is 0 or whose train is false."""
-
-
 class RowExample(NamedTuple):
     """A row as a question: what is asked, what stands below it, the right answer, and where the row stands."""
 
@@ -51,15 +46,15 @@ class RowExample(NamedTuple):
 class Row:
     """What one row of a file means, and where it stands ("file:line"). One of messages, text and segments is there.
 
-    messages: as chat templates read them; trained: of each, whether the row says that it carries loss (None: it does not say).
-    input: what stands below the last question, which the template joins to it. text: a document that is written in a template
-    already. segments: (text, trained) pieces of a document. is_pair: read from columns of question and answer. unread: fields
-    of messages, and turns, that nothing reads.
+    messages: as chat templates read them; trained: which of them are answers that carry loss. input: what stands below the
+    last question, which the template joins to it. text: a document that is written in a template already. segments: (text,
+    trained) pieces of a document. is_pair: read from columns of question and answer. unread: fields of messages, and turns,
+    that nothing reads.
     """
 
     where: str
     messages: Sequence[Mapping[str, Any]] = ()
-    trained: Sequence[bool | None] = ()
+    trained: Sequence[bool] = ()
     tools: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     input: str = ""
@@ -113,8 +108,8 @@ class Row:
             return pair
         said = (part for turn in self.messages for part in (turn["role"], turn["content"]))
         more = filter(None, map(beside_content, self.messages))
-        untrained = (number for number, trained in enumerate(self.trained, len(beside)) if trained is False)
-        return (*pair, *chain(*beside.items()), *said, *more, *(f"{number} is not trained" for number in untrained))
+        read = (str(n) for n, turn in enumerate(self.messages) if turn["role"] == "assistant" and not self.trained[n])
+        return (*pair, *chain(*beside.items()), *said, *more, *(f"{number} is not trained" for number in read))
 
     def __len__(self) -> int:
         """Return how many characters it says, prompt and answer together."""
@@ -139,10 +134,7 @@ def digest(said: str) -> bytes:
 
 
 def to_row(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
-    """Return what a raw row means. Raises BadRow, NotTrained."""
-    for name in (columns.weight, columns.train):
-        if name and not flag_of(fields.get(name), f'"{name}"'):
-            raise NotTrained
+    """Return what a raw row means. Raises BadRow."""
     for name in columns.media:
         if fields.get(name):
             raise BadRow(f'"{name}" is there, but text alone is trained')
@@ -183,7 +175,7 @@ def _of_messages(fields: Mapping[str, object], columns: Columns, mapping: Column
 
 
 def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
-    """Alpaca's instruction, input and output, whatever they are called; earlier questions and answers may stand before.
+    """Alpaca's instruction, input and output, whatever they are called.
 
     Or TRL's prompt and completion, which are messages: of these the completion's answers are trained.
     """
@@ -196,21 +188,16 @@ def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapp
             fields[key] if isinstance(fields.get(key), list) else [{"role": role, "content": text_of(fields, key)}]
             for key, role in sides
         )
-        (prompt, asked, unread), (turns, trained, more) = (
+        (prompt, _, unread), (turns, trained, more) = (
             turns_of(said, key, mapping) for said, (key, _) in zip(both, sides, strict=True)
         )
         row = _up_to_answer(Row(where, turns, trained, is_pair=True, unread=unread | more))
-        asked = [False if turn["role"] == "assistant" else said for turn, said in zip(prompt, asked, strict=True)]
-        row.messages, row.trained = [*prompt, *row.messages], [*asked, *row.trained]
+        row.messages, row.trained = [*prompt, *row.messages], [*[False] * len(prompt), *row.trained]
         return row
-    said = [(text_of(fields, columns.instruction), answer_of(fields, columns.response))]
-    history: Any = (columns.history and fields.get(columns.history)) or []
-    if not isinstance(history, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in history):
-        raise BadRow(f'"{columns.history}" is not a list of [question, answer]')
-    said[:0] = [(text_of({"history": q}, "history"), text_of({"history": a}, "history")) for q, a in history]
-    messages = [turn for q, a in said for turn in ({"role": "user", "content": q}, {"role": "assistant", "content": a})]
+    asked, answered = text_of(fields, columns.instruction), answer_of(fields, columns.response)
+    messages = [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
     given, database = optional_text(fields, columns.input), optional_text(fields, columns.database)
-    return Row(where, messages, [None] * len(messages), input=given, database=database, is_pair=True)
+    return Row(where, messages, [False, True], input=given, database=database, is_pair=True)
 
 
 def _add_beside(row: Row, fields: Mapping[str, object], columns: Columns) -> None:
@@ -230,7 +217,7 @@ def _add_beside(row: Row, fields: Mapping[str, object], columns: Columns) -> Non
         if row.messages[0]["role"] == "system":
             raise BadRow(f'"{columns.system}" and the first message are both a system message')
         row.messages = [{"role": "system", "content": said}, *row.messages]
-        row.trained = [None, *row.trained]
+        row.trained = [False, *row.trained]
 
 
 def _up_to_answer(row: Row) -> Row:
@@ -238,11 +225,11 @@ def _up_to_answer(row: Row) -> Row:
     answers = [number for number, turn in enumerate(row.messages) if turn["role"] == "assistant"]
     if not answers:
         raise BadRow("no assistant turn")
-    if all(row.trained[number] is False for number in answers) and not any(row.trained):
+    if not any(row.trained):
         raise BadRow("no assistant turn is to be trained")
     for number in answers:
         turn = row.messages[number]
-        if row.trained[number] is not False and "tool_calls" not in turn and is_blank(turn["content"]):
+        if row.trained[number] and "tool_calls" not in turn and is_blank(turn["content"]):
             raise BadRow(f"{'the last' if number == answers[-1] else 'an earlier'} assistant turn is empty")
     if (count := answers[-1] + 1) < len(row.messages):
         row.messages, row.trained, row.unread = row.messages[:count], row.trained[:count], row.unread | {TRAILING}

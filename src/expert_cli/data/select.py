@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from expert_cli.config.data_sources import parse_split
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.columns import Columns, choose_columns
-from expert_cli.data.conversation import BadRow, flag_of
+from expert_cli.data.conversation import BadRow
 from expert_cli.data.database_prompt import show_database
 from expert_cli.data.overlap import asked_hash
 from expert_cli.data.reading import RawRow, rows_of
-from expert_cli.data.rows import NotTrained, Row, digest, to_row
+from expert_cli.data.rows import Row, digest, to_row
 from expert_cli.data.sources import DataFile, Located, LocatedData
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import Reporter
@@ -133,13 +133,6 @@ class RowReader:
         first = [row for row in first_rows(located) if not row.fault]
         names = list(dict.fromkeys(name for row in first for name in row.fields))
         columns = choose_columns(names, data.mapping, str(located)) if first else Columns("text", text="text")
-        for flag in ("weight", "train"):  # a column called weight may hold kilograms, or a factor of the loss
-            no_flag: dict[str, Any] = {flag: ""}
-            try:
-                for row in first:
-                    flag_of(row.fields.get(getattr(columns, flag)), flag)
-            except BadRow:
-                columns = replace(columns, **no_flag)
         return cls(located, columns, names, data, **wanted)
 
     def __call__(self, part: FileSlice) -> Iterator[RowBatch]:
@@ -182,9 +175,6 @@ class RowReader:
         except BadRow as bad:
             report.drop(str(bad), raw.where)
             return None
-        except NotTrained:
-            report.filtered["not to be trained"] += 1
-            return None
         filters = self.data.filters
         if (filters.min_chars or filters.max_chars) and (reason := filters.reason(len(row))):
             report.filtered[reason] += 1
@@ -206,8 +196,7 @@ class RowReader:
         new = [name for name in raw.fields if name not in names]
         names.update(dict.fromkeys(new))
         with suppress(InputError):
-            chosen = choose_columns([*names], self.data.mapping, str(self.located))
-            if replace(chosen, weight="", train="") == replace(self.columns, weight="", train=""):
+            if choose_columns([*names], self.data.mapping, str(self.located)) == self.columns:
                 return
         raise InputError(
             f"{raw.where}: {', '.join(map(json.dumps, new))} stands in none of the first {FIRST_ROWS} rows, by which "
@@ -381,11 +370,9 @@ def _choose(
         filtered = [f"{count} {reason}" for reason, count in report.filtered.items()]
         if not len(rows):
             told = f"{located}: no row of {report.read - report.dropped.total()} is left ({', '.join(filtered)})"
-            raise InputError(told, 'Loosen "filters", or mend "weight" and "train" of the rows.')
-        weight = spec.weight if spec.max_rows is None else min(spec.weight, spec.max_rows / len(rows))
-        if spec.share:
-            weight = _replayed(located, len(rows), int(copies.sum()), reporter)
-        copies[rows] = repeat_counts(len(rows), weight, data.seed, str(number)) * np.int32(spec.repeat)
+            raise InputError(told, 'Loosen "filters".')
+        weight = _replayed(located, len(rows), int(copies.sum()), reporter) if spec.share else spec.weight
+        copies[rows] = repeat_counts(len(rows), weight, data.seed, str(number))
         unread = f"; not read: {', '.join(report.unread)}" if report.unread else ""
         reporter.info(f"{located}: {', '.join([f'{len(rows)} rows', *filtered])}; {report.mapping}{unread}")
         if report.dropped:

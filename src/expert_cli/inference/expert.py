@@ -18,7 +18,6 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.encode import Encoder
 from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.make_template import make_template
-from expert_cli.data.templates.mask import TrainedTurns
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.inference.expert_config import DecodingConfig, ExpertConfig, read_expert_config
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
@@ -136,7 +135,7 @@ def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str)
         given=model.chat_template,
         system_prompt=model.system_prompt,
         chat_template_kwargs=dict(model.chat_template_kwargs),
-        trained=TrainedTurns.of(run.data),
+        trains_all=not run.data.completion_only,
         input_column=input_column,
     )
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Field
+from typing import Any, ClassVar
 
 from expert_cli.manifest.key import NotNegative, Seed, Text, key, unused
 from expert_cli.manifest.keys.compute import ComputeKeys
@@ -13,8 +11,6 @@ from expert_cli.manifest.keys.loader import LoaderKeys
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalKeys
 from expert_cli.manifest.keys.optim import OptimKeys
 from expert_cli.manifest.keys.peft import AdapterKeys
-
-TurnRole = Literal["system", "developer", "user", "assistant", "tool"]
 
 
 class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, AdapterKeys):
@@ -54,19 +50,6 @@ class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, Adapte
         why="an expert answers; it need not write questions",
     )
     """Train the answers only, or prompt and answer."""
-    roles_to_train: Annotated[list[TurnRole], Field(min_length=1)] | None = key(
-        ["assistant"],
-        lambda roles: f"turns of {', '.join(roles)} are trained, unless they say otherwise",
-        why="an expert writes what the assistant says; others speak for themselves",
-    )
-    """Whose turns of a conversation are trained that do not say it themselves."""
-    mask_history: bool | None = key(
-        False,
-        "of a row's trained turns the last alone",
-        off="every trained turn of a row",
-        why="each answer of a conversation is an example",
-    )
-    """Train of every row the last of its trained turns alone."""
     use_unsloth: bool | None = unused("the training step here is the tool's own; it needs no patched model")
     """Not used here."""
     memory_clear_every: NotNegative | None = unused(

@@ -129,10 +129,7 @@ def _run_of(adapter: Path) -> Path:
 def _training(run: RunConfig, settings: RftConfig, rows: Path, last: Path) -> RunConfig:
     """Return the training of a round: its rows, and those of the first training by the share that is replayed."""
     share = settings.replay
-    old = [
-        replace(one, weight=one.weight * share, max_rows=one.max_rows and max(1, round(one.max_rows * share)))
-        for one in run.data.train
-    ]
+    old = [replace(one, weight=one.weight * share) for one in run.data.train]
     data = replace(run.data, train=(SourceSpec("file", str(rows)), *(old if share else ())))
     start = find_adapter(last).adapter if settings.start == "last" else None
     # nobody puts the stores of rounds anywhere
@@ -225,7 +222,7 @@ class RowForm:
             raise InputError(told + (shown.databases or "not written"), hint)
         pair = {columns.instruction: case.prompt, columns.input: case.input}
         row = pair if columns.input else {columns.instruction: turn}
-        beside = dict.fromkeys(filter(None, (columns.system, columns.history, columns.tools)))
+        beside = dict.fromkeys(filter(None, (columns.system, columns.tools)))
         return {**row, columns.response: answer, **beside, **({columns.database: named} if columns.database else {})}
 
 

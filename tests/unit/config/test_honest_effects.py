@@ -160,7 +160,7 @@ CONTEXTS: dict[str, Change] = {
     "attention of older torches": config(use_sdpa=False, memory_efficient_attention=True, lr_scheduler_kwargs={}),
     "recomputed": config(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True}),
     "noise": config(neftune_noise_alpha=5),
-    "drawn tasks": data(tasks={"a": {"train": "rows.jsonl", "weight": 0.5, "max_rows": 3, "repeat": 2}}),
+    "drawn tasks": data(tasks={"a": {"train": "rows.jsonl", "weight": 0.5}}),
     "tasks": tasks(type="multi_task", validation_split=0.1, streaming=True, test_path="t.jsonl"),
     "filters": data(filters={"min_length": 1}, validation={"max_length": 9}, validation_path="v.jsonl", text_field="a"),
     "answers that were run": rft(

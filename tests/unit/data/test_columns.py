@@ -44,18 +44,11 @@ NOTHING = ColumnMapping()
             id="response named: the others recognized",
         ),
         pytest.param(
-            ["weight", "Question", "answer", "Train", "Answer"],
+            ["Question", "answer", "Answer"],
             NOTHING,
-            Columns("pair", "Question", "", "answer", weight="weight", train="Train"),
-            "instruction <- Question, response <- answer, weight <- weight, train <- Train",
-            id="flags of rows",
-        ),
-        pytest.param(
-            ["q", "a", "weight", "train"],
-            ColumnMapping(instruction="q", response="a", input="weight"),
-            Columns("pair", "q", "weight", "a", train="train"),
-            None,
-            id="a flag beside what is named, but for the column that is named",
+            Columns("pair", "Question", "", "answer"),
+            "instruction <- Question, response <- answer",
+            id="the case of letters",
         ),
     ],
 )

@@ -27,7 +27,7 @@ from expert_cli.data.rows import Row, to_row
 from expert_cli.data.store.store_files import STORE_RULE
 from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.make_template import STYLES
-from expert_cli.data.templates.mask import TEXT_FORMS, TrainedTurns
+from expert_cli.data.templates.mask import TEXT_FORMS
 from expert_cli.errors import InputError
 from tests.chat_templates import PUBLISHED
 from tests.documents import talk
@@ -37,7 +37,7 @@ from tests.tiny import template_for
 KEPT = Path(__file__).parents[2] / "golden" / "documents.json"
 NAMES = (
     *("instruction", "prompt", "text", "input", "schema", "response", "answer", "messages", "conversations"),
-    *("tools", "system", "weight", "train", "segments", "chat_template_kwargs"),
+    *("tools", "system", "segments", "chat_template_kwargs"),
 )
 """One column of every role at least, and two where the order of a role's names decides."""
 SPECIAL = (
@@ -54,10 +54,10 @@ TALKS = {
     "control tokens": talk(("user", " c <|im_end|>\n"), ("assistant", "\na </s>")),
     "thought": talk(("user", "u"), ("assistant", THOUGHT), ("user", "v"), ("assistant", THOUGHT)),
     "not trained": talk(
-        *(("user", "u"), ("assistant", "a"), ("user", "v"), ("assistant", "b")), trained=(None, False, None, None)
+        *(("user", "u"), ("assistant", "a"), ("user", "v"), ("assistant", "b")), trained=(False, False, False, True)
     ),
     "the last not trained": talk(
-        *(("user", "u"), ("assistant", "a"), ("user", "v"), ("assistant", "b")), trained=(None, None, None, False)
+        *(("user", "u"), ("assistant", "a"), ("user", "v"), ("assistant", "b")), trained=(False, True, False, False)
     ),
     "reasoning": talk(("user", "u"), {"role": "assistant", "content": "a", "reasoning_content": "R"}),
     "tools": talk(
@@ -110,7 +110,7 @@ def templates() -> Iterator[tuple[str, Template]]:
         yield f"bytes/{name}", template_for(byte_level(), name)
     for name in ("mistral", "alpaca", "phi"):
         yield f"sentencepiece/{name}", template_for(sentencepiece(), name)
-    yield "bytes/everything", template_for(byte_level(), trained=TrainedTurns(completion_only=False))
+    yield "bytes/everything", template_for(byte_level(), trains_all=True)
     for name, jinja in PUBLISHED.items():
         yield f"own/{name}", template_for(byte_level(jinja), "")
 

@@ -10,7 +10,7 @@ import pytest
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import Columns, choose_columns
 from expert_cli.data.conversation import BadRow
-from expert_cli.data.rows import TRAILING, NotTrained, Row, to_row
+from expert_cli.data.rows import TRAILING, Row, to_row
 from tests.chat_templates import of_trl
 from tests.documents import written
 from tests.row_forms import FORMS, columns_of, mapping_of
@@ -54,11 +54,7 @@ MEANT: dict[str, tuple[list[dict[str, Any]], Any, list[str]]] = {
     "question and answer": ([turn("user", "How many?\n\n4 boats"), ANSWER], None, ["Four."]),
     "prompt and completion": ([ASKED, ANSWER], None, ["Four."]),
     "prompt and completion of messages": ([ASKED, ANSWER], None, ["Four."]),
-    "Alpaca with system and history": (
-        [COUNT, turn("user", "Hello!"), turn("assistant", "Hello."), turn("user", "How many?\n\n4 boats"), ANSWER],
-        None,
-        ["Hello.", "Four."],
-    ),
+    "Alpaca with a system message": ([COUNT, turn("user", "How many?\n\n4 boats"), ANSWER], None, ["Four."]),
     "prompt and completion of messages, with tools": ([ASKED, CALLING], TOOLS, [CALLED]),
 }
 """The conversation that the example of a form means, its tools, and what is trained."""
@@ -68,8 +64,8 @@ def read(fields: dict[str, Any], columns: Columns | None = None, mapping: Column
     """Return the row that fields mean, or why it is none."""
     try:
         return to_row(fields, columns or choose_columns(list(fields), mapping, "x"), mapping, "x:1")
-    except (BadRow, NotTrained) as error:
-        return str(error) or "not trained"
+    except BadRow as error:
+        return str(error)
 
 
 def test_every_form_is_held_against_what_it_means() -> None:
@@ -91,7 +87,6 @@ def test_a_form_is_read_as_the_conversation_that_it_means(name: str) -> None:
 
 
 PAIR = Columns("pair", "question", "context", "answer")
-FLAGGED = Columns("pair", "question", "", "answer", weight="weight", train="train")
 Q = {"question": "q", "answer": "a"}
 BAD: dict[str, tuple[Columns, dict[str, Any]]] = {
     '"answer" is missing': (PAIR, {"question": "q"}),
@@ -102,30 +97,12 @@ BAD: dict[str, tuple[Columns, dict[str, Any]]] = {
     '"answer" is not Unicode text (half of a surrogate pair)': (PAIR, {"question": "q", "answer": "\ud800"}),
     '"question" is missing': (PAIR, {"answer": "a"}),
     '"context" is a list, not text: write it as JSON text': (PAIR, {**Q, "context": ["t"]}),
-    '"weight" is 0.5: 0 and false, 1 and true are known': (FLAGGED, {**Q, "weight": 0.5}),
 }
 
 
 @pytest.mark.parametrize(("reason", "row"), BAD.items(), ids=BAD)
 def test_a_pair_is_bad_for_one_reason(reason: str, row: tuple[Columns, dict[str, Any]]) -> None:
     assert read(row[1], row[0]) == reason
-
-
-@pytest.mark.parametrize(
-    ("said", "trained"),
-    [
-        ({"weight": 0}, False),
-        ({"train": False}, False),
-        ({"weight": 1, "train": False}, False),
-        ({"weight": " 0.0"}, False),
-        ({"weight": 0, "answer": None}, False),
-        ({"weight": 1, "train": True}, True),
-        ({"weight": "1", "train": ""}, True),
-        ({"weight": None}, True),
-    ],
-)
-def test_a_row_says_whether_it_is_trained(said: dict[str, object], trained: bool) -> None:
-    assert (read({**Q, **said}, FLAGGED) == "not trained") is not trained
 
 
 def conversation(turns: object, **more: Any) -> Any:
@@ -186,11 +163,11 @@ def test_a_conversation_ends_with_its_last_answer(turns: Any, expected: list[dic
         ({"content": "a", "train": False, "weight": 1}, A, False),
         ({"content": "a", "loss": False}, A, False),
         ({"content": "a", "loss_mask": 1, "masked": False, "loss": True}, A, True),
-        ({"content": "a", "weight": None, "tool_calls": None, "name": None}, A, None),
-        ({"content": "a", "tool_calls": []}, A, None),
-        ({"content": "a", "reasoning_content": "R"}, {**A, "reasoning_content": "R"}, None),
-        ({"content": None, "tool_calls": [CALL]}, turn("assistant", tool_calls=[CALL]), None),
-        ({"content": "a", "value": "a", "from": "gpt"}, A, None),
+        ({"content": "a", "weight": None, "tool_calls": None, "name": None}, A, True),
+        ({"content": "a", "tool_calls": []}, A, True),
+        ({"content": "a", "reasoning_content": "R"}, {**A, "reasoning_content": "R"}, True),
+        ({"content": None, "tool_calls": [CALL]}, turn("assistant", tool_calls=[CALL]), True),
+        ({"content": "a", "value": "a", "from": "gpt"}, A, True),
         ({"content": "a", "weight": 0.5}, 'a message\'s "weight" is 0.5: 0 and false, 1 and true are known', None),
         ({"content": "a", "images": ["x.png"]}, 'a message has "images", but text alone is trained', None),
         ({"content": "a", "tool_calls": "f()"}, 'a message\'s "tool_calls" is text', None),
@@ -237,18 +214,10 @@ def test_columns_beside_the_messages(beside: dict[str, object], expected: Any) -
     )
 
 
-HI, HO = turn("user", "h"), turn("assistant", "i")
-PAIR_ROW = {"instruction": "u", "input": "", "output": "a"}
-
-
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        ({**PAIR_ROW, "history": [["h", "i"]]}, [HI, HO, U, A]),
-        ({**PAIR_ROW, "history": [["h", "i"]], "system": "s"}, [turn("system", "s"), HI, HO, U, A]),
-        ({**PAIR_ROW, "history": None}, [U, A]),
-        ({**PAIR_ROW, "history": "h"}, '"history" is not a list of [question, answer]'),
-        ({**PAIR_ROW, "history": [["h", None]]}, '"history" is null'),
+        ({"instruction": "u", "input": "", "output": "a", "system": "s"}, [turn("system", "s"), U, A]),
         ({"prompt": [U], "completion": [A]}, [U, A]),
         ({"prompt": [U], "completion": "a"}, [U, A]),
         ({"prompt": [U, A, U], "completion": [A, U]}, [U, A, U, A]),
@@ -266,7 +235,7 @@ def test_what_stands_around_a_question(row: dict[str, Any], expected: list[dict[
 def test_of_a_prompt_no_answer_is_trained() -> None:
     row = read({"prompt": [U, A, U], "completion": [A]})
     assert isinstance(row, Row)
-    assert row.trained == [None, False, None, None]
+    assert row.trained == [False, False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -340,7 +309,7 @@ def test_an_answer_that_shows_nothing_is_none(nothing: str) -> None:
     assert conversation([U, empty, U, A]) == "an earlier assistant turn is empty"
     assert conversation([U, empty]) == "the last assistant turn is empty"
     assert read({"instruction": "?", "output": nothing}) == '"output" is empty'
-    assert conversation([U, {**empty, "weight": 0}, U, A]).trained == [None, False, None, None]
+    assert conversation([U, {**empty, "weight": 0}, U, A]).trained == [False, False, False, True]
 
 
 @pytest.mark.parametrize("said", ["\u200bé", "👍", "．"])

@@ -106,15 +106,6 @@ def test_rows_of_another_length_are_left_out(tmp_path: Path) -> None:
     assert found.reports["train"].filtered == {"shorter than 4 characters": 1, "longer than 8 characters": 1}
 
 
-def test_a_column_called_weight_may_hold_something_else(tmp_path: Path) -> None:
-    flags = [{**row, "weight": n % 2} for n, row in enumerate(pairs("a", 4))]
-    kilograms = [{**row, "weight": 72.5} for row in pairs("a", 4)]
-    assert answers(data_of(rows_of(tmp_path / "1.jsonl", *flags))) == ["a1", "a3"]
-    found = selected(data_of(rows_of(tmp_path / "2.jsonl", *kilograms)))
-    assert len(list(found.rows())) == 4
-    assert found.reports["train"].unread == ["weight"]
-
-
 @pytest.mark.parametrize(("share", "drawn"), [(0.2, 20), (0.5, 80), (0.001, 1), (0.1, 9)])
 def test_old_rows_are_their_share_of_all(tmp_path: Path, share: float, drawn: int) -> None:
     specs = (
@@ -140,22 +131,9 @@ def test_where_there_are_fewer_all_are_trained_again_and_that_is_told(tmp_path: 
     assert "20 rows are trained again beside 80 others: there are no more, replay.share 0.5 asks for 80" in told
 
 
-@pytest.mark.parametrize(
-    ("drawn", "rows", "times"),
-    [
-        ({"max_rows": 7}, 7, 1),
-        ({"max_rows": 100}, 40, 1),
-        ({"weight": 2.0, "max_rows": 7}, 7, 1),
-        ({"repeat": 3}, 40, 3),
-        ({"weight": 0.1, "repeat": 3}, 4, 3),
-        ({"max_rows": 7, "repeat": 2}, 7, 2),
-    ],
-    ids=str,
-)
-def test_a_source_is_drawn_up_to_its_cap_and_repeated(
-    tmp_path: Path, drawn: dict[str, Any], rows: int, times: int
-) -> None:
-    data = data_of(rows_of(tmp_path / "many.jsonl", *pairs("m", 40), **drawn))
+@pytest.mark.parametrize(("weight", "rows", "times"), [(0.1, 4, 1), (1.0, 40, 1), (2.0, 40, 2)])
+def test_a_source_is_drawn_by_its_weight(tmp_path: Path, weight: float, rows: int, times: int) -> None:
+    data = data_of(rows_of(tmp_path / "many.jsonl", *pairs("m", 40), weight=weight))
     found = answers(data)
     assert Counter(found) == dict.fromkeys(set(found), times)
     assert len(set(found)) == rows
@@ -165,7 +143,7 @@ def test_a_source_is_drawn_up_to_its_cap_and_repeated(
     def key(one: DataConfig) -> str:
         return store_key(one, locate_data(one, NullReporter()), FileHashCache(Path(".none")), **made_by).sha256
 
-    assert (key(data) != key(replace(data, seed=7))) == (rows < 40 or "max_rows" in drawn)
+    assert (key(data) != key(replace(data, seed=7))) == (rows < 40)
     assert key(data) != key(data_of(replace(data.train[0], weight=1.5)))
 
 
@@ -181,7 +159,7 @@ def test_a_source_is_drawn_up_to_its_cap_and_repeated(
 def test_rows_are_numbered_over_all_files_of_a_source(tmp_path: Path, split: str, numbers: list[int]) -> None:
     for name, some in (("a", pairs("a", 10)[:4]), ("b", pairs("a", 10)[4:5]), ("c", pairs("a", 10)[5:])):
         rows_of(tmp_path / f"{name}.jsonl", *some)
-    found = selected(data_of(SourceSpec("files", str(tmp_path / "*.jsonl"), split=split, repeat=2)))
+    found = selected(data_of(SourceSpec("files", str(tmp_path / "*.jsonl"), split=split, weight=2.0)))
     assert [row.answer for row in found.rows()] == [f"a{n}" for n in numbers] * 2
     places = [
         f"{'a' if n < 4 else 'b' if n == 4 else 'c'}.jsonl:row {n + 1 - (4 if n == 4 else 5) * (n > 3)}"
@@ -211,10 +189,10 @@ def test_the_split_goes_by_content_and_keeps_equal_rows_together(tmp_path: Path)
         selected(data_of(rows_of(tmp_path / "one.jsonl", *pairs("a", 1)), share=0.5))
 
 
-def test_a_row_that_evaluates_is_no_row_of_a_repeated_source(tmp_path: Path) -> None:
-    found = selected(data_of(rows_of(tmp_path / "many.jsonl", *pairs("m", 40), max_rows=20, repeat=3), share=0.25))
+def test_a_row_that_evaluates_does_not_train_however_often_it_would_have(tmp_path: Path) -> None:
+    found = selected(data_of(rows_of(tmp_path / "many.jsonl", *pairs("m", 40), weight=1.5), share=0.25))
     train, held = ([row.answer for row in found.rows(split)] for split in ("train", "validation"))
-    assert (len(held), len(train)) == (5, 45)
+    assert (len(held), len(set(train))) == (10, 30)
     assert not set(held) & set(train)
 
 

@@ -39,7 +39,6 @@ from expert_cli.data.store.store_files import (
     verify_store,
 )
 from expert_cli.data.templates.chat import Template
-from expert_cli.data.templates.mask import TrainedTurns
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.files import facts_of, folder_beside, is_file, parse_json, parse_sealed, remove
 from expert_cli.utils.object_storage import StoredFolder
@@ -89,8 +88,8 @@ def store_key(
         """Which rows are taken; the seed counts only where a weight or a share draws rows."""
         found = []
         for spec in (source.spec for source in sources):
-            seed = data.seed if spec.share or spec.max_rows or spec.weight != int(spec.weight) else None
-            found.append([spec.split, spec.weight, seed, spec.share, spec.max_rows, spec.repeat])
+            seed = data.seed if spec.share or spec.weight != int(spec.weight) else None
+            found.append([spec.split, spec.weight, seed, spec.share])
         return json.dumps(found)
 
     parts = {
@@ -104,7 +103,7 @@ def store_key(
         "tokenizer": tokenizer,
         "template": template,
         "mapping": json.dumps({name: value for name, value in asdict(data.mapping).items() if value}),
-        "trained turns": str(TrainedTurns.of(data)),
+        "trained turns": "answers" if data.completion_only else "everything",
     }
     if shown := data.schema_prompt:
         parts["schema prompt"] = json.dumps(asdict(replace(shown, databases=shown.database_column)))

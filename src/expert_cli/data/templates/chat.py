@@ -26,7 +26,7 @@ from expert_cli._compat import (
 from expert_cli.data.conversation import REASONING
 from expert_cli.data.rows import Row
 from expert_cli.data.templates import mask
-from expert_cli.data.templates.mask import ANSWERS, Document, TrainedTurns
+from expert_cli.data.templates.mask import Document
 from expert_cli.errors import InputError
 from expert_cli.utils.text import first_line
 
@@ -45,8 +45,8 @@ _CHECKED_EVERY = 500
 Turns = Sequence[Mapping[str, Any]]
 Piece = tuple[str, list[int], bool]
 """Text of the template with %s where the contents of messages stand, their numbers, and whether it is trained."""
-_Shape = tuple[tuple[str, ...], tuple[bool | None, ...]]
-"""The roles of a conversation, and what each turn says of its training."""
+_Shape = tuple[tuple[str, ...], tuple[bool, ...]]
+"""The roles of a conversation, and which turns are trained."""
 
 
 class _Answer(NamedTuple):
@@ -65,7 +65,7 @@ class Template:
 
     `name` says which template it is; `jinja` is its text with the run's changes. `input_separator`: what stands between an
     instruction and its input. `given`: the manifest's own template as it came, "" = none. `bos_token`: what the tokenizer puts
-    before a text. `forms`: how many whole texts had which form.
+    before a text. `trains_all`: prompts are trained, too. `forms`: how many whole texts had which form.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Template:
     system_prompt: str | None = None
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     given: str = ""
-    trained: TrainedTurns = ANSWERS
+    trains_all: bool = False
     forms: Counter[str] = field(default_factory=Counter, compare=False)
     _shapes: dict[_Shape, tuple[list[list[Piece]], bool] | None] = field(
         default_factory=dict, init=False, compare=False
@@ -93,7 +93,7 @@ class Template:
     @cached_property
     def probe(self) -> Document:
         """A question and its answer, of one letter each."""
-        return self._of_row(Row("", ANSWERED, [None, None]), ["a", "b"])[0]
+        return self._of_row(Row("", ANSWERED, [False, True]), ["a", "b"])[0]
 
     def user_turn(self, instruction: str, input_: str = "") -> str:
         """Return instruction and input as one turn's text."""
@@ -195,7 +195,6 @@ class Template:
         """
         if row.is_whole_text:
             return [self._of_text(row)]
-        masks = self.trained.of_turns(row)
         said = ({**turn, "content": text} for turn, text in zip(row.messages, contents, strict=True))
         plain = list(map(self._with_arguments, said))
         self.require_read(row.kwargs)
@@ -204,17 +203,16 @@ class Template:
         answers: list[_Answer] = []
         is_prefix = True
         for number, turn in enumerate(turns):
-            if turn["role"] != "assistant" and not masks[number]:
+            if turn["role"] != "assistant":
                 continue
             answered = self.render(turns[: number + 1], given)
             asked = self._asked(turns, number, answered, given)
-            if turn["role"] == "assistant":
-                # of an answer that is only read, templates leave the reasoning out
-                shown = plain[number] if masks[number] else {**plain[number], **dict.fromkeys(REASONING)}
-                _require_shown(shown, answered, self._literals)
+            # of an answer that is only read, templates leave the reasoning out
+            shown = plain[number] if row.trained[number] else {**plain[number], **dict.fromkeys(REASONING)}
+            _require_shown(shown, answered, self._literals)
             begin = mask.border(asked, answered, self._added)
             is_prefix = is_prefix and begin == len(asked)
-            answers.append(_Answer(answered, begin, *self._ended(answered), masks[number]))
+            answers.append(_Answer(answered, begin, *self._ended(answered), row.trained[number]))
         whole = answers[-1].text
         for turn in plain:
             if turn["role"] != "assistant":
@@ -223,7 +221,7 @@ class Template:
             raise InputError("the generation prompt is no beginning of the answer")
         if is_prefix and all(whole.startswith(one.text[: one.end]) for one in answers):
             return [self._cut(whole, answers)]
-        if not self.trained.completion_only:
+        if self.trains_all:
             return [self._cut(whole, [answers[-1]._replace(begin=0, trained=True)])]
         return [self._cut(one.text, [one]) for one in answers if one.trained]
 
@@ -236,16 +234,16 @@ class Template:
         for _, begin, end, wanting, trained in answers:
             following = self._control.match(text, end) if wanting else None
             spans.append((begin, following.end() if following else end, trained))
-        document = mask.pieces_of(text, spans, everything=not self.trained.completion_only)
+        document = mask.pieces_of(text, spans, everything=self.trains_all)
         last = answers[-1]
         if last.wanting and spans[-1][1] == last.end and document[-1][1] == last.trained:
             document[-1] = (document[-1][0] + last.wanting, last.trained)
         return document
 
     def _asked(self, turns: Sequence[Any], number: int, answered: str, given: Mapping[str, Any]) -> str:
-        """Return what a turn is asked with: the conversation before it and what the template puts before its content."""
-        if not number or turns[number]["role"] != "assistant":
-            return self.render([*turns[:number], {**turns[number], "content": A}], given).partition(A)[0]
+        """Return what an answer is asked with: the conversation before it and what the template puts before its content."""
+        if not number:
+            return self.render([{**turns[0], "content": A}], given).partition(A)[0]
         asked = self.render(turns[:number], given, generate=True)
         if answered.startswith(asked) or "enable_thinking" not in self.jinja:
             return asked
@@ -294,13 +292,9 @@ class Template:
         return found[0] if found else ""
 
     def _of_text(self, row: Row) -> Document:
-        everything = not self.trained.completion_only
         if row.segments:
             self.forms["segments"] += 1
-            return [(text, trained or everything) for text, trained in row.segments if text]
-        if self.trained.roles != ("assistant",):
-            roles = ", ".join(self.trained.roles)
-            raise InputError(f"roles_to_train is {roles}, but of whole texts the answers alone are found")
+            return [(text, trained or self.trains_all) for text, trained in row.segments if text]
         text = row.text if row.text.startswith(self.bos_token) else self.bos_token + row.text
         ends = {self.eos_token, self.end_token}
         form, spans = mask.find_answers(text, ends)
@@ -309,11 +303,10 @@ class Template:
             if end not in self.tokenizer.added_tokens_encoder:
                 raise InputError(f"it is written in control tokens of {form}, which to this tokenizer are words")
             ends.add(end)
-        spans = spans[-1:] if self.trained.last_alone else spans
-        if form == mask.PLAIN or everything:
+        if form == mask.PLAIN or self.trains_all:
             is_ended = form != mask.PLAIN or text.rstrip().endswith((*ends,))
-            spans = [(0 if everything else len(self.bos_token), len(text.rstrip() if is_ended else text))]
-        pieces = mask.pieces_of(text, [(start, stop, True) for start, stop in spans], everything=everything)
+            spans = [(0 if self.trains_all else len(self.bos_token), len(text.rstrip() if is_ended else text))]
+        pieces = mask.pieces_of(text, [(start, stop, True) for start, stop in spans], everything=self.trains_all)
         if pieces and not pieces[-1][0].endswith((*ends,)):
             pieces[-1] = (pieces[-1][0] + self.end_token, True)
         return pieces or [(text, False)]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from expert_cli._compat import control_token_pattern
 from expert_cli.data.templates.chat import ANSWERED, ASKED, A, B, Template
-from expert_cli.data.templates.mask import ANSWERS, TrainedTurns, common
+from expert_cli.data.templates.mask import common
 from expert_cli.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
     given: str = "",
     system_prompt: str | None = None,
     chat_template_kwargs: Mapping[str, Any] = MappingProxyType({}),
-    trained: TrainedTurns = ANSWERS,
+    trains_all: bool = False,
     input_column: str = "",
 ) -> Template:
     """Choose the prompt template that `name` means for this tokenizer.
@@ -69,7 +69,7 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
         )
     own, style = given or str(tokenizer.chat_template or ""), style_text(name or "alpaca")
     joint = "\n\n"
-    asked = system_prompt, chat_template_kwargs, given, trained
+    asked = system_prompt, chat_template_kwargs, given, trains_all
     template = Template(name or "alpaca", style, tokenizer, eos_token, bos_token, joint, *asked)
     if own and (not name or _speaks(template, own)):
         title = f"chat_template_path {hashlib.sha256(given.encode()).hexdigest()[:16]}" if given else OWN

@@ -12,12 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
-
-from expert_cli.config.run_config import DataConfig
-from expert_cli.data.rows import Row
-from expert_cli.errors import InputError
 
 Document = list[tuple[str, bool]]
 """Pieces of text, and whether each is trained."""
@@ -54,44 +49,6 @@ TEXT_FORMS = {
     ),
 }
 """In the order in which a text is held against them: words last, since any text may hold them."""
-
-
-@dataclass(frozen=True)
-class TrainedTurns:
-    """What of a row is trained, as the manifest says.
-
-    completion_only: if false, everything is trained, except answers that say they are not. roles: whose turns are trained,
-    except turns that say otherwise themselves. last_alone: of the trained turns of a row only the last one.
-    """
-
-    completion_only: bool = True
-    roles: tuple[str, ...] = ("assistant",)
-    last_alone: bool = False
-
-    @classmethod
-    def of(cls, data: DataConfig) -> TrainedTurns:
-        """Return what a run trains."""
-        return cls(data.completion_only, data.roles_to_train, data.mask_history)
-
-    def __str__(self) -> str:
-        """Return it as a store's key has it."""
-        if not self.completion_only:
-            return "everything"
-        whose = "answers" if self.roles == ("assistant",) else f"turns of {', '.join(sorted(self.roles))}"
-        return f"{whose}, the last alone" if self.last_alone else whose
-
-    def of_turns(self, row: Row) -> tuple[bool, ...]:
-        """Return for each turn whether its tokens carry loss by themselves. Raises InputError: one cannot be left out."""
-        masks, roles = [], [turn["role"] for turn in row.messages]
-        for role, says in zip(roles, row.trained, strict=True):
-            if says is False and not self.completion_only and role != "assistant":
-                raise InputError("a turn that is no answer is not to be trained, but completion_only_loss is false")
-            masks.append(role in self.roles if says is None else says)
-        last = max((number for number, trained in enumerate(masks) if trained), default=-1)
-        return tuple(trained and (number == last or not self.last_alone) for number, trained in enumerate(masks))
-
-
-ANSWERS = TrainedTurns()
 
 
 def border(asked: str, answered: str, control: re.Pattern[str]) -> int:

@@ -57,8 +57,6 @@ class FieldMapping(Strict):
     """Column of the system message of a row."""
     tools: Text | None = key(None, _COLUMN)
     """Column of the tools that a row's assistant may call: a list, or the same as JSON text."""
-    history: Text | None = key(None, _COLUMN)
-    """Column of earlier questions and answers, a list of [question, answer]."""
     role: Text | None = key(None, "names the field of a turn's role")
     """Field of a turn that says who speaks, where it is neither `role` nor `from`."""
     content: Text | None = key(None, "names the field of what a turn says")
@@ -82,12 +80,6 @@ class Task(Strict):
         1.0, "{:g} times its rows", why="each row once"
     )
     """0.4 takes 40 % of the rows, drawn by the seed; 2.0 takes every row twice."""
-    max_rows: Positive | None = key(None, "at most so many of its rows are drawn, by the seed, whatever its weight")
-    """At most so many rows are drawn of it, by the seed, whatever `weight` asks for."""
-    repeat: Annotated[int, Field(ge=1, le=1000)] | None = key(
-        1, "every drawn row stands so often in an epoch", why="each row once"
-    )
-    """How often every drawn row stands in an epoch: 3 with a weight of 0.4 is the same 40 % of the rows three times."""
     format: Text | None = always(FORMAT)
     """Format of the files; read from their names."""
 

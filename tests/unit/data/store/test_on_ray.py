@@ -40,7 +40,7 @@ def manifest(tmp_path: Path) -> Path:
             path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     small = manifests.small(max_seq_length=64)
     small["base_models"][0]["name"] = str(tiny.tiny_model_folder(tmp_path / "model"))
-    tasks = {"a": {"train": "a", "weight": 1.5}, "b": {"train": "b", "repeat": 2, "max_rows": 300}}
+    tasks = {"a": {"train": "a", "weight": 1.5}, "b": {"train": "b", "weight": 0.5}}
     filters = {"deduplicate": True, "max_length": 30}
     small["training"]["dataset"] = {"type": "multi_task", "tasks": tasks, "filters": filters, "validation_split": 0.1}
     return manifests.write(tmp_path, small)

@@ -12,7 +12,7 @@ import pytest
 from expert_cli.data.rows import Row
 from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.make_template import STYLES, style_text
-from expert_cli.data.templates.mask import ANSWERS, TrainedTurns, find_answers
+from expert_cli.data.templates.mask import find_answers
 from expert_cli.errors import InputError
 from tests.chat_templates import (
     ALWAYS_THINKING,
@@ -162,39 +162,19 @@ def test_an_end_that_is_left_to_the_next_turn_is_trained_in_every_turn() -> None
     ]
 
 
-@pytest.mark.parametrize(
-    ("trained", "said", "expected"),
-    [
-        (ANSWERS, [None, False, None, None], ["Four.<|im_end|>"]),
-        (TrainedTurns(last_alone=True), [], ["Four.<|im_end|>"]),
-        (TrainedTurns(last_alone=True), [None, None, None, False], ["Three.<|im_end|>"]),
-        (TrainedTurns(roles=("user",)), [], ["How many?<|im_end|>", " Sure? <|im_end|>"]),
-        (
-            TrainedTurns(roles=("user", "assistant")),
-            [True, False, None, False],
-            ["How many?<|im_end|>", " Sure? <|im_end|>"],
-        ),
-    ],
-    ids=["an answer that is not", "the last", "the last is not", "the users'", "both, but for what says otherwise"],
-)
 @pytest.mark.parametrize("jinja", [CHATML, QWEN25], ids=["chatml", "qwen 2.5"])
-def test_which_turns_are_trained(
-    jinja: str, trained: TrainedTurns, said: list[bool | None], expected: list[str]
-) -> None:
-    (text,) = written(made(jinja, trained=trained), talk(*TALK, trained=said))
-    assert [part.partition("⟧")[0] for part in text.split("⟦")[1:]] == expected
+def test_an_answer_that_is_not_to_be_trained_is_read(jinja: str) -> None:
+    (text,) = written(made(jinja), talk(*TALK, trained=[False, False, False, True]))
+    assert [part.partition("⟧")[0] for part in text.split("⟦")[1:]] == ["Four.<|im_end|>"]
 
 
 def test_everything_is_trained_but_what_says_otherwise() -> None:
-    everything = made(CHATML, trained=TrainedTurns(completion_only=False))
-    (text,) = written(everything, talk(*TALK, trained=[None, False, None, None]))
+    (text,) = written(made(CHATML, trains_all=True), talk(*TALK, trained=[False, False, False, True]))
     head, tail = (
         "<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n",
         "<|im_start|>assistant\nFour.<|im_end|>",
     )
     assert text == f"⟦{head}⟧Three.<|im_end|>⟦\n<|im_start|>user\n Sure? <|im_end|>\n{tail}⟧"
-    with pytest.raises(InputError, match="completion_only_loss is false"):
-        everything.trained.of_turns(talk(*TALK, trained=[False, None, None, None]))
 
 
 def test_quick_and_by_the_template_are_the_same() -> None:
@@ -389,12 +369,8 @@ def test_of_a_whole_text_the_answers_are_trained(form: str, expected: str) -> No
     text = expected.replace("⟦", "").replace("⟧", "").removesuffix("</s>" if form != "mistral" else "")
     assert written(template, Row("x:1", text=text)) == [expected]
     assert template.forms == {form: 1}
-    everything = made(name="alpaca", trained=TrainedTurns(completion_only=False))
-    (whole,) = written(everything, Row("x:1", text=text))
+    (whole,) = written(made(name="alpaca", trains_all=True), Row("x:1", text=text))
     assert whole.startswith(f"⟦{text}")
-    (last,) = written(made(name="alpaca", trained=TrainedTurns(last_alone=True)), Row("x:1", text=text))
-    assert last.count("⟦") == 1
-    assert last.rpartition("⟦")[2] == expected.rpartition("⟦")[2]
 
 
 def test_a_text_of_another_tokenizer_is_refused() -> None:
@@ -404,9 +380,6 @@ def test_a_text_of_another_tokenizer_is_refused() -> None:
 
 def test_a_text_without_an_answer_trains_nothing() -> None:
     assert written(made(name="alpaca"), Row("x:1", text="### Response:\n")) == ["### Response:\n"]
-    assert "roles_to_train is user" in refusal(
-        made(name="alpaca", trained=TrainedTurns(roles=("user",))), Row("x:1", text="x")
-    )
 
 
 def test_segments_are_trained_as_they_say() -> None:
