@@ -51,8 +51,8 @@ def test_a_run_that_does_its_schedule(tmp_path: Path) -> None:
     assert (found["pid"], found["host"], found["world_size"]) == (os.getpid(), os.uname().nodename, 1)
     assert result.document["stop_reason"] == reason
     valid({"schema_version": 1, "command": "train", **result.document}, "train")
-    assert result.summary().splitlines()[-1] == f"ended     {reason}"
-    assert log(result.output)[-1] == f"ended     {reason}"
+    assert f"ended     {reason}" in result.summary().splitlines()
+    assert f"ended     {reason}" in log(result.output)
     assert f"<p>finished: {reason}</p>" in page(result.output)
     before = RunPaths(result.output).status.read_bytes(), RunPaths(result.output).log.read_bytes()
     assert train(tmp_path / "manifest.json", RunOptions(resume="auto")).document["stop_reason"] == reason
@@ -125,7 +125,8 @@ def test_a_stopped_run(tmp_path: Path) -> None:
     assert json.loads((output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])["step"] == step
     reason = f"stopped by SIGINT after step {step} of {STEPS}; checkpoint-{step} is written"
     assert short(output) == ("interrupted", reason, step, STEPS, 130)
-    assert log(output) == [line for line in told.splitlines() if not line.startswith("Writing model")]
+    said = [line for line in told.splitlines() if not line.startswith("Writing model")]
+    assert [line for line in log(output) if line in said] == said
     (ending,) = write_report([output], RunPaths(output).report_html)
     assert f"go on: {ending.go_on}" in told
 

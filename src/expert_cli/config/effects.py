@@ -189,14 +189,6 @@ def effects_table(
     return title, ["key", "value", "status", "effect and reason"], rows
 
 
-def defaults_line(defaults: Sequence[Effect]) -> str:
-    """Return the numbers among the defaults of `training.config` that are not 0, in a line; "" where there are none."""
-    of_config = [row for row in defaults if row.key.startswith("training.config.")]
-    numbers = [row for row in of_config if isinstance(row.value, (int, float)) and row.value and row.value is not True]
-    told = ", ".join(f"{row.key.rpartition('.')[2]} {row.value:g}" for row in numbers)
-    return told and f"not written, so by default: {told} (all of them, and why: expert-cli validate --verbose)"
-
-
 def _cells(row: Effect, status: str) -> list[str]:
     value = shortened(json.dumps(row.value, ensure_ascii=False), 32)
     told = f"{row.effect} ({row.reason})" if row.effect and row.reason else row.effect or row.reason

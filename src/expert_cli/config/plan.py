@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 from expert_cli.config.adapter_origin import AdapterOrigin, find_adapter, missing_adapter, require_alike
 from expert_cli.config.conflicts import contradictions, doubts
 from expert_cli.config.data_sources import missing_tests
-from expert_cli.config.effects import Decided, Effect, defaults, defaults_line, effects, effects_table
+from expert_cli.config.effects import Decided, Effect, defaults, effects, effects_table
 from expert_cli.config.resolve import Overrides, decide, missing_data, require_data
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import ExpertError, InputError, ManifestError, ManifestIssue, RunLocked
@@ -72,8 +72,6 @@ def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Rep
     for warning in plan.warnings:
         report.warning(str(warning))
     report.info_table(*effects_table(plan.effects, plan.defaults))
-    if line := defaults_line(plan.defaults):
-        report.info(line)
     report.info("loading the training libraries")
     prepare_process()
     return plan

@@ -184,16 +184,13 @@ class RunResult:
     def summary(self) -> str:
         """Return the lines a person reads at the end."""
         done = self.document
-        loss, shares = done["loss"], done["step_time_shares"]
+        loss = done["loss"]
         means = f"means of the first and last {mean_span(done['steps'])}"
         speed = f"{duration(done['seconds'])}, {done['tokens_per_s']:,.0f} real tokens/s"
         lines = [
             f"loss {loss['first_mean']:.3f} -> {loss['last_mean']:.3f} ({means} of {done['steps']} steps), {speed}, "
             f"peak memory {done['peak_memory_mb'] / 1024:.1f} GB"
         ]
-        if shares:
-            told = [f"{name.replace('_', ' ')} {share:.1%}" for name, share in shares.items() if share >= 0.0005]
-            lines.append(f"time      {', '.join(told)}")
         if done["eval_loss"] is not None:
             of_sets = ", ".join(f"{name} {loss:.3f}" for name, loss in done.get("eval_losses", {}).items())
             lines.append(f"evaluation loss {done['eval_loss']:.3f}" + (f" ({of_sets})" if of_sets else ""))
@@ -201,7 +198,9 @@ class RunResult:
         lines += [f"forgotten {forgotten}"] if forgotten else []
         lines += _sample_lines(done.get("samples", ()))
         lines += _round_lines(done["rft"]) if "rft" in done else []
-        return "\n".join([*lines, f"adapter   {self.output / 'adapter'}", f"ended     {done['stop_reason']}"])
+        asked = f"expert-cli evaluate, chat or export, each with --adapter {self.output}"
+        lines += [f"adapter   {self.output / 'adapter'}", f"ended     {done['stop_reason']}", f"next      {asked}"]
+        return "\n".join(lines)
 
 
 def _round_lines(told: Mapping[str, Any]) -> list[str]:
@@ -306,7 +305,7 @@ def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, An
 def _sample_lines(samples: Sequence[Mapping[str, Any]]) -> list[str]:
     marks, lines = {None: "", True: "right: ", False: "wrong: "}, list[str]()
     for one in samples:
-        shown = {"prompt": one["prompt"], "expected": one["expected"]}
+        shown = {"prompt": one["prompt"], **({} if one["right_after"] else {"expected": one["expected"]})}
         shown |= {of: marks[one[f"right_{of}"]] + one[of] for of in ("before", "after")}
         lines += [f"{name:9} {shortened(' '.join(text.split()), LONGEST_ANSWER)}" for name, text in shown.items()]
     run = [one for one in samples if one["right_before"] is not None and one["right_after"] is not None]

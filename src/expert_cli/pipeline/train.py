@@ -278,7 +278,8 @@ def _model(
     if rows.missing:
         report.warning(rows.missing)
     kernels = with_capture(kernels, run)
+    report.info(f"computed  {kernels.summary()}")
     for name, kernel in kernels.lines.items():
         if name != "capture":  # told once it was tried
-            report.info(f"{name:9} {kernel.used}: {kernel.reason}")
+            report.detail(f"{name:9} {kernel.used}: {kernel.reason}")
     return model, kernels

@@ -46,6 +46,10 @@ class Logged(Reporter):
         self.log.write(text)
         self.report.info(text)
 
+    def detail(self, text: str) -> None:
+        """Keep one line of what happens."""
+        self.log.write(text)
+
     def warning(self, text: str) -> None:
         """Report one line the user should not miss."""
         self.log.write(f"warning: {text}")

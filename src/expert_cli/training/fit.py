@@ -159,7 +159,8 @@ def _make_ready(
         capture = Kernel(capture.used, f"{trainer.data_collator.shape}; proven on the first one")
     elif capture.used != "off":
         capture = Kernel("off", f"the recorded step failed its proof, every step is eager: {trainer.not_captured}")
-    report.info(f"capture   {capture.used}: {capture.reason}")
+    tell = report.detail if run.compute.device == "cpu" else report.info
+    tell(f"capture   {capture.used}: {capture.reason}")
     return capture
 
 

@@ -26,6 +26,9 @@ class Reporter:
     def info(self, text: str) -> None:
         """Report one line of what happens."""
 
+    def detail(self, text: str) -> None:
+        """Report one line that a run's log.txt keeps, and no screen shows."""
+
     def warning(self, text: str) -> None:
         """Report one line the user should not miss."""
 

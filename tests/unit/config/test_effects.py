@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from expert_cli.config.effects import Effect, defaults_line
+from expert_cli.config.effects import Effect
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware.machine import Machine
@@ -169,16 +169,6 @@ def test_a_template_of_ones_own_leaves_no_other_to_stand_for_it(tmp_path: Path) 
     written = {**THREE_KEYS["training"], "config": {"chat_template_path": "own.jinja"}}
     plan = make_plan(manifests.write(tmp_path, {**THREE_KEYS, "training": written}), CPU, Overrides())
     assert "base_models[0].prompt_template" not in {row.key for row in plan.defaults}
-
-
-def test_a_line_names_the_numbers_among_the_defaults(tmp_path: Path) -> None:
-    written = {**THREE_KEYS["training"], "config": {"epochs": 2, "save_steps": 5, "logging_steps": 1}}
-    plan = make_plan(manifests.write(tmp_path, {**THREE_KEYS, "training": written}), CPU, Overrides())
-    assert defaults_line(plan.defaults) == (
-        "not written, so by default: rank 16, alpha 32, learning_rate 0.0002, max_grad_norm 1, batch_size 1, "
-        "gradient_accumulation_steps 1, max_seq_length 2048, seed 42 (all of them, and why: expert-cli validate --verbose)"
-    )
-    assert defaults_line([row for row in plan.defaults if row.key == "training.config.packing"]) == ""
 
 
 def test_a_key_that_is_written_anywhere_is_no_default(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def tokenize(
             if agrees.result():
                 break
             report.info("encoder   fastokens gives other ids than tokenizers for a sample of these rows: once more")
-        report.info(f"encoder   {encoder}")
+        report.detail(f"encoder   {encoder}")
         stats["train"]["overlap"] = overlap_of(selection, inputs.cases) if looks_for_overlap else {}
         for file, seen in stamps.items():
             if stamp_of(file, fresh=True) != seen:

@@ -65,6 +65,11 @@ class KernelPlan:
         """Return the plan with one choice made anew."""
         return replace(self, lines={**self.lines, name: Kernel(used, reason)}, **changes)
 
+    def summary(self) -> str:
+        """Return what is used, in one line."""
+        used = {name: kernel.used for name, kernel in self.lines.items() if kernel.used not in ("off", "none")}
+        return ", ".join(f"{name} {what}" for name, what in used.items() if name != "capture")
+
     def as_json(self) -> dict[str, dict[str, str]]:
         """Return the lines as run.json and reports have them."""
         return {name: asdict(kernel) for name, kernel in self.lines.items()}
