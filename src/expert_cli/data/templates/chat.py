@@ -207,10 +207,10 @@ class Template:
                 continue
             answered = self.render(turns[: number + 1], given)
             asked = self._asked(turns, number, answered, given)
+            begin = mask.border(asked, answered, self._added)
             # of an answer that is only read, templates leave the reasoning out
             shown = plain[number] if row.trained[number] else {**plain[number], **dict.fromkeys(REASONING)}
-            _require_shown(shown, answered, self._literals)
-            begin = mask.border(asked, answered, self._added)
+            _require_shown(shown, answered[begin:], self._literals)
             is_prefix = is_prefix and begin == len(asked)
             answers.append(_Answer(answered, begin, *self._ended(answered), row.trained[number]))
         whole = answers[-1].text
