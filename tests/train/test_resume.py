@@ -260,8 +260,9 @@ def test_a_finished_run_that_goes_on_is_not_complete_until_it_ends_again(tmp_pat
     manifest = project(tmp_path, model, save_steps=2)
     done = train(manifest)
     paths = RunPaths(done.output)
-    with pytest.raises(InputError, match="is not a folder"):
-        train(manifest, RunOptions(resume=str(tmp_path / "nothing")), output=tmp_path / "d")
+    for wrong in (tmp_path / "nothing", paths.adapter):
+        with pytest.raises(InputError, match="is no checkpoint"):
+            train(manifest, RunOptions(resume=str(wrong)), output=tmp_path / "d")
     elsewhere = train(manifest, RunOptions(resume=str(paths.checkpoints / "checkpoint-4")), output=tmp_path / "c")
     assert elsewhere.document["adapter_sha256"] == done.document["adapter_sha256"]
     with pytest.raises(Crash):

@@ -230,8 +230,9 @@ def find_checkpoint(
             return None
     else:
         path = Path(wanted)
-        if not path.is_dir():
-            raise InputError(f"--resume {wanted}: is not a folder", 'name a folder checkpoint-N, or write "auto"')
+        if not (path / MANIFEST).is_file():
+            hint = 'name a folder checkpoint-N, or write "auto"; --from trains on an adapter'
+            raise InputError(f"--resume {wanted}: is no checkpoint", hint)
     parts = read(path)
     require_goes_on(path, parts.state["identity"], identity, drift, report)
     at = parts.trainer_state
