@@ -51,8 +51,8 @@ def test_a_run_that_does_its_schedule(tmp_path: Path) -> None:
     assert (found["pid"], found["host"], found["world_size"]) == (os.getpid(), os.uname().nodename, 1)
     assert result.document["stop_reason"] == reason
     valid({"schema_version": 1, "command": "train", **result.document}, "train")
-    assert f"ended     {reason}" in result.summary().splitlines()
-    assert f"ended     {reason}" in log(result.output)
+    assert result.summary().splitlines()[-1] == f"ended     {reason}"
+    assert log(result.output)[-1] == f"ended     {reason}"
     assert f"<p>finished: {reason}</p>" in page(result.output)
     before = RunPaths(result.output).status.read_bytes(), RunPaths(result.output).log.read_bytes()
     assert train(tmp_path / "manifest.json", RunOptions(resume="auto")).document["stop_reason"] == reason

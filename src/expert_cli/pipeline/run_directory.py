@@ -199,7 +199,7 @@ class RunResult:
         lines += _sample_lines(done.get("samples", ()))
         lines += _round_lines(done["rft"]) if "rft" in done else []
         asked = f"expert-cli evaluate, chat or export, each with --adapter {self.output}"
-        lines += [f"adapter   {self.output / 'adapter'}", f"ended     {done['stop_reason']}", f"next      {asked}"]
+        lines += [f"adapter   {self.output / 'adapter'}", f"next      {asked}", f"ended     {done['stop_reason']}"]
         return "\n".join(lines)
 
 
