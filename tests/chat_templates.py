@@ -71,24 +71,6 @@ MISTRAL = (
     "{% elif message['role'] == 'assistant' %}{{ message['content'] + '</s>' }}"
     "{% else %}{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}"
 )
-# Of Mistral v3: its tools stand before the last question, the system message in it, if that is the last turn; no token
-# marks an answer's start.
-MISTRAL_TOOLS = (
-    "{%- set system = messages[0].content + '\n\n' if messages[0].role == 'system' else '' %}"
-    "{%- set asked = messages | selectattr('role', 'equalto', 'user') | list %}"
-    "{{- '<s>' }}{%- for message in messages %}"
-    "{%- if message.role == 'user' %}"
-    "{%- if tools and message == asked[-1] %}{{- '[AVAILABLE_TOOLS] ' + tools | tojson + '[/AVAILABLE_TOOLS]' }}{%- endif %}"
-    "{{- '[INST] ' + (system if loop.last else '') + message.content + '[/INST]' }}"
-    "{%- elif message.tool_calls %}{{- '[TOOL_CALLS] [' }}{%- for call in message.tool_calls %}"
-    "{{- (call.function | tojson)[:-1] + ', \"id\": \"' + call.id + '\"}' + ('' if loop.last else ', ') }}"
-    "{%- endfor %}{{- ']</s>' }}"
-    "{%- elif message.role == 'assistant' %}{{- ' ' + message.content | trim + '</s>' }}"
-    "{%- elif message.role == 'tool' %}"
-    "{{- '[TOOL_RESULTS] {\"content\": ' + message.content }}"
-    "{{- ', \"call_id\": \"' + message.tool_call_id + '\"}[/TOOL_RESULTS]' }}"
-    "{%- endif %}{%- endfor %}"
-)
 THINKING = (
     CHATML + "{% if add_generation_prompt and enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
 )

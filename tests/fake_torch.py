@@ -56,14 +56,18 @@ class Clock:
         return end.at - self.at
 
 
-def of_cards(calls: list[str], cards: int, **properties: Any) -> dict[str, Any]:
-    """Return the functions of a module like torch.cuda: each card has 80 MB, 20 free; 5 are taken, 7 were."""
-    card = SimpleNamespace(**{"name": "a card", "total_memory": 80 * MB, **properties})
-    return {
+def as_if(patch: pytest.MonkeyPatch, device: str, cards: int = 2) -> list[str]:
+    """Make the installed torch tell of GPUs, for "cuda"; return the list of what is called for its effect alone.
+
+    Each card has 80 MB, 20 free; 5 are taken, 7 were.
+    """
+    calls: list[str] = []
+    card = SimpleNamespace(name="a card", total_memory=80 * MB)
+    answers: dict[str, Any] = {
         "is_available": lambda: cards > 0,
         "device_count": lambda: cards,
         "current_device": lambda: cards - 1,
-        "get_device_properties": lambda index: vars(card) and card if index < cards else None,
+        "get_device_properties": lambda index: card if index < cards else None,
         "get_device_name": lambda: card.name,
         "mem_get_info": lambda: (20 * MB, 80 * MB),
         "memory_allocated": lambda: 5 * MB,
@@ -74,12 +78,7 @@ def of_cards(calls: list[str], cards: int, **properties: Any) -> dict[str, Any]:
         "empty_cache": lambda: calls.append("empty_cache"),
         "Event": FakeEvent,
     }
-
-
-def as_if(patch: pytest.MonkeyPatch, device: str, cards: int = 2, **properties: Any) -> list[str]:
-    """Make the installed torch tell of GPUs, for "cuda"; return the list of what is called for its effect alone."""
-    calls: list[str] = []
-    for name, function in (of_cards(calls, cards, **properties) if device == "cuda" else {}).items():
+    for name, function in answers.items() if device == "cuda" else ():
         patch.setattr(torch.cuda, name, function)
     return calls
 

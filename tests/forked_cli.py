@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -25,6 +26,22 @@ def _context() -> Any:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     return context
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
+
+
+def variables_of(count: int) -> list[dict[str, str]]:
+    """Return the variables that torchrun sets for each of `count` processes; a single one is no group and gets none."""
+    if count == 1:
+        return [{}]
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    group |= {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
+    return [{**group, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
 
 
 class Forked:

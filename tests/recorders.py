@@ -54,20 +54,6 @@ def _refuses(work: Work, gradient: torch.Tensor) -> Work:
     raise RuntimeError("CUDA error: operation not permitted when stream is capturing\nmore of it")
 
 
-def _is_stale(work: Work, gradient: torch.Tensor) -> Work:
-    loss = torch.ones(())
-    return lambda: loss
-
-
-def _adds_nothing(work: Work, gradient: torch.Tensor) -> Work:
-    def replay() -> Any:
-        before, loss = gradient.clone(), work()
-        gradient.copy_(before)
-        return loss
-
-    return replay
-
-
 def _doubles(work: Work, gradient: torch.Tensor) -> Work:
     def replay() -> Any:
         before, loss = gradient.clone(), work()
@@ -100,9 +86,7 @@ def _reads_copies(work: Work, gradient: torch.Tensor) -> Work:
 
 BROKEN = {
     "refuses": (_refuses, "CUDA error: operation not permitted when stream is capturing"),
-    "is stale": (_is_stale, "loss: 47."),
     "reads copies": (_reads_copies, "loss: 47."),
-    "adds nothing": (_adds_nothing, "gradient norm: "),
     "doubles": (_doubles, "gradient norm: "),
     "overwrites": (_overwrites, "gradient norm of two replays: "),
 }

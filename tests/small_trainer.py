@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import PrinterCallback
+from transformers import PrinterCallback, TrainerCallback
 
 from expert_cli.data.packing.batches import Collator, PackedBatchSampler, Schedule, fixed_shape
 from expert_cli.data.packing.random_fit import epoch_order
@@ -44,16 +44,19 @@ def small_trainer(
     adapter: Any = None,
     watch: LogSaveEvalConfig = WATCH,
     stop_asked: Callable[[], bool] = lambda: False,
+    callbacks: Sequence[TrainerCallback] = (),
+    documents: Sequence[tuple[int, int]] = [(TOKENS // 2, TOKENS // 2)] * 12,
     **optim: Any,
 ) -> ExpertTrainer:
     """Return a trainer of a LoRA adapter on `base` (a tiny Llama).
 
-    fixed: its batches have one shape, as with graphs, which record the step. adapter: settings of LoRA. optim: settings of the
-    run's optimizer and schedule. What evaluates is one pack.
+    fixed: its batches have one shape, as with graphs, which record the step. adapter: settings of LoRA. documents: tokens of
+    the prompt and of the answer of each pack, twelve of them. optim: settings of the run's optimizer and schedule. What
+    evaluates is one pack.
     """
     base = tiny.tiny_model() if base is None else base
     attention.use(base, "documents")
-    data = packed(folder / "train", *[(TOKENS // 2, TOKENS // 2)] * 12, packing="off")
+    data = packed(folder / "train", *documents, packing="off")
     asked = {"epochs": 1.0, "batch_size": batch, "gradient_accumulation_steps": accumulation, "max_steps": -1}
     run: Any = SimpleNamespace(
         optim=replace(OPTIM, **asked | optim),
@@ -83,7 +86,7 @@ def small_trainer(
         shape_of=lambda now: fixed_shape(data, now, order_of, TOKENS, 1.0) if fixed or graphs else None,
         graphs=graphs,
         checkpoints=Checkpoints(folder / "checkpoints", {}, None, RunStatus()),
-        callbacks=[StepCallback(watch, schedule.steps_per_epoch, stop_asked)],
+        callbacks=[StepCallback(watch, schedule.steps_per_epoch, stop_asked), *callbacks],
     )
     made.remove_callback(PrinterCallback)
     if isinstance(graphs, BrokenRecorder):

@@ -12,19 +12,7 @@ import torch
 from tests import tiny
 
 HEADS, KEY_HEADS = 4, 2
-_NAMES = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "input_layernorm.weight": "attn_norm.weight",
-    "post_attention_layernorm.weight": "ffn_norm.weight",
-    "self_attn.q_proj.weight": "attn_q.weight",
-    "self_attn.k_proj.weight": "attn_k.weight",
-    "self_attn.v_proj.weight": "attn_v.weight",
-    "self_attn.o_proj.weight": "attn_output.weight",
-    "mlp.gate_proj.weight": "ffn_gate.weight",
-    "mlp.up_proj.weight": "ffn_up.weight",
-    "mlp.down_proj.weight": "ffn_down.weight",
-}
+_NAMES = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
 
 
 def write_gguf(
@@ -55,7 +43,7 @@ def write_gguf(
         array = _permuted(name, value.numpy())
         stored = kind if array.ndim == 2 else gguf.GGMLQuantizationType.F32
         packed = gguf.quants.quantize(array, stored)
-        writer.add_tensor(_gguf_name(name), packed, raw_dtype=stored)
+        writer.add_tensor(_NAMES.get_name(name, try_suffixes=(".weight",)) or "", packed, raw_dtype=stored)
         values = torch.from_numpy(gguf.quants.dequantize(packed, stored).reshape(array.shape).copy())
         expected[name] = _unpermuted(name, values)
     writer.write_header_to_file()
@@ -76,13 +64,6 @@ def _add_tokenizer(writer: gguf.GGUFWriter, pre: str) -> None:
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_chat_template(tiny.CHATML)
-
-
-def _gguf_name(name: str) -> str:
-    if not name.startswith("model.layers."):
-        return _NAMES[name]
-    _, _, layer, rest = name.split(".", 3)
-    return f"blk.{layer}.{_NAMES[rest]}"
 
 
 def _heads(name: str) -> int:

@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 from transformers import (
-    BambaConfig,
-    BambaForCausalLM,
     FalconH1Config,
     FalconH1ForCausalLM,
     GraniteMoeHybridConfig,
@@ -21,8 +19,6 @@ from transformers import (
     Lfm2ForCausalLM,
     Mamba2Config,
     Mamba2ForCausalLM,
-    NemotronHConfig,
-    NemotronHForCausalLM,
     Qwen3_5ForCausalLM,
     Qwen3_5TextConfig,
     Qwen3NextConfig,
@@ -66,15 +62,6 @@ _ZAMBA2: dict[str, Any] = {
     "chunk_size": BLOCK,
     "num_mem_blocks": 1,
 }
-_NEMOTRON: dict[str, Any] = {
-    "layers_block_type": ["linear_attention", "full_attention", "mlp"],
-    "head_dim": 16,
-    "mamba_num_heads": 4,
-    "mamba_head_dim": 32,
-    "ssm_state_size": 16,
-    "n_groups": 1,
-    "chunk_size": BLOCK,
-}
 _GRANITE: dict[str, Any] = _SHAPE | _MAMBA | _BOTH | {"shared_intermediate_size": 128}
 _JAMBA: dict[str, Any] = {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8, "mamba_dt_rank": 4}
 _ALONE = {name: _SHAPE[name] for name in ("vocab_size", "hidden_size", "num_hidden_layers", "eos_token_id")} | {
@@ -95,10 +82,8 @@ _MODELS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     ),
     "granite": (GraniteMoeHybridForCausalLM, partial(GraniteMoeHybridConfig, **_GRANITE, num_local_experts=0)),
     "falcon_h1": (FalconH1ForCausalLM, partial(FalconH1Config, **_SHAPE, **_MAMBA, mamba_d_ssm=128, head_dim=16)),
-    "bamba": (BambaForCausalLM, partial(BambaConfig, **_SHAPE, **_MAMBA, attn_layer_indices=[1])),
     "jamba": (JambaForCausalLM, partial(JambaConfig, **_SHAPE, **_JAMBA, num_experts=2, num_experts_per_tok=1)),
     "zamba2": (Zamba2ForCausalLM, partial(Zamba2Config, **_THREE, **_ZAMBA2)),
-    "nemotron_h": (NemotronHForCausalLM, partial(NemotronHConfig, **_THREE, **_NEMOTRON)),
     "lfm2": (
         Lfm2ForCausalLM,
         partial(Lfm2Config, **_SHAPE, layer_types=["conv", "full_attention"], block_auto_adjust_ff_dim=False),

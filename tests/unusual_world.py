@@ -15,7 +15,8 @@ from expert_cli.errors import ExpertError
 from expert_cli.pipeline.pretokenize import ShownDocument, shown_documents, store_for
 from expert_cli.pipeline.training_data import resolve_inputs
 from tests import manifests
-from tests.odd_manifests import MACHINE
+from tests.machines import CPU
+from tests.train.projects import tiny_llama
 from tests.words import Words
 
 Content = bytes | str | Callable[[Path], Any]
@@ -51,7 +52,7 @@ def says(*numbers: int) -> list[str]:
     return [f"say {n}" for n in numbers]
 
 
-def prepare(folder: Path, model: Path, files: Mapping[str, Content], dataset: Any = None, **config: Any) -> Outcome:
+def prepare(folder: Path, files: Mapping[str, Content], dataset: Any = None, **config: Any) -> Outcome:
     """Write an expert with these files beside its manifest, make its token store, and return what is in it."""
     for name, content in files.items():
         path = folder / name
@@ -61,11 +62,11 @@ def prepare(folder: Path, model: Path, files: Mapping[str, Content], dataset: An
         else:
             path.write_bytes(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
     manifest = manifests.small(**{"max_seq_length": 256, **config})
-    manifest["base_models"][0]["name"] = str(model)
+    manifest["base_models"][0]["name"] = str(tiny_llama())
     manifest["training"]["dataset"] = {"path": dataset} if isinstance(dataset, str) else dataset
     words = Words()
     try:
-        plan = make_plan(manifests.write(folder, manifest), MACHINE, Overrides(offline=True))
+        plan = make_plan(manifests.write(folder, manifest), CPU, Overrides(offline=True))
         words.lines += [*map(str, plan.warnings), *(f"{row.key}: {row.status}" for row in plan.effects)]
         inputs = resolve_inputs(plan.run, words)
         store = store_for(plan.run, inputs, words)

@@ -11,18 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 
 from expert_cli.runs.lock import run_lock
+from expert_cli.runs.metrics import read_json
+from tests.train.projects import valid
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "benchmark.schema.json"
+ROOT = Path(__file__).parents[2]
 SHARES = {"data": 0.6, "forward": 0.2, "backward": 0.2}
-
-
-def valid(document: Any) -> Any:
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
-    return document
 
 
 @pytest.fixture
@@ -44,10 +40,11 @@ def test_a_run_is_watched(cli: Callable[..., Any], tmp_path: Path, run: Path) ->
     with run_lock(run):
         done = cli("benchmark", "--run", run, *asked)
     assert done.code == 0
-    document = valid(json.loads(done.out))
+    document = json.loads(done.out)
+    valid(document, "benchmark")
     assert document["samples"] in (1, 2)
     assert document["verdict"] in ("waiting for data", "disk")  # what else this machine does
-    assert json.loads((tmp_path / "seen.json").read_text(encoding="utf-8")) == document
+    assert read_json(tmp_path / "seen.json") == document
     assert len([line for line in done.err.splitlines() if "machine's CPU" in line]) == document["samples"]
 
 
@@ -57,7 +54,7 @@ def test_a_run_that_is_over_is_judged_at_once(cli: Callable[..., Any], run: Path
     assert "verdict: waiting for data\n  60% of the time goes into waiting for data" in done.out
     assert "--set training.config.dataloader_num_workers=2  at most 2.50x: 2 instead of 0 workers" in done.out
     assert "note: the run is over: judged by what it logged" in done.out
-    valid(json.loads(cli("benchmark", "--run", run, "--json").out))
+    valid(json.loads(cli("benchmark", "--run", run, "--json").out), "benchmark")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +84,7 @@ def test_what_cannot_be_watched_or_measured(
 @pytest.mark.skipif(os.name != "posix", reason="a process is interrupted by a signal")
 def test_ctrl_c_shows_what_it_has(tmp_path: Path, run: Path) -> None:
     command = [sys.executable, "-m", "expert_cli", "benchmark", "--run", str(run), "--interval", "0.2", "--json"]
-    env = {**os.environ, "PYTHONPATH": str(SCHEMA.parents[2] / "src"), "PYTHONIOENCODING": "utf-8"}
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "utf-8"}
     with run_lock(run):
         child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
         assert child.stderr is not None
@@ -96,5 +93,6 @@ def test_ctrl_c_shows_what_it_has(tmp_path: Path, run: Path) -> None:
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=30)
     assert child.returncode == 130
-    assert valid(json.loads(out))["samples"] >= 1
+    valid(json.loads(out), "benchmark")
+    assert json.loads(out)["samples"] >= 1
     assert "Traceback" not in err

@@ -1,4 +1,4 @@
-"""Every error: its exit code, at most three lines on stderr, or one JSON document on stdout; never a traceback."""
+"""Every error: its exit code, a few lines on stderr or one JSON document on stdout, never a traceback; and the writer."""
 
 from __future__ import annotations
 
@@ -13,91 +13,28 @@ from typing import Any
 
 import pytest
 
+from expert_cli.console.terminal import Console
 from tests import manifests
 
 Cli = Callable[..., Any]
 TRAIN = ("train", "--manifest", "manifest.json")
 
-# id -> arguments, exit code, what the error says
-CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
-    "unknown command": (("trian",), 2, "error: No such command 'trian'. Did you mean 'train'?\n  commands: train, "),
-    "unknown option": (("train", "--max-step", "3"), 2, "No such option: --max-step (Possible options: --m"),
-    "option without its value": (("train", "--manifest"), 2, "requires an argument"),
-    "below its range": ((*TRAIN, "--max-steps", "0"), 2, "'--max-steps'"),
-    "no manifest named": (("train",), 2, "error: Missing option '--manifest' / '-m'.\n  see expert-cli train --help"),
-    "missing manifest": (
-        ("train", "-m", "no.json"),
-        2,
-        "error: no.json:1:1: No such file or directory\n  give the path of",
-    ),
-    "a folder": (("train", "-m", "."), 2, "is a folder or a device, not a file\n  give"),
-    "broken JSON": (
-        ("train", "-m", "broken.json"),
-        2,
-        "error: broken.json:1:14: not JSON: Expecting property name enclosed in double quotes\n  remove the",
-    ),
-    "unknown key": (
-        ("train", "-m", "typo.json"),
-        2,
-        "training.config.learning_rte: unknown key, nearest known: learning_rate",
-    ),
-    "many unknown keys": (("train", "-m", "typos.json"), 2, "(and 2 more: expert-cli validate typos.json)"),
-    "cuda without a GPU": ((*TRAIN, "--device", "cuda"), 3, "error: --device cuda: no usable GPU\n  use --device cpu"),
-    "unknown device": (
-        (*TRAIN, "--device", "tpu"),
-        2,
-        '--device tpu: must be one of "auto", "cpu", "cuda", "rocm"',
-    ),
-    "--set of an unknown key": (
-        (*TRAIN, "--set", "training.config.learning_rte=1"),
-        2,
-        "error: --set: unknown key training.config.learning_rte\n  did you mean learning_rate?",
-    ),
-    "--set of a wrong value": (
-        (*TRAIN, "--set", "rank=many"),
-        2,
-        '--set rank=many: must be a whole number, is "many"',
-    ),
-}
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "broken.json").write_text('{"name": "x",}', encoding="utf-8")
     (tmp_path / "typo.json").write_text(json.dumps(manifests.small(learning_rte=1)), encoding="utf-8")
-    many = manifests.small(learning_rte=1, lora_r=2, num_train_epochs=3)
-    (tmp_path / "typos.json").write_text(json.dumps(many), encoding="utf-8")
     manifests.write(tmp_path, manifests.small())
     return tmp_path
 
 
-@pytest.mark.parametrize(("args", "code", "says"), CASES.values(), ids=CASES.keys())
-def test_words(cli: Cli, folder: Path, args: tuple[str, ...], code: int, says: str) -> None:
-    done = cli(*args)
-    assert (done.code, done.out) == (code, "")
-    assert says in done.err
-    assert done.err.startswith("error: ")
-    assert len(done.err.splitlines()) <= 3
-
-
-@pytest.mark.parametrize("name", ["unknown command", "no manifest named", "many unknown keys", "cuda without a GPU"])
-def test_json(cli: Cli, folder: Path, name: str) -> None:
-    args, code, says = CASES[name]
-    done = cli(args[0], "--json", *args[1:])
-    assert (done.code, done.err) == (code, "")
-    assert done.out.count("\n") == 1
-    document = json.loads(done.out)
-    assert list(document) == ["schema_version", "command", "error"]
-    assert (document["schema_version"], document["error"]["exit_code"]) == (1, code)
-    assert document["command"] == (args[0] if args[0] in ("train", "validate", "init") else "")
-    shown = f"error: {document['error']['message']}\n  {document['error']['hint']}"
-    assert says in shown
-
-
-def test_no_arguments_print_the_help(cli: Cli) -> None:
+def test_without_a_command_the_help_is_printed_and_of_a_wrong_one_the_nearest_is_named(cli: Cli) -> None:
     done = cli()
     assert (done.code, done.err) == (2, "")
     assert "Usage: expert-cli" in done.out
+    wrong = cli("trian")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert wrong.err.startswith("error: No such command 'trian'. Did you mean 'train'?\n  commands: train, ")
+    assert json.loads(cli("trian", "--json").out)["command"] == ""
 
 
 def test_debug_shows_the_traceback(folder: Path) -> None:
@@ -212,3 +149,57 @@ def test_a_folder_that_was_removed_while_one_is_in_it(tmp_path: Path) -> None:
     )
     assert done.returncode == 3
     assert done.stderr == "error: the folder that you are in was removed\n  change to another one\n"
+
+
+def test_an_error_is_two_lines_whatever_the_message(capsys: pytest.CaptureFixture[str]) -> None:
+    Console("train").fail("one\n  two\n\n three", "do\nthis", 4)
+    assert capsys.readouterr() == ("", "error: one two three\n  do this\n")
+
+
+def test_a_failure_in_json_keeps_the_message_and_hides_secrets(capsys: pytest.CaptureFixture[str]) -> None:
+    Console("train", as_json=True).fail("one\ntwo hf_abcdefghijklmnopqrstuvwxyzABCDEFGH", "", 3)
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert json.loads(out) == {
+        "schema_version": 1,
+        "command": "train",
+        "error": {"exit_code": 3, "message": "one\ntwo ***", "hint": ""},
+    }
+
+
+def test_quiet_keeps_warnings_and_results(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console("train", quiet=True)
+    console.info("words")
+    console.warning("look")
+    console.text("result")
+    with console.progress("work", 3) as bar:
+        bar.update(3)
+    assert capsys.readouterr() == ("result\n", "warning: look\n")
+
+
+def test_without_a_terminal_a_table_is_lines_to_search(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 300
+    heads = "a             b"
+    Console("c").table("title", ["a", "b"], [["training.one", "[bold]1"], ["two", long]])
+    assert capsys.readouterr().out == f"title\n{heads}\ntraining.one  [bold]1\ntwo           {long}\n"
+
+
+def test_results_are_written_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console("c")
+    console.text("a\tb :100: [red] ü\x1b[0m")
+    assert capsys.readouterr().out == "a\tb :100: [red] ü\\x1b[0m\n"
+
+
+@pytest.mark.parametrize("total", [pytest.param(2, id="to the end"), pytest.param(9, id="stopped before"), None])
+def test_without_a_terminal_no_state_is_shown_twice(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, total: int | None
+) -> None:
+    monkeypatch.setattr("expert_cli.utils.reporter.PLAIN_INTERVAL_S", 0.0)
+    with Console("c").progress("training", total, "steps") as bar:
+        bar.update(1, "loss 2")
+        bar.update(2, "loss 1")
+        monkeypatch.setattr("expert_cli.utils.reporter.PLAIN_INTERVAL_S", 60.0)
+        bar.update(2, "loss 1  lr 1e-4")
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("training  1")
+    assert last.startswith("training  2")

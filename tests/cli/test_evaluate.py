@@ -1,19 +1,21 @@
-"""`expert-cli evaluate --answers`: what it prints, writes and returns."""
+"""`evaluate --answers` and `audit` as a user calls them: what they print, write and return."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 
 from expert_cli.evaluation.verifiers.sandbox.child_process import standing_walls
+from expert_cli.runs.metrics import read_json
+from tests import manifests
+from tests.train.projects import valid, write_rows
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 Cli = Callable[..., Any]
 
 
@@ -40,25 +42,11 @@ def answers(tmp_path: Path) -> Path:
 def test_the_document_is_as_its_schema_says_and_is_what_output_writes(cli: Cli, answers: Path) -> None:
     done = cli("evaluate", "--answers", answers, "--json", "--output", "out/evaluation.json", "--threshold", "0.75")
     document = json.loads(done.out)
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
-    assert document == json.loads((answers.parent / "out" / "evaluation.json").read_text(encoding="utf-8"))
+    valid(document, "evaluate")
+    assert document == read_json(answers.parent / "out" / "evaluation.json")
     assert (done.code, document["accuracy"], document["passed"]) == (0, 0.75, True)
     assert document["failures"] == {"refused": 1}
     assert list(document["by_category"]) == ["easy", "hard", "uncategorised"]
-
-
-def test_labels_have_a_confusion_matrix(cli: Cli, tmp_path: Path) -> None:
-    case = {"verifier": "choice", "labels": ["cat", "dog"], "expected": "cat"}
-    many = {**case, "labels": [f"l{i}" for i in range(9)], "expected": "l0"}
-    rows = [case | {"answer": text} for text in ("cat", "Cat.", "dog", "cow")] + [many | {"answer": "l8"}]
-    path = tmp_path / "labels.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    document = json.loads(cli("evaluate", "--answers", path, "--json").out)
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
-    assert [one["confusion"][0] for one in document["classification"]] == [[2, 1, 1], [0] * 8 + [1, 0]]
-    shown = cli("evaluate", "--answers", path).out
-    assert "labels: macro F1 0.333; " in shown
-    assert "    4      1.000   0.500  0.667  cat\n" in shown
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)], ids=["words", "json"])
@@ -83,21 +71,6 @@ def test_a_fall_against_an_earlier_evaluation_exits_with_5(cli: Cli, answers: Pa
     assert "accuracy fell by 0.2500 against old.json, more than 0.05" in fell.err
 
 
-@pytest.mark.parametrize("flags", [("--baseline",), ("--samples", "2"), ("--cases", "cases.jsonl")], ids=lambda f: f[0])
-def test_what_needs_a_model_is_refused_with_answers(cli: Cli, answers: Path, flags: tuple[str, ...]) -> None:
-    done = cli("evaluate", "--answers", answers, *flags)
-    assert (done.code, done.out) == (2, "")
-    assert "--adapter" in done.err
-
-
-def test_a_malformed_row_exits_with_2_and_its_line(cli: Cli, answers: Path) -> None:
-    with answers.open("a", encoding="utf-8") as file:
-        file.write('{"verifier": "sql", "answer": "SELECT 1"}\n')
-    done = cli("evaluate", "--answers", answers)
-    assert (done.code, done.out) == (2, "")
-    assert "answers.jsonl:5: expected: Field required" in done.err
-
-
 def test_programs_run_behind_walls_and_commands_only_where_they_are_allowed(cli: Cli, tmp_path: Path) -> None:
     python = {
         "verifier": "python",
@@ -107,7 +80,7 @@ def test_programs_run_behind_walls_and_commands_only_where_they_are_allowed(cli:
     (tmp_path / "programs.jsonl").write_text(json.dumps(python), encoding="utf-8")
     done = cli("evaluate", "--answers", "programs.jsonl", "--json", "--without-walls", "--case-timeout", "20")
     document = json.loads(done.out)
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    valid(document, "evaluate")
     assert (done.code, document["accuracy"], document["walls"]) == (0, 1.0, [*standing_walls()])
     assert f"walls     {', '.join(standing_walls()) or 'none'} around answers that are programs" in done.err
     (tmp_path / "judge.py").write_text("print('{\"correct\": true}')", encoding="utf-8")
@@ -116,3 +89,64 @@ def test_programs_run_behind_walls_and_commands_only_where_they_are_allowed(cli:
     refused = cli("evaluate", "--answers", "commands.jsonl")
     assert (refused.code, "commands.jsonl:1: this case is judged by a program of its own" in refused.err) == (2, True)
     assert cli("evaluate", "--answers", "commands.jsonl", "--allow-commands", "--case-timeout", "20").code == 0
+
+
+ROOT = Path(__file__).parents[2]
+TABLE = "CREATE TABLE shops (id, name, city)"
+
+
+def row(question: str, answer: str) -> dict[str, str]:
+    return {"question": question, "context": TABLE, "answer": answer}
+
+
+def case(prompt: str, expected: str) -> dict[str, str]:
+    return {"verifier": "sql", "database": "s.sqlite", "prompt": prompt, "input": TABLE, "expected": expected}
+
+
+GOOD = [
+    row("Which shops of all are in Oslo, by their ids?", "SELECT id FROM shops WHERE city = 'Oslo'"),
+    row("Name them.", "SELECT name FROM shops"),
+]
+PLANTED = {
+    "unreadable": row("Name the third shop of all.", ""),
+    "does_not_run": row("Count the shops of the city.", "SELECT count(*) FROM shop"),
+    "prompt_in_answer": row("Give every id there is.", "SELECT id FROM shops -- <|im_end|>"),
+    "leak": row("How  many shops are there at all?", "SELECT count(id) FROM shops"),
+    "duplicate": {**GOOD[0], "answer": GOOD[0]["answer"].upper()},
+    "near_duplicate": {**GOOD[0], "question": f"Say: {GOOD[0]['question']}"},
+}
+CASES = [
+    case("How many shops are there at all?", "SELECT count(*) FROM shops"),
+    case("Which shop is in Rome?", "SELECT name FROM shops WHERE city = 'Rome'"),
+    case("What is the mean?", "SELECT mean(id)"),
+]
+
+
+def test_planted_faults_are_found(cli: Cli, tmp_path: Path) -> None:
+    manifests.write(tmp_path, manifests.small(max_seq_length=512))
+    write_rows(tmp_path / "tests" / "cases.jsonl", CASES)
+    with closing(sqlite3.connect(tmp_path / "tests" / "s.sqlite")) as database:
+        database.executescript(f"{TABLE}; INSERT INTO shops VALUES (1, 'a', 'Oslo'), (2, 'b', 'Lima')")  # noqa: S608
+    rows = write_rows(tmp_path / "rows.jsonl", [*GOOD, *PLANTED.values()])
+    asked = ("audit", "-m", "manifest.json", "--dataset", "rows.jsonl", "--offline")
+    done = cli(*asked, "--json")
+    document = json.loads(done.out)
+    valid(document, "audit")
+    found = {name: check for name, check in document["checks"].items() if check["count"]}
+    at = {name: [example["line"] for example in check["examples"]] for name, check in found.items()}
+    planted = {name: [len(GOOD) + number] for number, name in enumerate(PLANTED, start=1)}
+    assert at == planted | {"case_empty": [2], "case_fails": [3]}
+    assert (done.code, document["errors"], document["warnings"]) == (5, 6, 2)
+    told = cli(*asked)
+    assert (told.code, told.err.splitlines()[-2]) == (5, "error: 6 errors in rows and cases")
+    assert "answers of rows: 0 run, 7 only parsed, 0 not run" in told.out.splitlines()
+    assert f"  {rows}:4: no such table: shop: " in told.out
+
+
+def test_a_shipped_expert_has_no_errors(cli: Cli) -> None:
+    folder = ROOT / "experts" / "expert-json"
+    args = ("-m", folder / "manifest.json", "--dataset", folder / "datasets" / "train.jsonl", "--limit", 300)
+    done = cli("audit", *args, "--offline", "--json")
+    document = json.loads(done.out)
+    assert (done.code, document["errors"], document["rows"], document["cases"]) == (0, 0, 300, 300)
+    assert document["answers"] == {"ran": 300, "parsed": 0, "not_run": {}}

@@ -7,21 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 
+from expert_cli.inventory.datasets import find_datasets
 from expert_cli.utils.files import write_sealed
 from tests import manifests
+from tests.train.projects import valid
+from tests.words import Words
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "find-datasets.schema.json"
 Cli = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def validator() -> jsonschema_rs.Draft202012Validator:
-    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    jsonschema_rs.meta.validate(schema)
-    return jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
 
 
 KEY = "0123456789ab" + "c" * 52
@@ -81,23 +75,14 @@ EXPECTED = {
 }
 
 
-def test_json_is_one_document_of_its_schema(
-    cli: Cli, project: Path, validator: jsonschema_rs.Draft202012Validator
-) -> None:
+def test_json_is_one_document_of_its_schema(cli: Cli, project: Path) -> None:
     done = cli("find-datasets", "--hf-cache", "hf", "--json")
     assert done.code == 0
     document = json.loads(done.out)
-    validator.validate(document)
+    valid(document, "find-datasets")
     assert document["hf_cache"] == str(project / "hf")
     assert rows_of(document) == EXPECTED
     assert "bad" in done.err
-
-
-def test_the_environment_names_the_caches(cli: Cli, project: Path) -> None:
-    home = json.loads(cli("find-datasets", "--json", HF_HOME=str(project / "hf")).out)
-    assert rows_of(home) == EXPECTED
-    parts = {"HF_HUB_CACHE": str(project / "hf" / "hub"), "HF_DATASETS_CACHE": str(project / "hf" / "datasets")}
-    assert rows_of(json.loads(cli("find-datasets", "--json", HF_HOME=str(project / "none"), **parts).out)) == EXPECTED
 
 
 def test_the_table_has_a_line_each(cli: Cli, project: Path) -> None:
@@ -111,29 +96,9 @@ def test_the_table_has_a_line_each(cli: Cli, project: Path) -> None:
     assert lines[-1].startswith("7 data sets, ")
 
 
-def test_a_store_of_the_key_of_now_is_fresh_and_another_is_stale(cli: Cli, project: Path) -> None:
-    from expert_cli.inventory.datasets import find_datasets
-    from tests.words import Words
-
-    found = {
-        key: {
-            row.name: row.status
-            for row in find_datasets(
-                project / "experts", project / "no", project / "no", Words(), lambda *_, key=key: key
-            )
-            if row.kind == "token_store"
-        }
-        for key in (KEY, "d" * 64, None)
-    }
-    assert [next(status for name, status in rows.items() if name.endswith(KEY[:12])) for rows in found.values()] == [
-        "fresh",
-        "stale",
-        "used",
-    ]
-
-
-def test_nothing_at_all_is_no_failure(cli: Cli, tmp_path: Path) -> None:
-    done = cli("find-datasets", "--hf-cache", tmp_path)
-    assert (done.code, done.out, done.err) == (0, "0 data sets, 0 B\n", "")
-    wrong = cli("find-datasets", "--experts", "none")
-    assert (wrong.code, "none: no such folder of experts" in wrong.err) == (2, True)
+def test_a_store_of_the_key_of_now_is_fresh_and_another_is_stale(project: Path) -> None:
+    found = []
+    for key in (KEY, "d" * 64, None):
+        rows = find_datasets(project / "experts", project / "no", project / "no", Words(), lambda *_: key)  # noqa: B023
+        found += [row.status for row in rows if row.name.endswith(KEY[:12])]
+    assert found == ["fresh", "stale", "used"]

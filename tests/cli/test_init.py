@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
+import datasets
+import numpy as np
 import pytest
 
 from expert_cli.commands.init import init
@@ -18,8 +21,9 @@ from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.grade import verdict_on
 from expert_cli.manifest import starter
 from expert_cli.manifest.starter import StarterKind, write_starter
+from expert_cli.runs.metrics import read_json
 from expert_cli.utils.reporter import NullReporter
-from tests.configs import AXOLOTL
+from tests.train.projects import tiny_llama, write_rows
 
 KINDS: tuple[StarterKind, ...] = get_args(StarterKind)
 STARTERS = Path(starter.__file__).with_name("starters")
@@ -105,17 +109,109 @@ def test_blocks_that_are_comments_work_once_they_are_renamed(cli: Callable[..., 
     assert [key for key in [*named, "training.dataset.schema_prompt.tables"] if status[key] != "applied"] == []
 
 
-def test_a_configuration_of_another_trainer_becomes_a_valid_manifest(cli: Callable[..., Any], tmp_path: Path) -> None:
-    program = "axolotl"
-    (tmp_path / "their.yml").write_text(f"{AXOLOTL}\noutput_dir: out\n", encoding="utf-8")
-    made = cli("init", "boats", "--from-config", "their.yml")
-    manifest = Path("boats") / "manifest.json"
-    assert made.code == 0
-    assert [path.name for path in (tmp_path / "boats").iterdir()] == ["manifest.json"]
-    first, head, *rows = made.out.splitlines()
-    assert (first, head.split()) == ("not carried over from their.yml:", ["key", "value", "why"])
-    assert rows[0].split()[:2] == ["output_dir", "out"]
-    assert f"a configuration of {program}." in made.out
-    checked = cli("validate", manifest)
-    assert checked.code == 0
-    assert checked.out.endswith(f"{manifest}: valid\n")
+Cli = Callable[..., Any]
+PAIRS = [(f"What is {n} plus {n}?", f"It is {2 * n}.") for n in range(300)]
+
+
+def write_csv(path: Path, heads: Sequence[str]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([heads, *PAIRS])
+
+
+def made(cli: Cli, *words: str | Path) -> dict[str, Any]:
+    """Make the expert "one" offline, check that it is valid without a warning, and return what was told of it."""
+    done = cli("init", "one", "--offline", "--json", *words)
+    assert done.code == 0, done.err
+    told: dict[str, Any] = json.loads(done.out)
+    checked = cli("validate", told["manifest"])
+    assert (checked.code, checked.err) == (0, "")
+    return told
+
+
+def test_the_form_is_found(cli: Cli, tmp_path: Path) -> None:
+    chats = [
+        {"messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]}
+        for asked, answer in PAIRS
+    ]
+    write_rows(tmp_path / "rows.jsonl", chats)
+    told = made(cli, "--from", "rows.jsonl", "--base-model", tiny_llama())
+    found = told["found"]
+    assert (told["rows"], found["form"], found["columns"]) == ("../rows.jsonl", "messages", "messages <- messages")
+    assert (found["read"], found["good"]) == (300, 300)
+
+
+def test_lengths_are_those_of_the_store_that_training_takes(cli: Cli, tmp_path: Path) -> None:
+    rows = [{"question": asked, "answer": answer, "id": "1"} for asked, answer in PAIRS]
+    write_rows(tmp_path / "rows.jsonl", [*rows, {"question": "No answer?"}])
+    told = made(cli, "--from", "rows.jsonl", "--base-model", tiny_llama())
+    (fingerprint,) = tmp_path.rglob("fingerprint.json")
+    store: Any = datasets.load_from_disk(fingerprint.parent)
+    tokens = sorted(map(len, store["train"]["input_ids"]))
+    found = told["found"]
+    assert found["length"] == {
+        "p50": int(np.percentile(tokens, 50, method="higher")),
+        "p99": int(np.percentile(tokens, 99, method="higher")),
+        "max": tokens[-1],
+        "by": "tokenizer",
+    }
+    assert (found["read"], found["good"], found["not_read"]) == (301, 300, ["id"])
+    assert found["validation_split"] == 0.067, "20 of 300"
+    assert abs(len(store["validation"]) - 20) <= 1
+    written = read_json(Path(tmp_path, told["manifest"]))
+    assert written["training"]["config"]["max_seq_length"] == found["max_seq_length"] == 512
+    explained = cli("pretokenize", "--manifest", told["manifest"], "--explain", "--json", "--offline")
+    assert json.loads(explained.out)["stores"][0]["status"] == "hit"
+
+
+def test_without_a_tokenizer_lengths_are_estimated_and_told_so(cli: Cli, tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", [{"question": "a" * 60, "answer": "b" * 10}] * 250)
+    done = cli("init", "one", "--from", "rows.jsonl", "--base-model", "org/Not-Here-0.1B", "--offline")
+    assert done.code == 0, done.err
+    length = next(line for line in done.out.splitlines() if line.startswith("length "))
+    assert length.split(None, 1)[1] == ("20 tokens at half of the documents, 20 at 99 %, 20 at most, by estimate")
+    written = read_json(tmp_path / "one" / "manifest.json")
+    assert written["training"]["config"]["learning_rate"] == 1e-3, "a small model, by its name"
+
+
+def test_columns_that_do_not_tell_are_asked_for_and_nothing_is_left(cli: Cli, tmp_path: Path) -> None:
+    write_csv(tmp_path / "rows.csv", ["mail", "label"])
+    named = ("--from", "rows.csv", "--base-model", tiny_llama())
+    done = cli("init", "one", *named)
+    assert done.code == 2
+    assert done.err.splitlines()[0].endswith("no column is recognized as the response; columns: mail, label")
+    assert "--column instruction=NAME --column response=NAME" in done.err
+    assert not (tmp_path / "one").exists()
+    told = made(cli, *named, "--column", "instruction=mail", "--column", "response=label")
+    assert told["found"]["columns"] == "instruction <- mail, response <- label"
+
+
+def test_the_validation_rows_of_a_folder_evaluate(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    write_csv(tmp_path / "rows" / "train.csv", ["question", "answer"])
+    write_csv(tmp_path / "rows" / "validation.csv", ["question", "answer"])
+    found = made(cli, "--from", "rows", "--base-model", tiny_llama())["found"]
+    assert (found["validation_path"], found["validation_split"]) == ("../rows::validation", None)
+
+
+REFUSED = {
+    "a kind, too": (("--from", "rows.csv", "--kind", "sql"), "--kind and --from: each brings a manifest of its own"),
+    "a column without rows": (("--column", "text=a"), "--column goes with --from ROWS"),
+    "no such role": (
+        ("--from", "rows.csv", "--column", "answer=a"),
+        '--column "answer=a" is not of the form ROLE=NAME',
+    ),
+    "no such file": (("--from", "nowhere.csv"), "nowhere.csv: no such file or folder; looked for at: "),
+    "no such column": (
+        ("--from", "rows.csv", "--column", "text=b", "--base-model", "org/a"),
+        'the column "b" of "field_mapping.text" is not there',
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_refused_leaves_nothing(cli: Cli, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    write_csv(tmp_path / "rows.csv", ["question", "answer"])
+    done = cli("init", "one", "--offline", *words)
+    assert done.code == 2
+    assert message in done.err.splitlines()[0]
+    assert not (tmp_path / "one").exists()

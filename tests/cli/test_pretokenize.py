@@ -3,49 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
+from datasets import load_from_disk
 from filelock import FileLock
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
 from expert_cli.data.store import build
-from tests import manifests, tiny
+from expert_cli.pipeline.pretokenize import token_texts
+from tests import tiny
+from tests.train import projects
+from tests.train.projects import valid
 
-SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 9)} for n in range(40)]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
-
-
-def project(folder: Path, model: Path, rows: list[dict[str, Any]] = ROWS, **config: Any) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    manifest = manifests.small(**{"max_seq_length": 64, **config})
-    manifest["base_models"][0]["name"] = str(model)
-    manifest["training"]["dataset"] = {"path": "train.jsonl"}
-    return manifests.write(folder, manifest)
+def project(folder: Path, rows: Sequence[dict[str, Any]] = ROWS, **config: Any) -> Path:
+    return projects.project(folder, rows=rows, **config)
 
 
 def pretokenize(*args: str | Path) -> Any:
     """Run the command in this process (the training libraries are loaded) and return its JSON document."""
     done = CliRunner().invoke(app, ["pretokenize", *map(str, args), "--json", "--quiet"], catch_exceptions=False)
     document = json.loads(done.stdout)
-    jsonschema_rs.validator_for(json.loads((SCHEMAS / "pretokenize.schema.json").read_text(encoding="utf-8"))).validate(
-        document
-    )
+    valid(document, "pretokenize")
     return document["stores"]
 
 
-def test_built_then_hit_then_built_by_force(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model)
+def test_built_then_hit_then_built_by_force(tmp_path: Path) -> None:
+    manifest = project(tmp_path)
     (first,) = pretokenize("-m", manifest)
     (second,) = pretokenize("-m", manifest)
     (third,) = pretokenize("-m", manifest, "--force")
@@ -58,31 +48,12 @@ def test_built_then_hit_then_built_by_force(tmp_path: Path, model: Path) -> None
     assert Path(first["path"]).parent == tmp_path / "datasets_optimized" / "expert-small" / "tokenized"
 
 
-CHANGES: dict[str, tuple[Callable[[Path, Path], Any], str, str]] = {
-    "nothing": (project, "hit", ""),
-    "length and packing": (lambda folder, model: project(folder, model, packing=False, epochs=3), "hit", ""),
-    "a row": (lambda folder, model: project(folder, model, ROWS[1:]), "stale", "train data"),
-    "masking": (lambda folder, model: project(folder, model, completion_only_loss=False), "stale", "trained turns"),
-}
-
-
-@pytest.mark.parametrize(("change", "state", "part"), CHANGES.values(), ids=CHANGES.keys())
-def test_explain_says_what_changed(tmp_path: Path, model: Path, change: Any, state: str, part: str) -> None:
-    manifest = project(tmp_path, model)
-    pretokenize("-m", manifest)
-    change(tmp_path, model)
-    (row,) = pretokenize("-m", manifest, "--explain")
-    assert row["status"] == state
-    assert [line.split(":")[0] for line in row["changes"]] == ([part] if part else [])
-
-
 ODD_NAMES = ("../../x", "..", "专家一", "专家二", "Expert SQL", "e" * 300)
 
 
-def test_no_name_leads_out_of_the_output_folder(tmp_path: Path, model: Path) -> None:
+def test_no_name_leads_out_of_the_output_folder(tmp_path: Path) -> None:
     for number, name in enumerate(ODD_NAMES):
-        manifest = project(tmp_path / "experts" / str(number), model)
-        manifests.write(manifest.parent, json.loads(manifest.read_text(encoding="utf-8")) | {"name": name})
+        project(tmp_path / "experts" / str(number), name=name)
     done = CliRunner().invoke(
         app, ["pretokenize", "--all", str(tmp_path / "experts"), "--output", str(tmp_path / "out"), "--json", "--quiet"]
     )
@@ -96,21 +67,11 @@ def test_no_name_leads_out_of_the_output_folder(tmp_path: Path, model: Path) -> 
     assert {path.name for path in tmp_path.iterdir()} == {"experts", "out"}
 
 
-def broken_between(tmp_path: Path, model: Path) -> Path:
-    """Make experts a (no such model), b (sound) and c (a manifest with a fault); return their folder."""
-    for name in ("a", "b", "c"):
-        manifest = project(tmp_path / "experts" / name, model)
-        written = json.loads(manifest.read_text(encoding="utf-8")) | {"name": f"expert-{name}"}
-        if name == "a":
-            written["base_models"][0]["name"] = str(tmp_path / "nowhere")
-        if name == "c":
-            written["training"]["config"]["max_seq_length"] = "long"
-        manifests.write(manifest.parent, written)
-    return tmp_path / "experts"
-
-
-def test_what_failed_is_said_at_the_end(tmp_path: Path, model: Path) -> None:
-    experts = broken_between(tmp_path, model)
+def test_what_failed_is_said_at_the_end(tmp_path: Path) -> None:
+    experts = tmp_path / "experts"
+    project(experts / "a", name="expert-a", base={"name": str(tmp_path / "nowhere")})
+    project(experts / "b", name="expert-b")
+    project(experts / "c", name="expert-c", max_seq_length="long")
     done = CliRunner().invoke(app, ["pretokenize", "--all", str(experts), "--quiet"], catch_exceptions=False)
     said = [line for line in done.stderr.splitlines() if line.startswith(("warning: 2", "error: "))]
     assert said[0] == "warning: 2 of 3 experts failed"
@@ -121,24 +82,16 @@ def test_what_failed_is_said_at_the_end(tmp_path: Path, model: Path) -> None:
     assert "expert-b: built" in done.stdout
 
 
-def test_prune_deletes_this_experts_stores_and_nothing_else(tmp_path: Path, model: Path) -> None:
+def test_prune_deletes_this_experts_stores_and_nothing_else(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    pretokenize("-m", project(tmp_path, model, ROWS[1:]), "--output", out)
-    manifest = project(tmp_path, model, ROWS[2:])
-    (tmp_path / "other").mkdir()
-    other = manifests.write(tmp_path / "other", json.loads(manifest.read_text(encoding="utf-8")) | {"name": "other"})
-    (kept,) = pretokenize("-m", other, "--dataset", tmp_path / "train.jsonl", "--output", out)
+    pretokenize("-m", project(tmp_path, ROWS[1:]), "--output", out)
+    (kept,) = pretokenize("-m", project(tmp_path / "other", ROWS[2:], name="other"), "--output", out)
     for name in ("applications", "202411220230", "deadbeef0123", ".building-0123456789ab", ".building-site"):
         (out / name).mkdir(parents=True)
     (out / "deadbeef0123" / "fingerprint.json").write_text('{"key": "deadbeef0123", "mine": true}', encoding="utf-8")
     (tmp_path / "other" / "progress.json").write_text('{"shards": []}', encoding="utf-8")
     (out / ".building-bbbbbbbbbbbb").symlink_to(tmp_path / "other")
-    CliRunner().invoke(
-        app,
-        ["pretokenize", "-m", str(project(tmp_path, model)), "--output", str(out), "--prune"],
-        catch_exceptions=False,
-    )
-    (row,) = pretokenize("-m", tmp_path / "manifest.json", "--output", out)
+    (row,) = pretokenize("-m", project(tmp_path), "--output", out, "--prune")
     assert {path.name for path in out.iterdir() if path.is_dir()} == {
         "applications",
         "202411220230",
@@ -151,29 +104,18 @@ def test_prune_deletes_this_experts_stores_and_nothing_else(tmp_path: Path, mode
     assert (tmp_path / "other" / "manifest.json").is_file()
 
 
-def test_prune_leaves_a_store_that_is_being_built(tmp_path: Path, model: Path) -> None:
+def test_prune_leaves_a_store_that_is_being_built(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    (old,) = pretokenize("-m", project(tmp_path, model, ROWS[1:]), "--output", out)
+    (old,) = pretokenize("-m", project(tmp_path, ROWS[1:]), "--output", out)
     with FileLock(out / f".lock-{Path(old['path']).name}"):
-        pretokenize("-m", project(tmp_path, model), "--output", out, "--prune")
+        pretokenize("-m", project(tmp_path), "--output", out, "--prune")
     assert Path(old["path"]).is_dir()
     pretokenize("-m", tmp_path / "manifest.json", "--output", out, "--prune")
     assert not Path(old["path"]).exists()
 
 
-def test_several_experts_in_one_folder_keep_their_stores_apart(tmp_path: Path, model: Path) -> None:
-    paths = []
-    for name in ("a", "b"):
-        manifest = project(tmp_path / name, model)
-        written = json.loads(manifest.read_text(encoding="utf-8")) | {"name": f"expert-{name}"}
-        paths += ["-m", manifests.write(manifest.parent, written)]
-    rows = pretokenize(*paths, "--output", tmp_path / "out", "--prune")
-    assert [Path(row["path"]).parent for row in rows] == [tmp_path / "out" / "expert-a", tmp_path / "out" / "expert-b"]
-    assert all(Path(row["path"]).is_dir() for row in rows)
-
-
-def test_staged_data_gives_the_same_key_and_store(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model)
+def test_staged_data_gives_the_same_key_and_store(tmp_path: Path) -> None:
+    manifest = project(tmp_path)
     (plain,) = pretokenize("-m", manifest)
     (staged,) = pretokenize("-m", manifest, "--stage", tmp_path / "fast", "--output", tmp_path / "out")
     assert staged["key"] == plain["key"]
@@ -181,24 +123,16 @@ def test_staged_data_gives_the_same_key_and_store(tmp_path: Path, model: Path) -
 
 
 def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_store(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second call looks at no row; cases that changed meanwhile are told as not looked for."""
-    manifest = project(tmp_path / "one", model, [*ROWS, ROWS[5]])
-    said = {"instruction": "say  9.", "input": "", "output": "no"}
-    (tmp_path / "one" / "valid.jsonl").write_text(
-        json.dumps(ROWS[0] | said) + "\n" + json.dumps(said | {"instruction": "?"})
-    )
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["training"]["dataset"] |= {
-        "validation_path": "valid.jsonl",
-        "filters": {"deduplicate": True, "max_length": 40},
-    }
-    manifests.write(tmp_path / "one", written)
-    cases = tmp_path / "one" / "tests" / "cases.jsonl"
-    cases.parent.mkdir()
     row = {"id": "a", "verifier": "exact", "expected": "yes", "prompt": "Say 2."}
-    cases.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    said = {"instruction": "say  9.", "input": "", "output": "no"}
+    filters = {"deduplicate": True, "max_length": 40}
+    dataset = {"validation_path": "valid.jsonl", "filters": filters}
+    manifest = project(tmp_path / "one", [*ROWS, ROWS[5]], dataset=dataset, cases=[row])
+    projects.write_rows(tmp_path / "one" / "valid.jsonl", [said, said | {"instruction": "?"}])
+    cases = tmp_path / "one" / "tests" / "cases.jsonl"
     built = pretokenize("--manifest", manifest)[0]
     monkeypatch.setattr(build, "select", None)
     again = pretokenize("--manifest", manifest)[0]
@@ -217,7 +151,50 @@ def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_s
     cases.write_text(json.dumps(row | {"prompt": "Say 3."}) + "\n", encoding="utf-8")
     changed = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
     assert "cases stand" not in " ".join(changed.split())
-    for line, fault in (("{", "not JSON"), ('{"prompt": 3}', '"prompt" is a number, not text')):
-        cases.write_text(json.dumps(row) + "\n" + line, encoding="utf-8")
-        told = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
-        assert f"cases.jsonl:2: {fault}".replace(" ", "") in "".join(told.split())
+
+
+TALK = {
+    "messages": [
+        {"role": "user", "content": "Say <|im_end|> <script>alert(1)</script>\n\tnow"},
+        {"role": "assistant", "content": "no", "weight": 0},
+        {"role": "user", "content": "again"},
+        {"role": "assistant", "content": "yes yes"},
+    ]
+}
+LONG = {"instruction": "word " * 60, "output": "yes " * 60}
+SHOWN_ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "conversation": (TALK, {"max_seq_length": 256}),
+    "truncated": (LONG, {}),
+}
+
+
+@pytest.mark.parametrize(("row", "config"), SHOWN_ROWS.values(), ids=SHOWN_ROWS)
+def test_tokens_and_mask_are_those_of_the_store(tmp_path: Path, row: dict[str, Any], config: dict[str, Any]) -> None:
+    (store,) = pretokenize("-m", project(tmp_path, [row] * 3, **config), "--show", "2")
+    document = store["documents"][1]
+    stored = load_from_disk(store["path"])["train"][1]
+    assert len(store["documents"]) == 2
+    assert document["ids"] == stored["input_ids"]
+    assert "".join(document["tokens"]) == tiny.tiny_tokenizer().decode(stored["input_ids"])
+    if all(document["kept"]):
+        assert document["trained"] == stored["completion_mask"]
+    else:
+        assert (row is LONG, sum(document["kept"])) == (True, 64)
+        both = [had and kept for had, kept in zip(stored["completion_mask"], document["kept"], strict=True)]
+        assert sum(both) - 1 == sum(document["trained"]), "the first token behind the gap has another before it"
+
+
+def test_marks_tell_trained_from_untrained_without_colors(tmp_path: Path) -> None:
+    manifest = project(tmp_path, [TALK] * 2, max_seq_length=256)
+    done = CliRunner().invoke(app, ["pretokenize", "-m", str(manifest), "--show", "1", "--quiet"])
+    lines = done.stdout[done.stdout.index("document 1") :].splitlines()
+    assert "".join(line[2:].replace("¦", "") for line in lines if line.startswith("» ")) == "yes yes<|im_end|>"
+
+
+@pytest.mark.parametrize("text", ["héllo 😀 wörld", " a\n\n b", "\ufffd?", "漢字かな"])
+def test_tokens_together_are_the_text(text: str) -> None:
+    tokenizer = tiny.tiny_tokenizer().backend_tokenizer
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    texts = token_texts(tokenizer, ids)
+    assert len(texts) == len(ids)
+    assert "".join(texts) == tokenizer.decode(ids, skip_special_tokens=False) == text

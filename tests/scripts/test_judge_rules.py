@@ -1,7 +1,8 @@
-"""The judges that ours is compared with, and the paraphrases that it is tried on."""
+"""What the benchmarks of judges and experts rest on: paraphrases, and commands that are commands."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sqlite3
 from collections import Counter
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 
 from benchmarks import judge_rules
+from benchmarks import measure_experts as measured
 from benchmarks.lib import official_judges as official
-from benchmarks.lib.official_judges import Table
-from benchmarks.lib.paraphrases import REWRITES, SPELLINGS, left_to_chance, paraphrases, variants
+from benchmarks.lib.paraphrases import REWRITES, SPELLINGS, left_to_chance, paraphrases
+from expert_cli import cli
 
 TABLES = """
 CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT, age INTEGER, city INTEGER);
@@ -63,70 +65,6 @@ def test_paraphrases_mean_the_same(database: Path) -> None:
     assert set(used) == {*REWRITES, *SPELLINGS}
 
 
-def test_what_is_left_to_chance_is_told() -> None:
-    assert left_to_chance("SELECT name, max(age) FROM people GROUP BY city") == "a column outside GROUP BY"
-    assert left_to_chance("SELECT name FROM people LIMIT 2") == "LIMIT without ORDER BY"
-    assert left_to_chance("SELECT * FROM (SELECT id FROM people ORDER BY age LIMIT 1)").startswith(
-        "LIMIT in a subquery"
-    )
-    assert left_to_chance("SELECT FROM WHERE") == ""
-
-
-def test_variants(database: Path) -> None:
-    made = variants("SELECT name, count(*) FROM people GROUP BY name ORDER BY 2", judge_rules.schema_of(database))
-    assert [one.rewrites[0] for one in made] == [
-        "columns in reverse", "a column more", "whole numbers as floats", "tied rows in reverse",
-    ]  # fmt: skip
-    assert made[0].query.startswith("SELECT COUNT(*), name FROM")
-    assert not variants("SELECT * FROM people", judge_rules.schema_of(database))
-
-
-def table(*rows: tuple[Any, ...], names: str = "abcdefgh") -> Table:
-    return Table(list(names[: len(rows[0]) if rows else 1]), rows)
-
-
-@pytest.mark.parametrize(
-    ("gold", "answer", "query", "right"),
-    [
-        pytest.param(table((1, "a"), (2, "b")), table(("b", 2), ("a", 1)), "", True, id="columns and rows"),
-        pytest.param(table((1,), (2,)), table((2,), (1,)), "ORDER BY", False, id="order"),
-        pytest.param(table((1,), (1,)), table((1,)), "", False, id="a row twice"),
-        pytest.param(table((1, 1), (2, 2)), table((1, 2), (2, 1)), "", False, id="cells across rows"),
-        pytest.param(table((0.3,)), table((0.1 + 0.2,)), "", False, id="noise"),
-        pytest.param(table((1,)), table((1.0,)), "", True, id="a whole float"),
-        pytest.param(table((1, "1.5")), table((1.0, "1.5")), "", False, id="a whole float that is sorted elsewhere"),
-        pytest.param(table(), Table(["a", "b"], []), "", True, id="nothing"),
-        pytest.param(table((1, 2, 3, 4, 5)), table((5, 4, 3, 2, 1)), "", True, id="five columns"),
-    ],
-)
-def test_spiders_judge(gold: Table, answer: Table, query: str, right: bool) -> None:
-    assert official.spider(gold, answer, query) is right
-
-
-@pytest.mark.parametrize(
-    ("gold", "answer", "question", "right"),
-    [
-        pytest.param(table((1, "a"), (2, "b")), table(("b", 2, 7), ("a", 1, 7)), "", True, id="columns, one more"),
-        pytest.param(table((1,), (2,)), table((1,), (2,), (2,)), "", True, id="a row twice"),
-        pytest.param(table((None,), (1,)), table((None,), (1,)), "", True, id="NULL"),
-        pytest.param(table((None,), (1,)), table((None,), (1,), (1,)), "", False, id="NULL among numbers, a row twice"),
-        pytest.param(table((1.0,)), table((1.000005,)), "", True, id="within 1e-5"),
-        pytest.param(table((1,)), table(), "", True, id="one row expected, none given"),
-        pytest.param(table((1,)), table((1,), (1,)), "", True, id="one row, repeated"),
-        pytest.param(table((1,), (2,)), table(), "", False, id="two rows expected, none given"),
-        pytest.param(table((1,), (2,)), table((2,), (1,)), "Sort them.", False, id="asked to sort"),
-        pytest.param(table((1,), (2,)), table((2,), (1,)), "List them.", True, id="not asked to"),
-    ],
-)
-def test_defogs_judge(gold: Table, answer: Table, question: str, right: bool) -> None:
-    assert official.defog("SELECT a FROM t", [gold], "SELECT a FROM t", answer, question=question) is right
-
-
-def test_birds_judge() -> None:
-    assert official.bird(table((1,), (2,), (2,)), table((2,), (1,)))
-    assert not official.bird(table((1, 2)), table((2, 1)))
-
-
 def test_the_benchmark_runs(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for questions, databases in (("spider/train.jsonl", "spider/databases"), ("sql/defog_eval.jsonl", "sql/defog_db")):
         rows = [{"db_id": "towns", "question": "Which?", "answer": query} for query in QUERIES]
@@ -138,3 +76,23 @@ def test_the_benchmark_runs(database: Path, tmp_path: Path, capsys: pytest.Captu
     assert printed.startswith("40 pairs: ")
     assert "20 paraphrases by our default: 0 wrong" in printed
     assert "our spider and the official spider: 0 of 40 apart" in printed
+
+
+def options(out: Path, **more: Any) -> argparse.Namespace:
+    said = {"base_model": "smollm2", "limit": None, "max_steps": None, "real_limit": 300, "shots": 3}
+    return argparse.Namespace(out=out, data=None, experts=list(measured.EXPERTS), **{**said, **more})
+
+
+@pytest.mark.parametrize("more", [{}, {"limit": 2, "max_steps": 5}], ids=["all", "little"])
+def test_every_command_is_one(tmp_path: Path, more: dict[str, int]) -> None:
+    asked = options(tmp_path, **more)
+    for name in measured.EXPERTS:
+        train = measured.train_command(name, asked)
+        files = measured.case_files(name, asked)
+        assert set(files) == {"cases", "unseen"}
+        for command in (train, *(measured.evaluate_command(name, key, path, asked) for key, path in files.items())):
+            read = cli.command(command[0]).make_context(command[0], command[1:]).params
+            for part in ("manifest", "dataset", "cases"):
+                assert not read.get(part) or (measured.HERE / read[part]).is_file()
+        assert measured.printed(train, tmp_path).count("OUT") == 1
+    assert measured.limit_of("real", asked) == more.get("limit", 300)

@@ -13,14 +13,18 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import jsonschema_rs
+from click.testing import Result
 from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
 
-from expert_cli.config.plan import make_plan, trained_adapter
+from expert_cli.cli import app
+from expert_cli.config.plan import TrainedAdapter, make_plan, trained_adapter
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware import machine
 from expert_cli.pipeline.run_directory import RunResult
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.pipeline.train import train as run_training
+from expert_cli.runs.metrics import read_json
 from expert_cli.utils.reporter import NullReporter, Reporter
 from tests import manifests, tiny
 
@@ -61,7 +65,7 @@ def project(folder: Path, model: Path | None = None, rows: Iterable[Mapping[str,
     """Write a manifest and its rows into `folder`; return the manifest's path.
 
     model: the tiny Llama, where none is given. config: of training, and by these names `base`, `dataset`, `decoding` and
-    `evaluation` more keys of those blocks, and `cases` the rows of tests/cases.jsonl.
+    `evaluation` more keys of those blocks, `name` that of the expert, and `cases` the rows of tests/cases.jsonl.
     """
     write_rows(folder / "train.jsonl", rows)
     if cases := config.pop("cases", ()):
@@ -69,7 +73,8 @@ def project(folder: Path, model: Path | None = None, rows: Iterable[Mapping[str,
     base, dataset, decoding, evaluation = (
         config.pop(name, {}) for name in ("base", "dataset", "decoding", "evaluation")
     )
-    manifest = manifests.small(**{**QUICK, **config})
+    name = config.pop("name", "expert-small")
+    manifest = manifests.small(**{**QUICK, **config}) | {"name": name}
     manifest["base_models"][0] |= {"name": str(model or tiny_llama()), **base}
     manifest["training"]["dataset"] = {"path": "train.jsonl", **dataset}
     manifest["training"] |= {"decoding": decoding} if decoding else {}
@@ -139,10 +144,20 @@ class Told(NullReporter):
         self.warnings.append(text)
 
 
+def trained_in(run: Path, manifest: Path | None = None) -> TrainedAdapter:
+    """Return the adapter of a run as commands find it. manifest: instead of the run's own."""
+    return trained_adapter(run, manifest, None, offline=True)
+
+
+def command(*words: str | Path, input: bytes | str | None = None) -> Result:  # noqa: A002  as click calls it
+    """Run a command line in this process."""
+    return CliRunner().invoke(app, [*map(str, words)], input=input)
+
+
 def manifest_with(expert: Path, **decoding: Any) -> Path:
     """Write an expert's manifest once more beside it, with another decoding; return its path."""
-    manifest = trained_adapter(expert, None, None, offline=True).plan.run.manifest
-    written = json.loads(manifest.read_text(encoding="utf-8"))
+    manifest = trained_in(expert).plan.run.manifest
+    written = read_json(manifest)
     written["training"]["decoding"] |= decoding
     path = manifest.with_name("other-decoding.json")
     path.write_text(json.dumps(written), encoding="utf-8")
@@ -155,10 +170,7 @@ def here() -> machine.Machine:
 
 
 def train(
-    manifest: Path,
-    options: RunOptions = RunOptions(),
-    report: Reporter = NullReporter(),
-    **overrides: Any,
+    manifest: Path, options: RunOptions = RunOptions(), report: Reporter = NullReporter(), **overrides: Any
 ) -> RunResult:
     """Train in this process."""
     facts = here()

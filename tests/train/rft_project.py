@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from expert_cli.runs.metrics import read_json
 from tests import manifests, tiny
 from tests.train.projects import project, write_rows
 
@@ -38,7 +38,7 @@ def unsure_expert(
 ) -> Path:
     """Write a manifest of an expert that learns in rounds, with its rows and prompts; return its path."""
     config = {**QUICK, "method": "rft", "max_steps": steps}
-    written = json.loads(project(folder, model, UNSURE, **config).read_text(encoding="utf-8"))
+    written = read_json(project(folder, model, UNSURE, **config))
     asked = {"rounds": 1, "samples": 4, "temperature": 1.0, "gold": "never", "replay": 0.0, "held_back": 0.25}
     written["training"]["rft"] = {"prompts": "prompts.jsonl", **asked, **rft}
     write_rows(folder / "prompts.jsonl", prompts)

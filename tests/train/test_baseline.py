@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from expert_cli.cli import app
-from expert_cli.config.plan import TrainedAdapter, trained_adapter
+from expert_cli.config.plan import TrainedAdapter
 from expert_cli.data.select import select_rows
 from expert_cli.data.sources import locate_data
 from expert_cli.data.templates.make_template import OWN
@@ -23,7 +21,7 @@ from expert_cli.inference.expert_config import GenerationConfig
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
-from tests.train.projects import SEVEN, Told, valid, write_rows
+from tests.train.projects import SEVEN, Told, command, trained_in, valid, write_rows
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +39,13 @@ assert "assistant>" in OTHER
 
 @pytest.fixture(scope="module")
 def by(expert: Path) -> TrainedAdapter:
-    return trained_adapter(expert, None, None, offline=True)
+    return trained_in(expert)
 
 
 @pytest.fixture(scope="module")
 def document(expert: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     args = ["--baseline", "--shots", "2", "--max-new-tokens", "8", "--json", "--output", str(expert / "kept.json")]
-    done = CliRunner().invoke(app, ["evaluate", "--adapter", str(expert), *args])
+    done = command("evaluate", "--adapter", str(expert), *args)
     assert done.exit_code == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -97,14 +95,6 @@ def test_examples_are_training_rows_as_turns(by: TrainedAdapter, document: dict[
     assert drawn_shots(other, 2, NullReporter()).before(asked[0]) != shots.before(asked[0])
 
 
-def test_a_cases_own_row_is_never_an_example(by: TrainedAdapter) -> None:
-    shots = drawn_shots(by, 3, NullReporter())
-    first = [row.prompt for row in shots.rows[:4]]
-    asked = replace(cases_of(by.plan, None, 1)[0], prompt=first[1])
-    assert [row.prompt for row in shots.before(asked)] == [first[0], first[2], first[3]]
-    assert len(replace(shots, count=len(SEVEN)).before(asked)) == len(SEVEN) - 1
-
-
 def test_nor_is_the_same_answer_to_the_same_input_in_other_words(by: TrainedAdapter) -> None:
     (asked,) = cases_of(by.plan, None, 1)
     asked = replace(asked, input="CREATE TABLE t (a INT)")
@@ -131,10 +121,10 @@ def test_stricter_cases_judge_kept_answers_again(expert: Path, document: dict[st
     rows = [json.loads(line) | {"expected": 8} for line in own.read_text(encoding="utf-8").splitlines()]
     stricter = write_rows(tmp_path / "stricter.jsonl", rows)
     args = ["evaluate", "--answers", str(expert / "kept.json"), "--cases", str(stricter), "--json"]
-    again = json.loads(CliRunner().invoke(app, args).stdout)
+    again = json.loads(command(*args).stdout)
     assert (document["correct"], again["correct"]) == (6, 0)
     valid(document, "evaluate")
     assert [row["answer"] for row in again["answers"]] == [row["answer"] for row in document["answers"]]
     assert again["generation"] == document["generation"]
     stricter.write_text(stricter.read_text(encoding="utf-8").replace("number is 0", "figure is 0"), encoding="utf-8")
-    assert "case 'n0' asks something else" in str(CliRunner().invoke(app, args).exception)
+    assert "case 'n0' asks something else" in str(command(*args).exception)

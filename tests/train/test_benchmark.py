@@ -23,9 +23,8 @@ from expert_cli.pipeline.options import QUIET_SETTINGS
 from expert_cli.pipeline.pretokenize import store_for
 from expert_cli.pipeline.training_data import resolve_inputs
 from expert_cli.utils.reporter import NullReporter
-from tests.measurements import valid
 from tests.small_trainer import IMPOSSIBLE
-from tests.train.projects import project, train
+from tests.train.projects import project, train, valid
 
 ROOT = Path(__file__).parents[2]
 CONFIG: dict[str, Any] = {"batch_size": 2, "gradient_accumulation_steps": 4, "max_seq_length": 128, "max_steps": 3}
@@ -105,7 +104,7 @@ def test_both_sides_in_processes_of_their_own(manifest: Path) -> None:
     ran = subprocess.run(command, env=env, capture_output=True, encoding="utf-8", timeout=300, check=False)
     assert ran.returncode == 5, ran.stderr
     document = json.loads(ran.stdout)
-    valid({key: value for key, value in document.items() if key not in ("schema_version", "command")})
+    valid(document, "benchmark")
     a, b = document["a"], document["b"]
     assert b["padding_share"] > a["padding_share"] == 0.0
     assert document["loss_parity"]["holds"], "packs and padded rows, at equal trained tokens"
@@ -122,9 +121,3 @@ def test_memory_that_runs_out_is_told_with_its_bytes(
     told = json.loads(capsys.readouterr().out.splitlines()[-1])["error"]["message"]
     assert told.startswith("out of memory: ")
     assert f"you tried to allocate {IMPOSSIBLE} bytes" in told
-
-
-def test_a_scheduler_that_the_stock_trainer_lacks_is_told(baseline: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert baseline("unoptimized", "training.config.lr_scheduler=one_cycle") == 2
-    error = json.loads(capsys.readouterr().out)["error"]
-    assert (error["exit_code"], error["message"]) == (2, "lr_scheduler one_cycle: the stock Trainer has none")

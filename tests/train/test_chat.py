@@ -1,29 +1,40 @@
-"""Chat: what the expert and its base model answer, in pieces, with what was said before."""
+"""Chat, and what an expert's grammar does to its answers."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from expert_cli.cli import app
-from expert_cli.config.plan import trained_adapter
 from expert_cli.errors import InputError
 from expert_cli.inference.chat_session import Chat, open_chat
+from expert_cli.runs.metrics import read_json
 from expert_cli.utils.reporter import NullReporter
-from tests.train.projects import manifest_with, valid
+from tests.train.projects import (
+    SEVEN,
+    case,
+    command,
+    logged,
+    manifest_with,
+    project,
+    train,
+    trained_in,
+    valid,
+    write_rows,
+)
 
 PROMPT = "Which number is 3?"
 
 
 def talk(expert: Path, tokens: int = 8, *, manifest: Path | None = None, sample: bool = False) -> Chat:
-    return open_chat(
-        trained_adapter(expert, manifest, None, offline=True), NullReporter(), max_new_tokens=tokens, sample=sample
-    )
+    return open_chat(trained_in(expert, manifest), NullReporter(), max_new_tokens=tokens, sample=sample)
 
 
 def test_the_base_model_is_asked_the_same_and_does_not_answer_so(expert: Path) -> None:
@@ -42,14 +53,14 @@ def test_one_prompt(expert: Path) -> None:
     document = answered([*args, "--json"])
     assert (document["expert"], document["base_model"]) == ("7", "".join(talk(expert, 4).base(PROMPT)))
     assert document["samples"] is document["votes"] is None
-    words = CliRunner().invoke(app, args).stdout
+    words = command(*args).stdout
     assert words.startswith("base model\n")
     assert words.endswith("\nexpert\n7\n")
 
 
 def answered(args: list[str]) -> dict[str, Any]:
     """Return what the command prints, which its schema holds."""
-    document: dict[str, Any] = json.loads(CliRunner().invoke(app, args).stdout)
+    document: dict[str, Any] = json.loads(command(*args).stdout)
     valid(document, "chat")
     return document
 
@@ -67,17 +78,6 @@ def test_many_answers_are_put_to_the_vote(expert: Path) -> None:
     assert talk(expert, 1, manifest=two, sample=True).ask(PROMPT) == vote.answers[0]
 
 
-def test_the_command_shows_the_vote(expert: Path) -> None:
-    two = manifest_with(expert, top_k=2, top_p=1.0)
-    args = ["chat", "--adapter", str(expert), "--manifest", str(two), "--prompt", PROMPT, "--max-new-tokens", "1"]
-    vote = talk(expert, 1, manifest=two).vote(PROMPT, samples=5)
-    document = answered([*args, "--samples", "5", "--json"])
-    assert document == {**document, "expert": vote.majority, "base_model": None, **vote.as_json()}
-    shown = CliRunner().invoke(app, [*args, "--samples", "5"]).stdout
-    (first, agreeing), *_ = vote.counts
-    assert shown.startswith(f"{first}\n{agreeing} of 5 answers agree\n")
-
-
 def test_an_answer_is_held_to_the_experts_grammar(expert: Path) -> None:
     """The model would end after 7."""
     decoding = {"use_grammar": True, "grammar_type": "json-schema", "json_schema": {"const": 77}, "top_k": 1}
@@ -88,7 +88,7 @@ def test_an_answer_is_held_to_the_experts_grammar(expert: Path) -> None:
 
 def test_a_conversation_reads_until_an_empty_line(expert: Path) -> None:
     lines = f"{PROMPT}\nWhich number is 5?\n/new\n{PROMPT}\n\nnever read\n"
-    done = CliRunner().invoke(app, ["chat", "--adapter", str(expert), "--max-new-tokens", "1"], input=lines)
+    done = command("chat", "--adapter", str(expert), "--max-new-tokens", "1", input=lines)
     assert (done.exit_code, done.stdout) == (0, "7\n7\n7\n")
 
 
@@ -98,6 +98,91 @@ def test_bytes_that_are_no_utf_8_are_refused(expert: Path, where: str) -> None:
     said = b"Gr\xf6\xdfe\n"
     options = {} if where == "conversation" else {"--prompt": PROMPT, where: said.decode("utf-8", "surrogateescape")}
     words = ["chat", "--adapter", str(expert), *(word for option in options.items() for word in option)]
-    refused = CliRunner().invoke(app, words, input=said).exception
+    refused = command(*words, input=said).exception
     assert isinstance(refused, InputError)
     assert "not valid UTF-8: " in refused.message
+
+
+CASES = [case(n, 7, schema={"type": "integer"}) for n in range(6)] + [
+    case(n, 78, schema={"enum": [78]}) for n in (6, 7)
+]
+
+
+def held(expert: Path, folder: Path, grammar: str, cases: Sequence[Mapping[str, Any]] = CASES) -> Path:
+    """Copy an expert's run and its manifest, with these cases, and answers that are held to a grammar; return the manifest."""
+    manifest = trained_in(expert).plan.run.manifest
+    written = read_json(manifest)
+    written["training"]["decoding"] = {"use_grammar": True, "grammar_type": grammar}
+    shutil.copytree(expert, folder / "run")
+    write_rows(folder / "tests" / "cases.jsonl", cases)
+    (folder / "manifest.json").write_text(json.dumps(written), encoding="utf-8")
+    return folder / "manifest.json"
+
+
+def evaluated(manifest: Path, *more: str, max_new_tokens: int = 8) -> tuple[dict[str, Any], str, str]:
+    """Return the document, and what is shown."""
+    run = manifest.parent / "run"
+    args = ["--manifest", str(manifest), "--adapter", str(run), "--max-new-tokens", str(max_new_tokens), *more]
+    done = command("evaluate", *args)
+    assert done.exit_code == 0, done.stderr
+    return read_json(run / "evaluation.json"), done.stdout, done.stderr
+
+
+def test_answers_with_the_grammar_and_without(expert: Path, tmp_path: Path) -> None:
+    manifest = held(expert, tmp_path, "json-schema")
+    document, shown, _ = evaluated(manifest, "--baseline")
+    valid(document, "evaluate")
+    assert [row["answer"] for row in document["answers"]] == ["7"] * 6 + ["78"] * 2
+    assert (document["correct"], document["failures"]) == (8, {})
+    free = document["without_grammar"]
+    assert [row["answer"] for row in free["answers"]] == ["7"] * 8
+    assert (free["correct"], free["failures"]) == (6, {"invalid": 2})
+    assert (free["difference"]["difference"], free["difference"]["gained"], free["difference"]["lost"]) == (0.25, 2, 0)
+    names = {"with": 0, "without": 0}
+    assert document["grammar"] == {"type": "json-schema", "held": 8, "free": 0, "unknown_names": names}
+    told = "Held to the grammar json-schema: 8 answers, 0 are free text; 0 name what is not there."
+    card = (tmp_path / "run" / "adapter" / "README.md").read_text(encoding="utf-8")
+    report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert all(told in text for text in (shown, card, report))
+    assert "Against the expert without its grammar: +25.0%" in card
+    again = command("evaluate", "--answers", str(tmp_path / "run" / "evaluation.json"), "--json")
+    assert json.loads(again.stdout) == document
+
+
+def test_a_training_asks_with_the_grammar(tmp_path: Path) -> None:
+    manifest = project(
+        tmp_path,
+        rows=SEVEN,
+        max_steps=20,
+        learning_rate=0.01,
+        decoding={"use_grammar": True, "grammar_type": "json"},
+        evaluation={"every_steps": 20},
+        cases=CASES[-1:],
+    )
+    done = train(manifest)
+    assert [sample["after"] for sample in done.document["samples"]] == ["78"]
+    assert list(logged(done.output, "execution_accuracy").values()) == [1.0]
+
+
+PETS = "CREATE TABLE pets (id INTEGER, name TEXT)"
+
+
+def test_names_that_are_not_there_are_counted_and_do_not_come_with_the_grammar(tmp_path: Path) -> None:
+    rows = [
+        {"instruction": f"Which pets, {n}?", "input": PETS, "output": "SELECT name FROM animals"} for n in range(16)
+    ]
+    manifest = project(tmp_path, rows=rows, max_steps=60, learning_rate=0.01, max_seq_length=128)
+    run = train(manifest).output
+    with closing(sqlite3.connect(tmp_path / "pets.sqlite")) as database:
+        database.executescript(PETS)
+    shared = {"verifier": "sql", "database": "../../pets.sqlite", "expected": "SELECT name FROM pets"}
+    asked = [{"prompt": f"Which pets, {n}?", "input": PETS, "id": f"n{n}", **shared} for n in range(3)]
+    asked.append({**asked[0], "id": "no schema", "input": ""})
+    manifest = held(run, tmp_path / "held", "sql", asked)
+    document, _, told = evaluated(manifest, "--baseline", max_new_tokens=24)
+    assert [row["kind"] for row in document["without_grammar"]["answers"][:3]] == ["unknown_name"] * 3
+    assert not any("animals" in row["answer"].split() for row in document["answers"][:3])
+    free = [rows[3]["kind"] == "unknown_name" for rows in (document["answers"], document["without_grammar"]["answers"])]
+    names = {"with": free[0], "without": 3 + free[1]}  # what is held names nothing that is not there
+    assert document["grammar"] == {"type": "sql", "held": 3, "free": 1, "unknown_names": names}
+    assert "1 of 4 questions name no schema that can be read: nothing holds their answers" in " ".join(told.split())

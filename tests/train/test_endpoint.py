@@ -6,32 +6,77 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from typer.testing import CliRunner
 
 from expert_cli import api
 from expert_cli.artifacts.export import export_expert
-from expert_cli.cli import app
-from expert_cli.config.plan import trained_adapter
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.endpoint import KEY
+from expert_cli.runs.metrics import read_json
 from expert_cli.utils.reporter import NullReporter
-from tests.served import Asked, Reply, said, served
-from tests.train.projects import Told, case, manifest_with, project, valid, write_rows
+from tests.train.projects import Told, case, command, manifest_with, project, trained_in, valid, write_rows
 
 SEVEN = "7"
 
 
+class Asked(NamedTuple):
+    """A request: its path, its Authorization, what it says."""
+
+    path: str
+    key: str | None
+    body: dict[str, Any]
+
+
+Reply = tuple[int, Any, dict[str, str]]
+"""A status, what is said, and headers."""
+
+
+def said(text: str, finish: str = "stop") -> Reply:
+    """Return the reply that holds an answer, to a chat and to a prompt alike."""
+    choice = {"message": {"content": text}, "text": text, "finish_reason": finish}
+    return 200, {"choices": [choice], "usage": {"completion_tokens": 2}}, {}
+
+
+@contextmanager
+def served(reply: Callable[[Asked], Reply]) -> Iterator[tuple[str, list[Asked]]]:
+    """Serve; yield the address and what was asked. reply: answers a request."""
+    asked: list[Asked] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"{}")
+            one = Asked(self.path, self.headers["Authorization"], body)
+            asked.append(one)
+            status, told, headers = reply(one)
+            content = json.dumps(told).encode()
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(content))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 def evaluated(url: str, adapter: Path, **more: Any) -> dict[str, Any]:
     return api.evaluate(adapter, endpoint=url, model="m", offline=True, **more).as_json()
-
-
-def manifest_of(expert: Path) -> Path:
-    return trained_adapter(expert, None, None, offline=True).plan.run.manifest
 
 
 @pytest.fixture(autouse=True)
@@ -63,32 +108,24 @@ def test_an_expert_is_judged_as_it_is_served(own: Path, tmp_path: Path, key: str
     with served(reply) as (url, asked):
         args = ["evaluate", "--adapter", own, "--endpoint", url, "--model", "m", "--offline"]
         args += ["--against", own / "evaluation.json", "--max-drop", "1"]
-        done = CliRunner().invoke(app, [str(one) for one in (*args, "--output", tmp_path / "served.json")])
+        done = command(*args, "--output", tmp_path / "served.json")
     assert done.exit_code == 0, done.output
     assert os.environ[KEY] == key
     assert "1 of 8 answers are other texts than then" in done.output
-    document = json.loads((tmp_path / "served.json").read_text(encoding="utf-8"))
+    document = read_json(tmp_path / "served.json")
     valid(document, "evaluate")
     assert (document["correct"], document["against"]["differ"]) == (5, ["n3"])
-    assert {name: document["generation"][name] for name in ("endpoint", "model", "tokens")} == {
-        "endpoint": url,
-        "model": "m",
-        "tokens": 16,
-    }
+    generation = document["generation"]
+    assert (generation["endpoint"], generation["model"], generation["tokens"]) == (url, "m", 16)
     assert document["expert"]["adapter"] == str((own / "adapter").resolve())
     assert before == {path: path.read_bytes() for path in own.rglob("*") if path.is_file()}
     assert [path.name for path in tmp_path.iterdir()] == ["served.json"]
     assert key not in done.output + json.dumps(document)
     one = min(asked, key=lambda one: json.dumps(one.body["messages"]))
     assert one[:2] == ("/v1/chat/completions", f"Bearer {key}")
-    del one.body["seed"]
-    assert one.body == {
-        "model": "m",
-        "messages": [{"role": "user", "content": "Which number is 0?"}],
-        "max_tokens": 256,
-        "stop": ["###"],
-        "temperature": 0.0,
-    }
+    assert one.body["messages"] == [{"role": "user", "content": "Which number is 0?"}]
+    shaped = ("model", "max_tokens", "stop", "temperature")
+    assert [one.body[name] for name in shaped] == ["m", 256, ["###"], 0.0]
 
 
 def test_completions_are_given_the_text_of_training(own: Path) -> None:
@@ -101,7 +138,7 @@ def test_completions_are_given_the_text_of_training(own: Path) -> None:
     (answer,) = found["answers"]
     assert (answer["answer"], answer["stop"], answer["raw"]) == ("7", "sequence", "7###8")
     with pytest.raises(InputError, match="takes a prompt as text"):
-        api.evaluate(manifest=manifest_of(own), endpoint=f"{url}/completions", model="m", offline=True)
+        api.evaluate(manifest=trained_in(own).plan.run.manifest, endpoint=f"{url}/completions", model="m", offline=True)
 
 
 def test_a_manifest_says_how_where_there_is_no_adapter(tmp_path: Path) -> None:
@@ -109,7 +146,7 @@ def test_a_manifest_says_how_where_there_is_no_adapter(tmp_path: Path) -> None:
     manifest = project(tmp_path, cases=cases, system_prompt="Be brief.")
     with served(lambda _: said("7")) as (url, asked):
         args = ["evaluate", "-m", manifest, "--endpoint", url, "--model", "m", "--offline", "--samples", "2", "--json"]
-        done = CliRunner().invoke(app, [str(one) for one in args])
+        done = command(*args)
     document = json.loads(done.stdout)
     valid(document, "evaluate")
     assert (document["correct"], document["expert"], document["generation"]["samples"]) == (1, None, 2)
@@ -120,28 +157,14 @@ def test_a_manifest_says_how_where_there_is_no_adapter(tmp_path: Path) -> None:
 
 
 def test_a_large_model_answers_beside_it(own: Path, tmp_path: Path) -> None:
-    """Held to nothing, and no stop sequence ends it; what it cost is kept where the expert then fails."""
-    kept = tmp_path / "e.baseline.answers.jsonl"
+    """Held to nothing, and no stop sequence ends it."""
     with served(lambda _: said("8")) as (url, asked):
         options = {"baseline_endpoint": url, "baseline_model": "large", "offline": True, "output": tmp_path / "e.json"}
         document = api.evaluate(own, **options).as_json()
-        valid({"schema_version": 1, "command": "evaluate", **json.loads(json.dumps(document))}, "evaluate")
-        assert (document["correct"], document["baseline_endpoint"]["correct"]) == (6, 2)
-        assert document["baseline_endpoint"]["generation"]["model"] == "large"
-        assert {(one.body["stop"], one.body["max_tokens"]) for one in asked} == {(None, 512)}
-        assert not kept.exists()
-        weights = own / "adapter" / "adapter_model.safetensors"
-        whole = weights.read_bytes()
-        weights.write_bytes(b"x")
-        sealed = (own / "COMPLETE").rename(tmp_path / "COMPLETE")
-        with pytest.raises(Exception, match="cannot be read"):
-            api.evaluate(own, **options)
-        weights.write_bytes(whole)
-        sealed.rename(own / "COMPLETE")
-        assert kept.exists()
-        before = len(asked)
-        api.evaluate(own, **options)
-        assert len(asked) == before
+    valid({"schema_version": 1, "command": "evaluate", **json.loads(json.dumps(document))}, "evaluate")
+    assert (document["correct"], document["baseline_endpoint"]["correct"]) == (6, 2)
+    assert document["baseline_endpoint"]["generation"]["model"] == "large"
+    assert {(one.body["stop"], one.body["max_tokens"]) for one in asked} == {(None, 512)}
 
 
 def test_answers_are_asked_side_by_side_and_kept_as_they_are_made(own: Path, tmp_path: Path) -> None:
@@ -253,11 +276,7 @@ def test_the_base_model_may_be_held_as_servers_hold_it(own: Path, tmp_path: Path
     before = (own / "evaluation.json").read_bytes()
     output = tmp_path / "e.json"
     found = api.evaluate(own, base_quantization="int4", limit=1, offline=True, output=output).as_json()
-    assert (
-        found["expert"]["quantization"]
-        == json.loads(output.read_text(encoding="utf-8"))["expert"]["quantization"]
-        == "int4"
-    )
+    assert found["expert"]["quantization"] == read_json(output)["expert"]["quantization"] == "int4"
     assert (own / "evaluation.json").read_bytes() == before
 
 
@@ -266,9 +285,7 @@ def test_the_base_model_may_be_held_as_servers_hold_it(own: Path, tmp_path: Path
 def test_llama_cpp_serves_an_exported_expert(own: Path, tmp_path: Path, at: str) -> None:
     """As text and by chat its answers are the adapter's own; a JSON Schema holds those by chat."""
     xllamacpp = pytest.importorskip("xllamacpp", reason="llama.cpp is not here: pip install xllamacpp")
-    export_expert(
-        trained_adapter(own, None, None, offline=True), tmp_path / "out", [], NullReporter(), merge=False, gguf="f16"
-    )
+    export_expert(trained_in(own), tmp_path / "out", [], NullReporter(), merge=False, gguf="f16")
     params = xllamacpp.CommonParams()
     params.model.path = str(next((tmp_path / "out").glob("*.gguf")))
     params.n_ctx, params.n_parallel, params.cpuparams.n_threads, params.use_jinja, params.port = 1024, 2, 1, True, 0

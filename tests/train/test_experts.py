@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
-from typer.testing import CliRunner
 
+import expert_cli
 from expert_cli import api
-from expert_cli.cli import app
-from expert_cli.config.plan import trained_adapter
 from expert_cli.errors import ExpertError
 from expert_cli.inference.expert import open_expert
 from expert_cli.inference.expert_config import DecodingConfig, GenerationConfig, generation_config
+from expert_cli.runs.metrics import read_json
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
-from tests.train.projects import manifest_with, valid
+from tests.train.projects import command, manifest_with, trained_in, valid
 
 SETTINGS = GenerationConfig(max_new_tokens=8, batch_size=4)
 
 
 def cli(*args: str | Path) -> tuple[int, str, BaseException | None]:
-    done = CliRunner().invoke(app, [str(arg) for arg in args])
+    done = command(*args)
     return done.exit_code, done.stdout, done.exception
 
 
@@ -37,7 +38,7 @@ def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
         assert code == 0
     document = json.loads(out)
     valid(document, "evaluate")
-    assert json.loads((expert / "evaluation.json").read_text(encoding="utf-8")) == document
+    assert read_json(expert / "evaluation.json") == document
     weights = expert / "adapter" / "adapter_model.safetensors"
     assert document["expert"]["adapter_sha256"] == sha256_of(weights)
     assert document["by_category"]["hard"]["correct"] == 2
@@ -63,7 +64,7 @@ def test_what_is_not_the_evaluation_of_a_run_is_kept_only_where_asked_for(expert
         args = ("evaluate", "--adapter", *words, "--max-new-tokens", "8", "--output", tmp_path / "e.json")
         assert cli(*args)[0] == 0
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    document = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
+    document = read_json(tmp_path / "e.json")
     assert (document["cases_file"], document["limit"], document["cases"]) == (str(other.resolve()), 3, 3)
 
 
@@ -86,10 +87,10 @@ def test_samples_are_counted_told_and_judged_again(expert: Path, tmp_path: Path)
     shutil.copytree(expert, run)
     manifest = manifest_with(expert, temperature=0.1, top_p=None, stop_sequences=[])
     args = ("evaluate", "--adapter", run, "--manifest", manifest, "--cases", own(expert), "--max-new-tokens", "8")
-    done = CliRunner().invoke(app, [str(arg) for arg in (*args, "--samples", "3", "--output", tmp_path / "e.json")])
+    done = command(*args, "--samples", "3", "--output", tmp_path / "e.json")
     assert done.exit_code == 0
     assert "3 answers a case, drawn at temperature 0.8" in done.stderr
-    document = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
+    document = read_json(tmp_path / "e.json")
     valid(document, "evaluate")
     assert (document["generation"]["temperature"], document["generation"]["samples"]) == (0.8, 3)
     kinds = [[one["kind"] == "correct" for one in row["samples"]] for row in document["answers"]]
@@ -101,7 +102,7 @@ def test_samples_are_counted_told_and_judged_again(expert: Path, tmp_path: Path)
 
 
 def test_four_bits_answer_through_their_unpacked_copy(expert: Path) -> None:
-    by = trained_adapter(expert, None, None, offline=True)
+    by = trained_in(expert)
     run = replace(by.plan.run, compute=replace(by.plan.run.compute, dtype="bf16"))
     loaded = open_expert(replace(run, model=replace(run.model, quantization="int4")), by.origin, NullReporter()).model
     assert {str(parameter.dtype) for parameter in loaded.parameters()} == {"torch.bfloat16"}
@@ -109,7 +110,7 @@ def test_four_bits_answer_through_their_unpacked_copy(expert: Path) -> None:
 
 def edit(name: str, *keys: str, value: Any) -> Any:
     def change(run: Path) -> None:
-        document = json.loads((run / name).read_text(encoding="utf-8"))
+        document = read_json(run / name)
         part = document
         for key in keys[:-1]:
             part = part[key]
@@ -139,3 +140,41 @@ def test_what_does_not_go_together_is_refused(expert: Path, tmp_path: Path, chan
         api.evaluate(tmp_path / "run", max_new_tokens=8, offline=True)
     assert caught.value.exit_code == code
     assert words in f"{caught.value.message} {caught.value.hint}"
+
+
+class Counting(NullReporter):  # it is its own bar
+    """Notes how many answers are asked for; stops once `stop_at` are whole."""
+
+    def __init__(self, stop_at: int = 1_000) -> None:
+        self.stop_at, self.asked = stop_at, 0.0
+
+    @contextmanager
+    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Counting]:
+        self.asked = (total or 0) if title == "answering" else self.asked
+        yield self
+
+    def update(self, done: float, note: str = "") -> None:
+        if done >= self.stop_at:
+            raise KeyboardInterrupt
+
+
+def test_it_goes_on_where_it_was_stopped(expert: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(expert, run)
+    asked = {"batch_size": 2, "max_new_tokens": 8, "output": tmp_path / "found.json"}
+    kept = tmp_path / "found.answers.jsonl"
+    whole, first, second, other = Counting(), Counting(4), Counting(), Counting()
+    expected = expert_cli.evaluate(run, reporter=whole, **asked)
+    assert not kept.exists()
+    with pytest.raises(KeyboardInterrupt):
+        expert_cli.evaluate(run, reporter=first, **asked)
+    lines = kept.read_text(encoding="utf-8").splitlines()
+    made = len(lines) - 1
+    assert 2 <= made < whole.asked
+    kept.write_text("\n".join([*lines, lines[-1][:20]]), encoding="utf-8")  # killed while it wrote
+    assert expert_cli.evaluate(run, reporter=second, **asked).evaluation.answers == expected.evaluation.answers
+    assert second.asked == whole.asked - made
+    assert not kept.exists()
+    kept.write_text("\n".join([json.dumps({"another": 1}), *lines[1:], ""]), encoding="utf-8")
+    assert expert_cli.evaluate(run, reporter=other, **asked).evaluation.answers == expected.evaluation.answers
+    assert other.asked == whole.asked

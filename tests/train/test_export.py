@@ -1,11 +1,14 @@
-"""Exported forms answer as base model and adapter do, load elsewhere, and nothing is overwritten."""
+"""Exported forms answer as base model and adapter do, load in a process that knows no expert-cli; nothing is overwritten."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,30 +19,25 @@ import torch
 from safetensors.torch import load_file
 from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM
-from typer.testing import CliRunner
 
 from expert_cli.artifacts.export import compare, export_expert, log_probs
 from expert_cli.artifacts.gguf_writer import require_writable
-from expert_cli.cli import app
-from expert_cli.config.plan import TrainedAdapter, trained_adapter
+from expert_cli.config.plan import TrainedAdapter
 from expert_cli.errors import InputError, IntegrityError, RunLocked
 from expert_cli.inference.expert import load_adapted, locate_base
 from expert_cli.model.tokenizer import load_tokenizer
+from expert_cli.runs.metrics import read_json
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
-from tests import tiny
-from tests.train.projects import expert_of_seven, manifest_with, valid
+from tests import tiny, tiny_gguf
+from tests.train.projects import SEVEN, command, expert_of_seven, manifest_with, project, train, trained_in, valid
 
 PROMPTS = [(f"Which number is {n}?", "") for n in range(8)]
 CHAT = "<|im_start|>user\nWhich number is 3?<|im_end|>\n<|im_start|>assistant\n"
 
 
-def by(expert: Path) -> TrainedAdapter:
-    return trained_adapter(expert, None, None, offline=True)
-
-
 def exported(expert: Path, output: Path, **form: Any) -> dict[str, Any]:
-    return export_expert(by(expert), output, PROMPTS, NullReporter(), **{"merge": False, "gguf": None, **form})
+    return export_expert(trained_in(expert), output, PROMPTS, NullReporter(), **{"merge": False, "gguf": None, **form})
 
 
 def answer(model: Any, tokenizer: Any, **stop: int) -> str:
@@ -52,16 +50,16 @@ def answer(model: Any, tokenizer: Any, **stop: int) -> str:
 def test_the_json_schema_of_answers_lies_beside_them(expert: Path, tmp_path: Path) -> None:
     schema = {"type": "integer"}
     manifest = manifest_with(expert, use_grammar=True, grammar_type="json-schema", json_schema=schema)
-    found = trained_adapter(expert, manifest, None, offline=True)
+    found = trained_in(expert, manifest)
     export_expert(found, tmp_path / "out", [], NullReporter(), merge=False, gguf=None)
-    assert json.loads((tmp_path / "out" / "schema.json").read_text(encoding="utf-8")) == schema
+    assert read_json(tmp_path / "out" / "schema.json") == schema
 
 
 def test_an_adapter_of_bf16_is_merged_with_the_codes_of_bf16(tmp_path: Path) -> None:
     """The weights are stored in fp32: quantized so, one code in a hundred is another one than training had."""
     expert = expert_of_seven(tmp_path / "expert", quantization="int4", bf16=True, max_steps=2)
     exported(expert, tmp_path / "out", merge=True)
-    plan = by(expert)
+    plan = trained_in(expert)
     assert plan.origin.dtype == "bf16"
     elsewhere = replace(plan.plan.run, compute=replace(plan.plan.run.compute, dtype="fp32"))
     moved = replace(plan, plan=replace(plan.plan, run=elsewhere))
@@ -118,8 +116,8 @@ def test_gguf_loads_in_transformers_and_answers(
 
 
 def test_the_command(expert: Path, tmp_path: Path) -> None:
-    args = ["export", "--adapter", str(expert), "--output", str(tmp_path / "out"), "--merge", "--gguf", "q8_0"]
-    done = CliRunner().invoke(app, [*args, "--json"])
+    args = ["export", "--adapter", expert, "--output", tmp_path / "out", "--merge", "--gguf", "q8_0"]
+    done = command(*args, "--json")
     assert done.exit_code == 0
     document = json.loads(done.stdout)
     valid(document, "export")
@@ -128,7 +126,7 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
         assert sha256_of(tmp_path / "out" / file["path"]) == file["sha256"]
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "merged: the likeliest token is the trained model's in 100.0% of 40 places of 20 answers; largest KL" in card
-    again = CliRunner().invoke(app, args)
+    again = command(*args)
     assert isinstance(again.exception, RunLocked)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -144,7 +142,7 @@ def test_a_failure_leaves_nothing(expert: Path, tmp_path: Path) -> None:
 
 def test_no_path_of_this_machine_leaves(expert: Path, tmp_path: Path) -> None:
     """The base model's name in the manifest is an absolute path."""
-    base = Path(by(expert).plan.run.model.name)
+    base = Path(trained_in(expert).plan.run.model.name)
     assert base.is_absolute()
     exported(expert, tmp_path / "adapter")
     exported(expert, tmp_path / "whole", merge=True, gguf="f16")
@@ -193,3 +191,109 @@ def test_what_gguf_cannot_hold_is_refused(tmp_path: Path) -> None:
     info.backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     with pytest.raises(InputError, match="without a name here"):
         require_writable(SimpleNamespace(**llama), {}, info)
+
+
+TWO_PROMPTS = [("Which number is 3?", ""), ("Which number is 4?", "and why")]
+IDS = list(range(3, 40))
+READER = """
+import contextlib, io, json, os, re, sys
+import torch
+from peft import AutoPeftModelForCausalLM
+
+told = {}
+for folder in json.loads(sys.argv[1]):
+    os.chdir(folder)
+    with open("README.md", encoding="utf-8") as card:
+        *_, loading = re.findall("<!-- Loading -->.*<!-- end of Loading -->", card.read(), re.DOTALL)
+    names, said = {}, io.StringIO()
+    blocks = re.findall("```python\\n(.*?)```", loading, re.DOTALL)
+    with contextlib.redirect_stdout(said):
+        for block in reversed(blocks):  # the base model that is made elsewhere comes before it is loaded
+            exec(block, names)
+    model = names["model"]
+    with torch.no_grad():
+        logits = model(torch.tensor([json.loads(sys.argv[2])])).logits[0].float().tolist()
+    told[folder] = {"said": said.getvalue().strip(), "logits": logits}
+    if os.path.exists("adapter_config.json") and not os.path.exists("gguf"):
+        told[folder]["auto"] = type(AutoPeftModelForCausalLM.from_pretrained(".").get_base_model()).__name__
+told["modules"] = sorted({name.partition(".")[0] for name in sys.modules})
+print(json.dumps(told))
+"""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the process found in each folder, and the experts that went into them."""
+
+    own: Path
+    nf4: Path
+    gguf: Path
+    folders: dict[str, Any]
+
+
+def exported_to(expert: Path, output: Path, **form: Any) -> Path:
+    found = trained_in(expert)
+    export_expert(found, output, TWO_PROMPTS, NullReporter(), **{"merge": False, "gguf": None, **form})
+    return output
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Train three experts, export them, and run the lines of all cards in one process: it imports the libraries once."""
+    home = tmp_path_factory.mktemp("loading")
+    own = expert_of_seven(home / "own", template="alpaca")
+    nf4 = expert_of_seven(home / "nf4", "qwen3", "int4")
+    tiny_gguf.write_gguf(home / "tiny.gguf")
+    gguf = train(project(home / "gguf", home / "tiny.gguf", SEVEN, max_steps=20)).output
+    adapters = [exported_to(expert, expert / "out") for expert in (own, nf4, gguf)]
+    folders = [*adapters, nf4 / "adapter", exported_to(own, own / "merged", merge=True)]
+    for expert, folder in ((own, own / "out"), (nf4, nf4 / "out"), (nf4, nf4 / "adapter")):  # a base model lies beside
+        base = Path(trained_in(expert).plan.run.model.name)
+        (folder / base.name).symlink_to(base)
+    (gguf / "out" / "gguf").mkdir()
+    shutil.copy(home / "tiny.gguf", gguf / "out" / "gguf")
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-W", "ignore", "-c", READER, json.dumps([*map(str, folders)]), json.dumps(IDS)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return Told(own, nf4, gguf, json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_every_form_answers_without_a_module_of_ours(told: Told) -> None:
+    assert {"peft", "transformers", "bitsandbytes"} <= set(told.folders["modules"])
+    assert "expert_cli" not in told.folders["modules"]
+
+    folders = [told.own / "out", told.nf4 / "out", told.gguf / "out", told.own / "merged"]
+    assert [told.folders[str(folder)]["said"] for folder in folders] == ["7"] * 4
+    assert told.folders[str(told.nf4 / "adapter")]["said"]  # the run's own adapter: its card asks what no row says
+
+    kinds = [told.folders[str(folder)]["auto"] for folder in (told.own / "out", told.nf4 / "adapter")]
+    assert kinds == ["LlamaForCausalLM", "Qwen3ForCausalLM"]
+
+
+def logits(expert: Path, quantization: str) -> torch.Tensor:
+    """Return the logits of base model and adapter, the base held in this way."""
+    found = trained_in(expert)
+    run = replace(found.plan.run, model=replace(found.plan.run.model, quantization=quantization))  # type: ignore[arg-type]
+    with torch.no_grad():
+        model: Any = load_adapted(run, locate_base(run, NullReporter()), found.origin.adapter)
+        found_logits: torch.Tensor = model(torch.tensor([IDS])).logits[0].float()
+    return found_logits
+
+
+def test_the_lines_load_the_weights_that_were_trained_on(told: Told) -> None:
+    """Not those in bf16. bitsandbytes itself rounds to bf16 where a CPU has AVX512-BF16, hence the bound."""
+    as_trained = logits(told.nf4, "int4")
+    elsewhere = (logits(told.nf4, "none") - as_trained).square().mean().sqrt()
+    for folder in ("out", "adapter"):
+        loaded = torch.tensor(told.folders[str(told.nf4 / folder)]["logits"])
+        assert (loaded - as_trained).square().mean().sqrt() < 0.5 * elsewhere
+
+
+def test_a_base_model_that_no_hub_has_is_made_by_the_card(told: Told) -> None:
+    """The block that makes it was run: the folder is there, with the weights that training used."""
+    found = trained_in(told.gguf)
+    used = AutoModelForCausalLM.from_pretrained(locate_base(found.plan.run, NullReporter()).folder).state_dict()
+    made = AutoModelForCausalLM.from_pretrained(told.gguf / "out" / "base").state_dict()
+    assert used.keys() == made.keys()
+    assert all(torch.equal(value, made[name]) for name, value in used.items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.model.adapter import add_adapter
 from expert_cli.pipeline.train import RunOptions
+from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from tests import run_blocks, tiny
@@ -32,7 +32,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(output: Path) -> dict[str, Any]:
-    return json.loads(RunPaths(output).run_json.read_text(encoding="utf-8"))["init_adapter"]  # type: ignore[no-any-return]
+    return read_json(RunPaths(output).run_json)["init_adapter"]  # type: ignore[no-any-return]
 
 
 def test_a_step_without_a_learning_rate_gives_its_tensors_back(tmp_path: Path) -> None:
@@ -101,12 +101,6 @@ def test_another_base_template_or_place_is_refused(tmp_path: Path, first: Path) 
     assert (first / "COMPLETE").is_file()
     other = project(tmp_path / "c", base={"prompt_template": "alpaca"})
     assert "was trained with the prompt template" in rejected(other, first)
-
-
-def test_a_missing_adapter_is_told_like_missing_data(tmp_path: Path) -> None:
-    found = expert_cli.validate(project(tmp_path, init_adapter="gone"))
-    assert not found.errors
-    assert [line for line in found.warnings if "init_adapter" in line and str(tmp_path / "gone") in line]
 
 
 def test_an_adapter_of_another_program_is_taken_in_fp32(tmp_path: Path) -> None:

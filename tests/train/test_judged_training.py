@@ -1,4 +1,4 @@
-"""Answers are run during training: they choose the best step, and change nothing else."""
+"""Answers are run during training, before and after it: they choose the best step, and change nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from expert_cli.errors import InputError
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from tests.train.projects import SEVEN, case, logged, project, train
+from tests.train.projects import SEVEN, Told, case, logged, project, train
 
 ACCURACY = "execution_accuracy"
 
@@ -62,3 +62,39 @@ def test_a_command_judges_answers_in_training_only_where_it_is_allowed(tmp_path:
     result = train(manifest, RunOptions(allow_commands=True))
     assert logged(result.output, ACCURACY) == {12: 1.0}
     assert [sample["right_after"] for sample in result.document["samples"]] == [True]
+
+
+LEARNS: dict[str, Any] = {"rows": SEVEN, "max_steps": 20, "learning_rate": 0.01}
+
+
+def test_three_cases_drawn_by_the_seed_are_run_before_and_after(tmp_path: Path) -> None:
+    manifest = project(tmp_path, cases=[case(n, 7 if n % 2 else 8) for n in range(20)], **LEARNS)
+    drawn = []
+    for seed in range(2):
+        done = train(manifest, output=tmp_path / f"run-{seed}", seed=seed)
+        samples = done.document["samples"]
+        assert [sample["after"] for sample in samples] == ["7"] * 3
+        assert [sample["right_after"] for sample in samples] == [sample["expected"] == "7" for sample in samples]
+        assert [sample["right_before"] for sample in samples] == [False] * 3
+        drawn.append({sample["prompt"] for sample in samples})
+    assert drawn[0] != drawn[1]
+    right = sum(sample["right_after"] for sample in samples)
+    assert f"to 3 held-out cases, drawn by the seed and run: 0 right before training, {right} after" in done.summary()
+
+
+def test_a_case_at_fault_ends_no_training(tmp_path: Path) -> None:
+    report = Told()
+    done = train(project(tmp_path, cases=[case(1, 7), "{}"], max_steps=1), report=report)
+    assert any("no case is asked after training: " in line and "cases.jsonl:2" in line for line in report.warnings)
+    assert done.document["samples"] == []
+
+
+@pytest.mark.parametrize(("cases", "asked", "answered"), [(5, 2, 2), (0, 2, 0), (5, 0, 0)])
+def test_so_many_prompts_are_answered_as_the_manifest_says(
+    tmp_path: Path, cases: int, asked: int, answered: int
+) -> None:
+    found = [case(n, 7) for n in range(cases)]
+    manifest = project(tmp_path, cases=found, evaluation={"sample_answers": asked}, max_steps=1)
+    done = train(manifest)
+    assert len(done.document["samples"]) == answered
+    assert RunPaths(done.output).log.read_text("utf-8").count("answering ") == (2 if answered else 0)

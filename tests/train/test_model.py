@@ -60,25 +60,6 @@ def test_weights_of_16_bits_are_rounded_and_held_in_fp32_where_that_is_computed(
         assert torch.equal(tensor, exact[name].to(dtype).float()), name
 
 
-@pytest.mark.parametrize(("kind", "quantization"), [("dora", "int4"), ("lora", "int8"), ("rslora", "none")])
-def test_every_supported_adapter_and_quantization_learns(
-    folder: Path, kind: AdapterType, quantization: Quantization
-) -> None:
-    model = adapted(folder, kind, quantization, dtype=torch.bfloat16)
-    trainable = [p for p in model.parameters() if p.requires_grad]
-    assert trainable
-    assert {p.dtype for p in trainable} == {torch.float32}
-    optimizer = torch.optim.AdamW(trainable, lr=0.05)
-    model.train()
-    first = float(loss_of(model).detach())
-    for _ in range(8):
-        loss = loss_of(model)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert float(loss.detach()) < first - 0.05
-
-
 def test_four_bit_is_nf4_with_double_quantization_and_leaves_the_rest_in_its_dtype(folder: Path) -> None:
     model = base(folder, "int4", torch.bfloat16)
     layer = decoder_layers(model)[0]

@@ -1,4 +1,4 @@
-"""`train --plan` on a tiny model: what it says is what a run then does."""
+"""`train --plan` on tiny models: what it says is what a run then does, of a hybrid too."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 
+import expert_cli
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.estimate.run_estimate import estimate_run, parse_price
 from expert_cli.hardware import machine
+from expert_cli.runs.metrics import read_json
 from expert_cli.utils.reporter import NullReporter
+from tests.tiny_hybrids import hybrid_folder
+from tests.train import projects
 from tests.train.projects import project, train, valid
+from tests.words import Words
 
 
 def told(manifest: Path, overrides: Overrides = Overrides(), **how: Any) -> dict[str, Any]:
@@ -44,10 +49,7 @@ def test_a_plan_writes_the_store_and_nothing_else(tmp_path: Path) -> None:
     assert told(manifest)["store"]["status"] == "built"
     assert {path.name for path in set(tmp_path.iterdir()) - before} == {"datasets_optimized"}
     assert told(manifest)["store"]["status"] == "hit"
-
-
-def test_the_document_is_what_the_schema_promises(tmp_path: Path) -> None:
-    document = {"schema_version": 1, "command": "train", **told(project(tmp_path), hourly=parse_price("2/h"))}
+    document = {"schema_version": 1, "command": "train", **told(manifest, hourly=parse_price("2/h"))}
     valid(json.loads(json.dumps(document)), "train-plan")
     assert document["cost"] == pytest.approx(document["seconds"] / 1800)
 
@@ -61,3 +63,37 @@ def test_a_probe_measures_real_steps(tmp_path: Path) -> None:
     assert not (tmp_path / "weights").exists()
     assert found["store"]["status"] == "built"
     assert len(list((tmp_path / "datasets_optimized").rglob("fingerprint.json"))) == 1
+
+
+WHOLE: dict[str, Any] = {"batch_size": 32, "max_steps": 8, "learning_rate": 0.005, "dropout": 0.0, "logging_steps": 1}
+"""Every step reads the whole data set."""
+
+
+def test_a_hybrid_trains_one_document_a_row_and_answers(tmp_path: Path) -> None:
+    model = hybrid_folder(tmp_path / "qwen3_5", "qwen3_5")
+    manifest = projects.project(
+        tmp_path,
+        model,
+        projects.SEVEN,
+        **WHOLE,
+        target_modules="all-linear",
+        gradient_checkpointing=True,
+        packing=True,
+        cases=[projects.case(n, 7) for n in range(3)],
+    )
+    facts, overrides, report = machine.inspect(), Overrides(), Words()
+    planned = estimate_run(make_plan(manifest, facts, overrides), facts, overrides, NullReporter()).as_json()
+    done = projects.train(manifest, report=report)
+    assert any("packing: off instead of random" in line for line in report.lines)
+    assert done.document["kernels"]["recurrence"] == planned["kernels"]["recurrence"]
+    assert done.document["kernels"]["recurrence"]["used"] == "one document a row"
+    assert "what layers with a state keep beside their linear layers is not in it" in planned["memory_source"]
+    recorded = read_json(done.output / "run.json")
+    for effects in (recorded["effects"], planned["effects"]):
+        (row,) = (dict(row) for row in effects if row["key"] == "training.config.packing")
+        assert (row["status"], row["effect"]) == ("adjusted", "one document a row, padded to the longest of its batch")
+    assert done.document["tokens"]["padded"] > 0
+    losses = projects.logged(done.output, "loss")
+    assert losses[8] < losses[1]
+    found = expert_cli.evaluate(done.output, max_new_tokens=4, offline=True)
+    assert found.evaluation.share["cases"] == 3

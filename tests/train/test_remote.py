@@ -15,6 +15,7 @@ import pytest
 from expert_cli import api
 from expert_cli.errors import EnvironmentProblem, RunLocked
 from expert_cli.pipeline.train import RunOptions
+from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils import paths
 from expert_cli.utils.object_storage import StoredFolder
@@ -73,11 +74,11 @@ def test_a_store_that_is_damaged_there_or_has_no_fingerprint_is_built_here(
     url = api.pretokenize(far, output=f"{bucket}/stores").store.url
     write(f"{url}/train/data-00000.arrow", StoredFolder(url).read("train/data-00000.arrow")[::-1])
     another_machine(monkeypatch, tmp_path / "second")
-    told = CrashingAt(-1)
+    told = CrashingAt()
     s3_server.door.requests.clear()
     assert api.pretokenize(far, reporter=told).store.status == "built"
-    assert any("train/data-00000.arrow does not match its hash" in line for line in told.said)
-    assert any(f"pretokenize --output {bucket}/stores puts it there" in line for line in told.said)
+    assert any("train/data-00000.arrow does not match its hash" in line for line in told.lines)
+    assert any(f"pretokenize --output {bucket}/stores puts it there" in line for line in told.lines)
     another_machine(monkeypatch, tmp_path / "third")
     StoredFolder(url).remove("fingerprint.json")
     assert api.explain_store(far).state.state == "missing"
@@ -95,7 +96,7 @@ def test_rows_at_a_url_make_the_store_of_local_ones(tmp_path: Path, bucket: str)
     shard = "train/data-00000.arrow"
     assert (there.home / shard).read_bytes() == (here.home / shard).read_bytes()
     trained = train_here(local, output=tmp_path / "run", dataset=f"{bucket}/rows")
-    record = json.loads(RunPaths(trained.output).run_json.read_text(encoding="utf-8"))["data"]["files"]
+    record = read_json(RunPaths(trained.output).run_json)["data"]["files"]
     (found,) = StoredFolder(f"{bucket}/rows").list().values()
     assert record == {f"{bucket}/rows/train.jsonl": f"{found.version} {found.size}"}
     write(f"{bucket}/rows/train.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in ROWS[:9]))
@@ -108,7 +109,7 @@ def train(
     manifest: Path, url: str, report: CrashingAt | None = None, *, resume: str = "", overwrite: bool = False
 ) -> Any:
     options = RunOptions(stored_at=url, resume=resume, overwrite=overwrite)
-    return train_here(manifest, options, report or CrashingAt(-1), output=url)
+    return train_here(manifest, options, report or CrashingAt(), output=url)
 
 
 def crash(manifest: Path, url: str, step: int) -> Path:
@@ -182,7 +183,7 @@ def test_training_goes_on_without_its_storage_and_nothing_is_lost(
         train(manifest, url, report)
     assert "--resume auto puts the rest" in raised.value.hint
     folder = paths.local_run(url)
-    assert any(f"it is in {folder}" in line for line in report.said)
+    assert any(f"it is in {folder}" in line for line in report.lines)
     assert RunPaths(folder).complete.is_file()
     s3_server.door.open()
     assert "COMPLETE" not in StoredFolder(url).list()

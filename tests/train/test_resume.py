@@ -1,10 +1,11 @@
-"""A run that broke off goes on as if nothing had happened: the same losses, the same adapter, bit for bit."""
+"""A run that broke off or was killed goes on as if nothing had happened: the same losses, the same adapter, bit for bit."""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,18 +14,21 @@ from typing import Any
 import pytest
 import torch
 from transformers import TrainerCallback
-from typer.testing import CliRunner
 
 import expert_cli
-from expert_cli.cli import app
+from benchmarks import kill_test
+from benchmarks.kill_test import WORKERS, Case, Moment
 from expert_cli.errors import InputError, IntegrityError, TrainingFailed
 from expert_cli.pipeline.train import RunOptions
+from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.training import checkpoint
-from expert_cli.utils.reporter import Bar, NullReporter
+from expert_cli.utils.reporter import Bar
 from tests import manifests, tiny
+from tests.forked_cli import Forked
 from tests.small_trainer import IMPOSSIBLE
-from tests.train.projects import ROWS, project, train
+from tests.train.projects import ROWS, command, project, train
+from tests.words import Words
 
 RESUME = RunOptions(resume="auto")
 
@@ -33,18 +37,12 @@ class Crash(Exception):
     """The end of a process, as far as a test can have it in its own."""
 
 
-class CrashingAt(NullReporter):
-    """A reporter under which training dies at the end of a step, before that step is saved."""
+class CrashingAt(Words):
+    """A reporter under which training dies at the end of a step, before that step is saved; -1: of none."""
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int = -1) -> None:
+        super().__init__()
         self.step = step
-        self.said: list[str] = []
-
-    def info(self, text: str) -> None:
-        self.said.append(text)
-
-    def warning(self, text: str) -> None:
-        self.said.append(text)
 
     def update(self, done: float, note: str = "") -> None:
         if done == self.step:
@@ -52,12 +50,7 @@ class CrashingAt(NullReporter):
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
-        yield self if title == "training" else Bar()
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+        yield self if title == "training" else Bar()  # type: ignore[misc]
 
 
 def losses(output: Path) -> list[float]:
@@ -88,105 +81,80 @@ CASES: dict[str, dict[str, Any]] = {
     "by evaluations": {"lr_scheduler": "reduce_lr_on_plateau", "lr_scheduler_kwargs": {"patience": 0}, "eval_steps": 1},
     "greedy": {"lr_scheduler": "greedy", "lr_scheduler_kwargs": {"patience": 1}, "eval_steps": 1},
     "evaluations, best": {"eval_steps": 1, "load_best_model_at_end": True, "learning_rate": 0.3},
+    "other packs in every epoch": {"max_steps": None, "epochs": 3, "batch_size": 2},
 }
 
 
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES.keys())
-def test_it_goes_on_bit_for_bit(tmp_path: Path, model: Path, config: dict[str, Any]) -> None:
-    manifest = project(tmp_path, model, save_steps=1, logging_steps=1, save_total_limit=3, **config)
+def test_it_goes_on_bit_for_bit(tmp_path: Path, config: dict[str, Any]) -> None:
+    """From the newest checkpoint that is whole: the one that is damaged is named."""
+    manifest = project(tmp_path, save_steps=1, logging_steps=1, save_total_limit=3, **config)
     straight = train(manifest, output=tmp_path / "a")
     steps = straight.document["steps"]
     with pytest.raises(Crash):
         train(manifest, RESUME, CrashingAt(steps - 1), output=tmp_path / "b")
-    resumed = train(manifest, RESUME, output=tmp_path / "b")
-    assert resumed.document["resumed_from"].endswith(f"checkpoint-{steps - 2}")
+    broken = tmp_path / "b" / "checkpoints" / f"checkpoint-{steps - 2}" / "optimizer.safetensors"
+    broken.write_bytes(broken.read_bytes()[:-100] + b"\1" * 100)
+    report = CrashingAt()
+    resumed = train(manifest, RESUME, report, output=tmp_path / "b")
+    told = [line for line in report.lines if f"checkpoint-{steps - 2} is damaged" in line]
+    assert ["the one before it is used" in line for line in told] == [True]
+    assert resumed.document["resumed_from"].endswith(f"checkpoint-{steps - 3}")
     assert losses(tmp_path / "b") == losses(tmp_path / "a")
-    assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
-    for key in ("steps", "epochs", "loss", "eval_loss", "tokens"):
+    for key in ("adapter_sha256", "steps", "epochs", "loss", "eval_loss", "tokens"):
         assert resumed.document[key] == straight.document[key], key
     assert metrics(tmp_path / "b") == metrics(tmp_path / "a")
 
 
-def test_without_a_checkpoint_it_starts_and_when_complete_it_returns_the_result(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, save_steps=4)
-    report = CrashingAt(3)
+def test_a_run_that_is_complete_returns_its_result_and_tells_what_is_not_as_it_was(tmp_path: Path) -> None:
+    def told() -> list[str]:
+        report = CrashingAt()
+        assert train(manifest, RESUME, report).document == done.document
+        assert report.lines.pop() == f"the run in {done.output} is complete: nothing is left to do"
+        return report.lines
+
+    manifest, rows, report = project(tmp_path, save_steps=4), tmp_path / "train.jsonl", CrashingAt(3)
     with pytest.raises(Crash):
         train(manifest, RESUME, report)
-    assert "no checkpoint to go on from: training starts" in report.said
+    assert "no checkpoint to go on from: training starts" in report.lines
     done = train(manifest, RESUME)
     assert done.document["resumed_from"] is None
-    written = (done.output / "COMPLETE").stat().st_mtime_ns
-    again = train(manifest, RESUME)
-    assert again.document == done.document
+    written, before = (done.output / "COMPLETE").stat().st_mtime_ns, rows.read_bytes()
+    os.utime(rows, (1, 1))
+    assert told() == []
     assert (done.output / "COMPLETE").stat().st_mtime_ns == written
-    (tmp_path / "train.jsonl").rename(tmp_path / "gone.jsonl")
-    assert train(manifest, RESUME).document == done.document
-    other = project(tmp_path, model, save_steps=4, max_steps=8, completion_only_loss=False)
+    rows.write_bytes(before.replace(b"Add 1", b"Add 2"))
+    words = f"warning: the data is not (all) there as {done.output} was trained on it; --overwrite trains anew"
+    assert told() == [words]
+    rows.unlink()
+    assert told() == [words]
+    other = project(tmp_path, save_steps=4, max_steps=8, completion_only_loss=False)
     with pytest.raises(
         IntegrityError, match=r"run\.json belongs to another run: optim.max_steps: 6 -> 8; store.trained turns: "
     ):
         train(other, RESUME)
     allowed = RunOptions(resume="auto", allow_drift=("optim.max_steps", "store.trained turns"))
     assert train(other, allowed).document == done.document
-
-
-def test_a_complete_run_tells_data_that_it_was_not_trained_on(tmp_path: Path, model: Path) -> None:
-    def told() -> list[str]:
-        report = CrashingAt(-1)
-        assert train(manifest, RESUME, report).document == done.document
-        assert report.said.pop() == f"the run in {done.output} is complete: nothing is left to do"
-        return report.said
-
-    manifest = project(tmp_path, model, max_steps=1)
-    rows = tmp_path / "train.jsonl"
-    before = rows.read_bytes()
-    done = train(manifest)
-    os.utime(rows, (1, 1))
-    assert told() == []
-    rows.write_bytes(before.replace(b"Add 1", b"Add 2"))
-    words = f"the data is not (all) there as {done.output} was trained on it; --overwrite trains anew"
-    assert told() == [words]
-    rows.unlink()
-    assert told() == [words]
-
-
-def test_a_complete_run_whose_adapter_was_changed_is_named(tmp_path: Path, model: Path) -> None:
-    done = train(project(tmp_path, model, max_steps=1))
     weights = done.output / "adapter" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     with pytest.raises(IntegrityError, match="is not the adapter that "):
-        train(project(tmp_path, model, max_steps=1), RESUME)
+        train(project(tmp_path, save_steps=4), RESUME)
 
 
-def test_a_damaged_run_json_is_written_anew(tmp_path: Path, model: Path) -> None:
-    damage = '{"resumes": 3}'
+def test_a_damaged_run_json_is_written_anew(tmp_path: Path) -> None:
+    manifest, damage, paths = project(tmp_path, save_steps=2), '{"resumes": 3}', RunPaths(tmp_path / "run")
     with pytest.raises(Crash):
-        train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
-    paths = RunPaths(tmp_path / "weights" / "tiny-llama")
+        train(manifest, report=CrashingAt(3), output=paths.output)
     paths.run_json.write_text(damage, encoding="utf-8")
     with paths.metrics.open("ab") as metrics_file:
         metrics_file.write(b'{\n\xff\n[]\n{"step": "2"}\n')
-    done = train(project(tmp_path, model, save_steps=2), RESUME)
+    done = train(manifest, RESUME, output=paths.output)
     assert done.document["resumed_from"].endswith("checkpoint-2")
-    assert len(json.loads(paths.run_json.read_text(encoding="utf-8"))["resumes"]) == 1
+    assert len(read_json(paths.run_json)["resumes"]) == 1
     assert [line[0] for line in metrics(done.output)] == [1, 2, 4, 6]
     paths.report_json.write_text(damage, encoding="utf-8")
     with pytest.raises(IntegrityError, match=r"report\.json of a complete run names"):
-        train(project(tmp_path, model, save_steps=2), RESUME)
-
-
-def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, save_steps=1)
-    straight = train(manifest, output=tmp_path / "a")
-    with pytest.raises(Crash):
-        train(manifest, report=CrashingAt(5), output=tmp_path / "b")
-    broken = tmp_path / "b" / "checkpoints" / "checkpoint-4" / "optimizer.safetensors"
-    broken.write_bytes(broken.read_bytes()[:-100] + b"\0" * 100)
-    report = CrashingAt(-1)
-    resumed = train(manifest, RESUME, report, output=tmp_path / "b")
-    assert any("checkpoint-4 is damaged" in line and "the one before it is used" in line for line in report.said)
-    assert resumed.document["resumed_from"].endswith("checkpoint-3")
-    assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
+        train(manifest, RESUME, output=paths.output)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -201,10 +169,10 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-def test_a_run_that_differs_is_refused_with_what_differs(tmp_path: Path, model: Path) -> None:
+def test_a_run_that_differs_is_refused_with_what_differs(tmp_path: Path) -> None:
     def changed(dataset: dict[str, Any], config: dict[str, Any]) -> Path:
-        manifest = project(tmp_path, model, save_steps=2, **config)
-        written = json.loads(manifest.read_text(encoding="utf-8"))
+        manifest = project(tmp_path, save_steps=2, **config)
+        written = read_json(manifest)
         written["training"]["dataset"] |= dataset
         return manifests.write(tmp_path, written)
 
@@ -218,7 +186,7 @@ def test_a_run_that_differs_is_refused_with_what_differs(tmp_path: Path, model: 
         with pytest.raises(IntegrityError, match=message):
             train(changed(dataset, config), RunOptions(locked=recorded), output=tmp_path / "other")
     with pytest.raises(IntegrityError, match="data: "):
-        train(project(tmp_path, model, ROWS[1:], save_steps=2), RESUME)
+        train(project(tmp_path, rows=ROWS[1:], save_steps=2), RESUME)
     assert not (tmp_path / "other").exists()
     resumed = train(changed({}, {"dataloader_num_workers": 2}), RESUME)
     assert resumed.document["resumed_from"].endswith("checkpoint-2")
@@ -235,17 +203,17 @@ class Full(TrainerCallback):
             torch.empty(IMPOSSIBLE, dtype=torch.uint8)
 
 
-def test_the_command_after_a_lack_of_memory_trains_with_less_and_says_so(tmp_path: Path, model: Path) -> None:
+def test_the_command_after_a_lack_of_memory_trains_with_less_and_says_so(tmp_path: Path) -> None:
     config = {"batch_size": 8, "gradient_accumulation_steps": 1}
-    manifest = project(tmp_path, model, save_steps=2, max_seq_length=16, **config)
+    manifest = project(tmp_path, save_steps=2, max_seq_length=16, **config)
     straight = train(manifest, output=tmp_path / "a")
     with pytest.raises(TrainingFailed, match=r"out of memory at step 4; the checkpoints in .* are safe") as caught:
         expert_cli.train(manifest, output=tmp_path / "b", callbacks=[Full(3)])
-    command = shlex.split(caught.value.hint.removeprefix("go on: "))
-    assert command[0] == "expert-cli"
-    done = CliRunner().invoke(app, command[1:])
+    program, *words = shlex.split(caught.value.hint.removeprefix("go on: "))
+    assert program == "expert-cli"
+    done = command(*words)
     assert done.exit_code == 0, done.output
-    recorded = json.loads(RunPaths(tmp_path / "b").run_json.read_text(encoding="utf-8"))
+    recorded = read_json(RunPaths(tmp_path / "b").run_json)
     assert len(recorded["resumes"]) == 1
     optim = recorded["config"]["optim"]
     assert (optim["batch_size"], optim["gradient_accumulation_steps"]) == (4, 2)
@@ -256,8 +224,8 @@ def test_the_command_after_a_lack_of_memory_trains_with_less_and_says_so(tmp_pat
     assert straight.document["steps"] == 6
 
 
-def test_a_finished_run_that_goes_on_is_not_complete_until_it_ends_again(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, save_steps=2)
+def test_a_finished_run_that_goes_on_is_not_complete_until_it_ends_again(tmp_path: Path) -> None:
+    manifest = project(tmp_path, save_steps=2)
     done = train(manifest)
     paths = RunPaths(done.output)
     for wrong in (tmp_path / "nothing", paths.adapter):
@@ -275,17 +243,28 @@ def test_a_finished_run_that_goes_on_is_not_complete_until_it_ends_again(tmp_pat
         assert paths.complete.read_text(encoding="utf-8").startswith(done.document["adapter_sha256"])
 
 
-def test_packs_that_differ_from_epoch_to_epoch_are_resumed_within_a_later_one(tmp_path: Path, model: Path) -> None:
-    rows = [{"instruction": "Count.", "output": " ".join(map(str, range(n * 7 % 11 + 1)))} for n in range(900)]
-    config = {"max_steps": None, "epochs": 3, "batch_size": 4, "gradient_accumulation_steps": 4, "save_steps": 5}
-    manifest = project(tmp_path, model, rows, max_seq_length=128, logging_steps=50, **config)
-    straight = train(manifest, output=tmp_path / "a").document
-    steps = straight["steps"]
-    assert straight["epochs"] == 3
-    assert straight["tokens"]["real"] % 3 == 0
-    with pytest.raises(Crash):
-        train(manifest, RESUME, CrashingAt(steps - 3), output=tmp_path / "b")
-    resumed = train(manifest, RESUME, output=tmp_path / "b").document
-    assert int(resumed["resumed_from"].rpartition("-")[2]) > steps * 2 / 3
-    for key in ("adapter_sha256", "steps", "loss", "tokens"):
-        assert resumed[key] == straight[key], key
+STEPS = 8
+MOMENTS = (
+    Moment("between two checkpoints", lambda now: 0 < max(now.saved, default=0) < now.logged and not now.writing),
+    Moment("a later one half written", lambda now: now.writing and bool(now.saved)),
+    Moment("after the last checkpoint", lambda now: STEPS in now.saved and not now.complete),
+)
+CASE = Case(
+    {**WORKERS, "gradient_accumulation_steps": 2, "dropout": 0.1, "optim": "adamw_8bit", "rank": 64, "bf16": True}
+    | {"batch_size": 2, "max_steps": STEPS, "save_steps": 2},
+    "int4",
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks, stops and kills processes")
+def test_a_killed_run_ends_like_an_unbroken_one(tmp_path: Path) -> None:
+    manifest = kill_test.write_project(tmp_path / "project", tiny.tiny_model_folder(tmp_path / "model"), CASE)
+    kill_test.finish(Forked(kill_test.command(manifest, tmp_path / "unbroken"), tmp_path))
+    broken = kill_test.command(manifest, tmp_path / "broken")
+    for moment in MOMENTS:
+        left = kill_test.kill(Forked(broken, tmp_path), tmp_path / "broken", moment)
+        assert left is not None, f"ended before: {moment.name}"
+        assert moment.reached(left)
+    kill_test.finish(Forked(broken, tmp_path))
+    assert kill_test.traces(tmp_path / "broken") == kill_test.traces(tmp_path / "unbroken")
+    assert len(kill_test.traces(tmp_path / "broken")["losses"]) == STEPS

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import gc
 import json
-import os
+import shutil
 import signal
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from transformers import LlamaForCausalLM, TrainerCallback, TrainerState
 
-from benchmarks.kill_test import command, finish
-from expert_cli.config.plan import trained_adapter
 from expert_cli.errors import InputError, IntegrityError, Interrupted
 from expert_cli.inference.expert import open_expert
 from expert_cli.pipeline.options import RunOptions
@@ -24,8 +20,7 @@ from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
-from tests.forked_cli import Forked
-from tests.train.projects import train, valid
+from tests.train.projects import train, trained_in, valid
 from tests.train.rft_project import prompt, sharp_model, unsure_expert, write_rows
 
 
@@ -79,11 +74,14 @@ def test_a_round_learns_what_was_right_and_proves_it_on_what_was_held_back(learn
     assert not held_back & {row["case"] for row in rows}
     weights = sha256_of(paths.adapter / "adapter_model.safetensors")
     assert weights == sha256_of(learned / "round-1" / "run" / "adapter" / "adapter_model.safetensors")
-    trained = trained_adapter(learned, None, None, offline=True)
+    trained = trained_in(learned)
     assert open_expert(trained.plan.run, trained.origin, NullReporter()).renderer.template.name
     folder, drawn = learned.parents[1], (learned / "round-1" / "samples.json").stat().st_mtime_ns
     paths.complete.unlink()
     assert train(folder / "manifest.json", RunOptions(resume="auto")).document["rft"] == told, "no step is done again"
+    paths.complete.unlink()
+    shutil.rmtree(learned / "round-1" / "run")  # as where it is killed in a training: this alone is done again
+    assert train(folder / "manifest.json", RunOptions(resume="auto")).document["adapter_sha256"] == weights
     assert (learned / "round-1" / "samples.json").stat().st_mtime_ns == drawn
     with pytest.raises(IntegrityError, match=r"rft\.samples: .*4.*5"):
         train(unsure_expert(folder, model, samples=5), RunOptions(resume="auto"))
@@ -151,44 +149,3 @@ def test_a_run_that_is_asked_to_stop_in_a_training_stops_there_and_goes_on(tmp_p
     assert (ended.value.by_signal, ended.value.exit_code) == (True, 130)
     assert (output / "sft" / "COMPLETE").is_file(), "its training is done"
     assert not [*output.rglob("STOP"), *output.glob("round-*")]
-
-
-STEPS = {
-    "while answers are drawn": "round-1/samples.kept",
-    "in the training of a round": "round-1/run/metrics.jsonl",
-    "in the second round": "round-2/samples.kept",
-}
-
-
-def kill_when(process: Forked, reached: Callable[[], bool]) -> None:
-    while process.poll() is None and not reached():
-        time.sleep(0.001)
-    assert process.poll() is None, "ended before"
-    os.kill(process.pid, signal.SIGKILL)
-    while process.poll() is None:
-        time.sleep(0.001)
-
-
-def left(output: Path) -> dict[str, Any]:
-    """What must be equal: adapters by their bytes, rows, every verdict; times alone may differ."""
-    report = read_json(RunPaths(output).report_json)
-    for one in report["rft"]["rounds"]:
-        one["training"].pop("seconds")
-    rows = [(output / f"round-{number}" / "rows.jsonl").read_text(encoding="utf-8") for number in (1, 2)]
-    return {"rft": report["rft"], "adapter": report["adapter_sha256"], "rows": rows, "loss": report["loss"]}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="forks and kills processes")
-def test_a_run_that_is_killed_goes_on_from_its_last_whole_step_and_ends_as_others_do(
-    tmp_path: Path, model: Path
-) -> None:
-    rounds = {"rounds": 2, "stop_without_gain": False, "gold": "failed", "replay": 0.5, "from": "last"}
-    manifest, broken = unsure_expert(tmp_path / "project", model, **rounds), tmp_path / "broken"
-    finish(Forked(command(manifest, tmp_path / "unbroken"), tmp_path))
-    for step, file in STEPS.items():
-        kill_when(Forked(command(manifest, broken), tmp_path), (broken / file).exists)
-        assert not RunPaths(broken).complete.exists(), step
-    finish(Forked(command(manifest, broken), tmp_path))
-    assert left(broken) == left(tmp_path / "unbroken")
-    assert not [*broken.rglob("*.kept")]

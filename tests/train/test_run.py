@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 from pathlib import Path
-from typing import Any
 
 import datasets
 import pytest
 import torch
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from transformers import TrainerCallback, TrainerState
 
-from expert_cli import api
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.manifest.key import declared
-from expert_cli.manifest.training_config import TrainingConfig
-from expert_cli.pipeline.rows_manifest import write_manifest_of_rows
 from expert_cli.pipeline.train import RunOptions
+from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
-from tests.train.projects import ROWS, here, logged, project, tiny_llama, train, write_rows
+from tests.train.projects import logged, project, train
 
 
 def test_the_run_directory_holds_what_it_should(tmp_path: Path) -> None:
@@ -36,8 +28,8 @@ def test_the_run_directory_holds_what_it_should(tmp_path: Path) -> None:
     assert result.document["loss"]["last"] < result.document["loss"]["first"]
     assert result.document["adapter_sha256"] == sha256_of(paths.adapter / "adapter_model.safetensors")
     assert paths.complete.read_text(encoding="utf-8").startswith(result.document["adapter_sha256"])
-    assert json.loads(paths.report_json.read_text(encoding="utf-8")) == json.loads(json.dumps(result.document))
-    recorded = json.loads(paths.run_json.read_text(encoding="utf-8"))
+    assert read_json(paths.report_json) == json.loads(json.dumps(result.document))
+    recorded = read_json(paths.run_json)
     assert recorded["data"]["files"] == {str(tmp_path / "train.jsonl"): sha256_of(tmp_path / "train.jsonl")}
     assert recorded["store"]["key"] == result.document["store"]["key"]
     losses = logged(result.output, "loss")
@@ -67,15 +59,6 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path) -> None:
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_batches_and_accumulation_give_the_same_first_loss(tmp_path: Path) -> None:
-    uneven = [{"instruction": "x" * n, "input": "", "output": "y" * (1 + n % 7)} for n in range(1, 17)]
-    settings: dict[str, Any] = {"max_steps": 2, "learning_rate": 1e-6}
-    wide = train(project(tmp_path / "a", rows=uneven, batch_size=4, **settings))
-    narrow = train(project(tmp_path / "b", rows=uneven, batch_size=1, gradient_accumulation_steps=4, **settings))
-    assert narrow.document["loss"]["first"] == pytest.approx(wide.document["loss"]["first"], abs=1e-6)
-    assert narrow.document["loss"]["last"] == pytest.approx(wide.document["loss"]["last"], abs=1e-6)
-
-
 def test_the_learning_rate_runs_as_written_constant_keeps_its_warm_up(tmp_path: Path) -> None:
     config = {"lr_scheduler": "constant", "warmup_steps": 0, "warmup_ratio": 0.5}
     rates = logged(train(project(tmp_path, logging_steps=1, **config)).output, "learning_rate")
@@ -100,22 +83,13 @@ def test_tensorboard_and_metrics_are_written_where_report_to_says(tmp_path: Path
 
 
 def test_secrets_of_a_manifest_reach_no_file(tmp_path: Path) -> None:
-    manifest = json.loads(project(tmp_path, max_steps=1).read_text(encoding="utf-8"))
+    manifest = read_json(project(tmp_path, max_steps=1))
     secret = "hf_" + "A1b2" * 8 + "Cd"
     manifest |= {"author": secret, "runtime": {"note": f"use {secret}"}}
     result = train(manifests.write(tmp_path, manifest))
     written = [path for path in result.output.rglob("*") if path.is_file()]
     assert written
     assert not [path for path in written if secret.encode() in path.read_bytes()]
-
-
-def test_locked_refuses_other_settings_and_other_rows(tmp_path: Path) -> None:
-    train(project(tmp_path, max_steps=1), output=tmp_path / "a")
-    locked = RunOptions(locked=tmp_path / "a" / "run.json")
-    for rows, rate, words in ((ROWS, 0.5, r"optim.learning_rate: 0.02 -> 0.5"), (ROWS[1:], 0.02, "data: ")):
-        with pytest.raises(IntegrityError, match=words):
-            train(project(tmp_path, rows=rows, max_steps=1, learning_rate=rate), locked, output=tmp_path / "c")
-    assert not (tmp_path / "c").exists()
 
 
 def test_a_foreign_store_is_used_only_if_trusted(tmp_path: Path) -> None:
@@ -159,53 +133,3 @@ def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written_and_nothin
     assert not [path for path in written if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")]
     mine, best_tensors = load_file(result.output / "adapter" / "adapter_model.safetensors"), load_file(kept)
     assert all(torch.equal(mine[name], best_tensors[name]) for name in best_tensors)
-
-
-class StoreIsRemoved(TrainerCallback):
-    """Removes the stores while the last step is trained, as `--prune` of a colleague does."""
-
-    def __init__(self, stores: Path) -> None:
-        self.stores = stores
-
-    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if state.global_step == state.max_steps:
-            shutil.rmtree(self.stores)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="nothing that is mapped can be removed there")
-def test_a_run_whose_store_is_removed_while_it_trains_comes_to_its_end(tmp_path: Path) -> None:
-    manifest = project(tmp_path)
-    stores = api.pretokenize(manifest).store.home.parent
-    done = train(manifest, RunOptions(callbacks=(StoreIsRemoved(stores),)))
-    assert (done.output / "COMPLETE").is_file()
-    assert done.document["store"]["rows"] == len(ROWS)
-
-
-def test_three_keys_train_by_the_defaults(tmp_path: Path) -> None:
-    write_rows(tmp_path / "rows.jsonl", ROWS)
-    manifest = {
-        "name": "expert-sums",
-        "base_models": [{"name": str(tiny_llama())}],
-        "training": {"dataset": {"path": "rows.jsonl"}},
-    }
-    result = train(manifests.write(tmp_path, manifest))
-    paths = RunPaths(result.output)
-    assert result.document["epochs"] == 1.0
-    recorded = json.loads(paths.run_json.read_text(encoding="utf-8"))
-    assert [row["key"] for row in recorded["effects"]] == [
-        *("name", "base_models[0].name", "training.dataset.path"),
-    ]
-    told = {row["key"].removeprefix("training.config."): row for row in recorded["defaults"]}
-    assert (told["rank"]["value"], told["rank"]["reason"]) == (16, declared(TrainingConfig, "rank").why)
-
-
-def test_what_init_writes_for_rows_trains_from_the_store_that_it_left(tmp_path: Path) -> None:
-    write_rows(tmp_path / "rows.jsonl", ROWS * 4)
-    found = write_manifest_of_rows(
-        tmp_path / "sums", str(tmp_path / "rows.jsonl"), here(), NullReporter(), base_model=str(tiny_llama())
-    )
-    result = train(Path(found["manifest"]))
-    assert result.document["store"]["status"] == "hit"
-    assert result.document["steps"] == pytest.approx(found["found"]["steps"], rel=0.1)
-    assert result.document["epochs"] == found["found"]["epochs"] == 5
-    assert 0 < result.document["eval_loss"] < result.document["loss"]["first"], "the held-back rows are evaluated"

@@ -1,19 +1,31 @@
-"""Several sources in one run: what is drawn of each trains, and each set of validation rows has a loss of its own."""
+"""What a run trains on: several sources, sets of validation rows, databases shown in prompts."""
 
 from __future__ import annotations
 
 import json
 import math
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import datasets
+import pytest
 
+from expert_cli import api
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import SourceSpec
-from expert_cli.pipeline.training_data import validation_sets
+from expert_cli.data.store.documents import Documents
+from expert_cli.hardware import machine
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
+from expert_cli.pipeline.pretokenize import store_for
+from expert_cli.pipeline.training_data import resolve_inputs, validation_sets
+from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from tests.train.projects import ROWS, SEVEN, logged, project, train, write_rows
+from expert_cli.utils.reporter import NullReporter
+from tests.train.projects import ROWS, SEVEN, command, logged, project, train, trained_in, valid, write_rows
 
 
 def of_tasks(folder: Path, tasks: dict[str, dict[str, Any]], **config: Any) -> Path:
@@ -40,8 +52,8 @@ def test_each_set_of_validation_rows_has_its_loss(tmp_path: Path) -> None:
     sevens, sums = logged(done.output, "eval_sevens_loss"), logged(done.output, "eval_sums_loss")
     assert (list(sums), sevens[4] < sums[4]) == ([2, 4], True)
     last = {"sums": sums[4], "sevens": sevens[4]}
-    assert report["eval_losses"] == last == json.loads(paths.report_json.read_text(encoding="utf-8"))["eval_losses"]
-    record = json.loads(paths.run_json.read_text(encoding="utf-8"))
+    assert report["eval_losses"] == last == read_json(paths.report_json)["eval_losses"]
+    record = read_json(paths.run_json)
     assert record["data"]["train"]["rows"] == 8 + 2 * 24
     assert record["data"]["validation"]["sources"] == [4, 8]
     store = datasets.load_from_disk(record["store"]["path"])
@@ -81,13 +93,100 @@ def test_sets_are_the_documents_of_their_sources_in_order() -> None:
     assert validation_sets([3, 2], [none, none]) == validation_sets([3, 0], [a, b]) == validation_sets([], [a, b]) == {}
 
 
-def test_the_run_says_how_many_rows_were_trained_again(tmp_path: Path) -> None:
-    manifest = project(tmp_path / "new", rows=ROWS[:24], max_steps=1)
-    first = train(manifest, output=tmp_path / "first").output
-    write_rows(tmp_path / "new" / "old.jsonl", ROWS[24:])
-    project(tmp_path / "new", rows=ROWS[:24], max_steps=1, dataset={"replay": {"path": "old.jsonl", "share": 0.25}})
-    run = train(manifest, output=tmp_path / "on", init_adapter=first).output
-    data = json.loads(RunPaths(run).run_json.read_text(encoding="utf-8"))["data"]
-    assert data["train"]["rows"] == 32
-    before = json.loads(RunPaths(first).run_json.read_text(encoding="utf-8"))["data"]
-    assert before["train"]["rows"] == 24
+TABLES = "CREATE TABLE boat (id INT PRIMARY KEY, name TEXT, length REAL); CREATE TABLE port (id INT, town TEXT)"
+QUESTION = "How long is the boat Anna?"
+SHOWN = "Tables:\nboat(id int key, name = 'Anna', length real)"
+ROW = {"db_id": "harbor", "question": QUESTION, "context": TABLES, "answer": "SELECT length FROM boat, port"}
+SETTINGS = {"tables": 1, "databases": "databases/{db_id}/{db_id}.sqlite"}
+
+
+def written(folder: Path, rows: list[dict[str, Any]] | None = None, **settings: Any) -> Path:
+    """Write a project of rows on databases; return its manifest's path."""
+    case = {"verifier": "sql", "database": "../databases/harbor/harbor.sqlite", "expected": "SELECT 7.5"}
+    manifest = project(
+        folder,
+        rows=rows or [ROW] * 8,
+        max_steps=1,
+        max_seq_length=512,
+        dataset={"schema_prompt": SETTINGS | settings},
+        cases=[case | {"prompt": QUESTION, "input": TABLES}],
+    )
+    database = folder / "databases" / "harbor" / "harbor.sqlite"
+    database.parent.mkdir(parents=True, exist_ok=True)
+    database.unlink(missing_ok=True)
+    with closing(sqlite3.connect(database)) as connection:
+        connection.executescript(TABLES)
+        connection.execute("INSERT INTO boat VALUES (1, 'Anna', 7.5), (2, 'Otto', 8)")
+        connection.commit()
+    return manifest
+
+
+@pytest.fixture(scope="module")
+def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(written(tmp_path_factory.mktemp("expert"))).output
+
+
+def prompts(manifest: Path) -> tuple[str, list[str]]:
+    """Return the key of a manifest's token store, and the text of each document in it."""
+    run = make_plan(manifest, machine.inspect(), Overrides(offline=True)).run
+    inputs = resolve_inputs(run, NullReporter())
+    store = store_for(run, inputs, NullReporter())
+    documents = Documents(store.home / "train")
+    ids = [documents.document(n)[0].tolist() for n in range(len(documents))]
+    return store.key.sha256, [inputs.tokenizer.backend.decode(one) for one in ids]
+
+
+def test_rows_are_shown_their_database_and_what_their_answer_names(tmp_path: Path) -> None:
+    key, (text, *others) = prompts(written(tmp_path))
+    assert f"{QUESTION}\n\n{SHOWN}\nport(id int, town)" in text
+    assert others == [text] * 7
+    without, (text, *_) = prompts(written(tmp_path, gold_in_training=False))
+    assert f"{QUESTION}\n\n{SHOWN}" in text
+    assert "port" not in text.partition("SELECT")[0]
+    assert without != key
+
+
+def test_a_database_with_other_content_makes_another_store(tmp_path: Path) -> None:
+    manifest = written(tmp_path)
+    key, _ = prompts(manifest)
+    assert prompts(manifest)[0] == key
+    with closing(sqlite3.connect(tmp_path / "databases" / "harbor" / "harbor.sqlite")) as connection:
+        connection.execute("UPDATE boat SET name = 'ANNA' WHERE id = 1")
+        connection.commit()
+    changed, texts = prompts(manifest)
+    assert changed != key
+    assert "name = 'ANNA'" in texts[0]
+
+
+def test_cases_are_shown_their_database_and_the_evaluation_keeps_that(expert: Path) -> None:
+    found = api.evaluate(expert, max_new_tokens=4, offline=True)
+    document = read_json(expert / "evaluation.json")
+    (answer,) = document["answers"]
+    assert (answer["schema_prompt"], answer["question"]) == (SHOWN, {"prompt": QUESTION, "input": TABLES})
+    valid(document, "evaluate")
+    again = api.evaluate(answers=expert / "evaluation.json")
+    assert again.evaluation.passed == found.evaluation.passed
+
+
+def test_a_manifest_that_shows_otherwise_does_not_change_what_the_expert_is_shown(expert: Path) -> None:
+    by = trained_in(expert)
+    document = read_json(by.plan.run.manifest)
+    document["training"]["dataset"]["schema_prompt"]["style"] = "create_table"
+    other = by.plan.run.manifest.with_name("other.json")
+    other.write_text(json.dumps(document), encoding="utf-8")
+    shown = trained_in(expert, other).plan.run.data.schema_prompt
+    assert shown == by.plan.run.data.schema_prompt
+    assert shown == SchemaPromptConfig(tables=1, databases=shown.databases if shown else "")
+
+
+def test_chat_shows_a_database_or_the_tables_of_the_input(expert: Path) -> None:
+    database = next(trained_in(expert).plan.run.manifest.parent.rglob("harbor.sqlite"))
+    base = ["chat", "--adapter", str(expert), "--offline", "--json", "--max-new-tokens", "2", "--prompt", QUESTION]
+    for options, shown in (
+        (["--database", str(database)], SHOWN),
+        (["--input", TABLES], SHOWN.replace(" = 'Anna'", "")),
+        (["--input", "no tables"], "no tables"),
+    ):
+        done = command(*base, *options)
+        assert done.exit_code == 0, done.stderr
+        assert json.loads(done.stdout)["input"] == shown

@@ -6,25 +6,33 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from transformers import TrainerCallback
 
+import expert_cli
 from expert_cli.artifacts.report import write_report
 from expert_cli.console.terminal import Console
-from expert_cli.errors import TrainingFailed
+from expert_cli.errors import EnvironmentProblem, TrainingFailed
 from expert_cli.pipeline.train import RunOptions
+from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
-from tests.train.projects import logged, project, sick_project, train, valid
-from tests.train.test_stop import STEPS, started, wait_for_steps
+from tests import tiny
+from tests.command_line import run_command
+from tests.forked_cli import Forked
+from tests.train.projects import SEVEN, logged, project, sick_project, train, valid
 
 forks = pytest.mark.skipif(sys.platform != "linux", reason="forks processes")
 
 
 def status(output: Path) -> dict[str, Any]:
-    found = json.loads(RunPaths(output).status.read_text(encoding="utf-8"))
+    found = read_json(RunPaths(output).status)
     valid(found, "status")
     return found  # type: ignore[no-any-return]
 
@@ -143,3 +151,124 @@ def test_a_signal_before_training(tmp_path: Path) -> None:
     assert (process.returncode, state, exit_code) == (130, "interrupted", 130)
     assert re.match(r"(interrupted|stopped) by SIGINT ", reason)
     assert told.rstrip().endswith("--resume auto")
+
+
+STEPS = 2000
+Run = subprocess.Popen[str] | Forked
+
+
+def started(manifest: Path, output: Path, *options: str) -> Forked:
+    words = ["train", "--manifest", str(manifest), "--output", str(output), "--offline", *options]
+    return Forked(words, output.parent, env={**os.environ, "NO_COLOR": "1"})
+
+
+def wait_for_steps(process: Run, output: Path, lines: int) -> None:
+    metrics = output / "metrics.jsonl"
+    for _ in range(12_000):
+        if metrics.is_file() and len(metrics.read_text(encoding="utf-8").splitlines()) >= lines:
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    process.kill()
+    raise AssertionError(process.communicate()[1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="torchrun and SLURM signal all processes of a run there")
+def test_a_signal_to_its_data_workers_too_stops_a_run_that_saves(tmp_path: Path) -> None:
+    manifest = project(tmp_path, max_steps=STEPS, logging_steps=1, batch_size=1, dataloader_num_workers=2)
+    process = started(manifest, tmp_path / "run")
+    wait_for_steps(process, tmp_path / "run", 3)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert len(workers) >= 2
+    for one in (*workers, process):
+        one.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=600)
+    assert process.returncode == 143, told
+    assert list((tmp_path / "run" / "checkpoints").glob("checkpoint-*"))
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert alive == []
+
+
+class TerminatedAtTheEnd(TrainerCallback):
+    """Is sent SIGTERM when all steps are done, while the run still has its answers to give and its adapter to write."""
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_after_the_last_step_keeps_the_result(tmp_path: Path) -> None:
+    manifest = project(tmp_path, max_steps=2)
+    done = expert_cli.train(manifest, output=tmp_path / "run", callbacks=[TerminatedAtTheEnd()])
+    assert (done.document["steps"], done.document["samples"]) == (2, [])
+    assert (tmp_path / "run" / "COMPLETE").is_file()
+    assert done.document["stop_reason"] == "all 2 steps of the schedule are done"
+
+
+class DiskFullAtTheEnd(TrainerCallback):
+    """Lets no file grow beyond 20 kB when all steps are done: the adapter is larger."""
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        resource = pytest.importorskip("resource")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def test_a_disk_that_fills_after_the_last_step_is_told_with_the_run(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    manifest = project(tmp_path, max_steps=2, save_strategy="no")
+    try:
+        with pytest.raises(EnvironmentProblem) as caught:
+            expert_cli.train(manifest, output=tmp_path / "run", callbacks=[DiskFullAtTheEnd()])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.message == f"cannot write the run in {tmp_path / 'run'}: File too large"
+    assert not (tmp_path / "run" / "COMPLETE").exists()
+
+
+BREAKS: dict[str, Any] = {"learning_rate": 1.0, "max_steps": 6}
+FEW = "evaluation.neutral_texts=4"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose logits are far from even, so that there is something to forget."""
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama", initializer_range=0.3)
+
+
+def test_a_run_that_broke_its_model_says_so_everywhere(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, SEVEN, seed=2, **BREAKS)
+    result = train(manifest, options=RunOptions(max_forget=0.5), settings=(FEW,))
+    told, paths = result.document["forgetting"], RunPaths(result.output)
+    assert told["texts"] == 4
+    assert told["difference"] == pytest.approx(told["loss_after"] - told["loss_before"])
+    low, high = told["ci95"]
+    assert low < told["difference"] < high
+    line = f"{told['difference']:+.3f} nats a token (95 % interval {low:+.3f} to {high:+.3f}) on 4 neutral texts: "
+    line += f"loss {told['loss_before']:.3f} -> {told['loss_after']:.3f}"
+    assert f"\nforgotten {line}\n" in result.summary()
+    assert f"Forgotten: {line.replace('->', '-&gt;')}</p>" in paths.report_html.read_text(encoding="utf-8")
+    assert f"## What was forgotten\n\n{line}.\n" in (paths.adapter / "README.md").read_text(encoding="utf-8")
+    missed = f"the loss on neutral texts rose by {told['difference']:.4f} nats a token, more than --max-forget 0.5"
+    assert result.missed == log(result.output)[-1] == missed
+    assert short(result.output) == ("complete", missed, 6, 6, 5)
+    assert (paths.adapter / "adapter_model.safetensors").is_file()
+    for allowed, is_missed in ((told["difference"], False), (told["difference"] - 0.001, True)):
+        again = train(manifest, options=RunOptions(resume="auto", max_forget=allowed), settings=(FEW,))
+        assert again.document == result.document
+        assert bool(again.missed) == is_missed
+
+
+def test_where_nothing_is_asked_for_nothing_is_said(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, SEVEN, max_steps=1)
+    result = train(manifest)
+    assert "forgetting" not in result.document
+    assert "forgotten" not in result.summary() + (result.output / "adapter" / "README.md").read_text(encoding="utf-8")
+    unknown = train(manifest, options=RunOptions(resume="auto", max_forget=1.0)).missed
+    assert unknown == "what was forgotten is not known, and --max-forget allows 1 nats a token"
+
+
+def test_the_command_ends_with_exit_code_5(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, SEVEN, **BREAKS)
+    done = run_command(["train", "-m", manifest, "--max-forget", "0.5", "--set", FEW], tmp_path)
+    assert (done.code, "more than --max-forget 0.5" in done.err) == (5, True)

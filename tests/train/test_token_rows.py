@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PhiConfig, PhiForC
 
 from expert_cli.artifacts.export import export_expert
 from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
-from expert_cli.config.plan import make_plan, trained_adapter
+from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import InputError
 from expert_cli.estimate.run_estimate import estimate_run
@@ -22,10 +21,11 @@ from expert_cli.inference.expert import open_expert
 from expert_cli.inference.expert_config import GenerationConfig
 from expert_cli.inference.generate import Request, generate
 from expert_cli.pipeline.train import RunOptions
+from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
-from tests.train.projects import SEVEN, Told, here, project, train
+from tests.train.projects import SEVEN, Told, here, project, train, trained_in
 from tests.train.test_export import PROMPTS, answer
 
 KEY, DELTA = "trainable_token_indices", "token_adapter.trainable_tokens_delta"
@@ -49,12 +49,12 @@ def expert(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def config_of(output: Path) -> dict[str, Any]:
-    return json.loads((RunPaths(output).adapter / CONFIG).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    return read_json(RunPaths(output).adapter / CONFIG)  # type: ignore[no-any-return]
 
 
 def answers(output: Path) -> list[tuple[str, str]]:
     """Return what an expert answers and why each answer ends."""
-    trained = trained_adapter(output, None, None, offline=True)
+    trained = trained_in(output)
     opened = open_expert(trained.plan.run, trained.origin, NullReporter())
     requests = [Request(opened.renderer.encode_prompt(*prompt)) for prompt in PROMPTS]
     written = generate(opened.model, requests, GenerationConfig(12, batch_size=8), opened.renderer)
@@ -82,7 +82,7 @@ def test_a_tied_base_model_in_four_bits_and_in_bf16_learns_them(tmp_path: Path) 
 
 
 def test_merged_as_gguf_and_in_plain_peft_it_ends_too(tmp_path: Path, base: Path, expert: Path) -> None:
-    trained = trained_adapter(expert, None, None, offline=True)
+    trained = trained_in(expert)
     done = export_expert(trained, tmp_path / "out", PROMPTS, NullReporter(), merge=True, gguf="f16")
     assert [one["top1"] for one in done["agreement"].values()] == [1.0, 1.0]
     for folder, words in (
@@ -135,16 +135,9 @@ def test_a_head_with_a_bias_trains_none_and_is_told_so(tmp_path: Path, tied: boo
     output = train(project(tmp_path, tmp_path / "phi", SEVEN, max_steps=2), report=told).output
     assert config_of(output)[KEY] == (None if tied else {"model.embed_tokens": [1, 2]})
     assert [line for line in told.warnings if "<|im_end|>, and its head has a bias" in line]
-    trained = trained_adapter(output, None, None, offline=True)
+    trained = trained_in(output)
     done = export_expert(trained, tmp_path / "out", PROMPTS, NullReporter(), merge=True, gguf=None)
     assert done["agreement"]["merged"]["max_kl"] < 1e-3
     named = make_plan(project(tmp_path, tmp_path / "phi", SEVEN, **{KEY: ["7"]}), here(), Overrides())
     advice = estimate_run(named, here(), Overrides(), NullReporter()).advice
     assert [line for line in advice if "is trained, since PEFT would leave out the bias of the head" in line]
-
-
-def test_the_plan_tells_of_them(tmp_path: Path, base: Path) -> None:
-    plan = make_plan(project(tmp_path, base, SEVEN, **{KEY: "auto"}), here(), Overrides())
-    found = estimate_run(plan, here(), Overrides(), NullReporter())
-    where = "their rows of model.embed_tokens and lm_head are trained beside the adapter"
-    assert f"<|im_start|> <|im_end|>: {where}" in found.advice

@@ -1,210 +1,116 @@
-"""The Trainer's own loop around our step: what it computes, what it asks the host, what callbacks of other people see."""
+"""The Trainer's own loop around our step: what it computes, what it asks the host, what is compiled."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState
+from peft import PeftModel
+from torch._dynamo.utils import counters
+from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers import TrainerCallback
 
-from expert_cli.data.packing.batches import Collator, PackedBatchSampler, Schedule, fixed_shape
-from expert_cli.data.packing.random_fit import epoch_order
-from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
-from expert_cli.model.kernels import attention
+from expert_cli.config.compute_defaults import compute as compute_of
+from expert_cli.config.run_config import ModelConfig
+from expert_cli.config.settings import Settings
+from expert_cli.config.training_defaults import adapter as adapter_of
+from expert_cli.data.packing.batches import Collator, FixedShape
+from expert_cli.manifest.training_config import TrainingConfig
+from expert_cli.model.adapter import add_adapter
+from expert_cli.model.flat_parameters import FlatParameters
+from expert_cli.model.kernels import kernel_plan as planning
 from expert_cli.model.kernels.chunked_loss import CausalLoss
-from expert_cli.training.arguments import training_arguments
-from expert_cli.training.callbacks import StepCallback
+from expert_cli.model.kernels.kernel_plan import apply_adapter_kernels, apply_kernels, kernel_plan
+from expert_cli.model.kernels.lora import refresh_norms
+from expert_cli.model.layers import enable_activation_checkpointing
+from expert_cli.model.loading.quantize import DTYPES
+from expert_cli.pipeline.train import RunOptions
 from expert_cli.training.trainer import ExpertTrainer
-from tests import run_blocks, tiny
+from tests import tiny
 from tests.kernel_counts import KernelCounter
-from tests.packs import packed
+from tests.machines import H200
+from tests.packs import model_inputs, pack
+from tests.recorders import Recorder
+from tests.small_trainer import WATCH, small_trainer
+from tests.train.projects import SEVEN, case, logged, project, train
+from tests.words import Words
 
-OPTIM = replace(run_blocks.OPTIM, epochs=2.0, learning_rate=1e-2, scheduler="cosine", optim="adamw_torch_fused")
-OPTIM = replace(OPTIM, batch_size=1, gradient_accumulation_steps=3, max_grad_norm=0.05, weight_decay=0.1, max_steps=-1)
-WATCH = replace(run_blocks.LOG_SAVE_EVAL, logging_steps=100, save_every_s=0.0, save_strategy="no", eval_strategy="no")
-PACKS = 12
-
-Act = Callable[[str, TrainerState, TrainerControl], None]
-
-
-class Recorder(TrainerCallback):
-    """Notes every event and the switches as this callback finds them; `act` may then change them."""
-
-    def __init__(self, act: Act = lambda *_: None) -> None:
-        self.act = act
-        self.seen: list[tuple[str, int]] = []
-        self.handed: dict[str, Any] = {}
-
-    def steps(self, event: str) -> list[int]:
-        return [step for name, step in self.seen if name == event]
+UNEVEN = [(n % 3 + 2, 3 + n % 2) for n in range(12)]
+OPTIM: dict[str, Any] = {"learning_rate": 1e-2, "weight_decay": 0.1, "scheduler": "cosine", "max_grad_norm": 0.05}
+ASKED: dict[str, Any] = {"batch": 1, "accumulation": 3, "epochs": 2.0, "documents": UNEVEN, **OPTIM}
+ASKED |= {"watch": replace(WATCH, logging_steps=100)}
 
 
-def _event(name: str) -> Callable[..., None]:
-    def on_event(self: Recorder, args: Any, state: Any, control: Any, **handed: Any) -> None:
-        self.seen.append((name, state.global_step))
+class Seen(TrainerCallback):
+    """Keeps what it is handed, and lets the run stop at an event of step 3."""
+
+    def __init__(self, stop_at: str = "") -> None:
+        self.stop_at, self.substeps, self.handed = stop_at, list[int](), dict[str, Any]()
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **handed: Any) -> None:
+        self.substeps.append(state.global_step)
         self.handed = handed
-        self.act(name, state, control)
+        control.should_training_stop |= (self.stop_at, state.global_step) == ("substep", 3)
 
-    return on_event
-
-
-for _name in [name for name in vars(TrainerCallback) if name.startswith("on_")]:
-    setattr(Recorder, _name, _event(_name))
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        control.should_training_stop |= (self.stop_at, state.global_step) == ("step", 3)
 
 
-def model() -> PeftModel:
-    torch.manual_seed(0)
-    base = tiny.tiny_model()
-    attention.use(base, "documents")
-    return get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False))
-
-
-def trainer(
-    folder: Path, recorder: Recorder, watch: LogSaveEvalConfig = WATCH, *, epochs: float = 2.0, **settings: Any
-) -> ExpertTrainer:
-    optim = replace(OPTIM, epochs=epochs)
-    loader = SimpleNamespace(num_workers=0, pin_memory=False, prefetch_factor=None)
-    compute = replace(run_blocks.COMPUTE, dtype="fp32")
-    run: Any = SimpleNamespace(optim=optim, watch=watch, loader=loader, compute=compute, seed=0)
-    schedule = Schedule(PACKS, 3, 1, 1, epochs, -1)
-    made = ExpertTrainer(
-        optim_config=optim,
-        watch=watch,
-        batches=PackedBatchSampler(schedule, lambda epoch: epoch_order(PACKS, 1, epoch)),
-        model=CausalLoss(model()),
-        args=training_arguments(run, folder / "checkpoints"),
-        train_dataset=packed(folder / "train", *[(n % 4 + 4, 3 + n % 2) for n in range(PACKS)], packing="off"),
-        eval_dataset={"": packed(folder / "eval", (4, 4), packing="off")},
-        data_collator=Collator(0),
-        callbacks=[StepCallback(watch, schedule.steps_per_epoch, lambda: False), recorder],
-        **settings,
-    )
-    made.remove_callback(PrinterCallback)
-    return made
-
-
-def by_hand(made: ExpertTrainer) -> tuple[list[float], torch.Tensor]:
-    """Train the same packs as PyTorch's documents do it; return the loss of each step, and the adapter."""
-    adapted = CausalLoss(model()).train()
-    parameters = [parameter for parameter in adapted.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=OPTIM.learning_rate, weight_decay=OPTIM.weight_decay)
+def by_hand(made: ExpertTrainer) -> list[float]:
+    """Train the same packs as PyTorch's documents do it; return the loss of each step."""
+    parameters = [parameter for parameter in made.model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=OPTIM["learning_rate"], weight_decay=OPTIM["weight_decay"])
     losses, steps = [], made.batches.schedule.steps
     for step in range(steps):
-        optimizer.param_groups[0]["lr"] = OPTIM.learning_rate * 0.5 * (1 + math.cos(math.pi * step / steps))
+        optimizer.param_groups[0]["lr"] = OPTIM["learning_rate"] * 0.5 * (1 + math.cos(math.pi * step / steps))
         epoch, numbers = made.batches.packs_of(step)
         batches = [Collator(0)([made.train_dataset[epoch, number]]) for number in numbers.tolist()]
         trained = sum(batch.pop("trained_tokens") for batch in batches)
-        loss = sum(adapted(**{k: v for k, v in batch.items() if k != "real_tokens"}) for batch in batches) / trained
+        loss = sum(made.model(**{k: v for k, v in one.items() if k != "real_tokens"}) for one in batches) / trained
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, OPTIM.max_grad_norm)
+        torch.nn.utils.clip_grad_norm_(parameters, OPTIM["max_grad_norm"])
         optimizer.step()
-        optimizer.zero_grad()
+        made.flat.gradient.zero_()
         losses.append(loss.item())
-    return losses, torch.cat([parameter.detach().flatten() for parameter in parameters])
+    return losses
 
 
 def test_it_trains_what_a_loop_by_hand_trains(tmp_path: Path) -> None:
-    made = trainer(tmp_path, Recorder())
+    """Over buffers that are written to and never replaced; callbacks are handed the model that people know."""
+    seen = Seen()
+    made, other = (small_trainer(tmp_path / name, callbacks=[seen], **ASKED) for name in "ab")
+    tensors = [made.flat.flat, made.flat.gradient, *made.flat.parameters]
+    places = [tensor.data_ptr() for tensor in tensors]
     made.train()
-    losses, adapter = by_hand(made)
+    losses = by_hand(other)
     assert len(losses) == 8
     assert made.progress.losses == pytest.approx(losses, rel=1e-6)
-    torch.testing.assert_close(made.flat.flat.detach(), adapter, rtol=1e-5, atol=1e-7)
-    assert made.progress.trained == sum((3 + n % 2) for n in range(PACKS)) * 2
-
-
-class AsIs:
-    """Records work as the work itself: what is done around a recorded step, on a CPU."""
-
-    def warm_up(self, work: Any) -> Any:
-        return work()
-
-    def __call__(self, work: Any) -> Any:
-        return work
-
-
-def captured(folder: Path, *, epochs: float = 2.0) -> ExpertTrainer:
-    made = trainer(folder, Recorder(), epochs=epochs, graphs=AsIs())
-    packs, order_of = made.train_dataset, made.batches.order_of
-    made._shape_of = lambda schedule: fixed_shape(packs, schedule, order_of, 16, 0.3)
-    made.use(made.batches.schedule)
-    made.try_step()
-    return made
+    torch.testing.assert_close(made.flat.flat, other.flat.flat, rtol=1e-5, atol=1e-7)
+    assert made.progress.trained == 2 * sum(answer for _, answer in UNEVEN)
+    assert places == [tensor.data_ptr() for tensor in tensors]
+    assert isinstance(seen.handed["model"], PeftModel)
+    assert seen.handed["optimizer"] is made.optimizer
+    assert seen.substeps == [step for step in range(8) for _ in range(2)]
 
 
 def test_nothing_in_a_step_asks_the_device(tmp_path: Path) -> None:
     """The first and the last log line, the loader and the end do: a run that is twice as long asks as often."""
     asked = []
     for epochs in (0.5, 1.0):
-        made = captured(tmp_path / str(epochs), epochs=epochs)
+        made = small_trainer(tmp_path / str(epochs), graphs=Recorder(), **ASKED | {"epochs": epochs})
+        made.try_step()
         with KernelCounter() as counter:
             made.train()
         asked.append(counter.names["_local_scalar_dense"])
     assert asked[0] == asked[1] > 0
 
 
-def test_a_captured_step_trains_what_an_eager_one_trains(tmp_path: Path) -> None:
-    eager, replayed = trainer(tmp_path / "eager", Recorder()), captured(tmp_path / "captured")
-    eager.train()
-    replayed.train()
-    assert replayed.progress.losses == pytest.approx(eager.progress.losses, rel=1e-6)
-    torch.testing.assert_close(replayed.flat.flat, eager.flat.flat, rtol=1e-5, atol=1e-7)
-    _, shares = replayed.timer.lap()
-    assert shares["captured"] > 0
-    assert shares["forward"] == shares["backward"] == 0
-
-
-def test_buffers_are_written_to_and_never_replaced(tmp_path: Path) -> None:
-    made = trainer(tmp_path, Recorder())
-    tensors = [made.flat.flat, made.flat.gradient, *made.flat.parameters]
-    before = [(tensor.data_ptr(), tensor.grad.data_ptr() if tensor.grad is not None else 0) for tensor in tensors]
-    made.train()
-    assert before == [
-        (tensor.data_ptr(), tensor.grad.data_ptr() if tensor.grad is not None else 0) for tensor in tensors
-    ]
-
-
-def test_callbacks_are_handed_the_model_that_people_know(tmp_path: Path) -> None:
-    seen = Recorder()
-    made = trainer(tmp_path, seen)
-    made.train()
-    assert isinstance(seen.handed["model"], PeftModel)
-    assert seen.handed["optimizer"] is made.optimizer
-    assert seen.steps("on_substep_end") == [step for step in range(8) for _ in range(2)]
-
-
-def at(event: str, step: int, **switches: bool) -> Act:
-    def act(name: str, state: TrainerState, control: TrainerControl) -> None:
-        if (name, state.global_step) == (event, step):
-            for switch, on in switches.items():
-                setattr(control, switch, on)
-
-    return act
-
-
-def test_switches_are_obeyed(tmp_path: Path) -> None:
-    evaluated = Recorder(at("on_step_end", 3, should_evaluate=True))
-    trainer(tmp_path / "evaluate", evaluated).train()
-    assert evaluated.steps("on_evaluate") == [3]
-    stopped = Recorder(at("on_step_end", 5, should_training_stop=True))
-    trainer(tmp_path / "stop", stopped).train()
-    assert stopped.steps("on_step_end")[-1] == 5
-    ended = Recorder(at("on_step_end", 2, should_epoch_stop=True))
-    trainer(tmp_path / "epoch", ended).train()
-    assert ended.steps("on_epoch_begin") == [0, 2]
-
-
 def test_a_stop_within_a_step_drops_its_gradients(tmp_path: Path) -> None:
-    whole, broken = trainer(tmp_path / "a", Recorder(at("on_step_end", 3, should_training_stop=True))), Recorder()
-    broken.act = at("on_substep_end", 3, should_training_stop=True)
-    cut = trainer(tmp_path / "b", broken)
+    whole, cut = (small_trainer(tmp_path / at, callbacks=[Seen(at)], **ASKED) for at in ("step", "substep"))
     whole.train()
     cut.train()
     assert torch.equal(whole.flat.flat, cut.flat.flat)
@@ -212,14 +118,89 @@ def test_a_stop_within_a_step_drops_its_gradients(tmp_path: Path) -> None:
     assert (whole.progress.real, whole.progress.trained) == (cut.progress.real, cut.progress.trained)
 
 
-def test_answers_are_evaluated_when_they_are_due(tmp_path: Path) -> None:
-    seen: dict[int, set[str]] = {}
-    note = Recorder(
-        lambda name, state, _: (
-            seen.setdefault(state.global_step, set(note.handed["metrics"])) if name == "on_evaluate" else None
-        )
-    )
-    watch = replace(WATCH, eval_strategy="steps", eval_steps=2, execution_eval_steps=3)
-    trainer(tmp_path, note, watch, run_answers=lambda: 0.5).train()
-    both, answers = {"eval_loss", "eval_execution_accuracy", "epoch"}, {"eval_loss", "epoch"}
-    assert seen == {2: answers, 3: both, 4: answers, 6: both, 8: both}
+SHAPE = FixedShape(tokens=64, longest=32, borders=8, targets=(30,), padding=0.0)
+SETTINGS: dict[str, tuple[tiny.Architecture, dict[str, Any]]] = {
+    "as it is": ("qwen3", {}),
+    "fp16": ("llama", {"fp16": True}),
+    "recomputed": ("llama", {"gradient_checkpointing": True}),
+    "dropout": ("llama", {"dropout": 0.1}),
+    "dora": ("llama", {"adapter_type": "dora"}),
+}
+
+
+@pytest.mark.parametrize(("architecture", "config"), SETTINGS.values(), ids=SETTINGS.keys())
+def test_a_step_asks_no_tensor_for_its_value(
+    monkeypatch: pytest.MonkeyPatch, architecture: tiny.Architecture, config: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(planning, "free_bytes", lambda _: 2**40)
+    keys = Settings(TrainingConfig(**{"rank": 16, "dropout": 0.0, "target_modules": "all-linear", **config}))
+    adapter = adapter_of(keys)
+    compute = compute_of(keys, H200, "cuda", adapter.type, "none")
+    dtype, collate = DTYPES[compute.dtype], Collator(0, "packed", SHAPE)
+    batches = [model_inputs(collate, pack(5, 9, 2), pack(7, 8)), model_inputs(collate, pack(20))]
+    # Module.to swaps tensors without values, which nothing may refer to weakly, as their mode does
+    monkeypatch.setattr(torch.utils, "swap_tensors", lambda old, new: setattr(old, "data", new.data))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        base: Any = tiny.tiny_model(architecture).to(dtype).requires_grad_(False)
+        plan = kernel_plan(compute, ModelConfig("", "", "none", "", None, ()), H200)
+        plan = apply_kernels(plan, base, compute, H200)
+        model = add_adapter(base, adapter)
+        plan = apply_adapter_kernels(plan, model, compute)
+        enable_activation_checkpointing(base, compute.checkpointing, reentrant=compute.reentrant)
+        module = CausalLoss(model, full_logits=plan.full_logits, autocast=dtype).train()
+        flat = FlatParameters(module.named_parameters())
+        optimizer = torch.optim.AdamW([flat.flat], fused=True)
+        with KernelCounter() as counter:
+            for batch in batches:
+                loss = module(**batch) * (1 / 3)
+                loss.backward()
+            flat.clip(1.0)
+            optimizer.step()
+            refresh_norms(model)
+            flat.gradient.zero_()
+    assert plan.attention == "varlen"
+    assert (loss.dtype, loss.shape, flat.gradient.dtype) == (torch.float32, (), torch.float32)
+    passes = 2 * tiny.SHAPE["num_hidden_layers"]
+    assert counter.names["_varlen_attn"] == passes * (2 if "gradient_checkpointing" in config else 1)
+    assert counter.names["_varlen_attn_backward"] == passes
+
+
+COMPILED: dict[str, Any] = {"torch_compile": True, "torch_compile_backend": "eager"}
+
+
+class Graphs(TrainerCallback):
+    """Counts after every step what the compiler has made by then."""
+
+    def __init__(self) -> None:
+        self.after: list[int] = []
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.after.append(counters["stats"]["unique_graphs"])
+
+
+def four_bit(folder: Path, **config: Any) -> Path:
+    """A manifest of a base model in 4 bits, whose cases are asked before, during and after training."""
+    settings = {"batch_size": 2, "max_steps": 4, "logging_steps": 1, "bf16": True, "dequantized_copy": "never"}
+    asked = {"evaluation": {"every_steps": 2, "sample": 2}, "cases": [case(n, 7) for n in range(2)]}
+    # as many documents in every pack
+    return project(folder, rows=SEVEN[:8], base={"quantization": "int4"}, **asked, **settings, **config)
+
+
+def test_four_bit_layers_train_the_same_and_answers_leave_the_compiler_to_training(tmp_path: Path) -> None:
+    made, report = Graphs(), Words()
+    plain = train(four_bit(tmp_path / "a"))
+    done = train(four_bit(tmp_path / "b", **COMPILED), RunOptions(callbacks=(made,)), report)
+    losses = [list(logged(one.output, "loss").values()) for one in (plain, done)]
+    assert losses[1] == pytest.approx(losses[0], rel=2e-2)
+    graphs = made.after[0]
+    assert made.after == [graphs] * 4, "what the first step compiled serves all"
+    assert graphs > 0
+    line = done.document["kernels"]["compile"]
+    assert line == {"used": "eager", "reason": f"every decoder layer; {graphs} graphs compiled"}
+    assert any(text.startswith(f"compile   {graphs} graphs in ") for text in report.lines)
+
+
+def test_a_compiler_that_compiled_nothing_is_told(tmp_path: Path) -> None:
+    with torch.compiler.set_stance("force_eager"):
+        done = train(project(tmp_path, rows=SEVEN, **COMPILED, max_steps=1))
+    assert done.document["kernels"]["compile"]["reason"] == "eager was asked for, but nothing was compiled"

@@ -1,4 +1,4 @@
-"""docs/ARCHITECTURE.md is the map of the code as it is."""
+"""docs/ARCHITECTURE.md is the map of the code as it is, and words are those that we agreed on."""
 
 from __future__ import annotations
 
@@ -106,3 +106,41 @@ def test_no_two_files_or_classes_have_one_name() -> None:
     nodes = (node for path in SOURCE.rglob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     names = Counter([*(path.name for path in files), *(node.name for node in nodes if isinstance(node, ast.ClassDef))])
     assert [name for name, count in names.items() if count > 1] == []
+
+
+FOLDERS = ["src", "tests", "benchmarks", "datagen", "scripts", "docs", "examples", "experts"]
+SUFFIXES = {".py", ".md", ".cjs", ".css", ".j2"}
+GONE = re.compile(
+    r"--(?:part|seal|stage-limit|measure-disk|free-memory|for-base)\b|expert-cli job\b|benchmark --compare|--against trl"
+    r"|(?:validate|audit) (?:\S+ )*--fix|GBNF|DuckDB|bench_gpu"
+)
+"""Options and parts of earlier versions."""
+BRITISH = re.compile(
+    r"(?:tokeni|quanti|normali|recogni|optimi|initiali|materiali|seriali|summari|organi|capitali|categori|randomi|generali|"
+    r"speciali|emphasi|utili|synchroni|customi|minimi|maximi|authori|reali)s(?:e[ds]?|er|ing|ation|ations)(?![a-z])"
+    r"|colour|behaviour|favour|honour|neighbour|labelled|modelled|licence|judgement|learnt|artefact|catalogue|whilst",
+    re.IGNORECASE,
+)
+STAYS = re.compile(r"\b(?:dequantised_copy|uncategorised)\b")
+"""Keys of documents, which programs read."""
+DATA = ("datagen/cases/case_worlds.py", "datagen/typescript/word_steps.py")
+"""Files whose words are those of the experts' rows and cases, which are kept as they were made."""
+
+
+def test_nothing_that_is_gone_is_named_and_words_are_american() -> None:
+    left = []
+    for path in (*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")))):
+        name = path.relative_to(ROOT).as_posix()
+        if path.suffix not in SUFFIXES or path == Path(__file__) or name in ("CHANGELOG.md", *DATA):
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            left += [f"{name}:{number}: {word[0]} is gone" for word in GONE.finditer(line)]
+            left += [f"{name}:{number}: {word[0]}: American spelling" for word in BRITISH.finditer(STAYS.sub("", line))]
+    assert left == []
+
+
+def test_the_glossary_is_short_and_in_order() -> None:
+    text = (ROOT / "docs" / "GLOSSARY.md").read_text(encoding="utf-8")
+    terms = re.findall(r"^\| \*\*(.+?)\*\* \| ", text, re.MULTILINE)
+    assert 15 < len(terms) <= 25
+    assert terms == sorted(set(terms), key=str.lower)

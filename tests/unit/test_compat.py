@@ -11,30 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import bitsandbytes
-import gguf
-import numpy as np
 import pytest
 import torch
-import typer
 from accelerate import Accelerator
 from huggingface_hub.utils.tqdm import tqdm
-from transformers import (
-    GptOssForCausalLM,
-    Llama4ForCausalLM,
-    Llama4TextConfig,
-    PreTrainedModel,
-    Trainer,
-)
+from transformers import Trainer
 from transformers.utils.chat_template_utils import encode_marked_chat
-from typer import rich_utils
-from typer.testing import CliRunner
 
 from expert_cli import _compat
-from expert_cli.data.sources import _matching
 from expert_cli.hardware.machine import has_package
-from expert_cli.model.loading.gguf import load_gguf
 from tests import tiny
-from tests.tiny_gguf import write_gguf
 
 FAKE = "import pathlib; pathlib.Path({mark!r}).write_text('imported'); get_kernel = lambda *a, **k: None\n"
 
@@ -123,49 +109,6 @@ def test_a_template_tells_the_texts_that_it_spells_and_the_names_that_it_reads()
     assert _compat.template_variables(jinja) == {"messages", "enable_thinking"}
 
 
-def test_the_files_of_a_folder_are_told_from_their_names() -> None:
-    names = ["train-0.csv", "test.csv", "README.md"]
-    asked: list[str] = []
-
-    def resolve(pattern: str) -> list[str]:
-        asked.append(pattern)
-        return _matching(pattern, names)
-
-    found = _compat.default_patterns(resolve)
-    assert {
-        split: {name for pattern in patterns for name in resolve(pattern)} for split, patterns in found.items()
-    } == {
-        "train": {"train-0.csv"},
-        "test": {"test.csv"},
-    }
-    assert len(asked) > 2
-    assert _compat.default_patterns(lambda _: []) == {}
-
-
-def test_help_is_plain_after_typer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rich_utils, "COLOR_SYSTEM", "truecolor")
-    monkeypatch.setattr(rich_utils, "FORCE_TERMINAL", True)
-    app = typer.Typer(rich_markup_mode="rich")
-    app.command()(lambda name: None)
-    colored = CliRunner().invoke(app, ["--help"], color=True).output
-    _compat.plain_help()
-    plain = CliRunner().invoke(app, ["--help"], color=True).output
-    assert "\x1b[" in colored
-    assert "\x1b[" not in plain
-    assert "Usage" in plain
-
-
-def test_nothing_is_compiled_while_bitsandbytes_is_imported() -> None:
-    def double(x: int) -> int:
-        return 2 * x
-
-    before = torch.compile
-    with _compat.nothing_compiled():
-        assert torch.compile(double) is double
-        assert torch.compile(dynamic=True)(double) is double
-    assert torch.compile is before
-
-
 def test_the_bar_of_a_download_draws_nothing_and_tells_bytes() -> None:
     told: list[float] = []
     out = io.StringIO()
@@ -180,23 +123,6 @@ def test_the_bar_of_a_download_draws_nothing_and_tells_bytes() -> None:
     assert (told, out.getvalue()) == ([3e6, 4e6], "")
 
 
-def linear4bit() -> bitsandbytes.nn.Linear4bit:
-    return bitsandbytes.nn.Linear4bit(64, 64, bias=False, compute_dtype=torch.bfloat16, quant_type="nf4").to("cpu")
-
-
-def test_a_4_bit_layer_keeps_its_gradient_after_an_evaluation() -> None:
-    layer = linear4bit()
-    assert hasattr(layer, "support_avx512bf16_for_cpu")
-    _compat.keep_autograd_on_cpu(torch.nn.Sequential(layer))
-    assert not layer.support_avx512bf16_for_cpu
-    with torch.no_grad():
-        layer.eval()(torch.ones(1, 64, dtype=torch.bfloat16))
-    asked = torch.ones(1, 64, dtype=torch.bfloat16, requires_grad=True)
-    layer.train()(asked).sum().backward()
-    assert asked.grad is not None
-    assert asked.grad.abs().sum() > 0
-
-
 def test_an_8_bit_layer_keeps_its_scales_where_the_forward_pass_reads_them() -> None:
     layer = bitsandbytes.nn.Linear8bitLt(64, 64, bias=False, has_fp16_weights=False).to("cpu")
     assert layer.weight.CB is not None
@@ -208,42 +134,6 @@ def test_an_8_bit_layer_keeps_its_scales_where_the_forward_pass_reads_them() -> 
     assert layer.weight.SCB is None
 
 
-def test_the_name_of_the_attention_follows_what_is_set() -> None:
-    model: Any = tiny.tiny_model()
-    assert _compat.takes_attention(model)
-    for name in ("eager", "sdpa"):
-        model.set_attn_implementation(name)
-        assert _compat.attention_name(model.config) == name
-    assert not _compat.takes_attention(torch.nn.Linear(1, 1))
-
-
-def test_a_layer_recomputes_through_the_function_that_it_was_given() -> None:
-    model: Any = tiny.tiny_model()
-    calls: list[int] = []
-
-    def function(forward: Any, *args: Any) -> Any:
-        calls.append(1)
-        return forward(*args)
-
-    _compat.checkpoint_layer(model.model.layers[1], function)
-    model.train()(input_ids=torch.arange(4)[None])
-    assert len(calls) == 1
-    model.eval()(input_ids=torch.arange(4)[None])
-    assert len(calls) == 1
-
-
-def test_which_models_take_flash_attention() -> None:
-    """Set without asking, it raises for one, and takes a kernel of the hub in place of the one asked for for the other."""
-    assert _compat.takes_flash_attention(tiny.tiny_model())
-    assert not _compat.takes_flash_attention(GptOssForCausalLM)
-    assert not _compat.takes_flash_attention(Llama4ForCausalLM)
-    with torch.device("meta"):
-        model = Llama4ForCausalLM(Llama4TextConfig(**tiny.SHAPE, num_local_experts=2))
-    with pytest.raises(ValueError, match="does not support Flash Attention 2"):
-        model.set_attn_implementation("flash_attention_2")
-    assert "compatible_flash_implementations is not None" in inspect.getsource(PreTrainedModel)
-
-
 @pytest.mark.skipif(not has_package("liger_kernel"), reason="liger-kernel is for Linux with a GPU")
 def test_liger_takes_a_model_that_is_loaded() -> None:
     from liger_kernel.transformers import _apply_liger_kernel_to_instance
@@ -251,20 +141,6 @@ def test_liger_takes_a_model_that_is_loaded() -> None:
     assert parameters(_apply_liger_kernel_to_instance)[0] == "model"
     assert _compat.liger_knows("llama")
     assert not _compat.liger_knows("no such architecture")
-
-
-@pytest.mark.filterwarnings("error")
-def test_the_allocator_is_set_without_a_warning() -> None:
-    _compat.expandable_segments()
-
-
-def test_an_older_torch_has_the_allocators_other_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert parameters(torch.cuda.memory._set_allocator_settings) == ["env"]
-    told: list[str] = []
-    monkeypatch.delattr(torch._C, "_accelerator_setAllocatorSettings", raising=False)
-    monkeypatch.setattr(torch.cuda.memory, "_set_allocator_settings", told.append)
-    _compat.expandable_segments()
-    assert told == ["expandable_segments:True"]
 
 
 def test_of_the_compiler_errors_and_what_dynamo_warns_of_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,32 +187,8 @@ def test_the_compiler_tells_how_many_graphs_it_made_and_how_long_that_took() -> 
     assert _compat.graphs_made()[0] == 1
 
 
-def test_norms_in_one_launch() -> None:
-    tensors = [torch.tensor([3.0, 4.0]), torch.zeros(2, 2), torch.tensor(2.0)]
-    assert _compat.norms(tensors).tolist() == [5.0, 0.0, 2.0]
-
-
-def test_a_compiled_module_is_told_from_one_that_is_not() -> None:
-    module = torch.nn.Linear(1, 1)
-    assert not _compat.is_compiled(module)
-    module.compile()
-    assert _compat.is_compiled(module)
-
-
 def test_an_optimizer_makes_memory_for_one_moment_and_for_two() -> None:
     parameter = torch.zeros(4, 2)
     optimizer = bitsandbytes.optim.AdEMAMix([torch.nn.Parameter(parameter)])
     assert _compat.optimizer_buffer(optimizer, parameter, torch.ones(4, 2)).shape == (4, 2)
     assert _compat.optimizer_buffer(optimizer, parameter, torch.ones(2, 4, 2)).shape == (2, 4, 2)
-
-
-def test_a_gguf_is_read_once_and_its_tensors_are_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, named, path = list[str](), list[Any](), tmp_path / "tiny.gguf"
-    write_gguf(path)
-    build, name = gguf.GGUFReader._build_fields, gguf.get_tensor_name_map
-    monkeypatch.setattr(gguf.GGUFReader, "_build_fields", lambda self, *of: read.append("") or build(self, *of))
-    monkeypatch.setattr(gguf, "get_tensor_name_map", lambda *of: named.append(of) or name(*of))
-    load_gguf(path, torch.float32)
-    assert (len(read), len(named)) == (1, 1)
-    with _compat.gguf_read_once() as reads:
-        assert type(reads(str(path)).tensors[0].data) is np.ndarray

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from expert_cli import cli
-from tests import manifests, tiny
+from tests import manifests
+from tests.command_line import run_command
+from tests.train.projects import tiny_llama
 
 M = ("-m", "manifest.json")
 TRAIN = ("train", *M)
 # id -> command line, exit code, what is said
 CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "an option that there is not": (("train", "--max-step", "3"), 2, "No such option: --max-step .Possible options: --m"),
+    "an option without its value": (("train", "--manifest"), 2, "requires an argument"),
+    "no manifest named": (("train",), 2, "Missing option '--manifest' / '-m'"),
+    "a manifest that is broken": (("train", "-m", "broken.json"), 2, "broken.json:1:14: not JSON: Expecting property name enclosed in double quotes"),
+    "an unknown key": (("train", "-m", "typo.json"), 2, "training.config.learning_rte: unknown key, nearest known: learning_rate"),
+    "many unknown keys": (("train", "-m", "typos.json"), 2, ".and 2 more: expert-cli validate typos.json"),
+    "a GPU that is not there": ((*TRAIN, "--device", "cuda"), 3, "--device cuda: no usable GPU"),
+    "set: an unknown key": ((*TRAIN, "--set", "training.config.learning_rte=1"), 2, "--set: unknown key training.config.learning_rte"),
+    "set: a wrong value": ((*TRAIN, "--set", "rank=many"), 2, '--set rank=many: must be a whole number, is .?"many'),
     "validate: a folder": (("validate", "."), 2, "folder"),
     "validate: nothing there": (("validate", "no/such.json"), 2, "No such file"),
     "validate: a device": (("validate", "/dev/zero"), 2, "device"),
@@ -61,18 +70,15 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
-
-
 @pytest.fixture
-def place(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a manifest, some files, and nothing else."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "full").mkdir()
     files = {
-        "broken.json": "{,}",
+        "broken.json": '{"name": "x",}',
+        "typo.json": json.dumps(manifests.small(learning_rte=1)),
+        "typos.json": json.dumps(manifests.small(learning_rte=1, lora_r=2, num_train_epochs=3)),
         "notes.txt": "only words\n",
         "empty.jsonl": "",
         "unverified.jsonl": '{"answer": "1", "expected": "1"}\n',
@@ -85,11 +91,9 @@ def place(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     manifest = manifests.small()
-    manifest["base_models"][0]["name"] = str(model)
+    manifest["base_models"][0]["name"] = str(tiny_llama())
     manifests.write(tmp_path, manifest)
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     return tmp_path
 
 
@@ -98,30 +102,17 @@ def written(place: Path) -> list[Path]:
     return sorted(path for path in place.rglob("*") if path.is_file() and path.suffix != ".lock")
 
 
-def run(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> int:
-    """Run a command line in this process and return its exit code."""
-    monkeypatch.setattr(sys, "argv", ["expert-cli", *words])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return int(ended.value.code or 0)
-
-
 @pytest.mark.parametrize(("words", "code", "said"), CASES.values(), ids=CASES.keys())
-def test_named_and_nothing_written(
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: tuple[str, ...],
-    code: int,
-    said: str,
-) -> None:
+def test_named_and_nothing_written(place: Path, words: tuple[str, ...], code: int, said: str) -> None:
     before = written(place)
-    assert run(monkeypatch, words) == code, capsys.readouterr()
-    told = capsys.readouterr()
+    told = run_command(words, place)
+    assert told.code == code, told
     assert re.search(said, told.out + told.err)
     assert "Traceback" not in told.err
-    assert run(monkeypatch, (*words, "--json")) == code
-    document = json.loads(capsys.readouterr().out)
-    assert document["command"] == words[0]
+    if words[0] != "validate":
+        assert len(told.err[told.err.rindex("error: ") :].splitlines()) <= 3
+    done = run_command((words[0], "--json", *words[1:]), place)
+    document = json.loads(done.out)
+    assert (done.code, document["command"]) == (code, words[0])
     assert re.search(said, json.dumps(document, ensure_ascii=False))
     assert written(place) == before

@@ -12,7 +12,7 @@ import pytest
 
 from expert_cli.config.plan import Validation, validate
 from tests import manifests
-from tests.odd_manifests import MACHINE
+from tests.machines import CPU
 
 Change = dict[str, Any]
 MISSING = object()
@@ -38,7 +38,7 @@ def checked(folder: Path, raw: str | bytes | Change) -> Validation:
     path = folder / "manifest.json"
     text = json.dumps(changed(raw)) if isinstance(raw, dict) else raw
     path.write_bytes(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
-    return validate(path, MACHINE, None)
+    return validate(path, CPU, None)
 
 
 C = "training.config."
@@ -50,12 +50,8 @@ FAULTS: dict[str, tuple[Change | str | bytes, str, str]] = {
     "a name with a zero": ({"name": "a\0b"}, "name", "."),
     "no data set": ({"training.dataset": MISSING}, "training.dataset", "."),
     "a base model without a name": ({"base_models": [{}]}, "base_models[0].name", "."),
-    "two base models of one name, the second wrong": (
-        {"base_models": [{"name": "a/b"}, {"name": "a/b", "quantization": "int3"}]}, "base_models[1].quantization", "int3",
-    ),
-    "two base models of one name, the second's settings wrong": (
-        {"base_models": [{"name": "a/b"}, {"name": "a/b", "config": {"rank": -1}}]}, "base_models[1].config.rank", "-1",
-    ),
+    "two base models of one name, the second wrong": ({"base_models": [{"name": "a/b"}, {"name": "a/b", "quantization": "int3"}]}, "base_models[1].quantization", "int3"),
+    "two base models of one name, the second's settings wrong": ({"base_models": [{"name": "a/b"}, {"name": "a/b", "config": {"rank": -1}}]}, "base_models[1].config.rank", "-1"),
     "another schema": ({"schema_version": "3.0"}, "schema_version", "3.0"),
     "a schema that is a number": ({"schema_version": 2.0}, "schema_version", "."),
     "a rank of zero": ({C + "rank": 0}, C + "rank", "0"),
@@ -121,17 +117,10 @@ FAULTS: dict[str, tuple[Change | str | bytes, str, str]] = {
     "adapters at the top": ({'adapters': [{'r': 1}]}, "adapters", r"schema 1\.0"),
     "no data": ({'training.dataset': {}}, D + "path", "no data is named"),
     "no tasks": ({D + "type": 'multi_task'}, D + "tasks", "is missing"),
+    "a text column beside another": ({D + "text_field": "a", D + "field_mapping": {"text": "b"}}, "text", "field_mapping.text"),
+    "tasks of a single set": ({D + "type": "single", D + "tasks": {"a": {"train": "y.jsonl"}}}, D + "type", "tasks"),
     "template": ({'base_models.0.prompt_template': 'vicuna'}, "base_models[0].prompt_template", '"alpaca"'),
 }  # fmt: skip
-
-FAULTS["a text column beside another"] = (
-    {D + "text_field": "a", D + "field_mapping": {"text": "b"}}, "text", "field_mapping.text",
-)  # fmt: skip
-FAULTS["tasks of a single set"] = (
-    {D + "type": "single", D + "tasks": {"a": {"train": "y.jsonl"}}},
-    D + "type",
-    "tasks",
-)
 
 # id -> change, key, status, what the row says
 TOLD: dict[str, tuple[Change, str, str, str]] = {

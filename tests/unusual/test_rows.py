@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests import tiny
 from tests.unusual_world import lines, prepare, row, says
 
 USER = {"role": "user", "content": "ask"}
@@ -80,23 +79,12 @@ REFUSED: dict[str, tuple[list[Any], dict[str, Any], dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
-
-
 @pytest.mark.parametrize(("rows", "dataset", "config", "answers", "said"), READ.values(), ids=READ.keys())
 def test_trained_in_full_or_named(
-    tmp_path: Path,
-    model: Path,
-    rows: list[Any],
-    dataset: dict[str, Any],
-    config: dict[str, Any],
-    answers: list[str],
-    said: str,
+    tmp_path: Path, rows: list[Any], dataset: dict[str, Any], config: dict[str, Any], answers: list[str], said: str
 ) -> None:
     files = {"data/train.jsonl": lines(*rows)}
-    outcome = prepare(tmp_path, model, files, {"path": "data/train.jsonl", **dataset}, **config)
+    outcome = prepare(tmp_path, files, {"path": "data/train.jsonl", **dataset}, **config)
     assert outcome.refused == ""
     assert outcome.answers == answers
     assert re.search(said, outcome.said)
@@ -104,8 +92,8 @@ def test_trained_in_full_or_named(
 
 @pytest.mark.parametrize(("rows", "dataset", "config", "why"), REFUSED.values(), ids=REFUSED.keys())
 def test_refused_with_the_reason(
-    tmp_path: Path, model: Path, rows: list[Any], dataset: dict[str, Any], config: dict[str, Any], why: str
+    tmp_path: Path, rows: list[Any], dataset: dict[str, Any], config: dict[str, Any], why: str
 ) -> None:
     files = {"data/train.jsonl": lines(*rows)}
-    outcome = prepare(tmp_path, model, files, {"path": "data/train.jsonl", **dataset}, **config)
+    outcome = prepare(tmp_path, files, {"path": "data/train.jsonl", **dataset}, **config)
     assert re.search(why, outcome.refused), outcome

@@ -1,30 +1,58 @@
-"""Experiments: who runs when, what the document says, when a gate is missed."""
+"""Experiments and sweeps: who runs when, what the document says, when a gate is missed, which is the fastest that fits."""
 
 from __future__ import annotations
 
 import json
 import math
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from statistics import stdev
 from typing import Any
 
 import pytest
 
 from expert_cli.benchmark.experiment import as_text, mean_loss, measure_against, parity
-from expert_cli.benchmark.measured_run import Curve, RunCounts, Variant, measure_run
+from expert_cli.benchmark.measured_run import Curve, Run, RunCounts, RunMeasurement, Variant, measure_run
+from expert_cli.benchmark.sweep import as_text as sweep_text
+from expert_cli.benchmark.sweep import combinations, parse_sweep, sweep
 from expert_cli.config.resolve import Overrides
-from expert_cli.errors import InputError, Interrupted, TrainingFailed
+from expert_cli.errors import EnvironmentProblem, InputError, Interrupted, ManifestError, TrainingFailed
+from expert_cli.hardware.machine import Machine
+from expert_cli.runs.metrics import SHARES
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests
-from tests.measurements import MACHINE, measured, runner, valid
+from tests.train.projects import valid
+
+MACHINE = Machine("Linux", 2, 24 * 2**30, (), cpu_bf16=True, torch_cuda="", versions=(("python", "3.11"),))
+
+
+def checked(document: Any) -> Any:
+    """Return the document as it is, once its schema accepts it."""
+    whole = {"schema_version": 1, "command": "benchmark", **document}
+    valid(json.loads(json.dumps(whole)), "benchmark")
+    return document
+
+
+def measured(seed: int, speed: float, loss: float = 2.0) -> RunMeasurement:
+    shares = dict.fromkeys(SHARES, 0.1)
+    return RunMeasurement(seed, speed, 0.5, shares, speed, ((10, loss), (10, loss)))
+
+
+def runner(answer: Callable[[Variant, int], RunMeasurement], asked: list[tuple[str, int]]) -> Run:
+    """Return what stands for `run_once`; `asked` gets (side, seed) of every call."""
+
+    def run(side: Variant, overrides: Overrides, counts: RunCounts, seed: int) -> RunMeasurement:
+        asked.append((side.name, seed))
+        return answer(side, seed)
+
+    return run
 
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "train.jsonl").touch()
-    return manifests.write(tmp_path, manifests.small())
+    return manifests.write(tmp_path, manifests.small(batch_size=4, gradient_accumulation_steps=2))
 
 
 def against(manifest: Path, answer: Any, repeats: int = 2, gate: float | None = None, b: str = "unoptimized") -> Any:
@@ -33,7 +61,7 @@ def against(manifest: Path, answer: Any, repeats: int = 2, gate: float | None = 
     counts = RunCounts(3, 1, repeats)
     run = runner(answer, asked)
     document = measure_against(manifest, b, Overrides(seed=42), counts, MACHINE, NullReporter(), gate, run)
-    return valid(document), asked
+    return checked(document), asked
 
 
 def twice_as_fast(loss: float = 2.0) -> Any:
@@ -107,8 +135,7 @@ def test_a_run_is_measured_after_its_warm_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "stop", "loss"),
-    [(0, 40, 2.5), (10, 40, 3.0), (0, 10, 1.0), (5, 15, 2.0), (30, 40, 3.0), (25, 35, 3.0)],
+    ("start", "stop", "loss"), [(0, 40, 2.5), (10, 40, 3.0), (0, 10, 1.0), (5, 15, 2.0), (30, 40, 3.0), (25, 35, 3.0)]
 )
 def test_the_loss_between_two_counts_of_tokens(start: int, stop: int, loss: float) -> None:
     assert mean_loss([(10, 1.0), (30, 3.0)], start, stop) == pytest.approx(loss)
@@ -150,8 +177,80 @@ def test_losses_are_compared_at_equal_tokens() -> None:
     assert (found.a, found.b) == (pytest.approx(1.25), pytest.approx(1.25))
 
 
-def test_the_band() -> None:
-    found = parity([curve(2.1), curve(2.0)], [curve(2.0), curve(2.3)])
-    assert found.noise == pytest.approx(2 * stdev([2.1, 2.0]) / math.sqrt(2))
-    assert found.tolerance == pytest.approx(0.02 * 2.15)
-    assert found.difference == pytest.approx(-0.1)
+def swept(manifest: Path, key: str, answer: Any, repeats: int = 1) -> Any:
+    """Sweep with runs that measure what `answer` returns; give the document and who was run in turn."""
+    asked: list[tuple[str, int]] = []
+    runs = runner(answer, asked)
+    found = sweep(manifest, [key], Overrides(), RunCounts(3, 1, repeats), MACHINE, NullReporter(), runs)
+    return checked(found), asked
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (["batch_size=2,4,8"], {"batch_size": [2, 4, 8]}),
+        (["training.config.batch_size=2"], {"batch_size": [2]}),
+        (["packing=true,false,concat"], {"packing": [True, False, "concat"]}),
+        ([" rank = 8 , 16 ", "optim=adamw_torch"], {"rank": [8, 16], "optim": ["adamw_torch"]}),
+    ],
+)
+def test_what_is_swept(asked: list[str], found: dict[str, list[Any]]) -> None:
+    assert parse_sweep(asked) == found
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        pytest.param({"batch_size": [2, 8]}, [("batch_size=2 gradient_accumulation_steps=4", ""),
+                     ("batch_size=8 gradient_accumulation_steps=1", "")], id="accumulation follows"),
+        pytest.param({"batch_size": [3, 16]}, [("batch_size=3", "batch_size is 3, the effective batch 8"),
+                     ("batch_size=16", "batch_size is 16, the effective batch 8")], id="indivisible"),
+        pytest.param({"gradient_accumulation_steps": [2]}, [("gradient_accumulation_steps=2 batch_size=4", "")],
+                     id="batch follows"),
+        pytest.param({"batch_size": [2, 4], "gradient_accumulation_steps": [2]},
+                     [("batch_size=2 gradient_accumulation_steps=2",
+                       "batch_size x gradient_accumulation_steps is 4, the effective batch 8"),
+                      ("batch_size=4 gradient_accumulation_steps=2", "")], id="both are given"),
+        pytest.param({"packing": [True, False]}, [("packing=true", ""), ("packing=false", "")], id="neither"),
+    ],
+)  # fmt: skip
+def test_combinations_keep_the_effective_batch(values: dict[str, list[Any]], found: list[tuple[str, str]]) -> None:
+    assert [(one.name, one.reason) for one in combinations(values, 4, 2)] == found
+
+
+def test_the_fastest_that_fits(manifest: Path) -> None:
+    def answer(side: Variant, seed: int) -> Any:
+        batch = int(side.name.split()[0].partition("=")[2])
+        if batch == 8:
+            raise TrainingFailed("b: a full step of 8 packs does not fit the GPU's memory")
+        return measured(seed, 10.0 * batch)
+
+    document, asked = swept(manifest, "batch_size=2,3,4,8", answer, 2)
+    # the second round runs backwards, without those that cannot be run
+    assert [(name.split()[0], seed) for name, seed in asked] == [
+        *(("batch_size=2", 42), ("batch_size=4", 42), ("batch_size=8", 42)),
+        *(("batch_size=4", 43), ("batch_size=2", 43)),
+    ]
+    states = [(trial["set"][0][-1], trial["status"]) for trial in document["trials"]]
+    assert states == [("4", "ran"), ("2", "ran"), ("8", "failed"), ("3", "not run")]
+    flags = ["training.config.batch_size=4", "training.config.gradient_accumulation_steps=2"]
+    assert document["fastest"]["set"] == flags
+    text = sweep_text(document)
+    assert f"fastest that fits: --set {flags[0]} --set {flags[1]}" in text
+    assert "not run: batch_size is 3, the effective batch 8" in text
+    assert "failed: b: a full step of 8 packs does not fit" in text
+
+
+@pytest.mark.parametrize("error", [EnvironmentProblem("the hub cannot be reached"), TrainingFailed("no memory")])
+def test_where_nothing_runs_the_error_is_raised(manifest: Path, error: Exception) -> None:
+    def answer(side: Variant, seed: int) -> Any:
+        raise error
+
+    with pytest.raises(type(error), match=str(error)):
+        swept(manifest, "rank=4,8", answer)
+
+
+@pytest.mark.parametrize("key", ["rank=0,8", "batch_sise=2", "batch_size=large", "batch_size=3"])
+def test_every_value_is_checked_before_anything_runs(manifest: Path, key: str) -> None:
+    with pytest.raises((ManifestError, InputError), match=r"rank|batch_si[sz]e"):
+        swept(manifest, key, None)

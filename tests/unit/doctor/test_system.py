@@ -6,15 +6,20 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 from packaging.requirements import Requirement
 
-from expert_cli.doctor import checks
-from expert_cli.doctor.checks import CheckResult, worst
-from expert_cli.hardware.machine import Gpu, Machine, inspect
+from expert_cli.doctor import checks, probes
+from expert_cli.doctor.checks import CheckResult, Probe, run_probes
+from expert_cli.doctor.checks import attempt as attempted
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.hardware.nvml import Driver, GpuSample
-from tests.fake_nvml import FakeNvml
+from expert_cli.model.kernels import attention
+from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend
 from tests.machines import MI300X
 
 ABSENT = Driver("", None, "NVML Shared Library Not Found")
@@ -88,26 +93,13 @@ GPUS: dict[str, tuple[list[Gpu], list[GpuSample], list[tuple[str, str, str]]]] =
 
 @pytest.mark.parametrize(("usable", "cards", "lines"), GPUS.values(), ids=GPUS.keys())
 def test_gpus(
-    usable: list[Gpu],
-    cards: list[GpuSample],
-    lines: list[tuple[str, str, str]],
-    monkeypatch: pytest.MonkeyPatch,
+    usable: list[Gpu], cards: list[GpuSample], lines: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     found = list(checks.gpus(usable, cards))
     assert [(line.name, line.state) for line in found] == [(name, state) for name, state, _ in lines]
     assert all(told in line.found for line, (_, _, told) in zip(found, lines, strict=True))
     assert all(bool(line.fix) == (line.state != "ok") for line in found)
-
-
-def test_the_worst_state_counts() -> None:
-    fine, warned, failed = (CheckResult("x", state, "") for state in ("ok", "warn", "fail"))
-    assert [worst(rows) for rows in ([], [fine], [fine, warned], [warned, failed, fine])] == [
-        "ok",
-        "ok",
-        "warn",
-        "fail",
-    ]
 
 
 NEEDS = [Requirement(line) for line in ("torch>=2.6", "transformers<6,>=5.23", 'pytest>=8.3; extra == "test"')]
@@ -136,21 +128,87 @@ def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state:
     assert (line.state, bool(line.fix), list(tmp_path.iterdir())) == (state, state != "ok", [])
 
 
-def test_a_folder_that_cannot_be_written_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-    line = checks.disk("one", tmp_path, 1)
-    assert (line.state, line.found) == ("fail", f"{tmp_path}: Permission denied")
+def attempt(name: str) -> CheckResult:
+    return attempted(next(probe for probe in probes.PROBES if probe.name == name))
 
 
-def test_a_gpu_that_torch_cannot_use_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if inspect().torch_cuda:
-        pytest.skip("this torch can use a GPU")
-    first, *others = checks.told()
-    assert (first.name, first.state) == ("torch build", "fail")
-    assert first.found.startswith("NVIDIA H200 is here")
-    assert [line.name for line in others][:3] == ["system", "driver", "GPU 0"]
+def test_a_layer_without_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    import bitsandbytes
+
+    class Cut(bitsandbytes.nn.Linear4bit):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x.detach()) + 0 * x
+
+    monkeypatch.setattr("bitsandbytes.nn.Linear4bit", Cut)
+    line = attempt("bitsandbytes")
+    assert (line.state, line.found) == ("fail", "the gradient through a 4-bit layer is zero")
+
+
+def test_the_attention_of_training_keeps_documents_apart_here() -> None:
+    assert attempt("attention, documents").state == "ok"
+    tried = {probe.name.removeprefix("attention, ") for probe in probes.PROBES if "attention" in probe.name}
+    assert tried == {backend.title or backend.name for backend in BACKENDS if backend.layout == "packed"}
+
+
+def test_attention_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leaky(module: Any, query: Any, *rest: Any, **settings: Any) -> Any:
+        settings["cu_seq_lens_q"] = torch.tensor([0, query.shape[2]], dtype=torch.int32)
+        return attention.per_document_sdpa(module, query, *rest, **settings)
+
+    registered = attention_backend("documents").registered
+    monkeypatch.setitem(attention.AttentionInterface._global_mapping, registered, leaky)
+    line = attempt("attention, documents")
+    assert (line.state, "differ from each alone" in line.found) == ("fail", True)
+
+
+TRIALS = """
+import json, os, signal, sys, time
+for line in sys.stdin:
+    name = json.loads(line)["probe"]
+    if name == "crash":
+        import ctypes; ctypes.string_at(0)
+    if name == "hang":
+        time.sleep(60)
+    if name == "leave":
+        print("ImportError: libx.so: no such file", file=sys.stderr); sys.exit(3)
+    print(json.dumps({"name": name, "state": "ok", "found": str(os.getpid()), "fix": ""}), flush=True)
+"""
+
+
+def never() -> str:
+    raise AssertionError
+
+
+def probe(name: str) -> Probe:
+    return Probe(name, never, "warn", "mend it")
+
+
+def test_a_crash_a_hang_and_an_end_hide_no_other_probe() -> None:
+    probes = [probe(name) for name in ("a", "b", "crash", "c", "hang", "d", "leave", "e")]
+    lines = list(run_probes(probes, TRIALS, limit_s=5.0))
+    assert [line.name for line in lines] == [one.name for one in probes]
+    by_name = {line.name: line for line in lines}
+    assert [by_name[name].state for name in "abcde"] == ["ok"] * 5
+    assert by_name["a"].found == by_name["b"].found != by_name["c"].found
+    assert by_name["hang"] == CheckResult("hang", "warn", "no answer within 5 s", "mend it")
+    assert by_name["leave"].found == "ended with exit code 3: ImportError: libx.so: no such file"
+    if sys.platform != "win32":
+        assert (
+            by_name["crash"].found
+            == "ended with signal 11 (Segmentation fault): Fatal Python error: Segmentation fault"
+        )
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError("libx.so: cannot open\nmore"), CheckResult("x", "fail", "OSError: libx.so: cannot open", "reinstall")),
+        (EnvironmentProblem("computes wrongly", ""), CheckResult("x", "fail", "computes wrongly", "reinstall")),
+        (EnvironmentProblem("computes wrongly", "restart"), CheckResult("x", "fail", "computes wrongly", "restart")),
+    ],
+)
+def test_what_a_probe_raises_is_its_answer(error: Exception, line: CheckResult) -> None:
+    def broken() -> str:
+        raise error
+
+    assert attempted(Probe("x", broken, "fail", "reinstall")) == line

@@ -1,4 +1,4 @@
-"""Bytes that the plan counts are the bytes that are there: of weights, optimizer state and kept activations."""
+"""Bytes that the plan counts are the bytes that are there, and a probe is started with what can be probed."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from typing import Any
 
 import pytest
 import torch
-from peft.tuners.lora.layer import ParamWrapper
 
-from expert_cli.config.resolve import resolve
+from expert_cli.config.resolve import Overrides, resolve
+from expert_cli.errors import InputError
 from expert_cli.estimate.memory_estimate import (
     StepSettings,
     activation_bytes,
-    components,
     head_bytes,
     linear_weights,
     meta_adapter,
     shape_of,
     stored_bytes,
 )
+from expert_cli.estimate.throughput import probe, probe_overrides, speed
 from expert_cli.manifest.key import Dtype, Quantization
 from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.model.adapter import add_adapter
-from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES, CausalLoss, head_loss
 from expert_cli.model.kernels.dequantize import copy_bytes
@@ -37,7 +36,6 @@ from tests import manifests, run_blocks, tiny
 from tests.adapted import meta_model
 from tests.live_memory import Alive
 from tests.machines import CPU
-from tests.tiny_hybrids import hybrid_folder
 from tests.varlen_kernel import varlen_on_cpu
 
 TOKENS = 256
@@ -58,11 +56,7 @@ COMPUTE = {"device", "dtype", "checkpointing"}
 
 
 def setting(
-    adapter: AdapterConfig = LORA,
-    *,
-    quantization: Quantization = "none",
-    fused_lora: bool = False,
-    **changes: Any,
+    adapter: AdapterConfig = LORA, *, quantization: Quantization = "none", fused_lora: bool = False, **changes: Any
 ) -> StepSettings:
     """Return bf16 on a CPU, everything off, but for `changes` of the kernels or of how a step is computed."""
     compute = {"device": "cpu", "dtype": "bf16", "checkpointing": "off", **pick(changes, COMPUTE)}
@@ -121,30 +115,6 @@ def test_trained_rows_of_tokens_are_parameters_too(folder: Path) -> None:
     shape = shape_of(meta_adapter(base, LORA, {"model.embed_tokens": [1, 2]}))
     assert shape.adapter_parameters == without.adapter_parameters + 2 * shape.hidden
     assert (shape.linear, shape.other) == (without.linear, without.other)
-
-
-def test_adamw_keeps_as_many_bytes(folder: Path) -> None:
-    shape = shape_of(meta_model(folder, LORA, dtype=torch.float32, attention="sdpa"))
-    parameters = [torch.nn.Parameter(torch.zeros(tensor.shape)) for tensor in shape.adapter]
-    optimizer = torch.optim.AdamW(parameters)
-    for parameter in parameters:
-        parameter.grad = torch.ones_like(parameter)
-    optimizer.step()
-    moments = sum(value.nbytes for state in optimizer.state.values() for name, value in state.items() if name != "step")
-    assert components(shape, setting(), 0)["optimizer"] == moments == 8 * shape.adapter_parameters
-
-
-def test_eight_bit_adam_keeps_as_many_bytes() -> None:
-    import bitsandbytes
-
-    parameter = torch.nn.Parameter(torch.zeros(64, 128))
-    optimizer = bitsandbytes.optim.AdamW8bit([parameter])
-    parameter.grad = torch.ones_like(parameter)
-    optimizer.step()
-    state = optimizer.state[parameter]
-    assert optimizer_bytes(parameter, "adamw_8bit") == sum(
-        state[name].nbytes for name in ("state1", "state2", "absmax1", "absmax2")
-    )
 
 
 @pytest.mark.parametrize("trained", [300, 1500, 5000], ids=["part of a chunk", "a chunk", "chunks"])
@@ -227,14 +197,33 @@ def kept(folder: Path, chosen: StepSettings) -> int:
     return sum(size for size, _ in found.values())
 
 
-@pytest.mark.filterwarnings("ignore:The following .* keys did not match:RuntimeWarning")  # PEFT's, of its own patterns
-def test_experts_whose_weights_are_one_parameter_are_counted(tmp_path: Path) -> None:
-    """PEFT wraps the parameter, and what it wraps is no linear layer."""
-    folder = hybrid_folder(tmp_path, "qwen3_next")
-    kept = []
-    for modules in (("all-linear",), ("q_proj", "k_proj", "v_proj", "o_proj")):
-        adapter = replace(LORA, target_modules=modules, dropout=0.0)
-        model = meta_model(folder, adapter, dtype=torch.float32, attention="sdpa")
-        kept.append(activation_bytes(shape_of(model), setting(adapter)))
-        assert any(isinstance(module, ParamWrapper) for module in model.modules()) is (modules == ("all-linear",))
-    assert kept[0] > kept[1]
+def test_a_probe_that_cannot_train_says_why(tmp_path: Path) -> None:
+    path = manifests.write(tmp_path, manifests.small())
+    with pytest.raises(InputError, match=r"the probe failed: .*train\.jsonl"):
+        probe(resolve(load_manifest(path), CPU), Overrides(offline=True))
+
+
+def test_the_first_step_does_not_count_and_the_spread_is_told() -> None:
+    rate, spread = speed([(100, 9.0), (200, 10.0), (300, 12.0), (400, 13.0)])
+    assert rate == 75.0
+    assert spread == 50.0  # 50 to 100 tokens a second
+
+
+@pytest.mark.parametrize("chosen_by", ["execution_accuracy", "eval_loss"])
+def test_a_run_that_chooses_its_best_step_can_be_probed(tmp_path: Path, chosen_by: str) -> None:
+    best = {"load_best_model_at_end": True, "early_stopping_patience": 2, "metric_for_best_model": chosen_by}
+    steps = {"eval_strategy": "steps", "save_strategy": "steps"} if chosen_by == "eval_loss" else {}
+    written = {**manifests.small(**best, **steps), "evaluation": {"every_steps": 5}}
+    path, machine = manifests.write(tmp_path, written), CPU
+    settings = probe_overrides(resolve(load_manifest(path), machine), Overrides()).settings
+    watch = resolve(load_manifest(path, settings), machine).watch
+    assert (watch.execution_eval_steps, watch.load_best_model_at_end) == (0, False)
+    assert watch.eval_strategy == ("steps" if steps else "no"), "the store has the same rows"
+
+
+def test_what_was_set_by_hand_gives_way_to_the_probe(tmp_path: Path) -> None:
+    path, by_hand = manifests.write(tmp_path, manifests.small()), "training.config.gradient_accumulation_steps=8"
+    overrides = Overrides(settings=(by_hand, "training.config.rank=2"))
+    found = probe_overrides(resolve(load_manifest(path, overrides.settings), CPU), overrides)
+    run = resolve(load_manifest(path, found.settings), CPU)
+    assert (run.optim.gradient_accumulation_steps, run.adapter.rank) == (1, 2)

@@ -1,22 +1,42 @@
-"""No GPU that torch can use is left out in silence, whoever has to be asked for it: the driver, torch, or a package's files."""
+"""No GPU that torch can use is left out in silence; every device does what is asked of one, on stand-ins of torch and NVML."""
 
 from __future__ import annotations
 
+import ast
 import ctypes
+import inspect
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import psutil
+import pynvml
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
-from expert_cli.hardware import machine
+import expert_cli
+from expert_cli.config.resolve import Overrides, decide, resolve
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.hardware import devices as device_module
+from expert_cli.hardware import machine, nvml
+from expert_cli.hardware.devices import DEVICES, Device, device_of, is_out_of_memory
 from expert_cli.hardware.machine import Gpu, Machine
-from tests.fake_nvml import FakeNvml, NvmlError
-from tests.fake_torch import package
+from expert_cli.manifest.keys.compute import DeviceChoice, DeviceName
+from expert_cli.manifest.reader import load_manifest
+from expert_cli.model.kernels.kernel_plan import kernel_plan
+from expert_cli.model.loading.quantize import load_base
+from expert_cli.runs.metrics import SHARES
+from expert_cli.training.arguments import training_arguments
+from expert_cli.training.step_timer import StepTimer
+from tests import manifests, tiny
+from tests.fake_nvml import FakeNvml, NvmlError, told
+from tests.fake_torch import MB, FakeEvent, as_if, package
+from tests.machines import MI300X, OF_DEVICES
 
 FOR_CUDA, FOR_CPUS = "cuda: Optional[str] = '13.0'\nhip: Optional[str] = None", "cuda: Optional[str] = None"
 NO_DRIVER = NvmlError("Driver Not Loaded")
@@ -91,20 +111,246 @@ def test_of_amd_s_cards_torch_tells(look: Callable[..., Machine], cards: tuple[A
     assert here.device == ("cuda" if cards else "cpu")
 
 
-def test_a_process_is_prepared_before_torch_is_asked(
-    look: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = ("GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_WAIT_POLICY")
-    for name in settings:
-        monkeypatch.setenv(name, "put back when the test is over")
-        monkeypatch.delenv(name)
-    seen: list[set[str]] = []
+def test_a_sample_has_every_figure_in_its_unit() -> None:
+    fake = FakeNvml()
+    assert told(fake, nvml.sample) == [
+        nvml.GpuSample(
+            0,
+            "NVIDIA H200",
+            8.0,
+            2000.0,
+            150_000.0,
+            41.0,
+            123.4,
+            700.0,
+            1980.0,
+            ("power cap", "thermal (hardware)"),
+            "",
+            (9, 0),
+        )
+    ]
+    assert fake.open == 0
 
-    class Asked(tuple[Any, ...]):
-        def __iter__(self) -> Any:
-            seen.append(set(settings) & os.environ.keys())
-            return super().__iter__()
 
-    look(FakeNvml(init=NO_DRIVER), FOR_AMD, Asked(), module="cuda")
-    assert seen
-    assert all(seen)
+def test_what_a_card_does_not_tell_is_none() -> None:
+    silent = {name: NvmlError("Not Supported") for name in FakeNvml.usual if name != "nvmlDeviceGetName"}
+    silent["nvmlDeviceGetEnforcedPowerLimit"] = FakeNvml.NVMLLibraryMismatchError("too old")
+    assert told(FakeNvml(**silent), nvml.sample) == [
+        nvml.GpuSample(0, "NVIDIA H200", None, None, None, None, None, None, None, (), "", None)
+    ]
+    assert told(FakeNvml(**silent), nvml.gpu_of_process, os.getpid()) is None
+    assert told(FakeNvml(**silent), nvml.driver_info) == nvml.Driver("", None, "")
+
+
+def test_what_is_asked_is_there_and_stays() -> None:
+    """The library's source says above a function that it goes away; of what was renamed, the new name has to be there."""
+    asked = set(re.findall(r"\b(?:nvml[A-Z]|NVML_|NVMLError|NVMLLib)\w*", inspect.getsource(nvml))) - {
+        "nvmlClocksEventReasons"
+    }
+    assert {name for name in asked if not hasattr(pynvml, name)} == set()
+    assert len(asked) > 15
+    assert (nvml.SM_CLOCK, nvml.OF_THE_GPU) == (pynvml.NVML_CLOCK_SM, pynvml.NVML_TEMPERATURE_GPU)
+    leaving = set(re.findall(r"^# DEPRECATED.*\n(?:@.*\n)*def (\w+)", inspect.getsource(pynvml), re.MULTILINE))
+    assert leaving & asked == set()
+
+
+def test_a_lost_card_hides_no_other_and_is_named_also_where_it_still_has_a_name() -> None:
+    found = [(row.index, row.name, row.problem) for row in told(FakeNvml(cards=3, lost=1), nvml.sample)]
+    assert found == [(0, "NVIDIA H200", ""), (1, "", "GPU is lost"), (2, "NVIDIA H200", "")]
+    fake = FakeNvml(nvmlDeviceGetMemoryInfo=NvmlError("GPU requires restart", 16))
+    assert [(row.problem, row.utilization) for row in told(fake, nvml.sample)] == [("GPU requires restart", None)]
+
+
+VISIBLE: dict[str, tuple[str | None, list[int]]] = {
+    "not set": (None, [0, 1, 2]),
+    "none": ("", []),
+    "none, as a number": ("-1", []),
+    "another one": ("1", [1]),
+    "another order": ("2, 0", [2, 0]),
+    "up to what is none": ("2,7,0", [2]),
+    "by name": ("GPU-1a1a-beef,GPU-0a0a-beef", [1, 0]),
+    "by the beginning of a name": ("GPU-2a", [2]),
+    "no such name": ("GPU-77", []),
+}
+
+
+@pytest.mark.parametrize(("chosen", "indices"), VISIBLE.values(), ids=VISIBLE.keys())
+def test_the_cards_that_cuda_shows(chosen: str | None, indices: list[int]) -> None:
+    environment = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
+    assert told(FakeNvml(cards=3), nvml.visible, environment) == indices
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NvmlError("Driver Not Loaded"), FakeNvml.NVMLLibraryMismatchError("Driver Not Loaded")],
+    ids=["nvml", "old"],
+)
+def test_without_a_driver_there_is_nothing_and_a_reason(error: Exception) -> None:
+    fake = FakeNvml(init=error)
+    assert told(fake, nvml.driver_info) == nvml.Driver("", None, "Driver Not Loaded")
+    assert told(fake, nvml.sample) == []
+
+
+def test_the_driver() -> None:
+    assert told(FakeNvml(), nvml.driver_info) == nvml.Driver("580.65.06", (13, 1), "")
+
+
+def test_the_gpu_that_a_process_computes_on() -> None:
+    processes = lambda card: [SimpleNamespace(pid=(7, os.getpid())[card])]
+    fake = FakeNvml(cards=2, nvmlDeviceGetComputeRunningProcesses=processes)
+    assert [told(fake, nvml.gpu_of_process, pid) for pid in (7, os.getpid(), 8, None)] == [0, 1, None, None]
+
+
+EVERY = pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES.keys())
+
+
+def test_the_registry_and_the_manifest_know_the_same_names() -> None:
+    assert tuple(DEVICES) == get_args(DeviceName) == tuple(OF_DEVICES)
+    assert get_args(DeviceChoice) == ("auto", *DEVICES, "rocm")
+
+
+@EVERY
+def test_memory_is_that_of_the_device(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_if(monkeypatch, device.name)
+    free, total = device.memory()
+    if device.name == "cpu":
+        assert total == psutil.virtual_memory().total > free > 0
+        assert device.held("memory_allocated") == pytest.approx(psutil.Process().memory_info().rss, rel=0.2)
+    else:
+        assert (free, total, device.held("memory_allocated")) == (20 * MB, 80 * MB, 5 * MB)
+    assert device.held("max_memory_allocated") == (None if device.name == "cpu" else 7 * MB)
+    assert device.held("max_memory_reserved") == (None if device.name == "cpu" else 95 * MB)
+    assert device.held("memory_reserved") == (device.held("memory_allocated") if device.name == "cpu" else 90 * MB)
+    assert device.spilled() == (0 if device.name == "cpu" else 10 * MB)
+
+
+@EVERY
+def test_the_model_goes_to_the_card_of_this_process(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = as_if(monkeypatch, device.name, cards=3)
+    assert device.place(5) == ("cpu" if device.name == "cpu" else 2)
+    assert device.card_name() == ("cpu" if device.name == "cpu" else "a card")
+    assert device_of(torch.device(device.name)) is device
+    device.empty_cache()
+    device.reset_peak()
+    assert calls == ([] if device.name == "cpu" else ["empty_cache", "reset_peak"])
+
+
+def test_a_phase_takes_what_lies_between_two_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_if(monkeypatch, "cuda")
+    timer = StepTimer(DEVICES["cuda"])
+    for _ in range(3):
+        with timer.phase("forward"):
+            pass
+    assert timer.totals["forward"] == 0
+    timer.lap()
+    assert timer.totals["forward"] == pytest.approx(3 * 0.002)
+    assert FakeEvent.clock is not None
+
+
+def test_the_base_model_is_loaded_where_this_process_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several GPUs each process has its own: on one of them, the first would hold every process's copy."""
+    places = []
+
+    def loads(*_: Any, device_map: Any, **__: Any) -> Any:
+        places.append(device_map)
+        raise ValueError("seen enough")
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", loads)
+    folder = tiny.tiny_model_folder(tmp_path)
+    for device in DEVICES:
+        as_if(monkeypatch, device, cards=3)
+        with pytest.raises(InputError, match="seen enough"):
+            load_base(
+                folder, quantization="none", dtype=torch.bfloat16, device=device, attention="sdpa", rope_scaling={}
+            )
+    assert places == [{"": "cpu"}, {"": 0}]
+
+
+@EVERY
+def test_every_device_is_planned_on_its_own_machine_and_refused_elsewhere(device: Device, tmp_path: Path) -> None:
+    loaded = load_manifest(manifests.write(tmp_path, manifests.small()))
+    here = OF_DEVICES[device.name]
+    run = resolve(loaded, here, Overrides(device=device.name))
+    assert (run.compute.device, run.compute.dtype) == (device.name, "bf16")
+    assert run.loader.pin_memory == device.is_gpu
+    if device.name == "cpu":  # transformers looks for the others
+        arguments = training_arguments(run, tmp_path)
+        assert (arguments.use_cpu, arguments.bf16, arguments.tf32) == (True, True, None)
+    plan = kernel_plan(run.compute, run.model, here)
+    assert here.words_of(device.name) == plan.lines["device"].reason
+    assert resolve(loaded, here).compute.device == device.name
+    for name in DEVICES:
+        if name in (device.name, "cpu"):
+            continue
+        with pytest.raises(EnvironmentProblem, match=f"--device {name}: ") as raised:
+            resolve(loaded, here, Overrides(device=name))
+        assert raised.value.hint
+
+
+def test_to_torch_the_cards_of_amd_are_cuda(tmp_path: Path) -> None:
+    run, told = decide(load_manifest(manifests.write(tmp_path, manifests.small(device="rocm", bf16=True))), MI300X)
+    assert (run.compute.device, run.compute.dtype, run.compute.tf32) == ("cuda", "bf16", False)
+    assert told.outcomes["config", "device"].status == "adjusted"
+    assert kernel_plan(run.compute, run.model, MI300X).attention == "documents"
+    with pytest.raises(InputError, match="--device xpu: must be"):
+        resolve(load_manifest(manifests.write(tmp_path, manifests.small())), MI300X, Overrides(device="xpu"))
+
+
+def test_torch_s_functions_of_a_gpu_are_called_in_one_place_alone() -> None:
+    root = Path(inspect.getfile(expert_cli)).parent
+    found = []
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Attribute(value=ast.Attribute(value=ast.Name("torch"), attr="cuda")):
+                    found.append(path.relative_to(root).as_posix())
+    assert {name for name in found if not name.startswith("hardware/")} <= {"_compat.py", "training/captured_step.py"}
+
+
+@EVERY
+def test_tf32_is_switched_on_where_a_device_has_it(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    switches = [SimpleNamespace(allow_tf32=False) for _ in range(2)]
+    monkeypatch.setattr(device_module, "expandable_segments", lambda: None)
+    monkeypatch.setattr(torch.backends.cuda, "matmul", switches[0])
+    monkeypatch.setattr(torch.backends, "cudnn", switches[1])
+    device.set_flags(tf32=True)
+    assert [switch.allow_tf32 for switch in switches] == [device.is_gpu] * 2
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be reported later", 2), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("Triton Error [CUDA]: out of memory"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied (48x64 and 7x1)"), False),
+        (RuntimeError("CUDA error: device-side assert triggered"), False),
+        (FileNotFoundError("out of memory.txt"), False),
+    ],
+)
+def test_what_is_told_of_memory(error: Exception, *, is_memory: bool) -> None:
+    assert is_out_of_memory(error) == is_memory
+
+
+def test_every_moment_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 5.0
+    for module in ("training.step_timer", "hardware.devices"):
+        monkeypatch.setattr(f"expert_cli.{module}.time", SimpleNamespace(perf_counter=lambda: now))
+    timer = StepTimer(DEVICES["cpu"])
+    timer.lap()
+    with timer.phase("forward"):
+        now += 0.03
+    now += 0.02
+    timer.begin("data")
+    now += 0.01
+    timer.end()
+    wall, shares = timer.lap()
+    assert tuple(shares) == SHARES
+    assert wall == pytest.approx(0.06)
+    assert {name: share * wall for name, share in shares.items() if share} == pytest.approx(
+        {"forward": 0.03, "data": 0.01, "other": 0.02}
+    )
+    now += 0.06
+    assert timer.lap()[1] == pytest.approx(dict.fromkeys(SHARES, 0.0) | {"other": 1.0})
+    assert timer.shares()["other"] == pytest.approx(8 / 12)

@@ -1,15 +1,18 @@
-"""Values and gradients are views of two buffers that stay where they are; clipping is torch's; cut-off layers are found."""
+"""Values and gradients are views of two buffers; clipping is torch's; cut-off layers are found; the work of a token."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
 from expert_cli.model.flat_parameters import FlatParameters
+from expert_cli.model.flops import flops, peak_flops
+from expert_cli.utils.length_histogram import LengthHistogram
 from tests import tiny
 
 
@@ -82,3 +85,39 @@ def test_layers_without_any_gradient_are_found_after_three_steps(
         if step == 1:
             assert resumed.dead_layers(torch.zeros(len(flat.parameters))) == dead
     assert found == [[], [], dead] * 2
+
+
+def test_flops_of_a_token_by_hand() -> None:
+    base: Any = tiny.tiny_model()
+    get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
+    hidden, inner, heads, head_dim, layers, vocabulary = 64, 128, 4, 16, 2, 384
+    linear = layers * (hidden * 64 + 2 * hidden * 32 + 64 * hidden + 3 * hidden * inner)
+    adapter = layers * ((hidden * 2 + 2 * 64) + (hidden * 2 + 2 * 32))
+    lengths = LengthHistogram.of(np.array([3, 5]))
+    s_eff = (9 + 25) / 8
+    attention = s_eff * heads * head_dim * layers
+    cost = flops(base, lengths, recomputed=False)
+    assert cost.per_token == pytest.approx(4 * linear + 6 * adapter + 6 * attention)
+    assert cost.per_trained_token == 4 * vocabulary * hidden
+    assert cost.of(10, 2) == pytest.approx(10 * cost.per_token + 2 * cost.per_trained_token)
+    again = flops(base, lengths, recomputed=True)
+    assert again.per_token - cost.per_token == pytest.approx(2 * linear + 2 * adapter + 2 * attention)
+
+
+@pytest.mark.parametrize(
+    ("name", "tflops"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989.0),
+        ("NVIDIA H100 PCIe", 756.0),
+        ("NVIDIA GeForce RTX 4090", 165.2),
+        *((name, None) for name in ("NVIDIA RTX A1000", "NVIDIA GeForce RTX 4090 Laptop GPU", "Some other card")),
+    ],
+)
+def test_peaks_are_looked_up_by_whole_words(name: str, tflops: float | None) -> None:
+    found = peak_flops(name)
+    assert (found and found[0]) == (tflops and tflops * 1e12)
+
+
+def test_the_peak_of_a_job_is_that_of_all_its_cards() -> None:
+    # tokens are counted over all processes, so the peak is, too
+    assert peak_flops("NVIDIA H200", 4) == (4 * 989e12, "4 x H200, 989 TFLOP/s dense bf16 each by its datasheet")

@@ -10,6 +10,7 @@ from transformers import AutoTokenizer
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
+from expert_cli.runs.metrics import read_json
 from tests import tiny
 
 THINKING = tiny.CHATML.replace(
@@ -17,10 +18,6 @@ THINKING = tiny.CHATML.replace(
     "('<think>\n\n</think>\n\n' if message['role'] == 'assistant' and not enable_thinking else '') + message['content']",
 )
 NO_END = "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
-NO_SYSTEM = (
-    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
-    + tiny.CHATML
-)
 
 
 def info(folder: Path, template: str | None = tiny.CHATML, **tokens: str | None) -> TokenizerInfo:
@@ -33,12 +30,7 @@ def info(folder: Path, template: str | None = tiny.CHATML, **tokens: str | None)
 
 @pytest.mark.parametrize(
     ("template", "token"),
-    [
-        (tiny.CHATML, "<|im_end|>"),
-        (THINKING, "<|im_end|>"),
-        (NO_END, "<|endoftext|>"),
-        (None, "<|endoftext|>"),
-    ],
+    [(tiny.CHATML, "<|im_end|>"), (THINKING, "<|im_end|>"), (NO_END, "<|endoftext|>"), (None, "<|endoftext|>")],
     ids=["the template's own", "after a thinking block", "a template without one", "no template"],
 )
 def test_the_end_token(tmp_path: Path, template: str | None, token: str) -> None:
@@ -100,7 +92,7 @@ def test_code_of_the_folder_never_runs(tmp_path: Path) -> None:
 def test_text_is_split_as_the_file_says_whatever_class_is_named(tmp_path: Path, name: str) -> None:
     folder = tiny.tiny_model_folder(tmp_path)
     file, config = folder / "tokenizer.json", folder / "tokenizer_config.json"
-    said = json.loads(file.read_text(encoding="utf-8"))
+    said = read_json(file)
     said["model"]["vocab"]["20"] = 384
     said["model"]["merges"].append(["2", "0"])
     digits = {"type": "Digits", "individual_digits": True}
@@ -111,9 +103,3 @@ def test_text_is_split_as_the_file_says_whatever_class_is_named(tmp_path: Path, 
     assert found.backend.encode("in 2023", add_special_tokens=False).tokens == ["in", "Ġ", "2", "0", "2", "3"]
     found.hf.save_pretrained(tmp_path / "saved")
     assert AutoTokenizer.from_pretrained(tmp_path / "saved").tokenize("in 2023") == ["in", "Ġ", "2", "0", "2", "3"]
-
-
-def test_an_end_token_that_the_class_alone_knows(tmp_path: Path) -> None:
-    tiny.tiny_model_folder(tmp_path, chat_template=None)
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}', encoding="utf-8")
-    assert load_tokenizer(tmp_path).eos_token == "<|endoftext|>"

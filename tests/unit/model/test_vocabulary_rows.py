@@ -49,12 +49,6 @@ def test_rows_with_the_faults_of_base_models_are_told(fault: object, dtype: torc
     assert untrained_rows(weight, rows) == []
 
 
-def test_a_single_row_at_zero_or_at_the_mean_is_told() -> None:
-    weight = matrix()
-    weight[7], weight[8] = 0, weight.mean(0)
-    assert untrained_rows(weight, [6, 7, 8]) == [7, 8]
-
-
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_folder_gives_the_weights_that_the_model_has(tmp_path: Path, tied: bool) -> None:
     folder = tiny.tiny_model_folder(tmp_path / "model", tie_word_embeddings=tied)
@@ -66,6 +60,7 @@ def test_the_folder_gives_the_weights_that_the_model_has(tmp_path: Path, tied: b
     assert stored_weights(folder, ["another"]) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.real
 def test_a_real_model_is_told_right(smollm2: LocalModel) -> None:
     (weight,) = stored_weights(smollm2.folder, ["model.embed_tokens"]).values()
@@ -133,18 +128,3 @@ def test_the_embedding_of_gemma_multiplies_them_too() -> None:
     expected = model(input_ids=ids).logits
     spare_copies(model)
     torch.testing.assert_close(model(input_ids=ids).logits, expected, rtol=1e-5, atol=1e-6)
-
-
-@torch.no_grad()
-def test_off_and_merged_they_are_what_peft_makes_of_them() -> None:
-    plain = tiny.tiny_model()
-    model = adapted(tiny.tiny_model())
-    spare_copies(model)
-    ids = torch.tensor([[2, 5, 1, 2]])
-    changed = model(input_ids=ids).logits
-    with model.disable_adapter():
-        assert torch.equal(model(input_ids=ids).logits, plain(input_ids=ids).logits)
-    assert torch.equal(model(input_ids=ids).logits, changed)
-    merged = model.merge_and_unload()
-    torch.testing.assert_close(merged(input_ids=ids).logits, changed, rtol=1e-5, atol=1e-5)
-    assert merged.get_input_embeddings().weight is merged.get_output_embeddings().weight

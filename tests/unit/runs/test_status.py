@@ -1,16 +1,26 @@
-"""How a run stands, by its status.json and the process that it names."""
+"""What a run leaves of itself while it goes: status.json, log.txt, metrics; and how it is asked to stop."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from expert_cli import errors
+from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError
 from expert_cli.runs.lock import birth
+from expert_cli.runs.log import Logged, RunLog
+from expert_cli.runs.metrics import MetricsTail, mean_shares, padding_share, rates, read_json
+from expert_cli.runs.signals import StopRequest
 from expert_cli.runs.status import RunStatus, standing
 
 GO_ON = "expert-cli train -m M --resume auto"
@@ -22,7 +32,7 @@ def written(folder: Path, **changes: Any) -> Path:
     status = RunStatus(file, "expert-cli train -m M")
     status.begin()
     status.reached(3, 10)
-    told = json.loads(file.read_text(encoding="utf-8")) | {"updated": "2026-11-22T08:00:00+00:00"} | changes
+    told = read_json(file) | {"updated": "2026-11-22T08:00:00+00:00"} | changes
     file.write_text(json.dumps(told), encoding="utf-8")
     return file
 
@@ -72,3 +82,166 @@ def test_nothing_is_written_before_the_folder_is_the_runs_own(tmp_path: Path) ->
     status = RunStatus(file, "expert-cli train")
     status.broken_off(InputError("no"))
     assert not file.exists()
+
+
+def test_lines_wait_for_their_file_and_are_appended(tmp_path: Path) -> None:
+    file = tmp_path / "log.txt"
+    file.write_text("of the run before\n", encoding="utf-8")
+    log = RunLog()
+    log.write("one\ntwo\n")
+    log.write("four hf_abcdefghijklmnopqrstuvwxyzABCDEFGH")
+    assert file.read_text(encoding="utf-8") == "of the run before\n"
+    log.begin(file)
+    log.write("five\x1b[0m")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "of the run before"
+    assert [line[26:] for line in lines[1:]] == ["one", "two", "four ***", "five\\x1b[0m"]
+    assert all(datetime.fromisoformat(line[:25]).utcoffset() == timedelta(0) for line in lines[1:])
+
+
+def test_what_a_quiet_console_does_not_show_is_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = RunLog()
+    report = Logged(Console("train", quiet=True), log)
+    report.info("words")
+    report.warning("look")
+    with report.progress("training", 4, "steps") as bar:
+        bar.update(4, "loss 1")
+    log.begin(tmp_path / "log.txt")
+    lines = (tmp_path / "log.txt").read_text(encoding="utf-8").splitlines()
+    assert [line[26:] for line in lines] == ["words", "warning: look", "training  4/4 steps  loss 1"]
+    assert capsys.readouterr().err == "warning: look\n"
+
+
+SOURCE = Path(errors.__file__).parents[1]
+posix = pytest.mark.skipif(os.name != "posix", reason="signals cannot be sent to one process on Windows")
+# Says what it was asked, and goes on working until it is ended.
+CHILD = """
+import pathlib, sys, time
+from expert_cli import cli
+from expert_cli.runs.signals import StopRequest
+
+def work() -> None:
+    with StopRequest(pathlib.Path("run")) as stop:
+        print("begun", flush=True)
+        while not stop.asked():
+            time.sleep(0.01)
+        print(stop.reason, flush=True)
+        time.sleep(60)
+
+cli.app.command("work")(work)
+cli.main()
+"""
+
+
+@posix
+@pytest.mark.parametrize(
+    ("second", "code", "words"),
+    [(signal.SIGINT, 130, "error: interrupted\n"), (signal.SIGTERM, -signal.SIGTERM, "")],
+    ids=["SIGINT", "SIGTERM"],
+)
+def test_the_second_signal_ends_at_once(tmp_path: Path, second: signal.Signals, code: int, words: str) -> None:
+    """The first asks: tests/train has runs that are asked to stop."""
+    pipe, environment = subprocess.PIPE, {**os.environ, "PYTHONPATH": str(SOURCE)}
+    command = [sys.executable, "-c", CHILD, "work"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, encoding="utf-8"
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "SIGINT\n"
+        process.send_signal(second)
+        assert (process.communicate(timeout=60)[1], process.returncode) == (words, code)
+
+
+def test_a_file_asks_too(tmp_path: Path) -> None:
+    stop = StopRequest(tmp_path)
+    assert not stop.asked()
+    (tmp_path / "STOP").touch()
+    assert stop.asked()
+    assert (stop.exit_code, stop.reason) == (130, f"the file {tmp_path / 'STOP'}")
+    assert not (tmp_path / "STOP").exists()
+    assert stop.asked()
+
+
+def test_handlers_are_put_back_and_another_thread_has_the_file_only(tmp_path: Path) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    asked = []
+
+    def work() -> None:
+        with StopRequest(tmp_path) as stop:
+            asked.append(stop.asked())
+
+    with StopRequest(tmp_path):
+        assert signal.getsignal(signal.SIGINT) != before[0]
+    (tmp_path / "STOP").touch()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert asked == [True]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_torn_line_waits_for_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    tail = MetricsTail(path)
+    assert tail.read() == []
+    path.write_bytes(b'{"step": 1}\n{"st')
+    assert tail.read() == [{"step": 1}]
+    with path.open("ab") as file:
+        file.write(b'ep": 2}\r\n')
+    assert tail.read() == [{"step": 2}]
+    assert tail.read() == []
+
+
+def test_damaged_lines_are_left_out_and_a_shorter_file_is_another_one(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'\n{"step": 1}\nnot json\n[1]\n\xff\xfe\n{"step": 2}\n' + b"[" * 100_000 + b"\n")
+    tail = MetricsTail(path)
+    assert tail.read() == [{"step": 1}, {"step": 2}]
+    path.write_text('{"step": 9}\n', encoding="utf-8")
+    assert tail.read() == [{"step": 9}]
+
+
+def line(seconds: float | None, data: float) -> dict[str, Any]:
+    return {"seconds": seconds, "step_time_shares": {"data": data, "forward": 1 - data}}
+
+
+def evaluated(seconds: float) -> dict[str, Any]:
+    return {"seconds": seconds, "eval_loss": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("lines", "before", "data"),
+    [
+        pytest.param([line(1, 1.0), line(4, 0.0)], None, 0.25, id="weighted with the intervals"),
+        pytest.param([line(100, 0.0), line(100, 1.0)], {"seconds": 99.9}, 100 / 100.1, id="a clock that stands still"),
+        pytest.param([line(2, 1.0), line(6, 0.0)], {"seconds": 500}, 2 / 6, id="resumed: seconds begin anew"),
+        pytest.param([line(100, 0.0), evaluated(150), line(160, 5 / 6)], {"seconds": 90}, 50 / 70, id="an evaluation"),
+        pytest.param([line(100, 0.0), evaluated(150), line(101, 1.0)], {"seconds": 99}, 0.5, id="resumed after one"),
+    ],
+)
+def test_mean_shares(lines: list[dict[str, Any]], before: dict[str, Any] | None, data: float) -> None:
+    assert mean_shares(lines, before)["data"] == pytest.approx(data)
+
+
+def rate(seconds: float | None, value: float | None) -> dict[str, Any]:
+    return {"seconds": seconds, "tokens_per_s": value}
+
+
+@pytest.mark.parametrize(
+    ("lines", "earlier", "values", "held"),
+    [
+        pytest.param([rate(10, 150.0), rate(40, 50.0)], [], [150.0, 50.0], [10, 30], id="from the start"),
+        pytest.param([rate(40, 50.0)], [rate(10, 150.0), evaluated(35)], [50.0], [30], id="from the line before"),
+        pytest.param([rate(10, 9.0), evaluated(35), rate(40, 5.0)], [], [9.0, 5.0], [10, 30], id="over an evaluation"),
+    ],
+)
+def test_rates(lines: list[Any], earlier: list[Any], values: list[float], held: list[float]) -> None:
+    assert rates(lines, "tokens_per_s", earlier) == (values, held)
+
+
+def test_padding_share_is_the_newest() -> None:
+    lines = [{"tokens_real": 10, "tokens_padded": 0}, {"tokens_real": 60, "tokens_padded": 40}, {"eval_loss": 1.0}]
+    assert padding_share(lines) == 0.4
+    assert padding_share([{"loss": 1.0}]) is None

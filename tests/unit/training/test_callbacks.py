@@ -1,11 +1,12 @@
-"""When a checkpoint is due, what comes in which order, and what a run says of its time and memory."""
+"""When a checkpoint is due, what comes in which order, what a run says of itself, and sick runs end within a step."""
 
 from __future__ import annotations
 
-import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,16 +16,26 @@ import pytest
 import torch
 from transformers import TrainerCallback, TrainerState
 
+from expert_cli.config.resolve import resolve
+from expert_cli.config.run_config import RunConfig
+from expert_cli.errors import EnvironmentProblem, InputError, TrainingFailed
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
+from expert_cli.manifest.reader import load_manifest
+from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.flops import Flops
 from expert_cli.runs.fit_result import Done
+from expert_cli.runs.metrics import read_json
+from expert_cli.training import arguments
+from expert_cli.training.arguments import training_arguments
 from expert_cli.training.callbacks import FIRST_CHECKPOINT_S, MetricsCallback, SaveSchedule, seed_of
-from expert_cli.training.health import TrainingState
+from expert_cli.training.health import TrainingHealth, TrainingState
 from expert_cli.training.step_timer import StepTimer
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import Bar
+from tests import manifests
 from tests.fake_torch import as_if
+from tests.machines import CPU
 from tests.small_trainer import WATCH, small_trainer
 
 
@@ -111,18 +122,6 @@ def test_what_comes_in_which_order_and_no_step_is_written_twice(
     assert ", ".join(events.seen) == order
 
 
-def test_time_is_up_at_a_steps_end_and_that_of_an_epoch_waits_for_its_evaluation(
-    tmp_path: Path, now: list[float]
-) -> None:
-    made, events = watched(tmp_path, replace(WATCH, save_every_s=10.0, eval_strategy="epoch"))
-    passes = {1: 11.0, 3: 11.0}
-    made.model.base.get_decoder().register_forward_hook(
-        lambda *_: now.__setitem__(0, now[0] + passes.pop(made.state.global_step + 1, 0.0))
-    )
-    made.train()
-    assert events.seen == ["save 1", "epoch 3", "eval 3", "save 3", "epoch 6", "eval 6", "save 6"]
-
-
 def under_way(made: ExpertTrainer) -> bool:
     return bool(made.flat.gradient.any())
 
@@ -159,12 +158,6 @@ def test_every_step_and_process_has_a_seed_of_its_own(tmp_path: Path) -> None:
     assert drawn == [seed_of(made.args.seed, step, 0) for step in range(6)]
 
 
-def test_the_first_and_the_last_step_are_logged(tmp_path: Path) -> None:
-    made = small_trainer(tmp_path, batch=2, watch=replace(WATCH, logging_steps=4))
-    made.train()
-    assert [logs["step"] for logs in made.state.log_history if "loss" in logs] == [1, 4, 6]
-
-
 MB = 2**20
 EVENT: Any = (None, TrainerState(), None)
 """What a callback is handed, of which these read the state alone."""
@@ -173,7 +166,7 @@ EVENT: Any = (None, TrainerState(), None)
 def line_of(made: MetricsCallback, **logs: float) -> dict[str, Any]:
     """Log, and return the line that was written."""
     made.on_log(*EVENT, logs)
-    return json.loads(made.metrics.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    return read_json(made.metrics)  # type: ignore[no-any-return]
 
 
 def watching(folder: Path, *, on_gpu: bool) -> MetricsCallback:
@@ -223,3 +216,139 @@ def test_after_a_resume_the_speed_is_that_of_this_process(tmp_path: Path, monkey
     metrics_callback.on_train_end(*EVENT)
     assert progress.seconds == 406.0
     assert sum(metrics_callback.timer.totals.values()) > 0, "both clocks stop"
+
+
+ASKED: dict[str, tuple[Any, ...]] = {
+    "eval_strategy": (None, "no", "steps", "epoch"),
+    "save_strategy": (None, "no", "steps", "epoch"),
+    "eval_steps": (None, 3),
+    "save_steps": (None, 5),
+    "load_best_model_at_end": (None, True),
+    "metric_for_best_model": (None, "execution_accuracy"),
+}
+
+
+def run_of(folder: Path, every_steps: int | None = None, **config: Any) -> RunConfig:
+    manifest = manifests.small(**{name: value for name, value in config.items() if value is not None})
+    if every_steps:
+        manifest["evaluation"] = {"every_steps": every_steps, "sample": 2}
+    return resolve(load_manifest(manifests.write(folder, manifest)), CPU)
+
+
+def test_transformers_takes_every_pair_of_saving_and_evaluating_that_the_manifest_may_ask_for(tmp_path: Path) -> None:
+    refused = []
+    for values in product(*ASKED.values()):
+        asked = dict(zip(ASKED, values, strict=True))
+        by_answers = bool(asked["metric_for_best_model"])
+        try:
+            run = run_of(tmp_path, 4 if by_answers else None, **asked)
+        except InputError:
+            refused.append(asked)
+            continue
+        made = training_arguments(run, tmp_path / "checkpoints")
+        assert made.load_best_model_at_end == bool(asked["load_best_model_at_end"])
+        if made.load_best_model_at_end:
+            assert made.save_strategy == (made.eval_strategy if run.watch.save_strategy != "no" else "best")
+            assert made.metric_for_best_model == (asked["metric_for_best_model"] or "eval_loss")
+            assert made.greater_is_better == by_answers
+            assert (made.eval_strategy, made.eval_steps) == ("steps", 4) or not by_answers
+    wanted = {"eval_strategy": "no", "load_best_model_at_end": True, "metric_for_best_model": None}
+    assert len(refused) == 16
+    assert all(wanted.items() <= one.items() for one in refused)
+
+
+RENAMED: dict[str, tuple[dict[str, Any], str, Any]] = {
+    "paged, by its width": ({"optim": "paged_adamw"}, "optim", "paged_adamw_32bit"),
+    "our own schedule": ({"lr_scheduler": "one_cycle"}, "lr_scheduler_type", "constant"),
+    "two are kept at least": ({"save_strategy": "epoch", "save_total_limit": 1}, "save_total_limit", 2),
+    "all are kept": ({"save_strategy": "epoch"}, "save_total_limit", None),
+}
+
+
+@pytest.mark.parametrize(("config", "name", "value"), RENAMED.values(), ids=RENAMED.keys())
+def test_what_transformers_calls_otherwise(tmp_path: Path, config: dict[str, Any], name: str, value: Any) -> None:
+    assert getattr(training_arguments(run_of(tmp_path, **config), tmp_path), name) == value
+
+
+def test_a_tracker_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arguments, "has_package", lambda name: name != "trackio")
+    with pytest.raises(EnvironmentProblem, match="report_to: trackio is not installed") as raised:
+        training_arguments(run_of(tmp_path, report_to=["tensorboard", "trackio"]), tmp_path)
+    assert raised.value.hint.startswith("pip install trackio")
+    assert training_arguments(run_of(tmp_path, report_to="tensorboard"), tmp_path).report_to == []
+
+
+def health(*, scaled: bool = False) -> TrainingHealth:
+    flat = FlatParameters([(f"{layer}.lora_A", torch.nn.Parameter(torch.ones(1))) for layer in ("up", "down")])
+    return TrainingHealth(TrainingState(), flat, lambda step: f"documents of step {step}", scaled=scaled)
+
+
+SICK = {
+    "nan loss": (math.nan, 1.0, "the loss of step 1 is nan; documents of step 0"),
+    "infinite loss": (math.inf, 1.0, "the loss of step 1 is inf"),
+    "nan gradients": (1.0, math.nan, "the gradient norm of step 1 is nan"),
+    "infinite gradients": (1.0, math.inf, "the gradient norm of step 1 is inf"),
+    "loss of zero": (0.0, 1.0, "the loss of step 1 is exactly 0.0; documents of step 0"),
+}
+
+
+@pytest.mark.parametrize(("loss", "norm", "message"), SICK.values(), ids=SICK.keys())
+def test_a_sick_step_ends_the_run_and_is_named(loss: float, norm: float, message: str) -> None:
+    with pytest.raises(TrainingFailed) as caught:
+        health().record(torch.tensor([loss, norm, 1.0, 1.0]))
+    assert message in caught.value.message
+    assert caught.value.hint
+
+
+def test_fp16_skips_a_step_whose_gradients_overflow() -> None:
+    kept = health(scaled=True)
+    kept.record(torch.tensor([1.5, math.inf, 1.0, 1.0]))
+    assert kept.progress.losses == [1.5]
+
+
+def test_a_dead_layer_ends_the_run() -> None:
+    watched, figures = health(), torch.tensor([1.0, 1.0, 1.0, 0.0])
+    for _ in range(2):
+        watched.record(figures)
+    with pytest.raises(TrainingFailed, match=r"1 adapter layers get no gradient at all, down among them \(step 3\)"):
+        watched.record(figures)
+
+
+def test_on_a_gpu_figures_are_read_when_the_next_step_is_done_or_when_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+    mark = SimpleNamespace(record=lambda: done.append("mark"), synchronize=lambda: done.append("wait"))
+    empty = torch.empty
+    monkeypatch.setattr(torch.cuda, "Event", lambda *, enable_timing: mark)
+    monkeypatch.setattr("expert_cli.training.health.device_of", lambda _: DEVICES["cuda"])
+    monkeypatch.setattr(torch, "empty", lambda count, **_: empty(count))  # there is none to be pinned
+    watched = health()
+    for step, loss in enumerate((1.5, 1.25)):
+        watched.record(torch.tensor([loss, 0.5, 1.0, 1.0]))
+        assert len(watched.progress.losses) == step
+    assert done == ["mark", "wait", "mark"]
+    watched.flush()
+    watched.flush()
+    assert (watched.progress.losses, watched.grad_norm, done[3:]) == ([1.5, 1.25], 0.5, ["wait"])
+    watched.record(torch.tensor([math.nan, 0.5, 1.0, 1.0]))
+    with pytest.raises(TrainingFailed, match="the loss of step 3 is nan"):
+        watched.record(torch.tensor([1.0, 0.5, 1.0, 1.0]))
+
+
+def test_a_run_ends_in_the_step_that_is_sick_and_names_its_documents(tmp_path: Path) -> None:
+    made = small_trainer(tmp_path, batch=2, accumulation=2)
+    steps: list[int] = []
+
+    def spoil(_module: Any, _args: Any, out: Any) -> None:
+        steps.append(made.state.global_step)
+        if made.state.global_step == 1:
+            out.last_hidden_state.mul_(math.nan)
+
+    made.model.base.get_decoder().register_forward_hook(spoil)
+    _, numbers = made.batches.packs_of(1)
+    rows = ", ".join(map(str, sorted(numbers.tolist())))
+    with pytest.raises(TrainingFailed) as caught:
+        made.train()
+    assert caught.value.message == f"the loss of step 2 is nan; its documents (counted from 0): {rows}"
+    assert max(steps) == 1

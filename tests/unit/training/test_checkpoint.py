@@ -4,10 +4,11 @@ very steps it would have taken, with every optimizer the tool offers.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import signal
+import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,6 @@ from expert_cli.training.checkpoint import (
     write,
 )
 from expert_cli.training.trainer import ExpertTrainer
-from tests.killed import in_child, killed_at
 from tests.recorders import Recorder
 from tests.small_trainer import WATCH, small_trainer
 from tests.tiny import tiny_model
@@ -166,21 +166,6 @@ def test_rotation(tmp_path: Path, keep: int | None, protect: set[int], left: lis
     assert len(gone) == 5 - len(left)
 
 
-def test_what_cannot_be_removed_just_now_goes_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(tmp_path, 1, 2, 3, 4)
-
-    def held(path: Path) -> None:
-        raise OSError(errno.ENOTEMPTY, "a reader of it is left on a network disk", str(path))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", held)
-        assert len(rotate(tmp_path, 2, set())) == 2
-    assert names(tmp_path) == [".removed-1", ".removed-2", "checkpoint-3", "checkpoint-4"]
-    assert latest_valid(tmp_path).path == tmp_path / "checkpoint-4"
-    written(tmp_path, 5)
-    assert names(tmp_path) == ["checkpoint-3", "checkpoint-4", "checkpoint-5"]
-
-
 def test_what_is_not_whole_does_not_count_as_kept(tmp_path: Path) -> None:
     written(tmp_path, *range(1, 5))
     (tmp_path / "checkpoint-4" / "state.json").unlink()
@@ -208,6 +193,39 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
 def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a power cut loses what was written and not synced; a kill does not, and syncing takes most of the time."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def in_child(work: Callable[[], Any]) -> int:
+    """Run `work` in a forked process; return how that ended: 0, 1 for an error, minus the number of a signal."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside threads
+        pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def killed_at(event: int, work: Callable[[], Any]) -> int:
+    """Run `work` and kill it with SIGKILL just before its `event`-th look at the disk."""
+
+    def killed() -> None:
+        seen = 0
+
+        def hook(name: str, _: tuple[Any, ...]) -> None:
+            nonlocal seen
+            seen += name.startswith(("os.", "open", "shutil."))
+            if seen == event:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+        work()
+
+    return in_child(killed)
 
 
 KILLED: dict[str, Callable[[Path], Any]] = {
@@ -346,15 +364,3 @@ def test_a_checkpoint_of_another_adapter_is_refused(tmp_path: Path) -> None:
     other = trainer(tmp_path / "other", "sgd", adapter={"r": 8})
     with pytest.raises(InputError, match=r"does not fit this adapter: 4 tensors differ, the first is base_"):
         gone_on(other, tmp_path / "one/checkpoints/checkpoint-2")
-
-
-def test_the_best_step_is_kept_and_loaded(tmp_path: Path) -> None:
-    watch = replace(EVERY_OTHER, eval_strategy="steps", eval_steps=2, load_best_model_at_end=True, save_total_limit=2)
-    made = trainer(tmp_path, "sgd", watch=watch, learning_rate=1e-3)
-    made._loss_and_tokens = lambda _: torch.tensor([abs(made.state.global_step - 4.0), 1.0])  # type: ignore[method-assign]
-    made.train()
-    best = tmp_path / "checkpoints" / "checkpoint-4"
-    assert (made.state.best_global_step, made.state.best_model_checkpoint) == (4, str(best))
-    assert {path.name for path in best.parent.iterdir()} == {"checkpoint-4", "checkpoint-6", "checkpoint-8"}
-    adapter, _ = adapter_parts(made.model.model)
-    assert bits(adapter) == bits(read(best).adapter)

@@ -24,7 +24,7 @@ from expert_cli.utils.reporter import NullReporter
 from tests import run_blocks, tiny
 from tests.fake_torch import Clock, as_if
 from tests.live_memory import Alive
-from tests.recorders import Recorder, raising
+from tests.recorders import Recorder
 from tests.small_trainer import IMPOSSIBLE, small_trainer
 from tests.words import Words
 
@@ -127,22 +127,6 @@ def test_an_error_of_another_kind_is_none_of_memory(tmp_path: Path) -> None:
         fitted(made)
 
 
-def test_layers_that_are_compiled_see_one_shape_after_a_smaller_try(tmp_path: Path) -> None:
-    """Else the second shape would be compiled for any number of tokens."""
-    made, kinds = small_trainer(tmp_path, limited(24), fixed=True), []
-    torch.compiler.reset()  # what other tests compiled
-
-    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
-        kinds.extend(map(type, inputs))
-        return graph.forward
-
-    for layer in decoder_layers(made.model.base):
-        layer.compile(backend=backend)
-    fitted(made)
-    assert torch.Tensor in kinds
-    assert torch.SymInt not in kinds
-
-
 def test_what_is_tried_takes_as_much_as_every_later_step(tmp_path: Path) -> None:
     made = small_trainer(tmp_path, batch=2, accumulation=3, adapter={"r": 32})
     with Alive() as tried:
@@ -184,8 +168,6 @@ def test_what_a_driver_moved_to_the_host_did_not_fit(tmp_path: Path, card: dict[
 
 MERGED: dict[str, tuple[float, dict[str, Any], dict[str, str], tuple[int, int]]] = {
     "launches alone take time": (0.0, {}, {}, (4, 1)),
-    "nothing is gained": (1.0, {}, {}, (1, 4)),
-    "8 % of a pack's time are gained": (0.84, {}, {}, (1, 4)),
     "12 % are": (0.76, {}, {}, (2, 2)),
     "twice the packs take too much": (0.0, {"needs": [0, 0, 950]}, {}, (2, 2)),
     "the card is not roomy": (0.0, {"free": 790}, {}, (1, 4)),
@@ -217,18 +199,6 @@ def test_micro_steps_are_merged_while_the_recorded_step_is_measured_as_faster(
     for one in (made, alone):
         one.train()
     assert made.progress.losses == pytest.approx(alone.progress.losses, rel=1e-6)
-
-
-def test_a_larger_step_that_cannot_be_recorded_leaves_the_smaller_one(tmp_path: Path, card: dict[str, Any]) -> None:
-    graphs = raising(RuntimeError("no"), well=1)
-    made = small_trainer(tmp_path, batch=1, accumulation=4, graphs=graphs)
-    card["free"], made.timer.device = 900, DEVICES["cuda"]
-    fitted(made)
-    assert (split_of(made), made.adjusted, graphs.recorded) == ((1, 4), [], 2)
-    assert made.captured is not None
-    made.timer.device = DEVICES["cpu"]
-    made.train()
-    assert len(made.progress.losses) == 3
 
 
 def written(made: ExpertTrainer, **asked: int) -> checkpoint.CheckpointState:

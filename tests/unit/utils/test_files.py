@@ -1,23 +1,24 @@
-"""Files and folders are whole or absent, and as they were recorded; rows are written as they are, without the hub's tokens."""
+"""Files and folders are whole or absent, and as they were recorded; rows as they are; a full disk is one error."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from safetensors import SafetensorError
 
 from expert_cli.console.terminal import Console
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.utils.disk_errors import disk_errors, disk_problem, known
 from expert_cli.utils.files import (
     VerifiedFolder,
-    facts_of,
-    files_below,
-    folder_beside,
     json_lines,
     json_objects,
     parse_json,
@@ -59,33 +60,6 @@ def test_what_is_removed_is_gone_and_what_a_link_leads_to_stays(tmp_path: Path, 
     assert sorted(tmp_path.rglob("*")) == [tmp_path / "kept", tmp_path / "kept" / "a"]
 
 
-def test_a_file_that_goes_between_two_looks_is_left_out(tmp_path: Path) -> None:
-    for name in "abc":
-        (tmp_path / name).touch()
-
-    def going() -> Iterator[Path]:
-        yield tmp_path / "b"
-        (tmp_path / "c").unlink()
-        yield tmp_path / "c"
-        yield tmp_path / "a"
-
-    assert [path.name for path in facts_of(going())] == ["b", "a"]
-
-
-def test_a_folder_that_goes_while_one_looks_has_no_files(tmp_path: Path) -> None:
-    everything = {tmp_path / name for name in ["a", "one/b", "one/below/c", "two/d"]}
-    for path in everything:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    assert {*files_below(tmp_path)} == everything
-    found = files_below(tmp_path)
-    first = next(path for path in found if path.parent != tmp_path)
-    other = tmp_path / ("two" if first.is_relative_to(tmp_path / "one") else "one")
-    shutil.rmtree(other)
-    assert not any(path.is_relative_to(other) for path in found)
-    assert list(files_below(other)) == []
-
-
 def filled(folder: Path) -> Path:
     (folder / "sub").mkdir(parents=True)
     (folder / "a").write_text("one")
@@ -121,14 +95,6 @@ def test_damage_is_named(tmp_path: Path, damage: Callable[[Path], object], words
     assert bool(found) is bool(words)
 
 
-def test_sizes_alone_are_compared_without_a_hash(tmp_path: Path) -> None:
-    recorded = VerifiedFolder.measured(filled(tmp_path))
-    (tmp_path / "a").write_text("two")
-    assert recorded.damage(None) == ""
-    (tmp_path / "a").unlink()
-    assert recorded.damage(None) == "a is missing"
-
-
 def test_a_recorded_time_spares_the_hash(tmp_path: Path) -> None:
     asked: list[str] = []
 
@@ -140,20 +106,6 @@ def test_a_recorded_time_spares_the_hash(tmp_path: Path) -> None:
     os.utime(tmp_path / "a", ns=(1, 1))
     assert recorded.damage(hashed) == ""
     assert asked == ["a"]
-
-
-def test_what_is_not_renamed_is_removed(tmp_path: Path) -> None:
-    def fails() -> None:
-        with folder_beside(tmp_path / "deep" / "home") as beside:
-            filled(beside / "x")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fails()
-    assert list((tmp_path / "deep").iterdir()) == []
-    with folder_beside(tmp_path / "deep" / "home") as beside:
-        beside.rename(tmp_path / "deep" / "home")
-    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["home"]
 
 
 TEXTS = {
@@ -191,3 +143,77 @@ def test_a_document_without_its_secrets_is_still_json(tmp_path: Path, capsys: py
     assert read_sealed(tmp_path / "b.json") == expected
     Console("train", as_json=True).document(value)
     assert json.loads(capsys.readouterr().out) == {"schema_version": 1, "command": "train", **expected}
+
+
+FULL = {
+    "system": OSError(errno.ENOSPC, "No space left on device", "/data/x"),
+    "library": SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    "program": "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
+}
+
+
+@pytest.mark.parametrize("error", FULL.values(), ids=FULL.keys())
+def test_a_full_disk_is_told_in_the_same_words(error: BaseException | str) -> None:
+    problem = disk_problem(error, "cannot write the store in /data", "put it elsewhere")
+    assert problem is not None
+    assert problem.message == "cannot write the store in /data: No space left on device"
+    assert problem.hint == "make room, or put it elsewhere"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOENT, "No such file", "x"),
+        SafetensorError("No such file or directory (os error 2)"),
+        RuntimeError("[Errno 13] Permission denied: another program was refused something"),
+        ValueError("28"),
+        InputError('rows.jsonl:3: "label" is "[Errno 28]"', "correct the row"),
+    ],
+    ids=["no such file", "of a library", "not about a full disk", "no error of the system", "said already"],
+)
+def test_what_is_not_of_the_disk_stays_as_it_is(error: Exception) -> None:
+    assert disk_problem(error) is None
+    with pytest.raises(type(error)) as caught, disk_errors():
+        raise error
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(("number", "stays"), [(errno.ENOSPC, False), (errno.EACCES, False), (errno.EEXIST, True)])
+def test_what_was_begun_makes_room_and_what_is_in_the_way_stays(tmp_path: Path, number: int, stays: bool) -> None:
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    (begun / "a").touch()
+    with pytest.raises(EnvironmentProblem, match=r"^cannot write it: "), disk_errors("cannot write it", "", begun):
+        raise OSError(number, os.strerror(number), str(begun))
+    assert begun.exists() is stays
+
+
+def test_what_a_user_can_meet() -> None:
+    refused = InputError("no")
+    assert known(refused) is refused
+    assert known(ValueError("a bug")) is None
+    assert known(OSError(2, "No such file", "x")) is None
+    full = known(OSError(28, "No space left on device", "/data/x"))
+    assert isinstance(full, EnvironmentProblem)
+    assert full.message == "/data/x: No space left on device"
+    for number in (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG):
+        other = known(OSError(number, os.strerror(number), "/data/x"))
+        assert isinstance(other, EnvironmentProblem)
+        assert other.message == f"/data/x: {os.strerror(number)}"
+        assert "move it away" in other.hint
+    renamed = known(IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), "/data/.x.tmp", None, "/data/x"))
+    assert renamed is not None
+    assert renamed.message == f"/data/x: {os.strerror(errno.EISDIR)}"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="paths are bytes there")
+def test_a_path_that_is_not_in_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "st\udcf6re"  # cp1252's byte, as Python reads it
+    with pytest.raises(UnicodeEncodeError) as caught:
+        pa.OSFile(str(path), "wb")
+    told = known(caught.value)
+    assert told is not None
+    assert told.message == f"'{tmp_path}/st\\udcf6re': not a path in UTF-8, which Arrow needs"
+    with pytest.raises(UnicodeEncodeError) as caught:
+        "st\udcf6re".encode()
+    assert known(caught.value) is None

@@ -1,20 +1,20 @@
-"""Processes that are spoken to in lines, on small programs."""
+"""Processes that are spoken to in lines, on small programs, and how a process is set up."""
 
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess, cancel_with
+from expert_cli.utils.process_setup import usable_cores
+from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
 ECHO = """
 import json, os, sys, time
@@ -75,36 +75,6 @@ def test_one_process_answers_many_questions(worker: JsonLinesWorker) -> None:
     worker.close()
 
 
-def test_threads_that_ask_at_once_have_a_process_each(worker: JsonLinesWorker) -> None:
-    def ask(number: int) -> dict[str, Any]:
-        found = worker.ask({"number": number}, 60)
-        return {**worker.ask({"number": number, "sleep": 0.5}, 60), "before": found["pid"]}
-
-    with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(ask, range(2)))
-    assert [one["number"] for one in found] == [0, 1]
-    assert found[0]["pid"] != found[1]["pid"]
-    known = {one["pid"] for one in found}
-    assert {worker.ask({}, 60)["pid"] for _ in range(5)} <= known
-    worker.close()
-    assert all(map(gone, known))
-
-
-def test_what_a_thread_waits_for_ends_when_it_is_cancelled(worker: JsonLinesWorker) -> None:
-    cancel = threading.Event()
-
-    def ask() -> None:
-        cancel_with(cancel)
-        worker.ask({"sleep": 600}, 600)
-
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(ask)
-        cancel.set()
-        with pytest.raises(CancelledError):
-            asked.result(60)
-    assert worker.ask({}, 60)
-
-
 def test_what_is_late_is_ended_and_answers_nothing_else(worker: JsonLinesWorker) -> None:
     known = worker.ask({}, 60)["pid"]
     with pytest.raises(TimeoutError):
@@ -153,3 +123,27 @@ def test_what_holds_too_much_memory_is_noticed(start: Start) -> None:
     with pytest.raises(MemoryError):
         process.receive(60, max_memory_bytes=100_000_000)
     process.kill()
+
+
+HERE = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+SET_UP = "from expert_cli.utils.process_setup import prepare_process; prepare_process(); import torch"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="libgomp is Linux's")
+@pytest.mark.parametrize(("code", "sleeps"), [(SET_UP, True), ("import torch", False)], ids=["prepared", "as it is"])
+def test_threads_that_wait_sleep_soon(code: str, *, sleeps: bool) -> None:
+    """libgomp prints what it read when it was loaded."""
+    ours = ("OMP_WAIT_POLICY", "OMP_NUM_THREADS", "GOMP_SPINCOUNT")
+    kept = {name: value for name, value in os.environ.items() if name not in ours} | {"OMP_DISPLAY_ENV": "verbose"}
+    done = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True)
+    assert ("GOMP_SPINCOUNT = '1000'" in done.stderr) == sleeps
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"), [("max", HERE), ("20000", 1), ("100000", 1), ("150000", min(2, HERE)), ("1000000000", HERE)]
+)
+def test_a_container_gets_as_many_threads_as_its_share_of_time(tmp_path: Path, quota: str, cores: int) -> None:
+    limit = tmp_path / "cpu.max"
+    assert usable_cores(limit) == HERE
+    limit.write_text(f"{quota} 100000\n")
+    assert usable_cores(limit) == cores

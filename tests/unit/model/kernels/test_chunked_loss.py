@@ -9,17 +9,22 @@ import pytest
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from torch.nn.functional import cross_entropy, linear
 from transformers import Gemma2Config, Gemma2ForCausalLM
 
+from expert_cli._compat import forget_graphs, graphs_made
 from expert_cli.config.run_config import Layout
-from expert_cli.data.packing.batches import Collator
+from expert_cli.data.packing.batches import Batch, Collator, FixedShape
+from expert_cli.manifest.key import AdapterType
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss, can_skip_logits, head_loss
-from expert_cli.model.vocabulary_rows import MatrixRows
+from expert_cli.model.kernels.lora import refresh_norms
+from expert_cli.model.vocabulary_rows import MatrixRows, spare_copies
 from tests import tiny
+from tests.adapted import adapted, ours
 from tests.packs import model_inputs, pack
+from tests.varlen_kernel import varlen_on_cpu
 
 VOCABULARY, HIDDEN, ROWS = 97, 16, 23
 
@@ -95,18 +100,6 @@ def test_it_computes_in_its_own_autocast_and_is_left_alone_by_accelerate(monkeyp
     assert seen == [(torch.bfloat16, False)]
 
 
-def test_a_mode_is_set_where_any_part_of_the_model_is_in_another() -> None:
-    base = tiny.tiny_model().eval()
-    model = CausalLoss(get_peft_model(base, LoraConfig(r=2, lora_dropout=0.5, target_modules=["q_proj"])))
-    for part in (model, model.model, base):
-        model.train()
-        assert all(module.training for module in model.modules())
-        part.eval()
-    layers = [base.model.layers[0].train(), model.train().base.model.layers[1].eval()]
-    assert model.train() is model
-    assert [layer.training for layer in layers] == [True, False], "it looked into the layers"
-
-
 def test_heads_that_are_more_than_a_product_keep_their_logits() -> None:
     plain = get_peft_model(tiny.tiny_model(), LoraConfig(r=2, target_modules=["q_proj"]))
     assert can_skip_logits(plain) == ""
@@ -119,3 +112,54 @@ def test_heads_that_are_more_than_a_product_keep_their_logits() -> None:
     assert "final_logit_softcapping" in can_skip_logits(
         get_peft_model(capped, LoraConfig(r=2, target_modules=["q_proj"]))
     )
+
+
+SHAPE = FixedShape(tokens=64, longest=32, borders=12, targets=(62,), padding=0.0)
+WAYS: dict[str, tuple[AdapterType, bool]] = {
+    "PEFT's LoRA": ("lora", False),
+    "fused LoRA": ("lora", True),
+    "DoRA": ("dora", True),
+}
+BATCHES = [[(5, 9, 2)], [(16,), (7, 8)], [(3, 3, 3, 3)], [(12, 9, 3, 2, 1)], [(32,), (32,)], [()], [(20, 1), (20, 1)]]
+"""The documents of the packs of micro-batches; of one that nothing is left for, none."""
+
+
+def model(architecture: tiny.Architecture, kind: AdapterType, *, changed: bool) -> PeftModel:
+    base: Any = tiny.tiny_model(architecture, num_hidden_layers=1)
+    attention.use(base, "varlen")
+    made = adapted(kind, base, token_rows={"model.embed_tokens": [1, 2]}).double()
+    spare_copies(made)
+    if changed:
+        ours(made, kind)
+    refresh_norms(made)
+    return made
+
+
+def step(module: Any, inputs: Batch) -> torch.Tensor:
+    """Return the loss and the gradients in one row."""
+    module.zero_grad()
+    loss = module(**inputs)
+    loss.backward()
+    gradients = [p.grad.flatten() for p in module.parameters() if p.grad is not None]
+    return torch.cat([loss.detach().double()[None], *gradients])
+
+
+@pytest.mark.parametrize(("kind", "changed"), WAYS.values(), ids=WAYS.keys())
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+def test_every_batch_runs_through_one_graph(
+    architecture: tiny.Architecture, kind: AdapterType, *, changed: bool
+) -> None:
+    """And gives what its documents give without padding; rows past a document's bound are not a number, as on a GPU."""
+    module = CausalLoss(model(architecture, kind, changed=changed)).train()
+    forget_graphs()
+    compiled = torch.compile(module, fullgraph=True, dynamic=False, backend="aot_eager")
+    with varlen_on_cpu():
+        for packs in BATCHES:
+            parts = [pack(*lengths) for lengths in packs]
+            fixed = model_inputs(Collator(0, shape=SHAPE), *parts)
+            expected = step(module, fixed)
+            assert (step(compiled, fixed) - expected).norm() <= 1e-6 * expected.norm()
+            plain = step(module, model_inputs(Collator(0), *parts))
+            assert (plain - expected).norm() <= 1e-6 * expected.norm()
+            assert expected.any() == (packs != [()])
+    assert graphs_made()[0] == 1

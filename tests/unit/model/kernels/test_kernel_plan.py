@@ -12,39 +12,21 @@ import pytest
 import torch
 from bitsandbytes.nn import Linear4bit
 from torch._inductor import list_mode_options
-from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from expert_cli.config.run_config import ModelConfig
 from expert_cli.errors import InputError
-from expert_cli.manifest.keys.compute import Attention, ComputeConfig, Mode
+from expert_cli.manifest.keys.compute import ComputeConfig, Mode
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels import kernel_plan as planning
-from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.kernel_plan import apply_adapter_kernels, apply_kernels, kernel_plan, predict_kernels
-from expert_cli.model.loading.quantize import load_base
 from tests import run_blocks, tiny
-from tests.adapted import loaded, meta_model
+from tests.adapted import loaded
 from tests.machines import CPU as HERE
 from tests.machines import H200
 
 MODEL = ModelConfig("m", "", "int4", "", None, ())
 CPU = run_blocks.COMPUTE
 GPU = replace(CPU, device="cuda")
-
-
-@pytest.mark.parametrize("asked", ["fused", "eager"])
-def test_a_model_that_needs_more_keeps_its_own_attention(tmp_path: Path, asked: Attention) -> None:
-    """Caps on attention scores are none of SDPA's either."""
-    torch.manual_seed(0)
-    Gemma2ForCausalLM(Gemma2Config(**tiny.SHAPE)).save_pretrained(tmp_path)
-    settings: dict[str, Any] = {"dtype": torch.float32, "attention": loaded_with(asked)}
-    model = load_base(tmp_path, quantization="none", device="cpu", rope_scaling={}, **settings)
-    own, compute = model.config._attn_implementation, replace(CPU, attention=asked)
-    plan = apply_kernels(kernel_plan(compute, MODEL, HERE), model, compute, HERE)
-    assert plan.layout == "padded"
-    assert plan.attention == plan.lines["attention"].used == model.config._attn_implementation == own
-    assert ("caps attention scores" in plan.lines["attention"].reason) == (asked != "eager")
-    assert meta_model(tmp_path, run_blocks.ADAPTER, **settings)
 
 
 FUSED = {
