@@ -65,12 +65,6 @@ def test_offline_and_absent(tmp_path: Path, hub: list[str]) -> None:
     assert hub == [], "it was asked"
 
 
-def test_a_cache_without_the_weights(tmp_path: Path, hub_cache: Path) -> None:
-    (put(hub_cache) / "model.safetensors").unlink()
-    with pytest.raises(EnvironmentProblem, match=rf"{ID}: .* lacks model\.safetensors"):
-        find(ID, tmp_path, offline=True)
-
-
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     folder = tiny.tiny_model_folder(tmp_path / "files", "qwen3")
@@ -157,14 +151,6 @@ def test_fetched_once_then_offline(tmp_path: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == ["tinypkg-1.0"]
     wheel.unlink()
     assert fetch(tmp_path, Package("tinypkg", "1.0"), offline=True) == (folder, hashes)
-
-
-def test_not_to_be_had(tmp_path: Path) -> None:
-    write_wheel(tmp_path / "wheels", ONE)
-    with pytest.raises(EnvironmentProblem, match=r"pypi:tinypkg==2\.0: the package index has no such wheel"):
-        fetch(tmp_path, Package("tinypkg", "2.0"))
-    with pytest.raises(EnvironmentProblem, match=r"may not be used: --offline is given$"):
-        fetch(tmp_path, Package("tinypkg", "1.0"), offline=True)
 
 
 @pytest.mark.parametrize(
