@@ -13,20 +13,17 @@ from typing import Any, NamedTuple
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import Columns
-from expert_cli.data.conversation import (
+from expert_cli.data.conversation import beside_content, has_name, mend_calls, turns_of
+from expert_cli.data.fields import (
     BadRow,
     answer_of,
-    beside_content,
     field_of,
-    has_name,
     is_blank,
     json_text,
-    mend_calls,
     optional_text,
     parsed,
     require_json,
     text_of,
-    turns_of,
 )
 from expert_cli.utils.text import type_name
 

@@ -21,10 +21,10 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from expert_cli.data.packing.pack_plan import Ints, PackingPlan, Pieces, best_fit, concat, no_packing
+from expert_cli.data.packing.overflow import Tokens, fitted, truncate_middle
+from expert_cli.data.packing.pack_plan import PackingPlan, Pieces, best_fit, concat, no_packing
 from expert_cli.data.packing.random_fit import random_fit
 from expert_cli.data.store.documents import Documents
-from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow, Packing
 from expert_cli.utils.length_histogram import LengthHistogram
 
@@ -33,8 +33,6 @@ Place = tuple[int, int]
 IGNORE_INDEX = -100
 FILLER: Place = (0, -1)
 """The place of a pack without tokens: what a process gets where the last step of an epoch has no pack left for it."""
-Tokens = tuple[NDArray[np.int32], NDArray[np.bool_]]
-"""Ids of tokens, and whether each is trained."""
 
 
 class LeftOut(NamedTuple):
@@ -166,64 +164,6 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         kept = np.logical_or.reduceat(trains, plan.offsets[:-1]) if len(plan) else np.zeros(0, bool)
         self.untrained = int(len(kept) - kept.sum())
         return PackingPlan(pieces.taken(np.repeat(kept, sizes)), np.append(0, np.cumsum(sizes[kept])))
-
-
-def fitted(documents: Documents, numbers: Ints, capacity: int, overflow: Overflow) -> Pieces:
-    """Return what is left of the documents of these numbers, which ascend, where some are longer than `capacity`.
-
-    truncate: such documents stop at the capacity: the tokens of `truncate_middle`, not the first ones. drop: they go. split:
-    pieces of `capacity`; one that trains nothing goes. Raises InputError: "error" and one is too long, or nothing is left.
-    """
-    lengths = documents.lengths_of(numbers)
-    is_long = lengths > capacity
-    if overflow == "error" and is_long.any():
-        longest = int(lengths.max())
-        raise InputError(
-            f"document {numbers[lengths.argmax()]} (counted from 0) has {longest} tokens, max_seq_length is {capacity}; "
-            f"{is_long.sum()} of {len(numbers)} documents are longer",
-            f"Set training.config.max_seq_length to {longest}, or let long documents be truncated, dropped or split.",
-        )
-    counts = -(-lengths // capacity) if overflow == "split" else np.where((overflow == "drop") & is_long, 0, 1)
-    which = np.repeat(np.arange(len(numbers)), counts)
-    if len(numbers) and not len(which):
-        told = f"none of the {len(numbers)} documents fits max_seq_length {capacity}; the shortest has {lengths.min()} tokens"
-        raise InputError(told, "Raise training.config.max_seq_length, or let long documents be truncated.")
-    starts = capacity * (np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts))
-    stops = np.minimum(lengths[which], starts + capacity)
-    pieces = Pieces(numbers[which], starts, stops)
-    if overflow != "split" or not is_long.any():
-        return pieces
-    # A single token that is left trains nothing, be it an answer's end: it takes the one before along.
-    alone = np.flatnonzero((starts > 0) & (stops - starts == 1)) if capacity > 1 else starts[:0]
-    starts[alone] -= 1
-    stops[alone - 1] -= 1
-    prompts, _ = documents.mask_lengths()
-    return pieces.taken((counts[which] == 1) | (stops > np.maximum(prompts[numbers[which]], starts + 1)))
-
-
-def truncate_middle(ids: NDArray[np.int32], trained: NDArray[np.bool_], limit: int) -> Tokens:
-    """Cut a document to `limit` tokens, out of the middle of its prompt; its ends and its last token stay.
-
-        prompt head … prompt tail | answer, end token
-
-    Where a quarter of `limit` is all that is left for the prompt, the answer loses its middle too; the token after that
-    seam is not trained, since nothing before it leads there.
-    """
-    excess = len(ids) - limit
-    if excess <= 0:
-        return ids, trained
-    prompt = int(np.argmax(trained))
-    keep = max(min(prompt, limit // 4), prompt - excess)
-    rest = limit - keep
-    kept = [np.arange((keep + 1) // 2), np.arange(prompt - keep // 2, prompt)]
-    if rest < len(ids) - prompt:
-        kept += [np.arange(prompt, prompt + rest // 2), np.arange(len(ids) - (rest - rest // 2), len(ids))]
-        trained = trained.copy()
-        trained[kept[-1][:-1][:1]] = False
-    else:
-        kept.append(np.arange(prompt, len(ids)))
-    chosen = np.concatenate(kept)
-    return ids[chosen], trained[chosen]
 
 
 @dataclass(frozen=True)
