@@ -32,6 +32,7 @@ _LONGEST_CELL = 2**31 - 1  # csv's default is 128 KiB; a C long on Windows holds
 # Bytes that were no UTF-8, as "surrogateescape" decodes them; a cell of CSV has no escapes.
 _BROKEN = re.compile("[\udc80-\udcff]")
 _NO_UTF_8, _NO_JSON = "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8", "not valid JSON"
+_SAVE = "Save it as UTF-8 (Notepad: Save as, Encoding; Excel: CSV UTF-8)."
 _A_LIST = 'a list, not an object: write {"messages": [...]} for a conversation'
 _FAULTS = {UnicodeDecodeError: _NO_UTF_8, KeyTwice: "a name stands twice in a JSON object"}
 _strict: Any = json.JSONDecoder(object_pairs_hook=unique_keys)
@@ -82,7 +83,7 @@ def _content(file: DataFile) -> Iterator[io.BufferedReader]:
         content = io.BufferedReader(plain, _BUFFER_BYTES)
         start = content.peek(4)[:4]
         if name := wide_encoding(start):
-            raise InputError(f"{file}: the file is {name}", "Save it as UTF-8.")
+            raise InputError(f"{file}: the file is {name}", _SAVE)
         content.read(3 if start.startswith(codecs.BOM_UTF8) else 0)
         yield content
 
@@ -117,7 +118,7 @@ def _json_document(file: DataFile) -> Iterator[RawRow]:
         rows = _strict.decode(text.decode())
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{file}:{line}: {_NO_UTF_8}", "Notepad: Save as, Encoding; Excel: CSV UTF-8.") from error
+        raise InputError(f"{file}:{line}: {_NO_UTF_8}", _SAVE) from error
     except (ValueError, RecursionError) as error:
         if getattr(error, "msg", "") == "Extra data" and text.lstrip().startswith(b"{"):
             yield from _json_lines(file)
