@@ -1,9 +1,12 @@
-"""An expert in the forms in which people use it, which are loaded again and held against the trained model (`compare`).
+"""An expert's folders: `adapter/` of a run, and the forms in which people use it, which are loaded again and held against the
+trained model (`compare`).
 
-output/  adapter_model.safetensors  adapter_config.json  base_model.json  tokenizer.json      (neither --merge nor --gguf)
-         model.safetensors  config.json  tokenizer.json                                       (--merge)
-         expert-sql-q8_0.gguf  Modelfile                                                      (--gguf q8_0)
+adapter/ output/  adapter_model.safetensors  adapter_config.json  base_model.json  tokenizer.json   (neither --merge nor --gguf)
+output/  model.safetensors  config.json  tokenizer.json                                             (--merge)
+         expert-sql-q8_0.gguf  Modelfile                                                            (--gguf q8_0)
          README.md  expert.json  generation_config.json, and schema.json: the JSON Schema of answers, where there is one
+
+base_model.json says what the base model was in training, "quantization_config" as transformers writes it into a config.json.
 """
 
 from __future__ import annotations
@@ -17,25 +20,30 @@ from typing import Any, cast
 
 import torch
 from huggingface_hub import ModelCard
+from peft import PeftModel
 from torch.nn.functional import kl_div
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 
 from expert_cli.artifacts import model_card as cards
 from expert_cli.artifacts.gguf_writer import GgufType, modelfile, require_writable, write_gguf
-from expert_cli.artifacts.saved_adapter import describe
-from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
-from expert_cli.config.plan import TrainedAdapter, require_new
+from expert_cli.config.adapter_origin import BASE, CONFIG, WEIGHTS
+from expert_cli.config.plan import Plan, TrainedAdapter, require_new
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.documents import drawn_prompts
 from expert_cli.errors import IntegrityError
-from expert_cli.inference.expert import expert_config, load_base_of, locate_base, open_expert, trained_renderer
-from expert_cli.inference.expert_config import ExpertConfig, GenerationConfig, decoding_for
+from expert_cli.inference import expert as experts
+from expert_cli.inference.expert_config import ExpertConfig, GenerationConfig, decoding_for, decoding_of
 from expert_cli.inference.generate import Request, generate
 from expert_cli.manifest.key import Dtype, Quantization
+from expert_cli.model.loading.base_model import LocalModel
 from expert_cli.model.loading.gguf import load_gguf, quiet
+from expert_cli.model.loading.quantize import DTYPES, quantization_arguments, weights_dtype
 from expert_cli.model.tokenizer import load_tokenizer
-from expert_cli.runs.metrics import read_json
-from expert_cli.utils.files import VerifiedFolder, folder_beside, sha256_of, write_text
+from expert_cli.runs.fit_result import FitResult
+from expert_cli.runs.metrics import part, read_json
+from expert_cli.runs.run_paths import RunPaths
+from expert_cli.utils import files
+from expert_cli.utils.files import sha256_of, write_json, write_text
 from expert_cli.utils.paths import slug
 from expert_cli.utils.reporter import Reporter
 
@@ -51,6 +59,53 @@ Agreement = Mapping[str, Any]
 tokens: compared. top1: the share where both find the same token likeliest. max_kl: the largest Kullback-Leibler divergence of
 the written model's distribution of the next token from the trained model's, in nats.
 """
+
+
+def save_adapter(
+    model: PeftModel,
+    source: LocalModel,
+    renderer: experts.PromptRenderer,
+    plan: Plan,
+    done: FitResult | None,
+    paths: RunPaths,
+    separators: tuple[str, str],
+) -> str:
+    """Write the adapter folder beside its place and rename it; return its weights' hash. separators: of the trained JSON."""
+    beside = paths.adapter.with_name(".adapter.tmp")
+    files.remove(beside)  # of a run that was killed here
+    model.save_pretrained(str(beside), safe_serialization=True)
+    write_text(beside / "README.md", cards.model_card(plan, done, source.address))
+    if told := part(read_json(paths.run_json), "init_adapter"):
+        cards.put_section(beside / "README.md", "Trained on from", cards.trained_from_lines(told))
+    asked = experts.expert_config(decoding_of(plan.loaded.manifest, separators), renderer, plan.run.data.schema_prompt)
+    describe(beside, plan.run, source, renderer, asked, cards.PROMPT)
+    files.sync_folder(beside)
+    files.remove(paths.adapter)
+    beside.rename(paths.adapter)
+    return sha256_of(paths.adapter / WEIGHTS)
+
+
+def describe(
+    folder: Path, run: RunConfig, source: LocalModel, renderer: experts.PromptRenderer, asked: ExpertConfig, prompt: str
+) -> None:
+    """Say beside an adapter's weights, in its configuration and its card, what its base model is and how it is asked."""
+    held, compute, rope = run.model.quantization, DTYPES[run.compute.dtype], dict(run.model.rope_scaling)
+    quantized, dtype = quantization_arguments(held, compute), weights_dtype(held, compute)
+    name = run.model.name if source.kind in ("hub", "package") else source.address
+    told: dict[str, Any] = {"name": name, "address": source.address, "sha256": source.sha256, "quantization": held}
+    told |= {"dtype": str(dtype).removeprefix("torch."), "rope_parameters": rope}
+    told |= {"quantization_config": BitsAndBytesConfig(**quantized).to_dict() if quantized else None}
+    config = {**read_json(folder / CONFIG), "base_model_name_or_path": source.address}
+    write_json(folder / BASE, {**told, "template": renderer.template.fingerprint})
+    write_json(folder / CONFIG, config)
+    renderer.tokenizer.hf.chat_template = renderer.template.jinja
+    renderer.tokenizer.hf.save_pretrained(folder)
+    if rope:  # all of the rotary positions, because they replace the model's
+        rope = {**(read_json(source.folder / "config.json").get("rope_parameters") or {}), **rope}
+    base = "base" if source.gguf and not source.hub_id else source.address
+    values = {"held": held, "quantized": quantized, "dtype": dtype, "rope": rope, "package": source.kind == "package"}
+    cards.put_usage(folder / "README.md", asked, prompt, source=source, base=base, **values)
+    cards.put_token_rows(folder / "README.md", config, renderer.tokenizer.hf, is_adapter=True)
 
 
 def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
@@ -69,10 +124,10 @@ def export_expert(
     """
     require_new(output)
     run, adapter = trained.plan.run, trained.origin.adapter
-    source = locate_base(run, report)
+    source = experts.locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
-    renderer = trained_renderer(run, tokenizer, trained.origin)
-    asked = expert_config(decoding_for(trained), renderer, run.data.schema_prompt)
+    renderer = experts.trained_renderer(run, tokenizer, trained.origin)
+    asked = experts.expert_config(decoding_for(trained), renderer, run.data.schema_prompt)
     whole = [*(["merged"] if merge else []), *([f"gguf {gguf}"] if gguf else [])]
     document: dict[str, Any] = {"expert": run.expert, "base_model": run.model.name, "base_sha256": source.sha256}
     document |= {"output": str(output), "forms": whole or ["adapter"], "adapter_sha256": sha256_of(adapter / WEIGHTS)}
@@ -83,7 +138,7 @@ def export_expert(
     turns = sorted((renderer.format_user_turn(*prompt) for prompt in prompts), key=len)
     prompt = next((turn for turn in turns if "```" not in turn), cards.PROMPT)
     agreement: dict[str, Agreement] = {}
-    with folder_beside(output) as beside:
+    with files.folder_beside(output) as beside:
         card, written = beside / "README.md", adapter / "README.md"
         text = written.read_text(encoding="utf-8") if written.is_file() else ""
         head: Any = ModelCard(text or cards.model_card(trained.plan, None, source.address))
@@ -103,13 +158,13 @@ def export_expert(
         weights = [path for path in sorted(beside.iterdir()) if path.suffix in (".safetensors", ".gguf")]
         hashes = [f"- {path.name}, {path.stat().st_size:,} bytes, SHA-256 `{sha256_of(path)}`" for path in weights]
         cards.put_section(card, "Files", [told, "", *hashes])
-        files = VerifiedFolder.measured(beside).files.items()
+        measured = files.VerifiedFolder.measured(beside).files.items()
         if output.is_dir():
             output.rmdir()  # empty: Windows renames onto nothing
         for path in (beside, *beside.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)  # a temporary folder, and safetensors, are for one user alone
         beside.rename(output)
-    return {"agreement": agreement, "files": [{"path": name, **entry} for name, entry in files], **document}
+    return {"agreement": agreement, "files": [{"path": name, **entry} for name, entry in measured], **document}
 
 
 def _write_whole(
@@ -124,7 +179,7 @@ def _write_whole(
     run, dtype = trained.plan.run, trained.origin.dtype or trained.plan.run.compute.dtype
     is_int4 = run.model.quantization == "int4"
     exact = _held(run, "int4", dtype) if is_int4 else _held(run, "none", "fp32")
-    expert = open_expert(exact, trained.origin, report, widened=True)
+    expert = experts.open_expert(exact, trained.origin, report, widened=True)
     renderer, base = expert.renderer, expert.source.folder
     ids = [renderer.encode_prompt(*prompt) for prompt in prompts][:PROMPTS]
     ids += drawn_prompts(trained.origin.store, PROMPTS - len(ids), run.seed) if len(ids) < PROMPTS else []
@@ -140,7 +195,9 @@ def _write_whole(
     written: dict[str, Callable[[], Any]] = {}
     if "merged" in forms:
         report.info("writing the merged model in bf16")
-        plain: Any = load_base_of(_held(run, "none", "bf16"), base)  # nothing of a quantization is left in its config
+        plain: Any = experts.load_base_of(
+            _held(run, "none", "bf16"), base
+        )  # nothing of a quantization is left in its config
         plain.load_state_dict({name: value.to(plain.dtype) for name, value in model.state_dict().items()})
         plain.config.use_cache, plain.generation_config = True, asked.generation()
         with quiet():

@@ -78,7 +78,11 @@ class DecodingConfig:
 
 @dataclass(frozen=True)
 class GenerationConfig:
-    """How answers are generated. temperature 0: greedily; stops: texts that end one; grammar: what answers are held to."""
+    """How answers are generated. temperature 0: greedily; stops: texts that end one; grammar: what answers are held to.
+
+    samples: answers to a case, all drawn; 0: one. num_beams: beginnings of an answer that go on side by side, where it is not
+    drawn; 1: greedy.
+    """
 
     max_new_tokens: int
     batch_size: int
@@ -90,9 +94,7 @@ class GenerationConfig:
     stops: tuple[str, ...] = ()
     grammar: Grammar | None = None
     samples: int = 0
-    """Answers to a case, all drawn; 0: one."""
     num_beams: int = 1
-    """Beginnings of an answer that go on side by side, where it is not drawn; 1: greedy."""
 
     def until_stop(self, text: str) -> str:
         """Return `text` up to the first stop sequence."""

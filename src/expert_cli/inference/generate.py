@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -65,13 +66,13 @@ def generate(
     order = sorted(range(len(requests)), key=lambda n: -len(requests[n].prompt))
     rows = settings.num_beams * max((one.count for one in requests), default=1)
     size, compiled = max(1, settings.batch_size // rows), len(requests) * rows >= COMPILED_FROM
+    is_greedy = not settings.temperature and settings.num_beams == 1
     found: dict[int, list[Completion]] = {}
     with generating(model):
         for start in range(0, len(order), size):
             numbers = order[start : start + size]
-            batch = [requests[n] for n in numbers]
-            made = dict(zip(numbers, _batch(model, batch, settings, renderer, compiled=compiled), strict=True))
-            is_greedy = not settings.temperature and settings.num_beams == 1
+            batch = _batch(model, [requests[n] for n in numbers], settings, renderer, compiled=compiled)
+            made = dict(zip(numbers, batch, strict=True))
             if refused := [n for n in numbers if is_greedy and _is_refused(requests[n], made[n][0], renderer)]:
                 # a beam that cannot end is not followed further than right answers go
                 sound = (2 * len(one.ids) for n, (one,) in made.items() if n not in refused)
@@ -99,13 +100,13 @@ def _batch(
     compiled: bool = False,
     streamer: TextIteratorStreamer | None = None,
 ) -> list[list[Completion]]:
-    device, width = model.device, max(len(one.prompt) for one in requests)
+    device, width, beams = model.device, max(len(one.prompt) for one in requests), settings.num_beams
+    ends, on_gpu, held = sorted(renderer.stop_token_ids), device.type == "cuda", [one.held for one in requests]
     empty = [width - len(one.prompt) for one in requests]
     ids = [[renderer.pad_id] * left + [*one.prompt] for left, one in zip(empty, requests, strict=True)]
     mask = [[0] * left + [1] * (width - left) for left in empty]
-    beams, ends, on_gpu = settings.num_beams, sorted(renderer.stop_token_ids), device.type == "cuda"
     # of beams all are returned: the likeliest may be a query that its tables refuse
-    held, returned = [one.held for one in requests], beams if beams > 1 else requests[0].count
+    returned = beams if beams > 1 else requests[0].count
     how = ModelGenerationConfig(
         max_new_tokens=settings.max_new_tokens,
         eos_token_id=ends,
@@ -131,15 +132,12 @@ def _batch(
         count = len(requests) * returned
         told = f"{count} answers at once do not fit into the GPU's memory"
         raise EnvironmentProblem(told, f"--batch-size {max(1, count // 2)} would fit") from error
-    rows = [_completion(row, settings, renderer) for row in written[:, width:].tolist()]
-    answers = [rows[n * returned : (n + 1) * returned] for n in range(len(requests))]
-    if beams == 1:
-        return answers
-    chosen = []
-    for request, some in zip(requests, answers, strict=True):  # places of beams that were left empty are none
-        sound = [one for one in some if (one.ids or one is some[0]) and not _is_refused(request, one, renderer)]
-        chosen.append((sound or some)[:1])
-    return chosen
+    rows = iter([_completion(row, settings, renderer) for row in written[:, width:].tolist()])
+    answers = [[*islice(rows, returned)] for _ in requests]
+    for n, some in enumerate(answers if beams > 1 else ()):  # places of beams that were left empty are none
+        filled = (one for one in some if one.ids or one is some[0])
+        answers[n] = [next((one for one in filled if not _is_refused(requests[n], one, renderer)), some[0])]
+    return answers
 
 
 def _completion(row: Sequence[int], settings: GenerationConfig, renderer: PromptRenderer) -> Completion:
@@ -156,11 +154,9 @@ def _completion(row: Sequence[int], settings: GenerationConfig, renderer: Prompt
 
 def is_looping(ids: Sequence[int]) -> bool:
     """Return whether an answer ends with a block of at least BLOCK tokens, TIMES times."""
-    count = len(ids)
-    for size in range(BLOCK, count // TIMES + 1):
-        if ids[-1] == ids[-1 - size] and all(
-            ids[count - size :] == ids[count - (n + 1) * size : count - n * size] for n in range(1, TIMES)
-        ):
+    for size in range(BLOCK, len(ids) // TIMES + 1):
+        # blocks are equal where each token is the one a block before
+        if ids[-1] == ids[-1 - size] and ids[-size * (TIMES - 1) :] == ids[-size * TIMES : -size]:
             return True
     return False
 
@@ -181,16 +177,15 @@ class _Ended(StoppingCriteria):
     """Ends an answer at a stop sequence, and, of one beam, where it says one thing over and over."""
 
     def __init__(self, settings: GenerationConfig, renderer: PromptRenderer, prompt: int) -> None:
-        self._stops, self._renderer, self._prompt = settings.stops, renderer, prompt
-        self._may_loop = settings.num_beams > 1
+        self._settings, self._renderer, self._prompt = settings, renderer, prompt
         # some decoders leave out a space at the start
         self._tail = 16 + max((len(stop.encode()) for stop in settings.stops), default=0)
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:  # noqa: ARG002
-        ended = []
+        ended, stops = [], self._settings.stops
         for ids in input_ids[:, self._prompt :].tolist():
-            tail = self._renderer.decode(ids[-self._tail :]) if self._stops else ""
-            ended.append(any(stop in tail for stop in self._stops) or (not self._may_loop and is_looping(ids)))
+            tail = self._renderer.decode(ids[-self._tail :]) if stops else ""
+            ended.append(any(stop in tail for stop in stops) or (self._settings.num_beams == 1 and is_looping(ids)))
         return torch.tensor(ended, device=input_ids.device)
 
 
@@ -200,7 +195,7 @@ def stream(model: Any, request: Request, settings: GenerationConfig, renderer: P
 
     def write() -> None:
         try:
-            with suppress(_UnreadError), generating(model):
+            with suppress(CancelledError), generating(model):
                 _batch(model, [request], replace(settings, num_beams=1), renderer, streamer=pieces)
         finally:
             pieces.end()  # type: ignore[no-untyped-call]
@@ -214,10 +209,6 @@ def stream(model: Any, request: Request, settings: GenerationConfig, renderer: P
         written.result()
 
 
-class _UnreadError(Exception):
-    """Nobody reads the answer any more."""
-
-
 class _Pieces(TextIteratorStreamer):
     def __init__(self, renderer: PromptRenderer) -> None:
         super().__init__(renderer.hf, skip_prompt=True, skip_special_tokens=False, clean_up_tokenization_spaces=False)
@@ -225,7 +216,7 @@ class _Pieces(TextIteratorStreamer):
 
     def put(self, value: torch.Tensor) -> None:
         if not self.is_read:
-            raise _UnreadError
+            raise CancelledError
         if self.next_tokens_are_prompt or not self._stop_token_ids & set(value.tolist()):
             super().put(value)  # type: ignore[no-untyped-call]
 
@@ -237,13 +228,13 @@ def generating(model: Any) -> Iterator[None]:
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     low = next((dtype for dtype in (torch.bfloat16, torch.float16) if dtype in dtypes), None)
+    # an adapter in training is fp32
+    mixed = torch.autocast(model.device.type, dtype=low) if low and torch.float32 in dtypes else nullcontext()
     # what a publisher writes there fills in what a run leaves open: sampling, penalties of repeated tokens
     publishers, base.generation_config = base.generation_config, ModelGenerationConfig()
     model.eval()
     try:
-        with plain_attention(base), uncompiled(base), torch.no_grad(), ExitStack() as stack:
-            if low is not None and torch.float32 in dtypes:  # an adapter in training is fp32
-                stack.enter_context(torch.autocast(model.device.type, dtype=low))
+        with plain_attention(base), uncompiled(base), torch.no_grad(), mixed:
             yield
     finally:
         base.generation_config = publishers

@@ -16,7 +16,7 @@ from peft import PeftModel
 from transformers import set_seed
 
 from expert_cli._compat import graphs_made
-from expert_cli.artifacts.saved_adapter import save_adapter
+from expert_cli.artifacts.export import save_adapter
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.config.run_identity import begun_as, require_same

@@ -305,12 +305,6 @@ class GraphContents:
         """Read the graph."""
         connection = opened(content)
         self.tables, self._types = read_graph(connection)
-        self.names = {
-            "label": {label for name in self.tables.keys() - self._types for label in name.split(":")},
-            "type": {*self._types.values()},
-            "property": {name for table in self.tables.values() for name in table.nullable},
-        }
-        """What the graph has, by its sort."""
         properties = (f"{of}_props_{kind}" for of in ("node", "edge") for kind in _STORED.values())
         connection.execute("PRAGMA page_size = 512").fetchall()  # it is put in place of another often
         self._empty = emptied(connection, ("nodes", "edges", "node_labels", *properties))

@@ -20,11 +20,11 @@ from expert_cli.evaluation.verifiers.sandbox.postgres_server import server
 
 FAULT_S = 0.3
 _JUDGES: dict[Dialect, Worker] = {
-    "sqlite": Worker(f"{__package__}.sandbox.sqlite:judge", "apsw", "sqlglot"),
+    "sqlite": Worker(f"{__package__}.sandbox.sqlite:SqliteJudge", "apsw", "sqlglot"),
     "postgresql": Worker(
         f"{__package__}.sandbox.postgres:PostgresJudge", "apsw", "sqlglot", arguments=lambda: [server()]
     ),
-    "cypher": Worker(f"{__package__}.sandbox.graphqlite:judge", "apsw", "graphqlite", "sqlglot"),
+    "cypher": Worker(f"{__package__}.sandbox.graphqlite:CypherJudge", "apsw", "graphqlite", "sqlglot"),
 }
 
 
@@ -82,8 +82,9 @@ class QueryCase(Case):
 
     def _asked(self, do: str, answer: str, file: Path | None, timeout_s: float) -> dict[str, Any]:
         """Ask a process that judges; one that does not know the case yet is sent its files."""
-        files = {path: _state(path) for path in ([file, *map(Path, self.file_names[1:])] if file else [])}
-        case = {"files": [*files.values()], "expected": self.expected, "rule": self.rule, "perturb": self.perturb or 0}
+        files = [file, *map(Path, self.file_names[1:])] if file else []
+        case = {"expected": self.expected, "rule": self.rule, "perturb": self.perturb or 0}
+        case["files"] = [f"{path.stat().st_size} {path.stat().st_mtime_ns} {path}" for path in files]
         question = {"do": do, "case": case, "answer": answer, "timeout_s": timeout_s}
         with _JUDGES[self.language].asked() as ask:
             reply = ask(question, timeout_s)
@@ -130,15 +131,6 @@ class CypherCase(QueryCase):
     file_key = "script"
 
     script: str | list[str] = Field(min_length=1)  # relative to the file of the row; a list: right means right on all
-
-
-def _state(file: Path) -> str:
-    """Return what names a file and tells that it was changed."""
-    try:
-        facts = file.stat()
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror}", "give the path of a file that is there") from error
-    return f"{facts.st_size} {facts.st_mtime_ns} {file}"
 
 
 def _content(file: Path) -> str:

@@ -1,4 +1,4 @@
-"""Statements of a query text, found without taking quotes and comments for code. Linear in the length of the text."""
+"""Words and marks of a query, found without taking quotes and comments for code. Linear in the length of the text."""
 
 from __future__ import annotations
 
@@ -9,34 +9,28 @@ from typing import Literal, NamedTuple
 
 Dialect = Literal["sqlite", "postgresql", "cypher"]
 
-_DOUBLED = (r"'[^']*(?:''[^']*)*(?:'|\Z)", r'"[^"]*(?:""[^"]*)*(?:"|\Z)')
-_ESCAPED = (r"'[^'\\]*(?:\\.[^'\\]*)*(?:'|\Z)", r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)')
+_DOUBLED = r"'[^']*(?:''[^']*)*(?:'|\Z)|\"[^\"]*(?:\"\"[^\"]*)*(?:\"|\Z)"
+_ESCAPED = r"'[^'\\]*(?:\\.[^'\\]*)*(?:'|\Z)"
 _BACKTICKS = r"`[^`]*(?:``[^`]*)*(?:`|\Z)"
+_QUOTES: dict[Dialect, str] = {
+    "sqlite": rf"(?P<line>--[^\n]*)|{_DOUBLED}|{_BACKTICKS}|\[[^\]]*(?:\]|\Z)",
+    "postgresql": rf"(?P<line>--[^\n]*)|[eE]{_ESCAPED}|{_DOUBLED}|(?P<tag>\$\w*\$).*?(?:(?P=tag)|\Z)",
+    "cypher": "|".join((r"(?P<line>//[^\n]*)", _ESCAPED, _ESCAPED.replace("'", '"'), _BACKTICKS)),
+}
+QUOTED = {dialect: rf"(?P<block>/\*.*?(?:\*/|\Z))|{quotes}" for dialect, quotes in _QUOTES.items()}
+"""A comment, a text or a quoted name."""
 _CODE = r"(?P<word>[^\W\d]\w*)|(?P<mark>[^\s\w])|(?P<number>\w+)"
-_QUOTES: dict[Dialect, tuple[str, ...]] = {
-    "sqlite": (*_DOUBLED, _BACKTICKS, r"\[[^\]]*(?:\]|\Z)", r"(?P<line>--[^\n]*)"),
-    "postgresql": (
-        *(rf"[eE]{_ESCAPED[0]}", *_DOUBLED, r"(?P<dollar>\$\w*\$).*?(?:(?P=dollar)|\Z)", r"(?P<line>--[^\n]*)"),
-    ),
-    "cypher": (*_ESCAPED, _BACKTICKS, r"(?P<line>//[^\n]*)"),
-}
-_TOKENS = {
-    dialect: re.compile("|".join((r"(?P<block>/\*.*?(?:\*/|\Z))", *quotes, _CODE)), re.DOTALL)
-    for dialect, quotes in _QUOTES.items()
-}
-_HIDDEN = 0xF0000  # where Unicode's private characters begin
-PRIVATE = f"{chr(_HIDDEN)}-{chr(0x10FFFD)}"
-"""What stands for a quote, as a range of a regular expression."""
+_TOKENS = {dialect: re.compile(f"{quotes}|{_CODE}", re.DOTALL) for dialect, quotes in QUOTED.items()}
 
 
 class QueryToken(NamedTuple):
-    """A word, mark, number or quoted text of the code, in how many brackets it stands, and where in the statement."""
+    """A word or mark of the code in upper case, "" for a quote or number; in how many brackets it stands, and where."""
 
+    word: str
     text: str
     depth: int
     start: int
     end: int
-    quoted: bool
 
 
 def tokens(statement: str, dialect: Dialect) -> Iterator[QueryToken]:
@@ -46,7 +40,7 @@ def tokens(statement: str, dialect: Dialect) -> Iterator[QueryToken]:
         if match.lastgroup not in ("block", "line"):
             mark = match["mark"] or " "
             depth -= mark in ")]}"
-            yield QueryToken(match[0], depth, match.start(), match.end(), not match["mark"] and not match["word"])
+            yield QueryToken((match["word"] or match["mark"] or "").upper(), match[0], depth, *match.span())
             depth += mark in "([{"
 
 
@@ -54,17 +48,16 @@ def split(text: str, dialect: Dialect) -> list[str]:
     """Return the statements of `text`, without the semicolons between them; what holds only comments is none."""
     found, start, filled = [], 0, False
     for token in tokens(text, dialect):
-        if token.text == ";":
+        if token.word == ";":
             found += [text[start : token.start].strip()] if filled else []
-            start, filled = token.end, False
-        else:
-            filled = True
+            start = token.end
+        filled = token.word != ";"
     return [*found, text[start:].strip()] if filled else found
 
 
 def code_words(statement: str, dialect: Dialect) -> list[str]:
     """Return the words and marks of the code, in upper case."""
-    return [token.text.upper() for token in tokens(statement, dialect) if not token.quoted]
+    return [token.word for token in tokens(statement, dialect) if token.word]
 
 
 def without_distinct(text: str, dialect: Dialect) -> str:
@@ -72,27 +65,19 @@ def without_distinct(text: str, dialect: Dialect) -> str:
     return _TOKENS[dialect].sub(lambda found: "" if found[0].upper() == "DISTINCT" else found[0], text)
 
 
-def hide_quotes(statement: str, dialect: Dialect) -> tuple[str, list[str]]:
-    """Return a statement, of no more than 100,000 quotes, with every quote and comment as one private character; and these."""
-    hidden: list[str] = []
+def without_texts(statement: str) -> str:
+    """Return a Cypher statement with every text empty, and without comments."""
 
-    def hide(match: re.Match[str]) -> str:
-        if match.lastgroup in ("word", "mark", "number"):
-            return match[0]
-        hidden.append(match[0])
-        return chr(_HIDDEN + len(hidden) - 1)
+    def empty(found: re.Match[str]) -> str:
+        is_text = found.lastgroup is None and found[0][0] in "'\""
+        return "" if found.lastgroup in ("block", "line") else "''" if is_text else found[0]
 
-    return _TOKENS[dialect].sub(hide, statement), hidden
-
-
-def show_quotes(code: str, hidden: list[str]) -> str:
-    """Put what `hide_quotes` took out in its places again."""
-    return "".join(hidden[ord(mark) - _HIDDEN] if 0 <= ord(mark) - _HIDDEN < len(hidden) else mark for mark in code)
+    return _TOKENS["cypher"].sub(empty, statement)
 
 
 def orders_rows(statement: str, dialect: Dialect) -> bool:
     """Whether the order of the result's rows is asked for: an ORDER BY outside brackets, in Cypher after the last RETURN."""
-    outer = [one.text.upper() for one in tokens(statement, dialect) if not one.depth and not one.quoted]
+    outer = [one.word for one in tokens(statement, dialect) if not one.depth]
     if dialect == "cypher" and "RETURN" in outer:
         outer = outer[len(outer) - 1 - outer[::-1].index("RETURN") :]
     return ("ORDER", "BY") in pairwise(outer)

@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from itertools import chain, permutations, product
+from itertools import chain, pairwise, permutations, product
 from typing import Any, Literal
 
 from expert_cli.evaluation.verifiers.case import Grade, detail_line
@@ -24,10 +24,8 @@ from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.utils.text import plural
 
 Rule = Literal["strict", "spider"]
-TOLERANCE, DIGITS = 1e-6, 9
-"""Of floats; sums in another order differ beyond these digits."""
-MAX_LOOKS = 200_000
-"""So many pairs of rows are compared one by one; what needs more is taken for different."""
+TOLERANCE, DIGITS = 1e-6, 7
+"""Of floats; rows are sorted, and answers counted, by these digits."""
 MAX_ORDER_LOOKS = 1_000_000
 """So many rows are looked at to find an order of columns; where that takes more, columns of the same values stay in theirs."""
 
@@ -91,20 +89,9 @@ def _within(rows: Sequence[Flat], ties: Ties, ordered_lists: bool) -> bool:
 
 def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
     """Whether the rows are some of the group's, each as often at most."""
-    rest, others = (
-        sorted((Counter(one) - Counter(other)).elements(), key=_rounded)
-        for one, other in ((part, group), (group, part))
-    )
-    if len(rest) == len(others) and all(map(_alike, rest, others)):
-        return True
-    if len(rest) * len(others) > MAX_LOOKS:
-        return False
-    for row in rest:
-        match = next((place for place, other in enumerate(others) if _alike(row, other)), None)
-        if match is None:
-            return False
-        del others[match]
-    return True
+    if len(part) < len(group):
+        return Counter(map(_rounded, part)) <= Counter(map(_rounded, group))
+    return len(part) == len(group) and all(map(_alike, sorted(part, key=_rounded), sorted(group, key=_rounded)))
 
 
 def _alike(one: Flat, other: Flat) -> bool:
@@ -153,13 +140,12 @@ def _rounded(row: Flat) -> tuple[str, tuple[int | float, ...]]:
 
 def _difference(rows: Sequence[Row], expected: Result) -> str:
     """Say how the result differs from an accepted one."""
-    if len(rows) != len(expected.rows):
-        return f"{plural(len(rows), 'row')}, {plural(len(expected.rows), 'row')} expected"
-    if len(rows[0]) != len(expected.rows[0]):
-        return f"{plural(len(rows[0]), 'column')}, {len(expected.rows[0])} expected"
-    given, wanted = (_flattened(side, expected.ordered_lists) for side in (rows, expected.rows))
-    known = {*map(_rounded, wanted)}
-    unknown = next((place for place, row in enumerate(given) if _rounded(row) not in known), None)
+    for of, one, other in (("row", rows, expected.rows), ("column", rows[0], (expected.rows or rows)[0])):
+        if len(one) != len(other):
+            return f"{plural(len(one), of)}, {plural(len(other), of)} expected"
+    given, wanted = ([*map(_rounded, _flattened(side, expected.ordered_lists))] for side in (rows, expected.rows))
+    known = {*wanted}
+    unknown = next((place for place, row in enumerate(given) if row not in known), None)
     if unknown is None:
         return "the expected rows, in another order or not each as often"
     also = f", {expected.rows[unknown]} expected" if expected.ordered or len(rows) == 1 else ", is not expected"
@@ -223,28 +209,21 @@ def find_ties(
     columns: what the query can order by each column of its result; lists: the order of a list's items counts.
     """
     outer = [token for token in tokens(query, dialect) if token.depth == 0]
-    words = ["" if token.quoted else token.text.upper() for token in outer]
-    keys = max((place for place in range(1, len(words)) if words[place - 1 : place + 1] == ["ORDER", "BY"]), default=0)
+    words = [token.word for token in outer]
+    keys = max((place for place, pair in enumerate(pairwise(words), 1) if pair == ("ORDER", "BY")), default=0)
     cut = next((place for place in range(keys + 1, len(words)) if words[place] in _CUTS), len(words))
     after = " ".join(token.text.upper() for token in outer[cut:])
     skips = _SKIPS.fullmatch(after)
-    if (
-        len({*columns}) != len(rows[0] if rows else ())
-        or cut <= keys + 1
-        or (not skips and re.search(r"\b(?:OFFSET|SKIP)\b|,", after))
-    ):
+    is_unread = not skips and re.search(r"\b(?:OFFSET|SKIP)\b|,", after)
+    if is_unread or cut <= keys + 1 or len({*columns}) != len(rows[0] if rows else ()):
         return None
-    skipped = int(skips["comma"] or skips["word"]) if skips else 0
-    head, (first, last) = (
-        query[: outer[cut - 1].end],
-        ("", "") if dialect == "cypher" else (" NULLS FIRST", " NULLS LAST"),
-    )
+    ways = ("ASC", "DESC") if dialect == "cypher" else ("ASC NULLS FIRST", "DESC NULLS LAST")
+    head = query[: outer[cut - 1].end]
     try:
-        up = run(f"{head}, {', '.join(f'{one} ASC{first}' for one in columns)}")
-        down = run(f"{head}, {', '.join(f'{one} DESC{last}' for one in columns)}")
+        up, down = (run(f"{head}, {', '.join(f'{one} {way}' for one in columns)}") for way in ways)
     except Stopped:
         return None
-    ties = Ties(_groups(up, down, lists), skipped)
+    ties = Ties(_groups(up, down, lists), int(skips["comma"] or skips["word"]) if skips else 0)
     return ties if _within(_flattened(rows, lists), ties, lists) else None
 
 
@@ -252,9 +231,10 @@ def _groups(up: Sequence[Row], down: Sequence[Row], ordered_lists: bool) -> tupl
     """Cut the rows where both runs have passed the same ones; nothing where they never agree."""
     ahead, groups, start = Counter[Hashable](), list[tuple[Row, ...]](), 0
     keys = ([_rounded(row) for row in _flattened(rows, ordered_lists)] for rows in (up, down))
-    for place, pair in enumerate(zip(*keys, strict=False), start=1):
-        for key, step in zip(pair, (1, -1), strict=True):
-            ahead[key] += step
+    for place, (one, other) in enumerate(zip(*keys, strict=False), start=1):
+        ahead[one] += 1
+        ahead[other] -= 1
+        for key in (one, other):
             if not ahead[key]:
                 del ahead[key]
         if not ahead:

@@ -55,16 +55,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Program(NamedTuple):
-    """What is judged together."""
-
-    answer: str
-    tests: str
-
-    @property
-    def modules(self) -> tuple[str, str]:
-        """The texts that are read: what is open at the end of one does not swallow its last line, which the parser let pass."""
-        return f"{self.answer}\n{END}", f"{self.tests}\n{END}"
+Program = tuple[str, str]
+"""An answer and its tests."""
 
 
 class Source(NamedTuple):
@@ -83,10 +75,9 @@ class Source(NamedTuple):
 class Ready(NamedTuple):
     """A program that may run: its two modules and what they import."""
 
-    program: Program
     answer: str
     tests: str
-    modules: tuple[str, ...]
+    imports: tuple[str, ...]
 
 
 _KNOWN: dict[Program, Ready | Grade] = {}
@@ -112,21 +103,23 @@ class TypescriptCase(Case):
         for case, answer in asked:
             with suppress(Stopped):
                 readable(answer)
-                programs += [case.program(answer)] if isinstance(case, cls) else []
-        _check(programs, timeout_s)
-
-    def program(self, answer: str) -> Program:
-        """Return what is judged."""
-        return Program(answer, self.tests or "")
+                programs += [(answer, case.tests or "")] if isinstance(case, cls) else []
+        if len(_KNOWN) > MAX_KNOWN:
+            _KNOWN.clear()
+        limit_s = max(timeout_s, TYPE_CHECK_S)
+        read = _each(_read, [*dict.fromkeys(text for one in programs for text in one)], limit_s)
+        made = {one: _modules(one, *(read[text] for text in one)) for one in programs}
+        ready = [one for one in made.values() if isinstance(one, Ready)]
+        typed = _each(_typed, [*dict.fromkeys(ready)], limit_s)
+        _KNOWN.update({one: typed[found] if isinstance(found, Ready) else found for one, found in made.items()})
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge an answer by `tests`, else by whether it compiles and ends; starting counts for none of the time."""
-        program = self.program(answer)
         try:
             readable(answer)
-            if program not in _KNOWN:
-                _check([program], timeout_s)
-            found = _KNOWN[program]
+            if (answer, self.tests or "") not in _KNOWN:
+                self.prepare([(self, answer)], timeout_s)
+            found = _KNOWN[answer, self.tests or ""]
             return _run(found, timeout_s) if isinstance(found, Ready) else found
         except Stopped as stopped:
             return stopped.verdict
@@ -134,19 +127,8 @@ class TypescriptCase(Case):
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments: what it gives no one knows without the tests."""
         self.prepare([(self, answer)], timeout_s)
-        found = _KNOWN.get(self.program(answer))
+        found = _KNOWN.get((answer, self.tests or ""))
         return plain(found.answer) if isinstance(found, Ready) else None
-
-
-def _check(programs: Sequence[Program], timeout_s: float) -> None:
-    """Find out of each program whether it may run."""
-    if len(_KNOWN) > MAX_KNOWN:
-        _KNOWN.clear()
-    limit_s = max(timeout_s, TYPE_CHECK_S)
-    read = _each(_read, [*dict.fromkeys(text for one in programs for text in one.modules)], limit_s)
-    made = {one: _modules(one, *(read[text] for text in one.modules)) for one in programs}
-    typed = _each(_typed, [one for one in made.values() if isinstance(one, Ready)], limit_s)
-    _KNOWN.update(made | {one.program: found for one, found in typed.items()})
 
 
 def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) -> Ready | Grade:
@@ -161,16 +143,13 @@ def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) ->
                 return Grade("refused", f"it asks for {name or 'a module that it computes'}")
     if not answer.text.removesuffix(END).strip():
         return Grade("empty", "nothing but comments")
-    used = set(re.findall(r"[\w$]+", program.tests)).difference(tests.names, KEPT)
+    used = set(re.findall(r"[\w$]+", program[1])).difference(tests.names, KEPT)
     shared = {name: "" if value else "type " for name, value in answer.names.items() if name in used}
     exported = ", ".join(f"{kind}{name} as __answer_{name}" for name, kind in shared.items())
     imported = ", ".join(f"{kind}__answer_{name} as {name}" for name, kind in shared.items())
-    code = (
-        f"{answer.text}\nexport {{ {exported} }};",
-        f'import {{ {imported} }} from "./answer.ts"; {program.modules[1]}',
-    )
+    tests_code = f'import {{ {imported} }} from "./answer.ts"; {program[1]}\n{END}'
     asked = {name.removeprefix("node:") for name in (*answer.asks, *tests.asks) if name}
-    return Ready(program, *code, tuple(asked))
+    return Ready(f"{answer.text}\nexport {{ {exported} }};", tests_code, tuple(asked))
 
 
 def _fault(module: str, line: int, message: str, reached: Progress | None = None) -> Grade:
@@ -191,7 +170,8 @@ def _each(ask: Callable[[Sequence[T], float], dict[T, R]], items: Sequence[T], l
 
 def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source]:
     """Return what deno's parser, which loads nothing, says of texts. Raises `Stopped`."""
-    files = {f"{number}.ts": text for number, text in enumerate(texts)}
+    # what is open at the end of a text does not swallow its last line, which the parser let pass
+    files = {f"{number}.ts": f"{text}\n{END}" for number, text in enumerate(texts)}
     output, _, _ = _deno(f"{READ} {' '.join(files)}", files, limit_s)
     try:
         reply = json.loads(output)
@@ -221,25 +201,23 @@ def _typed(items: Sequence[Ready], limit_s: float) -> dict[Ready, Ready | Grade]
         broken = re.search("^error: (SyntaxError: .*)", output, re.M)
         raise Stopped("invalid", broken[1]) if broken else Stopped("too_large", "deno's compiler gave up on it")
     found: dict[Ready, Ready | Grade] = {one: one for one in items}
-    for code, message, number, module, line in sorted(faults, key=lambda fault: fault[3] == "tests"):
-        one = items[int(number)]
-        if found[one] is one:
-            found[one] = _fault(module, int(line), f"{code}: {message.partition(chr(10))[0]}", reached="parses")
+    for code, message, number, module, line in sorted(faults, key=lambda fault: fault[3] == "tests")[::-1]:
+        told = f"{code}: {message.partition(chr(10))[0]}"
+        found[items[int(number)]] = _fault(module, int(line), told, reached="parses")
     return found
 
 
 def _run(one: Ready, timeout_s: float) -> Grade:
     """Run an answer and its tests."""
     nonce = secrets.token_hex(16)
-    asked = {"nonce": nonce, "names": one.modules, "language": NAMES["language"], "node": NAMES["node"]}
-    files = {"answer.ts": one.answer, "tests.ts": one.tests}
-    output, status, _ = _deno(RUN, files, timeout_s, asked=json.dumps(asked))
+    asked = {"nonce": nonce, "names": one.imports, "language": NAMES["language"], "node": NAMES["node"]}
+    output, status, _ = _deno(RUN, {"answer.ts": one.answer, "tests.ts": one.tests}, timeout_s, asked=json.dumps(asked))
     if not output:
         return Grade("invalid", "deno does not load it", "parses")
     replies = [json.loads(line[len(nonce) :]) for line in output.splitlines() if line.startswith(nonce)]
     if not replies:
-        told = Grade("wrong", "it ended before its tests did"), Grade("too_large", "out of memory")
-        return told[status not in (0, 1)]
+        ended = status in (0, 1)
+        return Grade("wrong", "it ended before its tests did") if ended else Grade("too_large", "out of memory")
     verdict = Grade(**replies[-1])
     return Grade("wrong", "it failed when its tests were over") if verdict.passed and status != 0 else verdict
 
@@ -254,6 +232,5 @@ def _deno(
     path, own = deno.find_deno_bin(), "/proc/self/maps"  # which tells its parser where its stack ends
     env = {"DENO_DIR": "cache", "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
     limit_s += 0 if asked else START_S
-    return run_program(
-        [path, *words.split()], [path, ".", own], limit_s, {**files, **OURS}, asked=asked, env=env, stderr=stderr
-    )
+    words_, read = [path, *words.split()], [path, ".", own]
+    return run_program(words_, read, limit_s, {**files, **OURS}, asked=asked, env=env, stderr=stderr)

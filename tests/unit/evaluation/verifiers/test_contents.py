@@ -18,7 +18,7 @@ from expert_cli.evaluation.verifiers.contents import (
     read_graph,
     read_tables,
 )
-from expert_cli.evaluation.verifiers.sandbox.graphqlite import GraphQLiteEngine
+from expert_cli.evaluation.verifiers.sandbox.graphqlite import CypherJudge
 
 SHOP = """
 CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, email TEXT UNIQUE, age INTEGER NOT NULL CHECK (age >= 18));
@@ -135,7 +135,7 @@ ELDERS = "MATCH (p:Person) WHERE p.age > 40 RETURN p.name"
 
 @pytest.fixture(scope="module")
 def graph() -> bytes:
-    return GraphQLiteEngine(GRAPH.encode())._content
+    return CypherJudge().content_of(GRAPH.encode())[0][1]
 
 
 def test_labels_types_ends_and_properties_are_those_of_the_graph(graph: bytes) -> None:

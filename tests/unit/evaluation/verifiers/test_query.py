@@ -94,8 +94,6 @@ def test_a_case_of_sql_at_fault_is_named(shop: Path, expected: str, match: str) 
 @pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\0" + b"x" * 5000])
 def test_what_is_no_database_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "no.sqlite"
-    with pytest.raises(InputError, match=r"no\.sqlite: No such file"):
-        graders.sql("SELECT 1", path, "SELECT 1")
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"no\.sqlite: "):
         graders.sql("SELECT 1", path, "SELECT 1")
@@ -130,8 +128,8 @@ COMPARED = {
     "another order where one is asked for": (f"{PEOPLE} ORDER BY p.name", BY_BIRTH, "wrong"),
     "another order in a list": (SEEN.replace("RETURN", "WITH p, f ORDER BY f.title DESC RETURN"), SEEN, "correct"),
     "another order in a list that is written": (f"{KNOWS} [b.name, a.name]", f"{KNOWS} [a.name, b.name]", "wrong"),
-    "a property that is not there": ("MATCH (p:Person) RETURN p.nick", PEOPLE, "unknown_name"),
-    "writing words as names": ("MATCH (s:Set {set: 1}) RETURN s.set, s.name", PEOPLE, "unknown_name"),
+    "a property that is not there": ("MATCH (p:Person) RETURN p.nick", PEOPLE, "wrong"),
+    "writing words as names": ("MATCH (s:Set {set: 1}) RETURN s.set, s.name", PEOPLE, "empty"),
     "nothing": ("MATCH (p:Person) WHERE p.born > 3000 RETURN p.name", PEOPLE, "empty"),
     "semicolon and comment": (f"{PEOPLE}; // done", PEOPLE, "correct"),
     "nodes": ("MATCH (p:Person) RETURN p", "MATCH (p:Person) RETURN p", "correct"),

@@ -146,7 +146,7 @@ def run_program(
     files: Mapping[str, str],
     *,
     asked: str = "",
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str] = {},
     stderr: int = subprocess.DEVNULL,
 ) -> tuple[str, int, Path]:
     """Run a program behind walls in a folder with `files`. Return what it writes, its exit status and its folder.
@@ -161,7 +161,7 @@ def run_program(
             (folder / name).write_text(text, encoding="utf-8", newline="")
         walls = shut_in(words, readable, math.ceil(limit_s) + 10 + len(files) // 4)
         how: dict[str, Any] = {"own_session": True, "max_bytes": MAX_OUTPUT_BYTES, "stderr": stderr}
-        child = LineProcess([*namespace_isolation(), *walls], cwd=made, env=environment(**(env or {})), **how)
+        child = LineProcess([*namespace_isolation(), *walls], cwd=made, env=environment(**env), **how)
         try:
             begun = child.receive(START_S, MEMORY_BYTES) if asked else b""
             child.send(asked, last=True)
@@ -196,14 +196,14 @@ class Worker:
     def _start(self) -> LineProcess:
         """Start a fresh interpreter that runs `main` of this very package. Raises EnvironmentProblem."""
         code = "import sys; sys.path.insert(0, sys.argv[1]); import expert_cli; del sys.path[:1], sys.argv[1]; "
-        command = [
+        words = [
             sys.executable,
             "-I",
             "-c",
             f"{code}from {__name__} import main; main()",
             str(Path(__file__).parents[4]),
         ]
-        process = LineProcess([*command, self._entry], cwd=tempfile.gettempdir(), env=environment(), own_session=True)
+        process = LineProcess([*words, self._entry], cwd=tempfile.gettempdir(), env=environment(), own_session=True)
         process.send(json.dumps(self._arguments()))
         with suppress(TimeoutError):
             if process.receive(START_S) == b"{}\n":
@@ -261,11 +261,8 @@ def set_rlimits(sockets: int = 0) -> None:
         return
     import resource
 
-    lowest_free = os.dup(0)
-    os.close(lowest_free)
+    os.close(lowest_free := os.dup(0))
     wanted = {"NOFILE": lowest_free + sockets, "FSIZE": 0, "CORE": 0, "AS": ADDRESS_SPACE_BYTES}
     for name, value in wanted.items():
-        limit = getattr(resource, f"RLIMIT_{name}")
-        hard = resource.getrlimit(limit)[1]
-        if hard == resource.RLIM_INFINITY or value <= hard:
-            resource.setrlimit(limit, (value, value))
+        with suppress(ValueError):  # it is lower already
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))

@@ -22,8 +22,8 @@ from expert_cli.evaluation.verifiers.case import Kind
 from expert_cli.evaluation.verifiers.contents import SqliteContents, opened, quoted, read_tables
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.result_rows import Row
-from expert_cli.evaluation.verifiers.sandbox.child_process import MAX_SQL_BYTES, Stopped, bounded
-from expert_cli.evaluation.verifiers.sandbox.sqlite import Engine, QueryJudge
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, bounded
+from expert_cli.evaluation.verifiers.sandbox.sqlite import QueryJudge, Way
 
 FETCHED = 100
 """Rows that are read, or written, at once."""
@@ -57,36 +57,52 @@ _READ: Mapping[int, Callable[[str], Any]] = {
 """By the type's oid; what has none is a text."""
 
 
+class Schema:
+    """A content: schemas of the same rows, in which unordered ones come one way round, and the other; they go with this."""
+
+    def __init__(self, owner: Any, *names: str) -> None:
+        """Keep their names."""
+        self.names = names
+        weakref.finalize(self, _drop, owner, *names)
+
+
 class PostgresJudge(QueryJudge):
     """Holds a session that makes contents, and one that reads them: of expected queries it ends before an answer is run."""
 
-    sockets = 3
+    dialect, sockets = "postgresql", 3
 
     def __init__(self, server: Mapping[str, str]) -> None:
         """Connect as the owner of the contents. server: of `postgres_server`."""
-        super().__init__(self._of_file, "postgresql", MAX_SQL_BYTES)
+        super().__init__()
         self._server, self._role, self._numbers = server, "", itertools.count()
-        self.owner: Any = self._connected("owner")
-        self.reader: Any = None
+        self._owner: Any = self._connected("owner")
+        self._reader: Any = None
 
     def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a verdict, a key or what is lacking. Raises `Stopped`, InputError."""
         role = "gold" if "files" in question else "judged"
         if role != self._role:
-            if self.reader is not None:
-                self.reader.close()
-            self.reader, self._role = self._connected(role), role
+            if self._reader is not None:
+                self._reader.close()
+            self._reader, self._role = self._connected(role), role
         return super().__call__(question)
 
-    def new_schema(self) -> str:
+    def _connected(self, role: str) -> Any:
+        login = {"password": self._server[role], "database": "postgres", "unix_sock": self._server["socket"]}
+        found = pg8000.native.Connection(role, **login)
+        for oid in found.pg_types:
+            found.register_in_adapter(oid, _READ.get(oid, str))
+        return found
+
+    def _new_schema(self) -> str:
         """Make a schema, the owner's current one, that readers may use. Return its name."""
         name = f"content_{os.getpid()}_{next(self._numbers)}"
         grants = f"GRANT USAGE ON SCHEMA {name} TO gold, judged; ALTER DEFAULT PRIVILEGES IN SCHEMA {name} "
         grants += "GRANT SELECT ON TABLES TO gold, judged"
-        self.owner.execute_simple(f"CREATE SCHEMA {name}; SET search_path TO {name}; {grants}")
+        self._owner.execute_simple(f"CREATE SCHEMA {name}; SET search_path TO {name}; {grants}")
         return name
 
-    def insert(self, content: Any, *, lenient: bool, reverse: bool, named: Callable[[str], str] = quoted) -> None:
+    def _insert(self, content: Any, *, lenient: bool, reverse: bool, named: Callable[[str], str] = quoted) -> None:
         """Write an SQLite database into the owner's newest schema. lenient: a row that does not fit is left out."""
         for name, table in read_tables(content).items():
             listed = ", ".join(map(quoted, table.columns))
@@ -96,61 +112,44 @@ class PostgresJudge(QueryJudge):
             step, ignored = (1, [DatabaseError]) if lenient else (FETCHED, [])
             for start in range(0, len(rows), step):
                 with contextlib.suppress(*ignored):
-                    self.owner.execute_simple(into + ", ".join(rows[start : start + step]))
+                    self._owner.execute_simple(into + ", ".join(rows[start : start + step]))
 
-    def _connected(self, role: str) -> Any:
-        login = {"password": self._server[role], "database": "postgres", "unix_sock": self._server["socket"]}
-        found = pg8000.native.Connection(role, **login)
-        for oid in found.pg_types:
-            found.register_in_adapter(oid, _READ.get(oid, str))
-        return found
-
-    def _of_file(self, file: bytes) -> PostgresEngine:
-        """Make a content of an SQLite file, or of a script of CREATE TABLE and INSERT. Raises InputError."""
-        schema = self.new_schema()
+    def content_of(self, file: bytes) -> tuple[Schema, Way]:
+        """Return the content of an SQLite file, or of a script of CREATE TABLE and INSERT. Raises InputError."""
+        schema = Schema(self._owner, self._new_schema())
         try:
             if file.startswith(b"SQLite format 3\0"):
                 connection = opened(file)
-                self.owner.execute_simple("".join(_created(connection)))
-                self.insert(connection, lenient=False, reverse=False, named=_folded)
+                self._owner.execute_simple("".join(_created(connection)))
+                self._insert(connection, lenient=False, reverse=False, named=_folded)
             else:
-                self.owner.execute_simple(file.decode())
-            return PostgresEngine(self, schema, SqliteContents(_as_sqlite(self.owner, schema), "postgres"))
+                self._owner.execute_simple(file.decode())
+            others = SqliteContents(_as_sqlite(self._owner, schema.names[0]), "postgres")
         except (DatabaseError, apsw.Error, UnicodeDecodeError) as error:
             raise InputError(f"PostgreSQL cannot hold it: {_told(error)}") from error
 
+        def way(queries: Sequence[str], number: int) -> Schema:
+            content, names = opened(others.content(queries, number)), []
+            for reverse in (False, True):
+                names.append(self._new_schema())
+                for table in map(quoted, others.tables):
+                    like = f"(LIKE {schema.names[0]}.{table} INCLUDING ALL)"
+                    self._owner.execute_simple(f"CREATE TABLE {table} {like}")
+                self._insert(content, lenient=True, reverse=reverse)
+            return Schema(self._owner, *names)
 
-class PostgresEngine(Engine):
-    """A schema that is only read, and goes with this object. contents: made of the same rows, in SQLite."""
+        return schema, way
 
-    def __init__(self, judge: PostgresJudge, schema: str, contents: SqliteContents) -> None:
-        """Keep what it is asked by."""
-        self._judge, self._schema, self._contents = judge, schema, contents
-        weakref.finalize(self, _drop, judge, schema)
-
-    def perturbed(self, queries: Sequence[str], number: int) -> tuple[PostgresEngine, PostgresEngine]:
-        """Return another content of the same tables, and it once more: there, unordered rows come the other way round."""
-        content = opened(self._contents.content(queries, number))
-
-        def filled(*, reverse: bool) -> PostgresEngine:
-            schema = self._judge.new_schema()
-            for table in map(quoted, self._contents.tables):
-                self._judge.owner.execute_simple(f"CREATE TABLE {table} (LIKE {self._schema}.{table} INCLUDING ALL)")
-            self._judge.insert(content, lenient=True, reverse=reverse)
-            return PostgresEngine(self._judge, schema, self._contents)
-
-        return filled(reverse=False), filled(reverse=True)
-
-    def run(self, query: str, *, timeout_s: float) -> list[Row]:
+    def run(self, content: Schema, query: str, timeout_s: float, *, reverse: bool = False) -> list[Row]:
         """Return the rows. Raises `Stopped`."""
-        return bounded(self._rows(query, timeout_s))
+        return bounded(self._rows(content.names[reverse], query, timeout_s))
 
-    def _rows(self, query: str, timeout_s: float) -> Iterable[Row]:
+    def _rows(self, schema: str, query: str, timeout_s: float) -> Iterable[Row]:
         """Yield the rows of one query through a cursor: a query that only reads, and no more rows than are asked for."""
-        reader, end = self._judge.reader, time.monotonic() + timeout_s
+        reader, end = self._reader, time.monotonic() + timeout_s
         limit = f"SET LOCAL statement_timeout = {max(1, int(timeout_s * 1000))}"
         try:
-            reader.execute_simple(f"BEGIN READ ONLY; SET LOCAL search_path TO {self._schema}; {limit}")
+            reader.execute_simple(f"BEGIN READ ONLY; SET LOCAL search_path TO {schema}; {limit}")
             reader.execute_unnamed(f"DECLARE answer NO SCROLL CURSOR FOR {query}")
             while rows := reader.execute_simple(f"FETCH {FETCHED} FROM answer").rows:
                 yield from map(tuple, rows)
@@ -168,9 +167,9 @@ class PostgresEngine(Engine):
             reader.execute_simple("DISCARD ALL")
 
 
-def _drop(judge: PostgresJudge, schema: str) -> None:
+def _drop(owner: Any, *schemas: str) -> None:
     with contextlib.suppress(pg8000.native.Error):
-        judge.owner.execute_simple(f"DROP SCHEMA {schema} CASCADE")
+        owner.execute_simple(f"DROP SCHEMA {', '.join(schemas)} CASCADE")
 
 
 def _told(error: Exception) -> str:

@@ -13,7 +13,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,18 +23,9 @@ import apsw
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers import query_text
 from expert_cli.evaluation.verifiers.case import Grade
-from expert_cli.evaluation.verifiers.contents import SqliteContents, opened
+from expert_cli.evaluation.verifiers.contents import SqliteContents
 from expert_cli.evaluation.verifiers.query_text import Dialect
-from expert_cli.evaluation.verifiers.result_rows import (
-    Result,
-    Row,
-    Rule,
-    find_ties,
-    is_right,
-    rows_key,
-    same,
-    wrong,
-)
+from expert_cli.evaluation.verifiers.result_rows import Result, Row, Rule, find_ties, is_right, rows_key, same, wrong
 from expert_cli.evaluation.verifiers.sandbox import child_process
 from expert_cli.evaluation.verifiers.sandbox.child_process import MAX_VALUE_BYTES, Stopped, bounded
 
@@ -44,53 +35,47 @@ TRIED, QUERY_S, MAKE_S = 4, 2.0, 30.0
 """Contents that are tried for each that is wanted; seconds for a query, and for all."""
 
 
-class Engine(ABC):
-    """What runs queries on one content."""
+Way = Callable[[Sequence[str], int], Any]
+"""Returns another content of the same tables: by the expected queries, and a number."""
+
+
+class QueryJudge(ABC):
+    """Answers "grade" and "key" for the cases of one engine whose files it was sent; for others it says that it lacks them."""
+
+    dialect: Dialect
+    max_bytes = child_process.MAX_SQL_BYTES
+
+    def __init__(self) -> None:
+        """Know no case yet."""
+        self._cases = dict[str, list[tuple[Any, list[Result]]]]()  # of each content the expected queries' results
 
     @abstractmethod
-    def run(self, query: str, *, timeout_s: float) -> list[Row]:
-        """Return the rows. Raises `Stopped`."""
+    def content_of(self, file: bytes) -> tuple[Any, Way]:
+        """Return what `run` takes for a file, and what makes others of it. Raises InputError."""
+
+    @abstractmethod
+    def run(self, content: Any, query: str, timeout_s: float, *, reverse: bool = False) -> list[Row]:
+        """Return the rows; reverse: those that no query orders come the other way round. Raises `Stopped`."""
 
     def columns(self, width: int) -> Sequence[str]:
         """Return by what the query that just ran can order each column of its result."""
         return [str(number + 1) for number in range(width)]
 
-    def unknown(self, query: str) -> str:  # noqa: ARG002  for one that does not refuse it itself
-        """Return what a query names that is not there; "" for nothing."""
-        return ""
-
-    @abstractmethod
-    def perturbed(self, queries: Sequence[str], number: int) -> tuple[Engine, Engine]:
-        """Return the content of this number, and it once more: there, unordered rows come the other way round."""
-
-
-Contents = list[tuple[Engine, list[Result]]]
-"""The contents of a case, and what its expected queries return on each."""
-
-
-class QueryJudge:
-    """Answers "grade" and "key" for the cases of one engine whose files it was sent; for others it says that it lacks them."""
-
-    def __init__(self, open_source: Callable[[bytes], Engine], dialect: Dialect, max_bytes: int) -> None:
-        """Keep how a file's content is opened (it raises InputError), and the language of its queries."""
-        self._open, self._dialect, self._max_bytes = open_source, dialect, max_bytes
-        self._cases = dict[str, Contents]()
-
     def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a verdict, a key or what is lacking. Raises `Stopped`, InputError."""
         case, name = question["case"], json.dumps(question["case"])
         if "files" in question:
-            self._cases[name] = self._contents(question["files"], case["expected"], case["rule"], case["perturb"])
-            if len(self._cases) > MOST_KEPT:
+            if len(self._cases) >= MOST_KEPT:
                 del self._cases[next(iter(self._cases))]
+            self._cases[name] = [*self._contents(question["files"], case["expected"], case["rule"], case["perturb"])]
             return {}
         if name not in self._cases:
             return {"lacks": True}
         contents, end = self._cases[name], time.monotonic() + question["timeout_s"]
         statement = self._statement(case["rule"], question["answer"])
         ran = (
-            (engine.run(statement, timeout_s=max(LEAST_S, end - time.monotonic())), results)
-            for engine, results in contents
+            (self.run(content, statement, max(LEAST_S, end - time.monotonic())), results)
+            for content, results in contents
         )
         if question["do"] == "key":
             found = [(rows_key(rows, results), bool(rows)) for rows, results in ran]
@@ -100,72 +85,70 @@ class QueryJudge:
             known, left = left, [query for query in left if is_right(case["rule"], rows, results[query])]
             if not left:
                 grade = wrong(rows, [results[query] for query in known])
-                if not place and (unknown := contents[0][0].unknown(statement)):
-                    return vars(Grade("unknown_name", f"{unknown}; {grade.detail}"))
                 told = f"right on the first content, not on content {place + 1}: " if place else ""
                 return vars(replace(grade, detail=told + grade.detail))
         return vars(Grade("correct"))
 
     def _statements(self, rule: Rule, text: str) -> list[str]:
-        plain = query_text.without_distinct(text, self._dialect) if rule == "spider" else text
-        return query_text.split(plain, self._dialect)
+        plain = query_text.without_distinct(text, self.dialect) if rule == "spider" else text
+        return query_text.split(plain, self.dialect)
 
     def _statement(self, rule: Rule, answer: str) -> str:
         """Return the one statement of an answer. Raises `Stopped`."""
-        child_process.readable(answer, self._max_bytes)
-        if "\0" in answer:
-            raise Stopped("invalid", "the answer holds characters that are not text")
+        child_process.readable(answer, self.max_bytes)
         statements = self._statements(rule, answer)
-        if len(statements) != 1:
+        if len(statements) != 1 or "\0" in answer:
             raise Stopped("invalid" if statements else "empty", f"{len(statements)} statements, one query expected")
         return statements[0]
 
-    def _contents(self, files: Mapping[str, str], expected: str, rule: Rule, perturb: int) -> Contents:
-        """Run the expected queries on every content. Raises InputError where one fails."""
-        queries, contents = self._statements(rule, expected), Contents()
+    def _contents(
+        self, files: Mapping[str, str], expected: str, rule: Rule, perturb: int
+    ) -> Iterator[tuple[Any, list[Result]]]:
+        """Yield every content of a case. Raises InputError where an expected query fails on a file."""
+        queries, ways = self._statements(rule, expected), list[Way]()
         if not queries:
             raise InputError("no expected query", "write the query whose rows are right")
-        for path, content in files.items():
+        for path, file in files.items():
             try:
-                engine = self._open(base64.b64decode(content))
-                contents.append((engine, [self._result(engine, query, rule) for query in queries]))
+                content, way = self.content_of(base64.b64decode(file))
+                yield content, [self._result(content, query, rule) for query in queries]
             except InputError as error:
                 raise InputError(f"{path}: {error}", "correct the file that the case names") from error
             except Stopped as stopped:
                 message = f"the expected query fails on {path}: {stopped.detail}"
                 raise InputError(message, f"correct the case's query: {expected[:200]}") from stopped
-        made = self._perturbed(contents[0][0], queries, perturb)
-        return contents + [(engine, [self._result(engine, query, rule) for query in queries]) for engine in made]
+            ways.append(way)
+        for content in self._perturbed(ways[0], queries, perturb):
+            yield content, [self._result(content, query, rule) for query in queries]
 
-    def _result(self, engine: Engine, query: str, rule: Rule) -> Result:
-        run = partial(engine.run, timeout_s=child_process.GOLD_TIMEOUT_S)
-        lists, rows = self._dialect != "cypher" or query_text.orders_lists(query), run(query)
+    def _result(self, content: Any, query: str, rule: Rule) -> Result:
+        run = partial(self.run, content, timeout_s=child_process.GOLD_TIMEOUT_S)
+        lists, rows = self.dialect != "cypher" or query_text.orders_lists(query), run(query)
         if rule == "spider":
-            return Result(rows, query_text.orders_within(query, self._dialect), lists)
-        ordered = query_text.orders_rows(query, self._dialect)
-        columns = engine.columns(len(rows[0])) if rows else []
-        ties = find_ties(query, self._dialect, rows, run, columns, lists) if ordered else None
+            return Result(rows, query_text.orders_within(query, self.dialect), lists)
+        ordered = query_text.orders_rows(query, self.dialect)
+        columns = self.columns(len(rows[0])) if rows else []
+        ties = find_ties(query, self.dialect, rows, run, columns, lists) if ordered else None
         return Result(rows, ordered, lists, ties)
 
-    def _perturbed(self, engine: Engine, queries: Sequence[str], count: int) -> Iterator[Engine]:
+    def _perturbed(self, way: Way, queries: Sequence[str], count: int) -> Iterator[Any]:
         """Yield up to `count` contents on which the expected queries have one result each, whichever way round unordered rows
         are read, that holds something.
         """
-        found, end = 0, time.monotonic() + MAKE_S  # as a last resort: it makes the choice depend on the machine
+        end = time.monotonic() + MAKE_S  # as a last resort: it makes the choice depend on the machine
+        orders = [query_text.orders_rows(query, self.dialect) for query in queries]
         for number in range(TRIED * count):
-            if found == count or time.monotonic() > end:
+            if not count or time.monotonic() > end:
                 return
-            ways = engine.perturbed(queries, number)
-            try:
-                results = [[way.run(query, timeout_s=QUERY_S) for way in ways] for query in queries]
-            except Stopped:
-                continue
-            orders = [query_text.orders_rows(query, self._dialect) for query in queries]
-            pairs = zip(results, orders, strict=True)
-            is_one = all(same(one, Result(other, ordered)) for (one, other), ordered in pairs)
-            if is_one and any(cell for rows, _ in results for row in rows for cell in row):
-                found += 1
-                yield ways[0]
+            content = way(queries, number)
+            with suppress(Stopped):
+                rows, again = (
+                    [self.run(content, query, QUERY_S, reverse=reverse) for query in queries]
+                    for reverse in (False, True)
+                )
+                if all(map(same, rows, map(Result, again, orders))) and any(any(row) for some in rows for row in some):
+                    count -= 1
+                    yield content
 
 
 _UNKNOWN_NAME = re.compile("no such (table|column): |cannot join using column ")
@@ -182,11 +165,14 @@ _LIMITS = {
 
 
 class ReadOnly:
-    """Runs one query at a time on `connection`; for good it refuses what does not only read. `also`: codes allowed besides."""
+    """Runs one query at a time on a copy of a database, within limits of time and memory; for good it refuses what does not
+    only read. `also`: codes allowed besides.
+    """
 
     def __init__(self, connection: Any, *, also: Sequence[int] = (), value_bytes: int = MAX_VALUE_BYTES) -> None:
         """Close the connection to everything but reading."""
         self._connection, self._allowed, self._refusal = connection, _READING | set(also), ""
+        self._shown: tuple[bytes, bool] | None = None
         connection.enable_load_extension(False)
         connection.execute("PRAGMA temp_store = MEMORY; PRAGMA query_only = ON").fetchall()
         for name, value in (_LIMITS | {apsw.SQLITE_LIMIT_LENGTH: value_bytes}).items():
@@ -195,6 +181,8 @@ class ReadOnly:
 
     def show(self, content: bytes, *, reverse: bool) -> None:
         """Put another database in the place of this one. reverse: rows that no query orders come the other way round."""
+        if self._shown == (content, reverse):
+            return
         self._connection.authorizer = None
         try:
             self._connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 1)
@@ -203,6 +191,7 @@ class ReadOnly:
         finally:
             self._connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
             self._connection.authorizer = self._authorize
+        self._shown = content, reverse
 
     def run(self, statement: str, bindings: Sequence[Any] = (), *, timeout_s: float) -> list[Row]:
         """Return the rows. Raises `Stopped`."""
@@ -239,37 +228,30 @@ class ReadOnly:
         return apsw.SQLITE_DENY
 
 
-class SqliteEngine(Engine):
-    """A copy of a database that can only be read."""
+class SqliteJudge(QueryJudge):
+    """Judges SQL. A content is an SQLite file."""
 
-    def __init__(self, file: bytes) -> None:
-        """Take what a file holds. Raises InputError."""
+    dialect = "sqlite"
+
+    def __init__(self) -> None:
+        """Open the one connection."""
+        super().__init__()
+        self._guard = ReadOnly(apsw.Connection(":memory:", statementcachesize=0))  # cached ones are of another database
+
+    def content_of(self, file: bytes) -> tuple[bytes, Way]:
+        """Return what a file holds, and what makes others of it. Raises InputError."""
         file = file[:18] + file[18:20].replace(b"\x02\x02", b"\x01\x01") + file[20:]  # none in WAL mode opens in memory
         try:
-            self._contents = SqliteContents(file)
+            return file, SqliteContents(file).content
         except apsw.Error as error:
             raise InputError(f"not an SQLite database: {error}") from error
-        self._guard = ReadOnly(opened(file))
 
-    def perturbed(self, queries: Sequence[str], number: int) -> tuple[SqliteEngine, SqliteEngine]:
-        """Return another content of the same tables, and it once more: there, unordered rows come the other way round."""
-        content, ways = self._contents.content(queries, number), (copy(self), copy(self))
-        for reverse, way in enumerate(ways):
-            connection = opened(content)
-            connection.execute(f"PRAGMA reverse_unordered_selects = {reverse}").fetchall()
-            way._guard = ReadOnly(connection)
-        return ways
-
-    def run(self, query: str, *, timeout_s: float) -> list[Row]:
+    def run(self, content: bytes, query: str, timeout_s: float, *, reverse: bool = False) -> list[Row]:
         """Return the rows, blobs as their hexadecimal text behind "x". Raises `Stopped`."""
+        self._guard.show(content, reverse=reverse)
         first = next(iter(query_text.code_words(query, "sqlite")), "")
         if first not in ("SELECT", "WITH", "VALUES"):
             self._guard.run(f"EXPLAIN {query}", timeout_s=timeout_s)
             raise Stopped("refused", first)
         rows = self._guard.run(query, timeout_s=timeout_s)
         return [tuple("x" + cell.hex() if isinstance(cell, bytes) else cell for cell in row) for row in rows]
-
-
-def judge() -> QueryJudge:
-    """Return what judges SQL."""
-    return QueryJudge(SqliteEngine, "sqlite", child_process.MAX_SQL_BYTES)

@@ -43,7 +43,9 @@ def test_a_long_query_is_stopped_and_its_process_lives(sources: dict[str, Path],
 def test_a_process_that_breaks_is_replaced_and_knows_the_case_again(sources: dict[str, Path]) -> None:
     assert graders.cypher("RETURN 1", sources["cypher"], "RETURN 1").passed
     started = [
-        child for child in psutil.Process().children() if any("graphqlite:judge" in word for word in child.cmdline())
+        child
+        for child in psutil.Process().children()
+        if any("graphqlite:CypherJudge" in word for word in child.cmdline())
     ]
     for child in started:
         child.kill()
@@ -79,7 +81,7 @@ def test_a_process_writes_no_file(tmp_path: Path, act: str) -> None:
 def test_a_process_has_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     before = set(psutil.Process().children())
-    with Worker("expert_cli.evaluation.verifiers.sandbox.sqlite:judge").asked() as ask:
+    with Worker("expert_cli.evaluation.verifiers.sandbox.sqlite:SqliteJudge").asked() as ask:
         case = {"files": ["one"], "expected": "SELECT 1", "rule": "strict", "perturb": 0}
         assert ask({"do": "grade", "case": case, "answer": "", "timeout_s": 1}, 10) == {"lacks": True}
         (child,) = set(psutil.Process().children()) - before
