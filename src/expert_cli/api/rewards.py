@@ -33,17 +33,8 @@ def dense_reward(
     Answers are judged as `evaluate` judges them: queries and programs are run, several at once, equal answers to equal cases
     once. What `functools.partial` binds (`root`, `timeout_s`) is kept out of the data set's columns.
 
-    | | 0.1 | 0.3 | 0.5 | 1.0 |
-    |---|---|---|---|---|
-    | `sql`, `cypher` | it names what is not there | it runs | its rows have as many columns as expected | the rows are right |
-    | `json` | it is JSON | it fits the schema | it has the expected keys, lists their lengths | the values are right |
-    | `typescript`, `python` | it parses | it compiles, and fails the tests | | it passes the tests |
-    | `choice`, `number` | | it is a label, a number | | it is the right one |
-    | `exact`, `regex`, `contains_all` | | | | it is right |
-    | `command` | | its program says so (`wrong`) | | its program says so |
-
-    All else is worth 0.0: what does not parse or is empty, and whatever had to be stopped (`timeout`, `refused`,
-    `too_large`). What this machine can only parse is worth 0.1.
+    By its verdict: `correct` 1.0; `wrong`, which runs or compiles, 0.3; `unknown_name`, and what can only be parsed here, 0.1;
+    all else 0.0: what does not parse or is empty, and whatever had to be stopped.
 
     Args:
         prompts: What was asked, one a completion; not read, since the case says what is right.
@@ -66,4 +57,4 @@ def dense_reward(
     if len(prompts) != len(completions):
         raise InputError(f"{len(prompts)} prompts, {len(completions)} completions", "give one prompt a completion")
     allowed = Permissions(allow_commands, without_walls)
-    return [DENSE[one.progress] for one in grades(completions, columns, Path(root), timeout_s, allowed)]
+    return [DENSE.get(one.kind, 0.0) for one in grades(completions, columns, Path(root), timeout_s, allowed)]

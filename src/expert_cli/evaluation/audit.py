@@ -28,9 +28,10 @@ from expert_cli.data.templates.mask import split_text
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases
 from expert_cli.evaluation.extract import extract
-from expert_cli.evaluation.grade import NOTHING, GradedAnswer, given_by, grade
+from expert_cli.evaluation.grade import given_by
 from expert_cli.evaluation.verifiers.case import detail_line
 from expert_cli.evaluation.verifiers.registry import verifier as registered
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.inference.sql_grammar import compile_fault, compiler, tables_of
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import NullReporter, Reporter, late_progress
@@ -39,7 +40,7 @@ from expert_cli.utils.text import normalize
 NEAR, WIDTH, HASHES, SHARED = 0.8, 5, 7, 3
 MAX_EXAMPLES = 5
 PROGRAMS = 200
-"""So many answers that are programs are run, evenly spread."""
+"""So many answers that are programs are parsed, evenly spread."""
 TIMEOUT_S = 10.0
 VALUES = ("json", "number", "choice", "exact")
 """Verifiers of values: of two that answer one question and differ, one is wrong."""
@@ -187,32 +188,32 @@ def _run_answers(audit: Audit, plan: Plan, report: Reporter) -> None:
 
 
 def _give_to_a_case(audit: Audit, mine: Sequence[EvalCase], report: Reporter) -> None:
+    """Ask a case what each answer gives; programs are only parsed."""
     chosen = max(mine, key=lambda one: bool(getattr(one.case, "unit", "")))  # any unit is one
     every = [*dict.fromkeys(label for one in mine for label in getattr(one.case, "labels", ()))]
-    change = {"labels": every, "perturb": None}
-    fields = type(chosen.case).model_fields
+    change, fields = {"labels": every, "perturb": None}, type(chosen.case).model_fields
     case = chosen.case.model_copy(update={name: value for name, value in change.items() if name in fields})
     rows = audit.rows[:: -(-len(audit.rows) // PROGRAMS)] if case.starts else audit.rows
-    answers = [EvalCase(case, row.where, row.where, "", chosen.file, answer=row.answer) for row in rows]
-    judged: Sequence[GradedAnswer] = ()
-    try:
-        NOTHING.require(answers, report)
-        judged = grade(answers, report, TIMEOUT_S).answers
-    except ExpertError as error:
-        audit.not_checked["does_not_run"] = error.message
-    for row, verdict in ((one.row, one.verdict) for one in judged):
-        is_invalid = verdict.kind == "invalid" and verdict.progress == "nothing"
-        if verdict.kind in ("refused", "timeout", "too_large"):
-            audit.not_run[f"{verdict.kind}: {verdict.detail}"] += 1
-        elif is_invalid and audit.verifier == "cypher" and "SyntaxError" not in verdict.detail:
-            audit.not_run["graphqlite cannot run it, which says nothing of the query"] += 1
-        else:
-            audit.parsed += verdict.kind == "parsed_only"
-            audit.ran += verdict.kind != "parsed_only"
-            if is_invalid:
-                audit.add("does_not_run", row.where, verdict.detail, row.answer)
-    if left := len(audit.rows) - len(judged):
-        audit.not_run[audit.not_checked.get("does_not_run", f"of programs {PROGRAMS} are run")] += left
+    with late_progress(report, "judging", len(rows), "answers") as show:
+        for done, row in enumerate(rows, start=1):
+            kind, detail = "", ""
+            try:
+                if case.result_key(extract(row.answer, case.fences), chosen.file, TIMEOUT_S) is None:
+                    kind, detail = "invalid", "it does not parse, or is none of the labels"
+            except Stopped as stopped:
+                kind, detail = stopped.kind, stopped.detail
+            if kind in ("refused", "timeout", "too_large"):
+                audit.not_run[f"{kind}: {detail}"] += 1
+            elif kind == "invalid" and audit.verifier == "cypher" and "SyntaxError" not in detail:
+                audit.not_run["graphqlite cannot run it, which says nothing of the query"] += 1
+            else:
+                is_parsed = bool(case.starts) or kind == "parsed_only"
+                audit.parsed, audit.ran = audit.parsed + is_parsed, audit.ran + (not is_parsed)
+                if kind == "invalid":
+                    audit.add("does_not_run", row.where, detail, row.answer)
+            show(done)
+    if left := len(audit.rows) - len(rows):
+        audit.not_run[f"of programs {PROGRAMS} are parsed"] += left
 
 
 def _compile_queries(audit: Audit, fences: frozenset[str], run: RunConfig) -> None:

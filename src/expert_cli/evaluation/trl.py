@@ -16,13 +16,13 @@ from typing import Any
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import EvalCase, case_in, digest_of
 from expert_cli.evaluation.grade import Evaluation, GradedAnswer, Permissions, grade
-from expert_cli.evaluation.verifiers.case import FORGED, Grade, Progress, plain
+from expert_cli.evaluation.verifiers.case import FORGED, Grade, Kind, plain
 from expert_cli.evaluation.verifiers.registry import verifier
 from expert_cli.utils.files import json_lines, parse_json, require_new_file, write_bytes
 from expert_cli.utils.reporter import NullReporter
 
-DENSE: Mapping[Progress, float] = {"nothing": 0.0, "parses": 0.1, "runs": 0.3, "columns": 0.5, "result": 1.0}
-"""Less than half of what is right is worth to what is not, however far it came: no number of near misses makes up for it."""
+DENSE: Mapping[Kind, float] = {"correct": 1.0, "wrong": 0.3, "unknown_name": 0.1, "parsed_only": 0.1}
+"""What runs, and what parses, is worth less than half of what is right: no number of near misses makes up for it."""
 WHOLE_CASE = "case"
 """The column that holds a case as JSON text, in place of a column a key."""
 MOST_PAIRS = 4

@@ -101,7 +101,7 @@ def test_queries_without_tables_are_only_parsed_and_those_of_a_named_database_co
     assert (found.errors, found.ran, [*found.not_run.values()]) == (0, 0, [1])
 
 
-def test_other_answers_are_given_to_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_answers_are_given_to_a_case(tmp_path: Path) -> None:
     (tmp_path / "towns.cypher").write_text("CREATE (:Town {name: 'Oslo'})", encoding="utf-8")
     query = {"verifier": "cypher", "script": "towns.cypher", "prompt": "?", "expected": "MATCH (t:Town) RETURN t.name"}
     answers = ("MATCH (m:Moon) RETURN m.name", "MATCH (t:Town RETURN t", "MATCH (t:Town) SET t.a = 1")
@@ -117,11 +117,7 @@ def test_other_answers_are_given_to_a_case(tmp_path: Path, monkeypatch: pytest.M
     program = {"verifier": "python", "prompt": "?", "function": "f", "calls": [[[1], 1]]}
     programs = rows_of("def f(n):\n    return n", "def g(n):\n    return n", "def f(n:")
     found, lines = audited(tmp_path, programs, [program])
-    assert (lines, found.ran) == ({"does_not_run": [3]}, 3)
-    monkeypatch.setattr("expert_cli.evaluation.grade.is_network_shut", lambda: False)
-    found, lines = audited(tmp_path, programs, [program])
-    assert (lines, found.ran) == ({}, 0)
-    assert "keeps them from the network" in found.not_checked["does_not_run"]
+    assert (lines, found.ran, found.parsed) == ({"does_not_run": [3]}, 0, 3)
     found, lines = audited(tmp_path, programs, [{"verifier": "regex", "prompt": "?", "pattern": ".*"}])
     assert dict(found.not_run) == {"answers of the verifier regex are only judged with a case": 3}
 

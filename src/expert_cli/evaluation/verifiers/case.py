@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -20,32 +20,18 @@ FORGED = 'answers to Python cases with "tests" can be forged; with "function" an
 
 Kind = Literal["correct", "wrong", "empty", "invalid", "unknown_name", "timeout", "refused", "too_large", "parsed_only"]
 """What docs/JUDGING.md says of each."""
-Progress = Literal["nothing", "parses", "runs", "columns", "result"]
-"""How far an answer came. parses: it is of its language. runs: it gave a result; JSON fits its schema. columns: a query's
-rows have as many columns as expected, a JSON value has the expected keys or length. result: it is right.
-"""
-_PROGRESS: Mapping[Kind, Progress] = {
-    "correct": "result", "wrong": "runs", "unknown_name": "parses", "parsed_only": "parses"
-}  # fmt: skip
-"""Where a verifier knows no more than the verdict. What had to be stopped is worth nothing, whatever it was."""
 
 
 @dataclass(frozen=True)
 class Grade:
-    """The judgment of one answer; reached: how far it came, where a verifier knows more than the verdict says."""
+    """The judgment of one answer."""
 
     kind: Kind
     detail: str = ""
-    reached: Progress | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Make any text fit for `detail`: it often quotes the answer."""
         object.__setattr__(self, "detail", detail_line(self.detail))
-
-    @property
-    def progress(self) -> Progress:
-        """How far the answer came."""
-        return self.reached or _PROGRESS.get(self.kind, "nothing")
 
     @property
     def passed(self) -> bool:

@@ -57,15 +57,13 @@ class JsonCase(Case):
                 with _WORKER.asked() as ask:
                     reply = ask({"schema": json.dumps(self.json_schema), "value": answer}, timeout_s)
                 if reply["misfit"]:
-                    return Grade("invalid", f"does not fit the schema: {reply['misfit']}", reached="parses")
+                    return Grade("invalid", f"does not fit the schema: {reply['misfit']}")
             fault = difference(value, self.expected, subset=self.rule == "subset")
         except Stopped as stopped:
             return stopped.verdict
         except RecursionError:
             return Grade("too_large", "nested too deep")
-        if not fault:
-            return Grade("correct")
-        return Grade("wrong", fault, reached="columns" if _shape(value) == _shape(self.expected) else "runs")
+        return Grade("wrong", fault) if fault else Grade("correct")
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  a case names none
         """Return the value, whatever its layout and the order of its members; 1 and 1.0 are one, true is not 1."""
@@ -89,11 +87,6 @@ def difference(value: Any, expected: Any, place: str = "", *, subset: bool = Fal
     if known == expected and isinstance(value, bool) == isinstance(expected, bool):  # True == 1, but not in JSON
         return ""
     return f"{place or '/'} is {_shown(value)}, not {_shown(expected)}"
-
-
-def _shape(value: Any) -> Any:
-    """Return the keys of an object, the length of a list."""
-    return value.keys() if isinstance(value, dict) else len(value) if isinstance(value, list) else None
 
 
 def _shown(value: Any) -> str:

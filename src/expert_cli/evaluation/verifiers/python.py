@@ -87,15 +87,16 @@ class PythonCase(Case):
             return Grade("correct")
         if kind not in ("empty", "invalid", "wrong", "refused", "too_large") and (self.calls or kind != "correct"):
             return Grade("refused", "its process says what nothing asked for")
-        parses = kind == "invalid" and not isinstance(_parsed(answer), str)
-        return Grade(kind, str(reply.get("why", "")), "parses" if parses else None)
+        return Grade(kind, str(reply.get("why", "")))
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments and spacing: what it gives no one knows without the tests."""
         readable(answer)
         program = _parsed(answer)
+        if isinstance(program, str):
+            raise Stopped("invalid", program)
         with suppress(RecursionError):
-            return None if isinstance(program, str) else ast.dump(program)
+            return ast.dump(program)
         return None
 
 

@@ -52,12 +52,20 @@ class Result:
     ties: Ties | None = None
 
 
-def wrong(rows: Sequence[Row], accepted: Sequence[Result]) -> Grade:
-    """Return the verdict on an answer's rows that are not those of any accepted result."""
+def wrong(rows: Sequence[Row], expected: Result) -> Grade:
+    """Return the verdict on an answer's rows that are not the expected ones: how they differ."""
     if not rows:
-        return Grade("empty", f"no rows, {plural(len(accepted[0].rows), 'row')} expected", reached="runs")
-    as_wide = any(result.rows and len(rows[0]) == len(result.rows[0]) for result in accepted)
-    return Grade("wrong", _difference(rows, accepted[0]), reached="columns" if as_wide else "runs")
+        return Grade("empty", f"no rows, {plural(len(expected.rows), 'row')} expected")
+    for of, one, other in (("row", rows, expected.rows), ("column", rows[0], (expected.rows or rows)[0])):
+        if len(one) != len(other):
+            return Grade("wrong", f"{plural(len(one), of)}, {plural(len(other), of)} expected")
+    given, wanted = ([*map(_rounded, _flattened(side, expected.ordered_lists))] for side in (rows, expected.rows))
+    known = {*wanted}
+    unknown = next((place for place, row in enumerate(given) if row not in known), None)
+    if unknown is None:
+        return Grade("wrong", "the expected rows, in another order or not each as often")
+    also = f", {expected.rows[unknown]} expected" if expected.ordered or len(rows) == 1 else ", is not expected"
+    return Grade("wrong", f"row {unknown + 1}, {detail_line(str(rows[unknown]), 80)}{also}")
 
 
 def is_right(rule: Rule, rows: Sequence[Row], expected: Result) -> bool:
@@ -136,20 +144,6 @@ def _rounded(row: Flat) -> tuple[str, tuple[int | float, ...]]:
         return whole if abs(number - whole) <= abs(number) * 10.0**-DIGITS else float(f"{number:.{DIGITS}g}")
 
     return repr(row[0]), tuple(map(plain, row[1]))
-
-
-def _difference(rows: Sequence[Row], expected: Result) -> str:
-    """Say how the result differs from an accepted one."""
-    for of, one, other in (("row", rows, expected.rows), ("column", rows[0], (expected.rows or rows)[0])):
-        if len(one) != len(other):
-            return f"{plural(len(one), of)}, {plural(len(other), of)} expected"
-    given, wanted = ([*map(_rounded, _flattened(side, expected.ordered_lists))] for side in (rows, expected.rows))
-    known = {*wanted}
-    unknown = next((place for place, row in enumerate(given) if row not in known), None)
-    if unknown is None:
-        return "the expected rows, in another order or not each as often"
-    also = f", {expected.rows[unknown]} expected" if expected.ordered or len(rows) == 1 else ", is not expected"
-    return f"row {unknown + 1}, {detail_line(str(rows[unknown]), 80)}{also}"
 
 
 def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Progress, plain
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade, plain
 from expert_cli.evaluation.verifiers.sandbox.child_process import (
     START_S,
     Stopped,
@@ -126,9 +126,11 @@ class TypescriptCase(Case):
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments: what it gives no one knows without the tests."""
-        self.prepare([(self, answer)], timeout_s)
-        found = _KNOWN.get((answer, self.tests or ""))
-        return plain(found.answer) if isinstance(found, Ready) else None
+        readable(answer)
+        source = _each(_read, [answer], max(timeout_s, TYPE_CHECK_S))[answer]
+        if isinstance(source, Grade) or source.fault:
+            raise Stopped("invalid", source.detail if isinstance(source, Grade) else str(source.fault))
+        return plain(source.text.removesuffix(END)) or None
 
 
 def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) -> Ready | Grade:
@@ -152,9 +154,9 @@ def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) ->
     return Ready(f"{answer.text}\nexport {{ {exported} }};", tests_code, tuple(asked))
 
 
-def _fault(module: str, line: int, message: str, reached: Progress | None = None) -> Grade:
+def _fault(module: str, line: int, message: str) -> Grade:
     where = "" if module == "answer" else "in the tests, "
-    return Grade("invalid", f"{where}line {line}: {message}", reached)
+    return Grade("invalid", f"{where}line {line}: {message}")
 
 
 def _each(ask: Callable[[Sequence[T], float], dict[T, R]], items: Sequence[T], limit_s: float) -> dict[T, R | Grade]:
@@ -203,7 +205,7 @@ def _typed(items: Sequence[Ready], limit_s: float) -> dict[Ready, Ready | Grade]
     found: dict[Ready, Ready | Grade] = {one: one for one in items}
     for code, message, number, module, line in sorted(faults, key=lambda fault: fault[3] == "tests")[::-1]:
         told = f"{code}: {message.partition(chr(10))[0]}"
-        found[items[int(number)]] = _fault(module, int(line), told, reached="parses")
+        found[items[int(number)]] = _fault(module, int(line), told)
     return found
 
 
@@ -213,7 +215,7 @@ def _run(one: Ready, timeout_s: float) -> Grade:
     asked = {"nonce": nonce, "names": one.imports, "language": NAMES["language"], "node": NAMES["node"]}
     output, status, _ = _deno(RUN, {"answer.ts": one.answer, "tests.ts": one.tests}, timeout_s, asked=json.dumps(asked))
     if not output:
-        return Grade("invalid", "deno does not load it", "parses")
+        return Grade("invalid", "deno does not load it")
     replies = [json.loads(line[len(nonce) :]) for line in output.splitlines() if line.startswith(nonce)]
     if not replies:
         ended = status in (0, 1)

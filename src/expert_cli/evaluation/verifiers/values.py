@@ -9,12 +9,11 @@ from abc import abstractmethod
 from collections.abc import Hashable
 from decimal import Decimal
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field, FiniteFloat
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Labeled, Progress, plain
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Labeled, plain
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, readable, require_packages
 
 _NUMBER = re.compile(
@@ -30,9 +29,6 @@ _AROUND = " \t\r\n\"'`*_.:;!()[]"
 class _Value(Case):
     """A case whose answer is looked at as it stands."""
 
-    reached: ClassVar[Progress | None] = "nothing"
-    """How far a wrong answer came."""
-
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge the whole answer, blanks around it left out."""
         try:
@@ -40,7 +36,7 @@ class _Value(Case):
             fault = self._fault(answer.strip(), timeout_s)
         except Stopped as stopped:
             return stopped.verdict
-        return Grade("wrong", fault, reached=self.reached) if fault else Grade("correct")
+        return Grade("wrong", fault) if fault else Grade("correct")
 
     @abstractmethod
     def _fault(self, answer: str, timeout_s: float) -> str:
@@ -77,7 +73,7 @@ class ExactCase(_Value):
 class ChoiceCase(_Value):
     """`expected`, one of `labels`; the answer is one label and nothing else."""
 
-    fences, reached = frozenset({"choice"}), None
+    fences = frozenset({"choice"})
     example = Example(
         {"prompt": "Is this good or bad? I like it.", "labels": ["good", "bad"], "expected": "good"},
         right="Good.",
@@ -118,7 +114,7 @@ def _label(text: str) -> str:
 class NumberCase(_Value):
     """`expected`, a number; the answer is one, at most `tolerance` away, with or without the `unit` that the case names."""
 
-    fences, reached = frozenset({"number"}), None
+    fences = frozenset({"number"})
     example = Example(
         {"prompt": "How long is a mile, in km?", "expected": 1.609, "tolerance": 0.01, "unit": "km"},
         right="1.61 km",

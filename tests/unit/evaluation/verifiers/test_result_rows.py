@@ -151,7 +151,7 @@ DIFFERENCES: dict[str, tuple[list[tuple[Any, ...]], Result, str, str]] = {
 
 @pytest.mark.parametrize(("rows", "expected", "kind", "detail"), DIFFERENCES.values(), ids=DIFFERENCES)
 def test_the_difference_is_said(rows: Any, expected: Result, kind: str, detail: str) -> None:
-    verdict = wrong(rows, [expected])
+    verdict = wrong(rows, expected)
     assert verdict.kind == kind
     assert verdict.detail.startswith(detail)
 

@@ -84,7 +84,7 @@ class QueryJudge(ABC):
         for place, (rows, results) in enumerate(ran):
             known, left = left, [query for query in left if is_right(case["rule"], rows, results[query])]
             if not left:
-                grade = wrong(rows, [results[query] for query in known])
+                grade = wrong(rows, results[known[0]])
                 told = f"right on the first content, not on content {place + 1}: " if place else ""
                 return vars(replace(grade, detail=told + grade.detail))
         return vars(Grade("correct"))
