@@ -14,8 +14,9 @@ from expert_cli.config.plan import TrainedAdapter
 from expert_cli.data.select import select_rows
 from expert_cli.data.sources import locate_data
 from expert_cli.data.templates.make_template import OWN
+from expert_cli.errors import InputError
 from expert_cli.evaluation.evaluate import NEW_TOKENS_OF_BASE as NEW_TOKENS
-from expert_cli.evaluation.evaluate import Shots, _prompt, cases_of, drawn_shots, evaluate_adapter, write_answers
+from expert_cli.evaluation.evaluate import _prompt, cases_of, drawn_shots, evaluate_adapter, write_answers
 from expert_cli.inference.expert import base_renderer, open_expert
 from expert_cli.inference.expert_config import GenerationConfig
 from expert_cli.model.tokenizer import load_tokenizer
@@ -83,7 +84,7 @@ def test_its_answers_are_as_long_as_they_need(by: TrainedAdapter, document: dict
 
 def test_examples_are_training_rows_as_turns(by: TrainedAdapter, document: dict[str, Any]) -> None:
     asked = cases_of(by.plan, None)
-    shots = drawn_shots(by, 2, NullReporter())
+    shots = drawn_shots(by, 2, asked, NullReporter())
     rows = [SEVEN[int(where.rpartition(":")[2]) - 1] for where in document["few_shot"]["examples"]]
     assert document["few_shot"]["shots"] == len(rows) == 2
     renderer = base_renderer(by.plan.run, by.origin, load_tokenizer(Path(by.plan.run.model.name)))
@@ -92,16 +93,17 @@ def test_examples_are_training_rows_as_turns(by: TrainedAdapter, document: dict[
     question = f"<|im_start|>user>{asked[0].prompt}<|im_end|>\n<|im_start|>assistant>"
     assert renderer.decode(_prompt(renderer, asked[0], shots)) == text + question
     other = replace(by, plan=replace(by.plan, run=replace(by.plan.run, seed=7)))
-    assert drawn_shots(other, 2, NullReporter()).before(asked[0]) != shots.before(asked[0])
+    assert drawn_shots(other, 2, asked, NullReporter()) != shots
 
 
-def test_nor_is_the_same_answer_to_the_same_input_in_other_words(by: TrainedAdapter) -> None:
+def test_no_example_is_a_cases_own_row_or_answers_its_input(by: TrainedAdapter) -> None:
+    first = [row.prompt for row in drawn_shots(by, 4, [], NullReporter())]
     (asked,) = cases_of(by.plan, None, 1)
-    asked = replace(asked, input="CREATE TABLE t (a INT)")
-    (row,) = drawn_shots(by, 1, NullReporter()).rows[:1]
-    same, other = row._replace(prompt="Another?", input=asked.input), row._replace(input="CREATE TABLE u (a INT)")
-    assert Shots(1, (same, other)).before(asked) == [other]
-    assert Shots(1, (same._replace(answer="8"), other)).before(asked) == [same._replace(answer="8")]
+    own = [replace(asked, prompt=first[1])]
+    assert [row.prompt for row in drawn_shots(by, 3, own, NullReporter())] == [first[0], first[2], first[3]]
+    assert len(drawn_shots(by, len(SEVEN) - 1, own, NullReporter())) == len(SEVEN) - 1
+    with pytest.raises(InputError, match="too few training rows"):
+        drawn_shots(by, len(SEVEN), own, NullReporter())
 
 
 def test_held_out_rows_are_no_examples(by: TrainedAdapter) -> None:
@@ -111,7 +113,7 @@ def test_held_out_rows_are_no_examples(by: TrainedAdapter) -> None:
     other = replace(by, origin=replace(by.origin, rows=rows))
     data = replace(by.plan.run.data, validation_share=0.5, seed=5)
     trained = select_rows(data, locate_data(data, NullReporter()), NullReporter()).rows()
-    shown = {row.prompt for row in drawn_shots(other, 2, NullReporter()).rows}
+    shown = {row.prompt for row in drawn_shots(other, len(SEVEN) // 2, [], NullReporter())}
     assert shown == {row.question[0] for row in trained}
     assert len(shown) == len(SEVEN) // 2
 
@@ -127,4 +129,5 @@ def test_stricter_cases_judge_kept_answers_again(expert: Path, document: dict[st
     assert [row["answer"] for row in again["answers"]] == [row["answer"] for row in document["answers"]]
     assert again["generation"] == document["generation"]
     stricter.write_text(stricter.read_text(encoding="utf-8").replace("number is 0", "figure is 0"), encoding="utf-8")
-    assert "case 'n0' asks something else" in str(command(*args).exception)
+    told = str(command(*args).exception)
+    assert "'n0' has no answer or no case, or its case asks something else" in told

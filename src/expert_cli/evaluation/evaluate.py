@@ -13,7 +13,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -117,29 +117,11 @@ class KeptAnswers:
         self._unwritten = []
 
 
-@dataclass(frozen=True)
-class Shots:
-    """Training rows in an order that the seed draws, the first `count` of which stand before a question."""
+def drawn_shots(trained: TrainedAdapter, count: int, cases: Sequence[EvalCase], report: Reporter) -> list[RowExample]:
+    """Return `count` training rows, drawn by the seed: none asks what a case asks, or answers a case's input as it is right.
 
-    count: int = 0
-    rows: tuple[RowExample, ...] = ()
-
-    def before(self, asked: EvalCase) -> list[RowExample]:
-        """Return the examples for a case: never the case's own row, which asks the same or answers the same input so."""
-        below, prompt, is_right = plain(asked.asked.input), plain(asked.prompt), asked.case.is_expected
-        others = (
-            row
-            for row in self.rows
-            if plain(row.input) != below or not (plain(row.prompt) == prompt or (below and is_right(row.answer)))
-        )
-        return list(islice(others, self.count))
-
-
-NO_SHOTS = Shots()
-
-
-def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
-    """Return `count` training rows, and others in place of a case's own. Raises InputError: they are gone, or whole texts."""
+    Raises InputError: the rows are gone, whole texts, or too few.
+    """
     from expert_cli.data.select import select_rows
     from expert_cli.data.sources import locate_data
 
@@ -149,8 +131,14 @@ def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
     rows = list(select_rows(data, locate_data(data, report), report).rows())
     if any(row.is_whole_text for row in rows):
         raise InputError("--shots: rows of whole texts hold no questions with answers", "leave --shots out")
-    order = random.Random(trained.plan.run.seed).sample(range(len(rows)), len(rows))  # noqa: S311
-    return Shots(count, tuple(filter(None, (rows[number].example() for number in order))))
+    own = {(plain(below), plain(prompt)) for prompt, below in (case.asked for case in cases)}
+    own |= {(plain(case.asked.input), plain(case.case.expected_text)) for case in cases if case.asked.input}
+    drawn = random.Random(trained.plan.run.seed).sample(rows, len(rows))  # noqa: S311
+    examples = (one for row in drawn if (one := row.example()))
+    free = (one for one in examples if own.isdisjoint((plain(one.input), plain(of)) for of in (one.prompt, one.answer)))
+    if len(found := list(islice(free, count))) < count:
+        raise InputError(f"--shots {count}: too few training rows ask what no case asks", "ask for fewer")
+    return found
 
 
 def held_for(turn: str, case: Case | None, grammar: Grammar | None) -> Held | None:
@@ -177,7 +165,7 @@ def write_answers(
     settings: GenerationConfig,
     report: Reporter,
     title: str,
-    shots: Shots = NO_SHOTS,
+    shots: Sequence[RowExample] = (),
     kept: KeptAnswers | None = None,
 ) -> Generations:
     """Let the model answer every case. shots: what comes before; kept: has answers of an earlier start, and keeps these."""
@@ -228,9 +216,9 @@ def _tell_of_what_is_not_held(cases: Sequence[EvalCase], grammar: Grammar, unhel
         report.warning(f"answers to {len(faults)} of {len(cases)} cases are held to any JSON: {faults[0]}")
 
 
-def _prompt(renderer: PromptRenderer, case: EvalCase, shots: Shots) -> list[int]:
+def _prompt(renderer: PromptRenderer, case: EvalCase, shots: Sequence[RowExample]) -> list[int]:
     turns = []
-    for example in shots.before(case):
+    for example in shots:
         turns.append({"role": "user", "content": renderer.format_user_turn(example.prompt, example.input)})
         turns.append({"role": "assistant", "content": example.answer})
     return renderer.encode_messages([*turns, {"role": "user", "content": renderer.format_user_turn(*case.asked)}])
@@ -284,14 +272,10 @@ def evaluate_adapter(
 
     check_gradable(cases, report, case_timeout_s, allowed=allowed)
     run = trained.plan.run
-    examples = drawn_shots(trained, shots, report) if shots else NO_SHOTS
-    if fewer := [case.id for case in cases if len(examples.before(case)) < examples.count]:
-        raise InputError(
-            f"--shots {shots}: too few training rows are not the row of case {fewer[0]!r}", "ask for fewer"
-        )
+    examples = drawn_shots(trained, shots, cases, report) if shots else []
     expert = open_expert(run, trained.origin, report)
     renderer, template = expert.renderer, expert.renderer.template
-    bases = {} if shots is None else {"baseline": NO_SHOTS, **({"few_shot": examples} if shots else {})}
+    bases = {} if shots is None else {"baseline": [], **({"few_shot": examples} if shots else {})}
     need = longest_right_answer(renderer, cases)
     if need >= settings.max_new_tokens:
         told = f"right answers to these cases have up to {need} tokens, an answer may have {settings.max_new_tokens}"
@@ -301,7 +285,7 @@ def evaluate_adapter(
     kept = KeptAnswers(keep, {**same, "cases": [case.digest for case in cases]}) if keep else None
 
     def asked(
-        title: str, how: GenerationConfig, by: PromptRenderer, before: Shots = NO_SHOTS
+        title: str, how: GenerationConfig, by: PromptRenderer, before: Sequence[RowExample] = ()
     ) -> tuple[Generations, Evaluation]:
         written = write_answers(expert.model, by, cases, how, report, title, before, kept)
         return written, grade(written.answers, report, case_timeout_s)
@@ -319,8 +303,8 @@ def evaluate_adapter(
         longest = max(settings.max_new_tokens, NEW_TOKENS_OF_BASE, 2 * longest_right_answer(alone, cases))
         free = replace(settings, stops=(), grammar=None, samples=0, max_new_tokens=longest)
         with expert.model.disable_adapter():
-            others, judged = asked(base_title("", {"shots": before.count}), free, alone, before)
-        how = {"shots": before.count, "examples": [row.where for row in before.before(cases[0])]}
+            others, judged = asked(base_title("", {"shots": len(before)}), free, alone, before)
+        how = {"shots": len(before), "examples": [row.where for row in before]}
         compared[name] = beside(judged, evaluation, {**how, "template": alone.template.name, "generation": others.told})
     return Evaluated(evaluation, compared, facts, written.told, grammar=written.grammar)
 
@@ -366,31 +350,29 @@ def grade_kept(
         report.warning(f"{len(left)} of {len(by_id)} cases have no answer and are left out: {shown}")
 
     def judged(told: Mapping[str, Any]) -> Evaluation:
-        rows = [_kept(part(row), by_id, answers, file) for row in items(told, "answers")]
+        rows = [_kept(part(row), by_id, answers) for row in items(told, "answers")]
         return grade(stratified_sample(rows, limit), report, case_timeout_s)
 
     expert, bases = judged(document), {}
     for name in BASES:
         if other := part(document, name):
-            asked: dict[str, Any] = {key: other[key] for key in ("shots", "examples", "template") if key in other}
-            asked["generation"] = part(other, "generation") or None
+            asked: dict[str, Any] = {
+                key: other.get(key) for key in ("shots", "examples", "template", "generation") if key in other
+            }
             bases[name] = beside(judged(other), expert, asked)
-    held = {name: part(document, "grammar").get(name) for name in ("type", "held", "free")}
-    grammar, facts = None if None in held.values() else held, part(document, "expert") or None
-    generation = part(document, "generation") or None
+    facts, generation, held = (part(document, name) or None for name in ("expert", "generation", "grammar"))
+    grammar = {name: held.get(name) for name in ("type", "held", "free")} if held else None
     return Evaluated(expert, bases, facts, generation, file, limit, grammar=grammar)
 
 
-def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path, file: Path) -> EvalCase:
+def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path) -> EvalCase:
     case, texts = cases.get(str(row.get("id"))), [row, *map(part, items(row, "samples"))]
-    if not all(isinstance(one.get("answer"), str) for one in texts):
-        raise InputError(f"{path}: an answer is missing", "give a file that evaluate --output wrote")
-    if case is None:
-        told = f"{file}: no case {row.get('id')!r}, which {path} has an answer to"
-        raise InputError(told, "give the cases that were answered: --cases FILE")
-    if row.get("prompt") != (case.question.digest if case.prompt else None):
-        told = f"{case.where}: case {case.id!r} asks something else than what was answered in {path}"
-        raise InputError(told, "evaluate the adapter again: --adapter")
+    is_whole = case and all(isinstance(one.get("answer"), str) for one in texts)
+    if case is None or not is_whole or row.get("prompt") != (case.question.digest if case.prompt else None):
+        told = f"{path}: {row.get('id')!r} has no answer or no case, or its case asks something else now"
+        raise InputError(
+            told, "give the cases that were answered: --cases FILE; or evaluate the adapter again: --adapter"
+        )
     case = replace(case, shown=str(row.get("schema_prompt") or ""))
     first, *samples = (case.answered(one["answer"], one.get("stop") or "", one.get("raw") or "") for one in texts)
     return replace(first, samples=tuple(samples))

@@ -13,7 +13,7 @@ import pytest
 
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import grade_kept
-from expert_cli.evaluation.grade import Evaluated, GradedAnswer, compare_with, grade, rows_given
+from expert_cli.evaluation.grade import Evaluated, GradedAnswer, compare_with, given_by, grade, rows_given
 from expert_cli.inference.vote import Given, Vote
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.statistics import wilson
@@ -125,7 +125,7 @@ def test_a_vote_goes_by_what_is_taken_out_of_other_answers(
 )
 def test_programs_in_typescript_are_compared_as_code(tmp_path: Path, one: str, other: str, same: bool | None) -> None:
     case = asked(tmp_path, ["x"], verifier="typescript", tests=None).case
-    keys = [case.result_key(text, None, 10) for text in (one, other)]
+    keys = [given_by(text, case, None, 10).key for text in (one, other)]
     assert (keys[0] == keys[1]) == (same is not False)
     assert (keys[0] is None) == (same is None)
 

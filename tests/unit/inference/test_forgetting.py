@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from peft import PeftModel
-from torch.nn.functional import cross_entropy
 
 from expert_cli.inference import forgetting as module
 from expert_cli.inference.forgetting import TOKENS, neutral_texts
@@ -89,36 +88,6 @@ def test_before_is_the_base_model_and_after_the_adapted_one(tokenizer: Tokenizer
     assert found.ci95 == pytest.approx((found.difference - half, found.difference + half), abs=1e-5)
     assert (found.texts, found.tokens) == (6, 6 * (TOKENS - 1))
     assert found.sha256 == hashlib.sha256("\0".join(texts).encode()).hexdigest()
-
-
-def test_how_texts_are_batched_changes_nothing(tokenizer: TokenizerInfo, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, texts = moved(adapted("lora")), neutral_texts(30)
-    whole = forgetting(model, tokenizer, texts)
-    monkeypatch.setattr(module, "LOGITS_BYTES", 7 * 4 * 384 * TOKENS)  # seven texts, the last batch two
-    parts = forgetting(model, tokenizer, texts)
-    assert parts.difference == pytest.approx(whole.difference, abs=1e-5)
-    assert (parts.tokens, parts.sha256) == (whole.tokens, whole.sha256)
-
-
-def test_losses_are_summed_in_fp32(tokenizer: TokenizerInfo) -> None:
-    """In bf16 a sum of such losses would be off by a whole one."""
-    texts = neutral_texts(10)
-    wide, narrow = (
-        forgetting(adapted("lora").to(dtype), tokenizer, texts) for dtype in (torch.float32, torch.bfloat16)
-    )
-    assert narrow.loss_before == pytest.approx(wide.loss_before, abs=2e-3)
-    with torch.no_grad():
-        row = torch.tensor([tokenizer.backend.encode(texts[0]).ids[:TOKENS]])
-        logits = adapted("lora").bfloat16().eval()(input_ids=row).logits[0, :-1]
-        exact = cross_entropy(logits.double(), row[0, 1:]).item()
-    one = forgetting(adapted("lora").bfloat16(), tokenizer, texts[:1])
-    assert one.loss_before == pytest.approx(exact, abs=1e-5)
-    assert one.ci95 is None
-
-
-def test_a_model_of_few_positions_reads_no_more(tokenizer: TokenizerInfo) -> None:
-    found = forgetting(adapted("lora", max_position_embeddings=8), tokenizer, neutral_texts(5))
-    assert found.tokens == 5 * 7
 
 
 def test_texts_are_prose_spread_over_all_there_are() -> None:

@@ -134,11 +134,6 @@ class Case(BaseModel, ABC):
     def require_sound(self) -> None:
         """Raise InputError where no answer could be right, as far as the case alone tells."""
 
-    def is_expected(self, answer: str) -> bool:
-        """Whether a text says the same as the right answer but for blanks, without running it."""
-        one, other = ("".join(text.split()).rstrip(";") for text in (answer, self.expected_text))
-        return one == other
-
     def for_dummy(self, *, first: bool) -> Case | None:
         """Return what a dummy answer is graded by, to find out what cannot be graded here; None: another case told.
 

@@ -24,8 +24,10 @@ from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.utils.text import plural
 
 Rule = Literal["strict", "spider"]
-TOLERANCE, DIGITS = 1e-6, 7
-"""Of floats; rows are sorted, and answers counted, by these digits."""
+TOLERANCE, DIGITS = 1e-6, 9
+"""Of floats; sums in another order differ beyond these digits."""
+MAX_LOOKS = 200_000
+"""So many pairs of rows are compared one by one; what needs more is taken for different."""
 MAX_ORDER_LOOKS = 1_000_000
 """So many rows are looked at to find an order of columns; where that takes more, columns of the same values stay in theirs."""
 
@@ -97,9 +99,20 @@ def _within(rows: Sequence[Flat], ties: Ties, ordered_lists: bool) -> bool:
 
 def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
     """Whether the rows are some of the group's, each as often at most."""
-    if len(part) < len(group):
-        return Counter(map(_rounded, part)) <= Counter(map(_rounded, group))
-    return len(part) == len(group) and all(map(_alike, sorted(part, key=_rounded), sorted(group, key=_rounded)))
+    rest, others = (
+        sorted((Counter(one) - Counter(other)).elements(), key=_rounded)
+        for one, other in ((part, group), (group, part))
+    )
+    if len(rest) == len(others) and all(map(_alike, rest, others)):
+        return True
+    if len(rest) * len(others) > MAX_LOOKS:
+        return False
+    for row in rest:
+        match = next((place for place, other in enumerate(others) if _alike(row, other)), None)
+        if match is None:
+            return False
+        del others[match]
+    return True
 
 
 def _alike(one: Flat, other: Flat) -> bool:

@@ -50,11 +50,10 @@ def test_what_it_says_is_the_verdict(tmp_path: Path, reply: Any, verdict: Grade)
     ("program", "fault"),
     [
         ("", "printed b''"),
-        ("print('yes')", "printed b'yes"),
-        (says({"correct": 1}), "valid boolean"),
-        (says({"detail": "x"}), "Field required"),
-        (says({"correct": True, "score": 1}), "Extra inputs"),
-        (says({"correct": True}) + "\n" + says({"correct": True}), "trailing"),
+        (says({"correct": 1}), "printed"),
+        (says({"detail": "x"}), "printed"),
+        (says([1]), "printed"),
+        (says({"correct": True}) + "\n" + says({"correct": True}), "printed"),
         (says({"correct": True}) + "\nraise ValueError('no such rhyme')", "exit code 1: ValueError: no such rhyme"),
     ],
 )

@@ -15,10 +15,9 @@ import pytest
 
 import expert_cli
 from expert_cli.commands.evaluate import evaluate
-from expert_cli.data.rows import RowExample
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
-from expert_cli.evaluation.evaluate import NO_SHOTS, Shots, grade_kept
+from expert_cli.evaluation.evaluate import grade_kept
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.grade import Evaluated, Permissions, compare_with, grade, verdict_on
 from expert_cli.evaluation.verifiers import registry
@@ -58,10 +57,7 @@ def test_the_example_is_graded_and_told_from_another(verifier: str, tmp_path: Pa
     assert keys[0] == keys[1] != keys[2]
     assert None not in keys
     expected = case.case.expected_text
-    assert case.case.is_expected(f" {expected}\n")
-    assert not case.case.is_expected(wrong)
     assert not expected or verdict_on(case.answered(expected), 10).passed
-    assert NO_SHOTS.before(case) == []
     dummy = case.case.for_dummy(first=True)
     assert dummy is not None
     assert not dummy.grade("x", case.file, 10).passed
@@ -108,17 +104,6 @@ def test_what_was_evaluated_can_be_compared_and_judged_again(verifier: str, tmp_
     fell = Evaluated(grade([case.answered(wrong)], NullReporter(), 10), {}, None, None)
     drop = compare_with(kept, fell, 0.5, NullReporter())
     assert (drop["lost"], drop["held"]) == (1, False)
-
-
-@each
-def test_a_training_row_that_is_the_case_is_no_example_before_it(verifier: str, tmp_path: Path) -> None:
-    case = asked(tmp_path, verifier, input="the input")
-    other = RowExample("another question", "another input", "another answer", "f:1")
-    own = [RowExample(case.prompt, "the  input", "whatever", "f:2")]
-    own += (
-        [RowExample("in other words", "the input", case.case.expected_text, "f:3")] if case.case.expected_text else []
-    )
-    assert Shots(1, (*own, other)).before(case) == [other]
 
 
 def test_the_help_of_evaluate_names_every_verifier() -> None:
