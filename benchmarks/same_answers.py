@@ -91,7 +91,7 @@ def scores(model: Any, renderer: PromptRenderer, one: Difference) -> tuple[float
     """Return what the model gives the token of before and that of now."""
     import torch
 
-    turn = {"role": "user", "content": renderer.format_user_turn(one.question["prompt"], one.question["input"])}
+    turn = {"role": "user", "content": renderer.template.user_turn(one.question["prompt"], one.question["input"])}
     ids = [*renderer.encode_messages([turn]), *one.prefix]
     with torch.no_grad():
         last = model(input_ids=torch.tensor([ids], device=model.device)).logits[0, -1].float()

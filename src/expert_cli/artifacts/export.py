@@ -135,7 +135,7 @@ def export_expert(
     if gguf is not None:
         config = AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
         require_writable(config, dict(run.model.rope_scaling), tokenizer)
-    turns = sorted((renderer.format_user_turn(*prompt) for prompt in prompts), key=len)
+    turns = sorted((renderer.template.user_turn(*prompt) for prompt in prompts), key=len)
     prompt = next((turn for turn in turns if "```" not in turn), cards.PROMPT)
     agreement: dict[str, Agreement] = {}
     with files.folder_beside(output) as beside:

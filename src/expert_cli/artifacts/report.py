@@ -50,19 +50,16 @@ class RunData(NamedTuple):
         return [step for step, _ in pairs], [float(f"{value:.6g}") for _, value in pairs]
 
 
-def read_run(folder: Path) -> RunData:
-    """Read a run directory, whole or not. Raises InputError: there is none."""
-    paths = metrics.require_run(folder)
-    run, report, evaluation = map(metrics.read_json, (paths.run_json, paths.report_json, paths.evaluation))
-    ending = standing(paths.status, is_complete=paths.complete.exists(), command=str(run.get("command") or ""))
-    return RunData(paths.output, metrics.MetricsTail(paths.metrics).read(), run, report, evaluation, ending)
-
-
 def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
     """Draw the runs into the file `to`; return how each stands. Raises InputError: no run in a folder, too many runs."""
     if not 1 <= len(run_dirs) <= MAX_RUNS:
         raise InputError(f"{len(run_dirs)} runs: a report shows 1 to {MAX_RUNS}", "name fewer folders")
-    found = [read_run(folder) for folder in run_dirs]
+    found = []
+    for paths in map(metrics.require_run, run_dirs):
+        run, report, evaluation = map(metrics.read_json, (paths.run_json, paths.report_json, paths.evaluation))
+        ending = standing(paths.status, is_complete=paths.complete.exists(), command=str(run.get("command") or ""))
+        lines = metrics.MetricsTail(paths.metrics).read()
+        found.append(RunData(paths.output, lines, run, report, evaluation, ending))
     above, twice = os.path.commonpath([run.folder for run in found]), len({run.expert for run in found}) < len(found)
     names = [f"{run.expert} ({run.folder.relative_to(above).as_posix()})" if twice else run.expert for run in found]
     runs = list(zip(names, found, strict=True))

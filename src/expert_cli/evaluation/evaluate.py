@@ -173,7 +173,7 @@ def write_answers(
 
     from expert_cli.inference.generate import Request, generate
 
-    turns = [renderer.format_user_turn(*case.asked) for case in cases]
+    turns = [renderer.template.user_turn(*case.asked) for case in cases]
     held = [held_for(turn, case.case, settings.grammar) for turn, case in zip(turns, cases, strict=True)]
     known: dict[str, list[Written]] = kept.of(title) if kept else {}
     left = [n for n, case in enumerate(cases) if case.digest not in known]
@@ -219,9 +219,9 @@ def _tell_of_what_is_not_held(cases: Sequence[EvalCase], grammar: Grammar, unhel
 def _prompt(renderer: PromptRenderer, case: EvalCase, shots: Sequence[RowExample]) -> list[int]:
     turns = []
     for example in shots:
-        turns.append({"role": "user", "content": renderer.format_user_turn(example.prompt, example.input)})
+        turns.append({"role": "user", "content": renderer.template.user_turn(example.prompt, example.input)})
         turns.append({"role": "assistant", "content": example.answer})
-    return renderer.encode_messages([*turns, {"role": "user", "content": renderer.format_user_turn(*case.asked)}])
+    return renderer.encode_messages([*turns, {"role": "user", "content": renderer.template.user_turn(*case.asked)}])
 
 
 def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[EvalCase]:

@@ -77,7 +77,7 @@ class Chat:
         self._said = []
 
     def _turn(self, renderer: PromptRenderer, prompt: str, input_: str) -> dict[str, str]:
-        return {"role": "user", "content": renderer.format_user_turn(prompt, self.shown(prompt, input_))}
+        return {"role": "user", "content": renderer.template.user_turn(prompt, self.shown(prompt, input_))}
 
     def _request(self, messages: Messages, renderer: PromptRenderer, settings: GenerationConfig) -> Request:
         question = "\n\n".join(message["content"] for message in messages if message["role"] == "user")

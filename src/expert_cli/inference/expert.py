@@ -67,13 +67,9 @@ class PromptRenderer:
         """Return tokens as the tokenizer spells them."""
         return [str(self.tokenizer.backend.id_to_token(number)) for number in ids]
 
-    def format_user_turn(self, instruction: str, input_: str = "") -> str:
-        """Return the text of a user's turn."""
-        return self.template.user_turn(instruction, input_)
-
     def encode_prompt(self, instruction: str, input_: str = "") -> list[int]:
         """Return what the answer to a row follows."""
-        return self.encode_messages([{"role": "user", "content": self.format_user_turn(instruction, input_)}])
+        return self.encode_messages([{"role": "user", "content": self.template.user_turn(instruction, input_)}])
 
     def encode_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """Return what the next assistant turn follows."""

@@ -61,7 +61,6 @@ class Schema:
     """A content: schemas of the same rows, in which unordered ones come one way round, and the other; they go with this."""
 
     def __init__(self, owner: Any, *names: str) -> None:
-        """Keep their names."""
         self.names = names
         weakref.finalize(self, _drop, owner, *names)
 

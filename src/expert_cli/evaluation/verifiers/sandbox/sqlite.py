@@ -46,7 +46,6 @@ class QueryJudge(ABC):
     max_bytes = child_process.MAX_SQL_BYTES
 
     def __init__(self) -> None:
-        """Know no case yet."""
         self._cases = dict[str, list[tuple[Any, list[Result]]]]()  # of each content the expected queries' results
 
     @abstractmethod
@@ -234,7 +233,6 @@ class SqliteJudge(QueryJudge):
     dialect = "sqlite"
 
     def __init__(self) -> None:
-        """Open the one connection."""
         super().__init__()
         self._guard = ReadOnly(apsw.Connection(":memory:", statementcachesize=0))  # cached ones are of another database
 
