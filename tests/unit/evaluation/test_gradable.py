@@ -91,13 +91,6 @@ def query(text: str) -> dict[str, Any]:
     return {"verifier": "sql", "database": "shop.sqlite", "expected": text}
 
 
-def test_sound_cases_are_told_of_nothing(tmp_path: Path) -> None:
-    report = Heard()
-    check_gradable(cases(tmp_path, JSON, query("SELECT a FROM t")), report)
-    check_gradable([], report)
-    assert report.warned == []
-
-
 def test_a_faulty_expected_query_is_named_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cases\.jsonl:2: the expected query fails .*no such column: b"):
         check_gradable(cases(tmp_path, query("SELECT a FROM t"), query("SELECT b FROM t")), NullReporter())

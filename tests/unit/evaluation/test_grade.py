@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -16,22 +15,11 @@ from typing import Any, ClassVar
 import psutil
 import pytest
 
-from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import EvalCase, read_answers
+from expert_cli.evaluation.cases import EvalCase
 from expert_cli.evaluation.grade import grade, in_order
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.subprocesses import LineProcess
-
-CASE = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"}
-
-
-def test_a_case_at_fault_is_named_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "shop.sqlite").write_bytes(b"no")
-    row = {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT 1", "answer": "SELECT 1"}
-    (tmp_path / "answers.jsonl").write_text(json.dumps(row), encoding="utf-8")
-    with pytest.raises(InputError, match=r"answers\.jsonl:1: .*not an SQLite database"):
-        grade(read_answers(tmp_path / "answers.jsonl"), NullReporter(), 2)
 
 
 def test_the_detail_is_one_printable_line() -> None:
@@ -84,21 +72,6 @@ def test_equal_samples_are_run_once_also_where_they_run_out_of_time() -> None:
         Busy.running.remove("another")
     assert ([one.verdict.kind for one in found.samples], found.majority) == (["timeout"] * 3, None)
     assert Busy.runs == {"late": 1}
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_many_threads_find_what_one_finds(tmp_path: Path, threads: int) -> None:
-    rows: list[dict[str, Any]] = [
-        {"verifier": "choice", "labels": ["a", "b"], "expected": "a", "answer": "B"},
-        {**CASE, "answer": "1"},
-        {"verifier": "number", "expected": 2, "unit": "km", "answer": "2 km"},
-        {**CASE, "answer": "{"},
-    ]
-    path = tmp_path / "answers.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows * 5), encoding="utf-8")
-    found = grade(read_answers(path), NullReporter(), 2, threads)
-    assert [one.verdict.kind for one in found.answers] == ["wrong", "correct", "correct", "invalid"] * 5
-    assert [one.row.id for one in found.answers] == [str(i) for i in range(1, 21)]
 
 
 def test_a_text_too_long_to_look_for_an_answer_in_is_not_read() -> None:

@@ -28,7 +28,6 @@ INSERT INTO items VALUES (1, 'nut', 0.1, 3), (2, 'bolt', 0.2, 1), (3, 'cog', 0.3
 NAMES = "SELECT name FROM items"
 ALL = ("SELECT id, stock FROM items", "SELECT stock, id FROM items")
 STOCK, COUNT, BY = "SELECT stock FROM items", "SELECT count(*) FROM items", f"{NAMES} ORDER BY"
-SPIDER = {"rule": "spider"}
 
 
 def asked(folder: Path, drawn: Sequence[str], **case: Any) -> EvalCase:
@@ -57,20 +56,14 @@ QUERIES: dict[str, tuple[list[str], str, dict[str, Any], int | None]] = {
         NAMES, {}, 0,
     ),
     "the most": (["SELECT id FROM items", NAMES, "SELECT name FROM items WHERE id > 0"], NAMES, {}, 1),
-    "the most are wrong": ([NAMES, "SELECT id FROM items", "SELECT id + 0 FROM items"], NAMES, {}, 1),
     "what gives no rows has no vote": (["SELECT x", "SELECT x", "DROP TABLE items", "", NAMES], NAMES, {}, 4),
     "none votes": (["SELEC", "SELECT x"], NAMES, {}, None),
     "rows before no rows": ([NAMES, "SELECT 1 WHERE 0", "SELECT name FROM items WHERE id = 9"], NAMES, {}, 0),
-    "rows before no rows, in order": (["SELECT 1 WHERE 0", "SELECT 2 WHERE 0", "SELECT 3"], "SELECT 1 ORDER BY 1", {}, 2),
-    "spider: rows before no rows": (["SELECT 1 WHERE 0", "SELECT 2 WHERE 0", "SELECT 3"], "SELECT 3", SPIDER, 2),
     "no rows alone": (["SELECT nothing", "SELECT 2 WHERE 0", "SELECT 3 WHERE 0"], "SELECT 3", {}, 1),
     "order counts where the case asks for one": ([f"{BY} {key}" for key in ("name", "id", "price")], f"{BY} id", {}, 1),
     "strict: columns in order": ([FEW, *ALL], ALL[0], {}, 0),
     "strict: a row twice is another": (["SELECT id FROM items", STOCK, "SELECT DISTINCT stock FROM items"], STOCK, {}, 0),
     "noise in a float": (["SELECT 1", "SELECT 0.1 + 0.2", "SELECT 0.3"], "SELECT 0.3", {}, 1),
-    "noise beside a whole": (["SELECT 2", "SELECT 0.1 * 3 * 10", "SELECT 3"], "SELECT 3", {}, 1),
-    "1.0 is 1": (["SELECT 2", "SELECT 1", "SELECT 1.0"], "SELECT 1", {}, 1),
-    "spider: 1.0 is 1": (["SELECT 2", "SELECT 1", "SELECT 1.0"], "SELECT 1", SPIDER, 1),
     "large whole numbers count to the last digit": (
         ["SELECT 123456789012", "SELECT 123456789013", "SELECT 123456789013.0"], "SELECT 1", {}, 1,
     ),
