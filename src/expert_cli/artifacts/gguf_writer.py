@@ -49,7 +49,16 @@ def write_gguf(path: Path, model: PreTrainedModel, renderer: PromptRenderer, *, 
     """Write a model; its answers stop at the end token of the renderer's template. Matrices as `kind`, vectors in fp32."""
     config, architecture = model.config, model.config.model_type
     writer = gguf.GGUFWriter(path, architecture)
-    _add_shape(writer, config, name)
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    shape = {"name": name, "context_length": config.max_position_embeddings, "embedding_length": config.hidden_size}
+    shape |= {"block_count": config.num_hidden_layers, "feed_forward_length": config.intermediate_size}
+    shape |= {"head_count": config.num_attention_heads, "head_count_kv": config.num_key_value_heads}
+    shape |= {"key_length": head_dim, "value_length": head_dim, "layer_norm_rms_eps": config.rms_norm_eps}
+    theta = float((config.rope_parameters or {}).get("rope_theta", 1e4))
+    shape |= {"vocab_size": config.vocab_size, "rope_freq_base": theta}
+    shape |= {"rope_dimension_count": head_dim} if config.model_type == "llama" else {}
+    for key, value in shape.items():
+        getattr(writer, f"add_{key}")(value)
     writer.add_file_type(gguf.LlamaFileType[f"MOSTLY_{kind.upper()}"])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     _add_tokenizer(writer, renderer, config.vocab_size)
@@ -70,19 +79,6 @@ def write_gguf(path: Path, model: PreTrainedModel, renderer: PromptRenderer, *, 
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-
-
-def _add_shape(writer: gguf.GGUFWriter, config: Any, name: str) -> None:
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    shape = {"name": name, "context_length": config.max_position_embeddings, "embedding_length": config.hidden_size}
-    shape |= {"block_count": config.num_hidden_layers, "feed_forward_length": config.intermediate_size}
-    shape |= {"head_count": config.num_attention_heads, "head_count_kv": config.num_key_value_heads}
-    shape |= {"key_length": head_dim, "value_length": head_dim, "layer_norm_rms_eps": config.rms_norm_eps}
-    theta = float((config.rope_parameters or {}).get("rope_theta", 1e4))
-    shape |= {"vocab_size": config.vocab_size, "rope_freq_base": theta}
-    shape |= {"rope_dimension_count": head_dim} if config.model_type == "llama" else {}
-    for key, value in shape.items():
-        getattr(writer, f"add_{key}")(value)
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, renderer: PromptRenderer, rows: int) -> None:

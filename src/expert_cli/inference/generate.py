@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -228,13 +228,13 @@ def generating(model: Any) -> Iterator[None]:
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     low = next((dtype for dtype in (torch.bfloat16, torch.float16) if dtype in dtypes), None)
-    # an adapter in training is fp32
-    mixed = torch.autocast(model.device.type, dtype=low) if low and torch.float32 in dtypes else nullcontext()
     # what a publisher writes there fills in what a run leaves open: sampling, penalties of repeated tokens
     publishers, base.generation_config = base.generation_config, ModelGenerationConfig()
     model.eval()
     try:
-        with plain_attention(base), uncompiled(base), torch.no_grad(), mixed:
+        with plain_attention(base), uncompiled(base), torch.no_grad(), ExitStack() as stack:
+            if low is not None and torch.float32 in dtypes:  # an adapter in training is fp32
+                stack.enter_context(torch.autocast(model.device.type, dtype=low))
             yield
     finally:
         base.generation_config = publishers

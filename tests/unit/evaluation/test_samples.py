@@ -90,7 +90,6 @@ TEXTS: dict[str, tuple[dict[str, Any], list[str], int]] = {
     "json: what breaks the schema has no vote": (JSON | {"schema": {"type": "array"}, "expected": [1]}, ["{}", "{}", "[1]"], 2),
     "choice: labels, and nothing else": (LABELS, ["cow", "cow", "dog", "Cat.", "cat"], 3),
     "number": ({"verifier": "number", "expected": 2, "unit": "km"}, ["2 m", "2 m", "2", "2.0 km", "2.00"], 2),
-    "exact: as compared": ({"verifier": "exact", "expected": "a b", "ignore_case": True}, ["c", "A  B", "a\nb"], 1),
     "text without spacing": ({"verifier": "contains_all", "expected": ["a"]}, ["b", "b c", " b\n c"], 1),
     "python: programs without comments and spacing": (
         PYTHON, ["def f(): return 1", "def f():\n    # two\n    return 2", "def f():  return 2", "def f(", "def f("], 1,

@@ -119,7 +119,8 @@ class Case(BaseModel, ABC):
 
         `EMPTY`: it runs, and finds nothing. None, or `Stopped` raised: it gives nothing. file, errors: those of `grade`.
         """
-        return plain(answer) or None
+        label = self.labeled(answer)
+        return label.answered if label else plain(answer) or None
 
     @property
     def file_names(self) -> tuple[str, ...]:

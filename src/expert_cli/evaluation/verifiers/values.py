@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Hashable
 from decimal import Decimal
 from pathlib import Path
 
@@ -62,10 +61,6 @@ class ExactCase(_Value):
         is_one = self._form(answer) in map(self._form, accepted)
         return "" if is_one else f"it is {answer[:80]!r}, not {accepted[0][:80]!r}"
 
-    def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
-        """Return the text as it is compared."""
-        return self._form(answer) or None
-
     def _form(self, text: str) -> str:
         return plain(text.casefold() if self.ignore_case else text)
 
@@ -95,10 +90,6 @@ class ChoiceCase(_Value):
         """Return the label that an answer is."""
         answered = next((label for label in self.labels if _label(label) == _label(answer)), None)
         return Labeled(tuple(self.labels), self.expected, answered)
-
-    def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
-        """Return the label."""
-        return self.labeled(answer).answered
 
     def _fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
         chosen = self.labeled(answer).answered
