@@ -14,6 +14,8 @@ from pydantic import Field
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, Worker, readable, require_packages
+from expert_cli.inference.expert_config import Grammar
+from expert_cli.inference.vote import same_as
 from expert_cli.utils.files import KeyTwice, unique_keys
 
 
@@ -67,9 +69,8 @@ class JsonCase(Case):
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  a case names none
         """Return the value, whatever its layout and the order of its members; 1 and 1.0 are one, true is not 1."""
-        return json.dumps(
-            _parse(answer), sort_keys=True, default=lambda one: int(one) if one == int(one) else float(one)
-        )
+        _parse(answer)
+        return same_as(answer, Grammar("json"))
 
 
 def difference(value: Any, expected: Any, place: str = "", *, subset: bool = False) -> str:
