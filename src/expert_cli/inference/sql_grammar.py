@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
-from expert_cli.data.database_prompt import HEADING
+from expert_cli.data.database_prompt import HEADING, quoted
 
 Tables = Mapping[str, Collection[str]]
 """The columns of each table, as their names are written, without quotes."""
@@ -145,19 +145,14 @@ def _any(names: Iterable[str], *, quoted: bool = True) -> str:
 
 
 def _spelled(name: str) -> list[str]:
-    quoted = name.replace('"', '""')
-    return [*([name] if _PLAIN.fullmatch(name) else ()), f'"{quoted}"', f"`{name}`", f"[{name}]"]
+    return [*([name] if _PLAIN.fullmatch(name) else ()), quoted(name), f"`{name}`", f"[{name}]"]
 
 
 def compiler(tables: Tables) -> Callable[[str], str]:
     """Return what tells why SQLite does not compile a query on these tables, "" where it does; nothing is run."""
-
-    def quote(name: str) -> str:
-        return '"' + name.replace('"', '""') + '"'
-
     connection = sqlite3.connect(":memory:", check_same_thread=False)
     for name, columns in tables.items():
-        connection.execute(f"CREATE TABLE {quote(name)} ({', '.join(dict.fromkeys(map(quote, columns)))})")
+        connection.execute(f"CREATE TABLE {quoted(name)} ({', '.join(dict.fromkeys(map(quoted, columns)))})")
     return partial(compile_fault, connection)
 
 

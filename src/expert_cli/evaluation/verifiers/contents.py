@@ -19,6 +19,7 @@ from typing import Any
 import apsw
 from sqlglot import errors, exp, parse_one
 
+from expert_cli.data.database_prompt import quoted
 from expert_cli.evaluation.verifiers.result_rows import Row
 
 MOST_READ = 2_000
@@ -246,11 +247,6 @@ def opened(content: bytes) -> Any:
     connection = apsw.Connection(":memory:")
     connection.deserialize("main", content)
     return connection
-
-
-def quoted(name: str) -> str:
-    """Return a name in SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def numeric(text: str) -> int | float:

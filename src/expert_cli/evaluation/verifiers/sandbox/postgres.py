@@ -17,9 +17,10 @@ import apsw
 import pg8000.native
 from pg8000.native import DatabaseError
 
+from expert_cli.data.database_prompt import quoted
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Kind
-from expert_cli.evaluation.verifiers.contents import SqliteContents, opened, quoted, read_tables
+from expert_cli.evaluation.verifiers.contents import SqliteContents, opened, read_tables
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.result_rows import Row
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, bounded
