@@ -64,9 +64,10 @@ class PythonCase(Case):
             raise InputError("a case has either tests, or function and calls", hint)
         if not all(len(call) == 2 and isinstance(call[0], list) for call in self.calls):
             raise InputError("calls: each is a list of its arguments and what it returns", "write [[[2, 3], 5], ...]")
-        program = _parsed(self.tests or self.function)
-        if isinstance(program, str):
-            raise InputError(f"{'tests' if self.tests else 'function'}: {program}", "correct the case")
+        try:
+            program = _parsed(self.tests or self.function)
+        except Stopped as stopped:
+            raise InputError(f"{'tests' if self.tests else 'function'}: {stopped}", "correct the case") from stopped
         if not any(isinstance(node, ast.Name | ast.Import | ast.ImportFrom) for node in ast.walk(program)):
             raise InputError("tests: they use nothing that an answer defines", "call the answer in the tests")
 
@@ -92,11 +93,8 @@ class PythonCase(Case):
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments and spacing: what it gives no one knows without the tests."""
         readable(answer)
-        program = _parsed(answer)
-        if isinstance(program, str):
-            raise Stopped("invalid", program)
         with suppress(RecursionError):
-            return ast.dump(program)
+            return ast.dump(_parsed(answer))
         return None
 
 
@@ -117,11 +115,11 @@ def _run(asked: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     return reply if isinstance(reply, dict) else {}
 
 
-def _parsed(program: str) -> ast.Module | str:
-    """Return a program, or why a text is none."""
+def _parsed(program: str) -> ast.Module:
+    """Return a program. Raises `Stopped`, which says why a text is none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return ast.parse(program)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            return str(error) or "it is nested too deep"
+            raise Stopped("invalid", str(error) or "it is nested too deep") from error
