@@ -25,10 +25,10 @@ from typing import Any, TypeVar
 
 from expert_cli.config.plan import trained_adapter
 from expert_cli.evaluation.cases import EvalCase
-from expert_cli.evaluation.evaluate import answer_settings, cases_of, check_gradable, write_answers
+from expert_cli.evaluation.evaluate import cases_of, check_gradable, write_answers
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, beside, grade
 from expert_cli.inference.expert import Expert, open_expert
-from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop, decoding_for
+from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop, decoding_for, generation_config
 from expert_cli.manifest.key import GrammarType
 from expert_cli.utils.files import sha256_of, write_json
 from expert_cli.utils.process_setup import prepare_process
@@ -65,7 +65,8 @@ class Measured:
     def settings(self, samples: int, grammar: Grammar | None) -> GenerationConfig:
         """Return how answers are written: as the manifest says but for the grammar."""
         decoding = decoding_for(self.trained)
-        settings = answer_settings(self.trained.plan, decoding, self.options.max_new_tokens, samples=samples)
+        longest, device = self.options.max_new_tokens, self.trained.plan.run.compute.device
+        settings = generation_config(decoding, longest, samples=samples, device=device)
         return replace(settings, grammar=grammar)
 
     def asked(self, title: str, file: Path, cases: Sequence[EvalCase]) -> Row:

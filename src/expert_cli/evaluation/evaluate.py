@@ -29,7 +29,6 @@ from expert_cli.evaluation.grade import CASE_TIMEOUT_S, NOTHING, Evaluated, Eval
 from expert_cli.evaluation.verifiers.case import Case, plain
 from expert_cli.evaluation.verifiers.query import QueryCase
 from expert_cli.inference.expert_config import (
-    DecodingConfig,
     GenerationConfig,
     Grammar,
     Stop,
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from expert_cli.inference.generate import Completion
     from expert_cli.inference.grammar import Held
 
-BATCH = {"cpu": 32, "cuda": 64}
 NEW_TOKENS_OF_BASE = 512
 """What an answer of the base model may have at least; where right answers are long, twice as much as the longest."""
 DUMMY = "x"
@@ -239,19 +237,6 @@ def drawn_cases(plan: Plan, count: int) -> list[EvalCase]:
     return case_files.shown_databases(drawn, plan.run.data.schema_prompt)
 
 
-def answer_settings(
-    plan: Plan,
-    decoding: DecodingConfig,
-    max_new_tokens: int | None = None,
-    batch_size: int | None = None,
-    *,
-    samples: int = 0,
-) -> GenerationConfig:
-    """Return how answers are written where nothing else is said: as many at once as the device takes; greedily, one a case."""
-    batch_size = batch_size or BATCH[plan.run.compute.device]
-    return generation_config(decoding, max_new_tokens or decoding.max_new_tokens, batch_size, samples=samples)
-
-
 def evaluate_adapter(
     trained: TrainedAdapter,
     cases: Sequence[EvalCase],
@@ -400,7 +385,7 @@ def check_gradable(
 
 def accuracy_of(model: Any, renderer: PromptRenderer, cases: Sequence[EvalCase], report: Reporter, plan: Plan) -> float:
     """Let a model in training answer the cases as it is, and return the share that is right."""
-    settings = answer_settings(plan, decoding_of(plan.loaded.manifest))
+    settings = generation_config(decoding_of(plan.loaded.manifest), device=plan.run.compute.device)
     written = write_answers(model, renderer, cases, settings, NullReporter(), "")
     share = grade(written.answers, NullReporter(), CASE_TIMEOUT_S).share
     report.info("answers   {correct} of {cases} are right".format(**share))

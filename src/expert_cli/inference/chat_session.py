@@ -119,8 +119,7 @@ def open_chat(
 
     shown("")  # a database that cannot be read is told before the model is loaded
     decoding = decoding_for(trained)
-    longest = max_new_tokens or decoding.max_new_tokens
-    settings, drawn = (generation_config(decoding, longest, 1, samples=count) for count in (int(sample), 1))
+    settings, drawn = (generation_config(decoding, max_new_tokens, 1, samples=count) for count in (int(sample), 1))
     expert = open_expert(trained.plan.run, trained.origin, report)
     alone = partial(base_renderer, trained.plan.run, trained.origin, expert.renderer.tokenizer)
     return Chat(expert, settings, drawn, alone, report, shown, runs)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NEW_TOKENS = 256
 """Longest answer, in tokens, where nothing else is said."""
+BATCH = {"cpu": 32, "cuda": 64}
 GENERATION_CONFIG = "generation_config.json"
 SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 SEPARATORS = (", ", ": ")
@@ -113,13 +114,19 @@ class GenerationConfig:
 
 
 def generation_config(
-    decoding: DecodingConfig, max_new_tokens: int, batch_size: int, *, samples: int = 0
+    decoding: DecodingConfig,
+    max_new_tokens: int | None = None,
+    batch_size: int | None = None,
+    *,
+    samples: int = 0,
+    device: str = "cpu",
 ) -> GenerationConfig:
-    """Return how an expert answers: up to a stop sequence, held to its grammar; greedily, or drawn.
+    """Return how an expert answers: up to a stop sequence, held to its grammar; greedily, or drawn; as many as a device takes.
 
     samples: so many answers are drawn; at TEMPERATURE where the decoding names none, or one too low for them to differ.
     """
-    settings = GenerationConfig(max_new_tokens, batch_size, stops=decoding.stop_sequences, grammar=decoding.grammar)
+    longest, at_once = max_new_tokens or decoding.max_new_tokens, batch_size or BATCH[device]
+    settings = GenerationConfig(longest, at_once, stops=decoding.stop_sequences, grammar=decoding.grammar)
     if not samples:
         return replace(settings, num_beams=decoding.num_beams or 1)
     named = decoding.temperature or 0.0

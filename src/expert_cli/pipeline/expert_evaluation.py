@@ -19,7 +19,7 @@ from expert_cli.evaluation.cases import EvalCase
 from expert_cli.evaluation.grade import Evaluated, Permissions, compare_with
 from expert_cli.evaluation.trl import write_pairs
 from expert_cli.hardware.machine import inspect
-from expert_cli.inference.expert_config import GenerationConfig, decoding_for, decoding_of
+from expert_cli.inference.expert_config import GenerationConfig, decoding_for, decoding_of, generation_config
 from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, sample_shares
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import write_json
@@ -77,7 +77,8 @@ def evaluate_expert(asked: EvaluationOptions, report: Reporter) -> Evaluated:
     trained = _trained(asked)
     plan = trained.plan if trained else make_plan(asked.manifest or Path(), inspect(), Overrides(offline=asked.offline))
     decoding = decoding_for(trained) if trained else decoding_of(plan.loaded.manifest)
-    settings = of_cases.answer_settings(plan, decoding, asked.max_new_tokens, asked.batch_size, samples=asked.samples)
+    device, longest = plan.run.compute.device, asked.max_new_tokens
+    settings = generation_config(decoding, longest, asked.batch_size, samples=asked.samples, device=device)
     if settings.samples:
         report.info(f"{settings.samples} answers a case, drawn at temperature {settings.temperature:g}")
     cases = of_cases.cases_of(plan, asked.cases, asked.limit)

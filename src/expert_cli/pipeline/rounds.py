@@ -33,12 +33,12 @@ from expert_cli.data.select import select_rows
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, Interrupted
 from expert_cli.evaluation.cases import EvalCase, asked_by_cases, digest_of, read_cases, shown_databases
-from expert_cli.evaluation.evaluate import answer_settings, check_gradable, evaluate_adapter, longest_right_answer
+from expert_cli.evaluation.evaluate import check_gradable, evaluate_adapter, longest_right_answer
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, Permissions, grade
 from expert_cli.evaluation.verifiers.case import FORGED
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
-from expert_cli.inference.expert_config import NEW_TOKENS, Grammar, decoding_of
+from expert_cli.inference.expert_config import NEW_TOKENS, Grammar, decoding_of, generation_config
 from expert_cli.inference.vote import same_as
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
@@ -363,7 +363,8 @@ class _Steps:
         self.at(stage)
         trained, decoding = TrainedAdapter(self.plan, find_adapter(adapter)), decoding_of(self.plan.loaded.manifest)
         room = max(NEW_TOKENS, longest_right_answer(self.inputs.renderer, cases) + 1)
-        settings = replace(answer_settings(self.plan, decoding, room, samples=samples), **how)
+        device = self.plan.run.compute.device
+        settings = replace(generation_config(decoding, room, samples=samples, device=device), **how)
         same = {"adapter": sha256_of(trained.origin.adapter / WEIGHTS), "settings": asdict(settings)}
         key = digest_of({**same, "cases": [(one.digest, one.shown) for one in cases]})
         if read_json(file).get("key") != key:
