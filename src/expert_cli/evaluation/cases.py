@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -25,22 +25,6 @@ from expert_cli.utils.text import type_name
 
 MAX_CHARACTERS = 4_000_000
 """Of a text that an answer is looked for in, which takes time by its length, before any limit of time counts."""
-
-
-class AskedPrompt(NamedTuple):
-    """What a model is asked; input: what stands below the prompt."""
-
-    prompt: str
-    input: str
-
-    @property
-    def digest(self) -> str:
-        """A hash of what is asked."""
-        return digest_of(self._asdict())
-
-    def turn(self, separator: str) -> str:
-        """Return the text of a user's turn. separator: stands between prompt and input."""
-        return f"{self.prompt}{separator}{self.input}" if self.input else self.prompt
 
 
 @dataclass(frozen=True)
@@ -67,14 +51,14 @@ class EvalCase:
     samples: tuple[EvalCase, ...] = ()
 
     @property
-    def question(self) -> AskedPrompt:
+    def question(self) -> dict[str, str]:
         """What the case asks."""
-        return AskedPrompt(self.prompt, self.input)
+        return {"prompt": self.prompt, "input": self.input}
 
     @property
-    def asked(self) -> AskedPrompt:
-        """What a model is asked: the case's question, with what it is shown."""
-        return AskedPrompt(self.prompt, self.shown or self.input)
+    def asked(self) -> tuple[str, str]:
+        """What a model is asked, and what stands below it: the case's question, with what it is shown."""
+        return self.prompt, self.shown or self.input
 
     def answered(self, text: str, stop: Stop | Literal[""] = "", raw: str = "") -> EvalCase:
         """Return the case with an answer."""

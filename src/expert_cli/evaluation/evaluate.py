@@ -130,7 +130,7 @@ def drawn_shots(trained: TrainedAdapter, count: int, cases: Sequence[EvalCase], 
     if any(row.is_whole_text for row in rows):
         raise InputError("--shots: rows of whole texts hold no questions with answers", "leave --shots out")
     own = {(plain(below), plain(prompt)) for prompt, below in (case.asked for case in cases)}
-    own |= {(plain(case.asked.input), plain(case.case.expected_text)) for case in cases if case.asked.input}
+    own |= {(plain(below), plain(case.case.expected_text)) for case in cases if (below := case.asked[1])}
     drawn = random.Random(trained.plan.run.seed).sample(rows, len(rows))  # noqa: S311
     examples = (one for row in drawn if (one := row.example()))
     free = (one for one in examples if own.isdisjoint((plain(one.input), plain(of)) for of in (one.prompt, one.answer)))
@@ -353,7 +353,11 @@ def grade_kept(
 def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path) -> EvalCase:
     case, texts = cases.get(str(row.get("id"))), [row, *map(part, items(row, "samples"))]
     is_whole = case and all(isinstance(one.get("answer"), str) for one in texts)
-    if case is None or not is_whole or row.get("prompt") != (case.question.digest if case.prompt else None):
+    if (
+        case is None
+        or not is_whole
+        or row.get("prompt") != (case_files.digest_of(case.question) if case.prompt else None)
+    ):
         told = f"{path}: {row.get('id')!r} has no answer or no case, or its case asks something else now"
         raise InputError(
             told, "give the cases that were answered: --cases FILE; or evaluate the adapter again: --adapter"

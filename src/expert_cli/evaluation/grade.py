@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import psutil
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.cases import MAX_CHARACTERS, EvalCase, at
+from expert_cli.evaluation.cases import MAX_CHARACTERS, EvalCase, at, digest_of
 from expert_cli.evaluation.extract import RULE, extract
 from expert_cli.evaluation.verifiers.case import EMPTY, Case, Grade, Kind, Labeled
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
@@ -107,8 +107,8 @@ class GradedAnswer:
         return {
             "id": row.id,
             "case": row.digest,
-            "prompt": row.question.digest if row.prompt else None,
-            "question": row.question._asdict() if row.prompt else None,
+            "prompt": digest_of(row.question) if row.prompt else None,
+            "question": row.question if row.prompt else None,
             "expected": row.case.criterion,
             "category": row.case.category,
             **({"schema_prompt": row.shown} if row.shown else {}),

@@ -96,11 +96,12 @@ def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> d
     of_cases = [list(_pairs(one.samples)) for one in found.answers]
     rows = []
     for one, pairs in zip(found.answers, of_cases, strict=True):
-        if pairs and one.row.asked.input and input_separator is None:
+        if pairs and one.row.asked[1] and input_separator is None:
             told = f"{one.row.where}: the evaluation does not say how a prompt and its input were joined"
             raise InputError(told, f"evaluate the adapter again: --adapter DIR --samples K {OPTION} FILE")
         for said in pairs:
-            turns = [("user", one.row.asked.turn(input_separator or "")), *(("assistant", text) for text in said)]
+            asked = (input_separator or "").join(filter(None, one.row.asked))
+            turns = [("user", asked), *(("assistant", text) for text in said)]
             of_pair = [[{"role": role, "content": text}] for role, text in turns]
             rows.append({"id": one.row.id, **dict(zip(("prompt", "chosen", "rejected"), of_pair, strict=True))})
     write_bytes(path, json_lines(rows))

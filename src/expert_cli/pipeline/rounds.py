@@ -185,7 +185,7 @@ def parted(settings: RftConfig, seed: int) -> tuple[Cases, Cases, dict[str, Any]
 
 def require_apart(prompts: Cases, others: Cases, name: str) -> None:
     """Raise InputError where prompts ask what others ask; of another database, which is shown, it is another question."""
-    here, there = (asked_by_cases([replace(one, input=one.asked.input) for one in side]) for side in (prompts, others))
+    here, there = (asked_by_cases([replace(one, input=one.asked[1]) for one in side]) for side in (prompts, others))
     held = HeldOut(there)
     if both := {one.where: there[n].where for one in here for n in held.find(one.asked, one.input)}:
         told = f"{len(both)} of {len(prompts)} prompts are {name}, too: {' asks what '.join(next(iter(both.items())))} asks"

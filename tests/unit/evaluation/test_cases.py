@@ -80,7 +80,7 @@ def test_a_row_of_answers_may_hold_what_was_asked(tmp_path: Path) -> None:
     asked, below, bare = read_answers(
         write(tmp_path, {**case, "answer": "1"}, {**case, "answer": "1", "input": "i"}, JSON_ROW)
     )
-    assert (asked.question, below.question, bare.question) == (("p", ""), ("p", "i"), ("", ""))
+    assert (asked.asked, below.asked, bare.asked) == (("p", ""), ("p", "i"), ("", ""))
     assert len({asked.digest, below.digest, bare.digest}) == 3
     assert asked.digest == read_cases(write(tmp_path, case))[0].digest
     with pytest.raises(InputError, match=r"answers.jsonl:1: input: a text is needed, not a number"):
