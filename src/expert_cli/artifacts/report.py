@@ -13,13 +13,15 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
 from expert_cli.errors import InputError
 from expert_cli.runs import metrics
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.status import Ending, standing
 from expert_cli.utils.files import write_text
 from expert_cli.utils.redaction import redact
@@ -29,49 +31,37 @@ MAX_RUNS, CHARACTERS = 6, 600
 """Runs that have a color each; characters of one text that are shown."""
 
 
-class RunData(NamedTuple):
-    """What a run directory says; what it does not say is empty. run: run.json; report: report.json."""
-
-    folder: Path
-    lines: list[dict[str, Any]]
-    run: dict[str, Any]
-    report: dict[str, Any]
-    evaluation: dict[str, Any]
-    ending: Ending
-
-    @property
-    def expert(self) -> str:
-        """The expert's name; the folder's where run.json is not there."""
-        return redact(str(metrics.part(self.run, "config").get("expert") or self.folder.name))
-
-    def series(self, key: str) -> tuple[list[float], list[float]]:
-        """Return steps and values of a metric."""
-        pairs = sorted((line["step"], line[key]) for line in self.lines if metrics.number(line, key) is not None)
-        return [step for step, _ in pairs], [float(f"{value:.6g}") for _, value in pairs]
-
-
 def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
-    """Draw the runs into the file `to`; return how each stands. Raises InputError: no run in a folder, too many runs."""
+    """Draw the runs into the file `to`; return how each stands. Raises InputError: no run in a folder, too many runs.
+
+    What a run directory does not say, whole or not, is empty.
+    """
     if not 1 <= len(run_dirs) <= MAX_RUNS:
         raise InputError(f"{len(run_dirs)} runs: a report shows 1 to {MAX_RUNS}", "name fewer folders")
-    found = []
-    for paths in map(metrics.require_run, run_dirs):
-        run, report, evaluation = map(metrics.read_json, (paths.run_json, paths.report_json, paths.evaluation))
-        ending = standing(paths.status, is_complete=paths.complete.exists(), command=str(run.get("command") or ""))
-        lines = metrics.MetricsTail(paths.metrics).read()
-        found.append(RunData(paths.output, lines, run, report, evaluation, ending))
+    found = [_read_run(metrics.require_run(folder)) for folder in run_dirs]
     above, twice = os.path.commonpath([run.folder for run in found]), len({run.expert for run in found}) < len(found)
     names = [f"{run.expert} ({run.folder.relative_to(above).as_posix()})" if twice else run.expert for run in found]
     runs = list(zip(names, found, strict=True))
     logged = dict.fromkeys(name for run in found for line in run.lines for name in line)
     charts = []
     for key in [name for name in logged if name in ("loss", "execution_accuracy") or name.startswith("eval_")]:
-        drawn = [(name, *run.series(key)) for name, run in runs]
-        series = [{"label": name, "run": number, "x": x, "y": y} for number, (name, x, y) in enumerate(drawn, 1) if x]
+        series = []
+        for number, (name, run) in enumerate(runs, start=1):
+            pairs = sorted((line["step"], line[key]) for line in run.lines if metrics.number(line, key) is not None)
+            x, y = [step for step, _ in pairs], [float(f"{value:.6g}") for _, value in pairs]
+            series += [{"label": name, "run": number, "x": x, "y": y}] if pairs else []
         charts += [{"title": key.replace("_", " "), "series": series}] if series else []
     parts = {name: page_part(name.replace("_", ".")) for name in ("uplot_css", "report_css", "uplot_js", "report_js")}
     write_text(to, _template().render(runs=runs, charts=charts, bases=metrics.BASES, **parts))
     return [run.ending for run in found]
+
+
+def _read_run(paths: RunPaths) -> Any:
+    run, report, evaluation = map(metrics.read_json, (paths.run_json, paths.report_json, paths.evaluation))
+    expert = redact(str(metrics.part(run, "config").get("expert") or paths.output.name))
+    ending = standing(paths.status, is_complete=paths.complete.exists(), command=str(run.get("command") or ""))
+    told = {"run": run, "report": report, "evaluation": evaluation, "ending": ending, "expert": expert}
+    return SimpleNamespace(folder=paths.output, lines=metrics.MetricsTail(paths.metrics).read(), **told)
 
 
 @cache
