@@ -70,12 +70,13 @@ def test_many_answers_are_put_to_the_vote(expert: Path) -> None:
     two = manifest_with(expert, top_k=2, top_p=1.0)
     chat = talk(expert, 1, manifest=two)
     vote = chat.vote(PROMPT, samples=20)
-    assert len(vote.answers) == 20
-    assert vote.counts == tuple(Counter(vote.answers).most_common())
-    assert [answer == "7" for answer, _ in vote.counts] == [True, False]
+    samples, counts = vote["samples"], [tuple(one.values()) for one in vote["votes"]]
+    assert len(samples) == 20
+    assert counts == Counter(samples).most_common()
+    assert [answer == "7" for answer, _ in counts] == [True, False]
     assert chat._said == [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "7"}]
-    assert talk(expert, 1, manifest=two).vote(PROMPT, samples=3).answers == vote.answers[:3]
-    assert talk(expert, 1, manifest=two, sample=True).ask(PROMPT) == vote.answers[0]
+    assert talk(expert, 1, manifest=two).vote(PROMPT, samples=3)["samples"] == samples[:3]
+    assert talk(expert, 1, manifest=two, sample=True).ask(PROMPT) == samples[0]
 
 
 def test_an_answer_is_held_to_the_experts_grammar(expert: Path) -> None:

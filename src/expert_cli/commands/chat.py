@@ -59,10 +59,17 @@ def chat(
     elif console.as_json:
         base = "".join(talk.base(prompt, input_)) if compare else None
         vote = talk.vote(prompt, input_, samples=samples) if samples else None
-        voted = vote.as_json() if vote else {"samples": None, "votes": None}
-        expert = vote.majority if vote else talk.ask(prompt, input_)
+        expert = vote["votes"][0]["answer"] if vote else talk.ask(prompt, input_)
         shown = talk.shown(prompt, input_)
-        console.document({"prompt": prompt, "input": shown, "expert": expert, "base_model": base, **voted})
+        console.document(
+            {
+                "prompt": prompt,
+                "input": shown,
+                "expert": expert,
+                "base_model": base,
+                **(vote or {"samples": None, "votes": None}),
+            }
+        )
     else:
         _show(talk, console, prompt, input_, compare=compare, samples=samples)
 
@@ -77,11 +84,11 @@ def _show(talk: Chat, console: Console, prompt: str, input_: str, *, compare: bo
         console.stream(talk.answer(prompt, input_))
         return
     vote = talk.vote(prompt, input_, samples=samples)
-    (first, agreeing), *others = vote.counts
-    console.text(first)
-    console.text(f"{agreeing} of {len(vote.answers)} answers agree")
-    for answer, count in others:
-        console.text(f"{count} x {answer}")
+    first, *others = vote["votes"]
+    console.text(first["answer"])
+    console.text(f"{first['count']} of {len(vote['samples'])} answers agree")
+    for other in others:
+        console.text(f"{other['count']} x {other['answer']}")
 
 
 def _converse(talk: Chat, console: Console, input_: str, *, compare: bool, samples: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.data.database_prompt import creates_tables, schema_prompt
@@ -14,7 +15,7 @@ from expert_cli.inference.expert import Expert, PromptRenderer, base_renderer, o
 from expert_cli.inference.expert_config import GenerationConfig, decoding_for, generation_config
 from expert_cli.inference.generate import Request, generate, stream
 from expert_cli.inference.grammar import grammar_for
-from expert_cli.inference.vote import Given, Vote, text_given
+from expert_cli.inference.vote import Given, text_given, votes
 from expert_cli.utils.reporter import Reporter
 
 AT_ONCE = 16
@@ -53,16 +54,16 @@ class Chat:
         renderer = self.expert.renderer
         return "".join(self._pieces([self._turn(renderer, prompt, input_)], renderer, self.settings))
 
-    def vote(self, prompt: str, input_: str = "", *, samples: int) -> Vote:
-        """Draw answers, each by a seed of its own; the one that most agree with is remembered, as by `answer`."""
+    def vote(self, prompt: str, input_: str = "", *, samples: int) -> dict[str, Any]:
+        """Draw answers; the one that most agree with, the first of `votes`, is remembered, as by `answer`."""
         renderer, settings = self.expert.renderer, replace(self.drawn, batch_size=AT_ONCE)
         asked = [*self._said, self._turn(renderer, prompt, input_)]
         request = replace(self._request(asked, renderer, settings), count=samples)
         (written,) = generate(self.expert.model, [request], settings, renderer)
         answers = [settings.until_stop(renderer.decode(one.ids)).strip() for one in written]
         given = self.runs() or partial(text_given, grammar=settings.grammar)
-        found = Vote.of(answers, [given(answer) for answer in answers])
-        self._said = [*asked, {"role": "assistant", "content": found.majority}]
+        found = votes(answers, [given(answer) for answer in answers])
+        self._said = [*asked, {"role": "assistant", "content": found["votes"][0]["answer"]}]
         return found
 
     def base(self, prompt: str, input_: str = "") -> Iterator[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from expert_cli.inference.expert_config import Grammar
@@ -30,27 +29,10 @@ def by_votes(given: Sequence[Given]) -> list[list[int]]:
     return [places for _, places in sorted(alike.items(), key=lambda same: (same[0].rank, -len(same[1])))]
 
 
-@dataclass(frozen=True)
-class Vote:
-    """Answers as they were drawn, and how many give the same as each that differs, in the order of `by_votes`."""
-
-    answers: tuple[str, ...]
-    counts: tuple[tuple[str, int], ...]
-
-    @classmethod
-    def of(cls, answers: Sequence[str], given: Sequence[Given]) -> Vote:
-        """Count at least one answer."""
-        return cls(tuple(answers), tuple((answers[places[0]], len(places)) for places in by_votes(given)))
-
-    @property
-    def majority(self) -> str:
-        """The answer that most agree with, as it was first drawn."""
-        return self.counts[0][0]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the keys of `chat --json`."""
-        votes = [{"answer": answer, "count": count} for answer, count in self.counts]
-        return {"samples": list(self.answers), "votes": votes}
+def votes(answers: Sequence[str], given: Sequence[Given]) -> dict[str, Any]:
+    """Return what `chat --json` says: answers as they were drawn, and how many give the same as each that differs."""
+    counts = [{"answer": answers[places[0]], "count": len(places)} for places in by_votes(given)]
+    return {"samples": list(answers), "votes": counts}
 
 
 def text_given(answer: str, grammar: Grammar | None) -> Given:

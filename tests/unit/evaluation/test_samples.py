@@ -14,7 +14,7 @@ import pytest
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import grade_kept
 from expert_cli.evaluation.grade import Evaluated, GradedAnswer, compare_with, given_by, grade, rows_given
-from expert_cli.inference.vote import Given, Vote
+from expert_cli.inference.vote import Given, votes
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.statistics import wilson
 from tests.graders import database
@@ -203,8 +203,9 @@ def test_answers_with_the_same_rows_are_one_and_what_cannot_be_run_is_none(tmp_p
         "DELETE FROM items",
         "DELETE  FROM items",
     ]
-    vote = Vote.of(answers, list(map(given_of(tmp_path), answers)))
-    assert vote.counts == ((answers[3], 2), (answers[1], 2), (answers[5], 2), (answers[0], 1))
+    told = votes(answers, list(map(given_of(tmp_path), answers)))["votes"]
+    assert [one["answer"] for one in told] == [answers[place] for place in (3, 1, 5, 0)]
+    assert [one["count"] for one in told] == [2, 2, 2, 1]
     assert given_of(tmp_path)("SELECT count(*) FROM items").rank == 0, "nothing was deleted"
 
 
