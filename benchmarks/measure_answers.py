@@ -89,8 +89,8 @@ class Measured:
             "grammar": grammar.type,
             "free_text": sum(part["with"]["free_text"] for part in parts),
             "unknown_names": {
-                "with": held.failures.get("unknown_name", 0),
-                "without": free.failures.get("unknown_name", 0),
+                "with": held.as_json()["failures"].get("unknown_name", 0),
+                "without": free.as_json()["failures"].get("unknown_name", 0),
             },
             "with": held.as_json(),
             "without": beside(free, held, {}),

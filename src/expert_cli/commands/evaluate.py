@@ -72,6 +72,7 @@ def evaluate(
         expert-cli evaluate --answers runs/sql/evaluation.json --cases stricter.jsonl
     """
     found = api.evaluate(**arguments(api.evaluate, locals()))
-    console.result(found.as_json(), lambda: show_evaluated(console, found))
+    document = found.as_json()
+    console.result(document, lambda: show_evaluated(console, document))
     if found.missed:
         raise ThresholdNotMet(found.missed, "see the failures above")

@@ -3,68 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from expert_cli.console.terminal import Console
-from expert_cli.runs.metrics import WITHOUT_GRAMMAR, base_title, grammar_in_words, sample_shares
+from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, sample_shares
 from expert_cli.utils.text import duration
 
-if TYPE_CHECKING:
-    from expert_cli.evaluation.grade import Evaluated, Evaluation
+EXAMPLES = 3
 
 
-def show_evaluated(console: Console, found: Evaluated) -> None:
-    """Print accuracy, failures, what samples are worth, other answers to the same cases, and what changed since."""
-    _show_evaluation(console, found.evaluation)
-    if sampled := found.evaluation.sampled:
-        shares = sample_shares({**sampled, WITHOUT_GRAMMAR: found.bases.get(WITHOUT_GRAMMAR)})
-        rows = [[f"{share:.1%}", _interval(ends), name] for name, share, ends in shares]
-        title = f"all {len(sampled['pass_at'])} answers to each case; the accuracy above is that of the first ones"
+def show_evaluated(console: Console, found: Mapping[str, Any]) -> None:
+    """Print accuracy, failures, what samples are worth, other answers to the same cases, and what changed since.
+
+    found: as `evaluate --json` prints it.
+    """
+    _show_evaluation(console, found)
+    if "pass_at" in found:
+        rows = [[f"{share:.1%}", _interval(ends), name] for name, share, ends in sample_shares(found)]
+        title = f"all {len(found['pass_at'])} answers to each case; the accuracy above is that of the first ones"
         console.table(title, ["share", "95 % interval", ""], rows)
-    if found.bases:
+    bases = {base_title(name, found[name]): found[name] for name in BASES if found[name]}
+    if bases:
         columns = ["correct", "accuracy", "95 % interval", "expert gained", "lost", "difference (95 %)", "asked"]
         rows = []
-        for name, base in found.bases.items():
+        for title, base in bases.items():
             rise = base["difference"]
             difference = f"{rise['difference']:+.1%} ({_interval(rise['ci95'], '+.1%')})"
-            rows.append([*_share(base), str(rise["gained"]), str(rise["lost"]), difference, base_title(name, base)])
+            rows.append([*_share(base), str(rise["gained"]), str(rise["lost"]), difference, title])
         console.table("other answers to the same cases, and the expert beside them", columns, rows)
-    if held := grammar_in_words(found.grammar_json):
+    if held := grammar_in_words(found["grammar"]):
         console.text(held)
-    written = {"": found.generation}
-    written |= {f" of the {base_title(name, base)}": base.get("generation") for name, base in found.bases.items()}
+    written = {"": found["generation"], **{f" of the {title}": base.get("generation") for title, base in bases.items()}}
     for whose, how in written.items():
         if how and how["cut_off"]:
             told = f"{how['cut_off']} answers{whose} were cut off at {how['max_new_tokens']} tokens"
             console.warning(f"{told}: --max-new-tokens")
         if how and how.get("looping"):
             console.warning(f"{how['looping']} answers{whose} were ended where they said one thing over and over")
-    if found.drop:
-        _show_drop(console, found.drop)
+    if found["against"]:
+        _show_drop(console, found["against"])
 
 
-def _show_evaluation(console: Console, evaluation: Evaluation) -> None:
-    categories = evaluation.by_category
-    shares = {"all": evaluation.share, **(categories if len(categories) > 1 else {})}
+def _show_evaluation(console: Console, found: Mapping[str, Any]) -> None:
+    categories, failed = found["by_category"], found["failures"]
+    shares = {"all": found, **(categories if len(categories) > 1 else {})}
     rows = [[*_share(share), name] for name, share in shares.items()]
     console.table("accuracy", ["correct", "accuracy", "95 % interval", "category"], rows)
-    for one in evaluation.classifications:
+    for one in found.get("classification", ()):
         rows = [
             [str(score["cases"]), *(f"{score[name]:.3f}" for name in ("precision", "recall", "f1")), label]
             for label, score in one["by_label"].items()
         ]
         title = f"labels: macro F1 {one['macro_f1']:.3f}; --json has which was answered for which"
         console.table(title, ["cases", "precision", "recall", "F1", "label"], rows)
-    failures = [
-        [kind if index == 0 else "", str(count) if index == 0 else "", f"{one.row.id}: {one.verdict.detail}"]
-        for kind, count in evaluation.failures.items()
-        for index, one in enumerate(evaluation.examples(kind))
-    ]
-    if failures:
-        console.table("failures", ["class", "answers", "examples"], failures)
-    if "parsed_only" in evaluation.failures:
-        console.warning(f"{evaluation.failures['parsed_only']} answers could only be parsed here: that proves nothing")
-    for note in dict.fromkeys(one.verdict.detail for one in evaluation.answers if one.verdict.passed):
+    rows = []
+    for kind, count in failed.items():
+        examples = [one for one in found["answers"] if one["kind"] == kind][:EXAMPLES]
+        told = [f"{one['id']}: {one['detail']}" for one in examples]
+        rows += [[kind, str(count), told[0]], *(["", "", line] for line in told[1:])]
+    if rows:
+        console.table("failures", ["class", "answers", "examples"], rows)
+    if "parsed_only" in failed:
+        console.warning(f"{failed['parsed_only']} answers could only be parsed here: that proves nothing")
+    for note in dict.fromkeys(one["detail"] for one in found["answers"] if one["kind"] == "correct"):
         if note:
             console.warning(f"correct, but {note}")
 

@@ -89,9 +89,6 @@ def in_order(
     return done
 
 
-EXAMPLES = 3
-
-
 @dataclass(frozen=True)
 class GradedAnswer:
     """One answer; samples: those of `row`, judged, this one first; majority: the place of one that most agree with, if any."""
@@ -167,60 +164,40 @@ class Evaluation:
         """Counts, share and interval of all cases: "cases", "correct", "accuracy", "ci95"."""
         return _share(self.answers)
 
-    @property
-    def by_category(self) -> dict[str, dict[str, Any]]:
-        """The same of each category, in the order in which they first come."""
+    def as_json(self) -> dict[str, Any]:
+        """Return the keys of `evaluate --json` (docs/INTERFACE.md) that judging alone can fill; the largest failure first."""
         groups: dict[str, list[GradedAnswer]] = {}
         for one in self.answers:
             groups.setdefault(one.row.case.category, []).append(one)
-        return {name: _share(group) for name, group in groups.items()}
-
-    @property
-    def failures(self) -> dict[Kind, int]:
-        """How many answers of each class did not pass, the largest class first."""
-        return dict(Counter(one.verdict.kind for one in self.answers if not one.verdict.passed).most_common())
-
-    @property
-    def classifications(self) -> list[dict[str, Any]]:
-        """The answers that are labels, those of the same labels together."""
         rows = [one.row for one in self.answers]
-        return classifications(filter(None, (row.case.labeled(row.extracted or "") for row in rows)))
+        labels = classifications(filter(None, (row.case.labeled(row.extracted or "") for row in rows)))
+        failures = Counter(one.verdict.kind for one in self.answers if not one.verdict.passed)
+        return {
+            **self.share,
+            **(self._sampled() if all(one.samples for one in self.answers) else {}),
+            "by_category": {name: _share(group) for name, group in groups.items()},
+            **({"classification": labels} if labels else {}),
+            "failures": dict(failures.most_common()),
+            "answers": [judged.as_json() for judged in self.answers],
+        }
 
-    @property
-    def sampled(self) -> dict[str, Any]:
-        """pass@k for every k, the share of right majorities, and what votes went by; {} where a case has no samples."""
-        if not all(one.samples for one in self.answers):
-            return {}
+    def _sampled(self) -> dict[str, Any]:
+        """Return pass@k for every k, the share of right majorities, and what votes went by."""
         passed = [[each.verdict.passed for each in one.samples] for one in self.answers]
         tries, programs = fmean(map(len, passed)), [bool(one.row.case.starts) for one in self.answers]
         estimates = {
             str(k): mean_of_shares([pass_at(k, sum(one), len(one)) for one in passed], tries / k)
             for k in range(1, min(map(len, passed)) + 1)
         }
-        right = [one.majority is not None and one.samples[one.majority].verdict.passed for one in self.answers]
-        majority = mean_of_shares(right)
+        majority = mean_of_shares(
+            [one.majority is not None and one.samples[one.majority].verdict.passed for one in self.answers]
+        )
         return {
             "pass_at": {k: estimate.mean for k, estimate in estimates.items()},
             "pass_at_ci95": {k: list(estimate.ci95 or (0.0, 1.0)) for k, estimate in estimates.items()},
             "majority": majority.mean,
             "majority_ci95": list(majority.ci95 or (0.0, 1.0)),
             "majority_by": "text" if all(programs) else "result or text" if any(programs) else "result",
-        }
-
-    def examples(self, kind: Kind) -> list[GradedAnswer]:
-        """Return the first answers of a class."""
-        return [one for one in self.answers if one.verdict.kind == kind][:EXAMPLES]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the keys of `evaluate --json` (docs/INTERFACE.md) that judging alone can fill."""
-        labels = self.classifications
-        return {
-            **self.share,
-            **self.sampled,
-            "by_category": self.by_category,
-            **({"classification": labels} if labels else {}),
-            "failures": self.failures,
-            "answers": [judged.as_json() for judged in self.answers],
         }
 
 
@@ -267,23 +244,16 @@ class Evaluated:
             return "accuracy fell by {drop:.4f} against {file}, more than {max_drop:g}".format(**drop)
         return ""
 
-    @property
-    def grammar_json(self) -> dict[str, Any] | None:
-        """The value under "grammar": what held the answers, and how many name what is not there."""
-        if self.grammar is None:
-            return None
-        free = self.bases.get(WITHOUT_GRAMMAR)
-        names = {"with": self.evaluation.failures, "without": free["failures"] if free else None}
-        counts = {of: None if one is None else one.get("unknown_name", 0) for of, one in names.items()}
-        return {**self.grammar, "unknown_names": counts}
-
     def as_json(self) -> dict[str, Any]:
         """Return what `evaluate --json` prints (docs/INTERFACE.md)."""
         has_programs = any(one.row.case.starts == "answer" for one in self.evaluation.answers)
+        told, free = self.evaluation.as_json(), self.bases.get(WITHOUT_GRAMMAR)
+        failures = {"with": told["failures"], "without": free["failures"] if free else None}
+        counts = {of: None if one is None else one.get("unknown_name", 0) for of, one in failures.items()}
         return {
-            **self.evaluation.as_json(),
+            **told,
             **{name: self.bases.get(name) for name in BASES},
-            "grammar": self.grammar_json,
+            "grammar": {**self.grammar, "unknown_names": counts} if self.grammar else None,
             "threshold": self.threshold,
             "against": self.drop,
             "passed": not self.missed,
