@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +34,10 @@ _REFERENCES = 'SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)'
 _KEY_NAME = re.compile(r"(?:.*[_\s]|.*(?=I[dD]$))?(?:id|code|no|nr|num|number|key|isbn|ssn|uuid)|id_.*", re.IGNORECASE)
 for _dialect in ("sqlite", "postgres"):  # loads the dialects while the process may still open files
     parse_one("SELECT 1", dialect=_dialect)
+
+
+Contents = Callable[[Sequence[str], int], bytes]
+"""Returns the content that a number names, as an SQLite file: the same for the same expected queries."""
 
 
 @dataclass
@@ -125,65 +129,58 @@ def near(value: Any) -> list[Any]:
     return [core, core, f"{core} b", f"a {core}", core.swapcase(), core[:-1], later]
 
 
-class Drawing:
-    """Draws the rows of every table, those that others refer to first.
+def draw(
+    tables: Mapping[str, FilledTable], named: Mapping[str, Sequence[Any]], seed: Sequence[str]
+) -> dict[str, list[Row]]:
+    """Return drawn rows of every table, those that others refer to first.
 
-    fresh: the share of values that are not those of a row; empty: that of NULL; scale: rows of a table; meets: the share of
-    constants themselves, for rows that meet several conditions at once, or all but one.
+    named: constants, by the column in lower case. seed: texts for which the rows are always the same.
     """
+    rng, rows = random.Random("\n".join((*tables, *seed))), dict[str, list[Row]]()  # noqa: S311
+    # shares of values that are not those of a row, and of NULL
+    fresh, empty = rng.choice((0.15, 0.5, 0.9)), rng.choice((0, 0, 0.1, 0.25))
+    # rows of a table; the share of constants themselves, for rows that meet several conditions at once, or all but one
+    scale, meets = rng.choice((8, 20, 40, 60)), rng.choice((0, 0, 0, 0.7))
 
-    def __init__(
-        self, tables: Mapping[str, FilledTable], named: Mapping[str, Sequence[Any]], seed: Sequence[str]
-    ) -> None:
-        """Draw. named: constants, by the column in lower case. seed: texts for which the content is always the same."""
-        self.rng = rng = random.Random("\n".join((*tables, *seed)))  # noqa: S311
-        self.tables, self.named, self.rows = tables, named, dict[str, list[Row]]()
-        self.fresh, self.empty = rng.choice((0.15, 0.5, 0.9)), rng.choice((0, 0, 0.1, 0.25))
-        self.scale, self.meets = rng.choice((8, 20, 40, 60)), rng.choice((0, 0, 0, 0.7))
-        left = dict(tables)
-        while left:
-            waits = {
-                name for name, one in left.items() if any(of in left and of != name for of, _ in one.foreign.values())
-            }
-            for name in [one for one in left if one not in waits] or [*left][:1]:
-                table = left.pop(name)
-                self.rows[name] = [] if rng.random() < 0.03 else self._drawn(table)
+    def parents_of(other: str, column: str) -> list[Any]:
+        """Return what rows of another table hold in a column, some of it more often than the rest."""
+        place = tables[other].columns.index(column)
+        known = [*dict.fromkeys(row[place] for row in rows[other])]
+        some = rng.sample(known, max(min(1, len(known)), round(len(known) * rng.choice((0.4, 0.7, 1)))))
+        return some + some[: 1 + len(some) // 4] * rng.choice((0, 2, 4))
 
-    def _drawn(self, table: FilledTable) -> list[Row]:
-        rng = self.rng
+    def rows_of(table: FilledTable) -> list[Row]:
         own = {column: table.values(column) or ["a", "b", 1, 2] for column in table.columns}
         usual = {column: rng.sample(some, min(len(some), rng.choice((1, 2, 3, 5, 12)))) for column, some in own.items()}
-        wanted = {column: [*map(near, self.named.get(column.lower(), ()))] for column in own}
-        parents = {column: self._parents(*of) for column, of in table.foreign.items() if of[0] in self.rows}
+        wanted = {column: [*map(near, named.get(column.lower(), ()))] for column in own}
+        parents = {column: parents_of(*of) for column, of in table.foreign.items() if of[0] in rows}
 
         def value_of(column: str, value: Any, place: int) -> Any:
-            is_null = column in table.nullable and column not in table.keys and rng.random() < self.empty
+            is_null = column in table.nullable and column not in table.keys and rng.random() < empty
             if is_null or column in parents:
                 return None if is_null or not parents[column] else rng.choice(parents[column])
             if column in table.keys:  # texts repeat: they are told apart by a number
                 key, is_new = own[column][place % len(own[column])], place < len(own[column])
                 return place + 1 if isinstance(own[column][0], int) else key if is_new else f"{key} {place}"
-            if wanted[column] and rng.random() < self.meets:
+            if wanted[column] and rng.random() < meets:
                 value = rng.choice([alike[0] for alike in wanted[column]])
             elif wanted[column] and rng.random() < 0.4:
                 value = rng.choice([one for alike in wanted[column] for one in alike])
-            elif value is None or rng.random() < self.fresh:
+            elif value is None or rng.random() < fresh:
                 value = rng.choice(usual[column] if rng.random() < 0.9 else own[column])
             shifted = type(value) in (int, float) and rng.random() < 0.05
             return value + rng.choice((-1, 1, 1000, -1000)) if shifted else value
 
-        bases = [rng.choice(table.rows or [(None,) * len(own)]) for _ in range(self.scale)]
-        return [
-            tuple(value_of(column, value, place) for column, value in zip(own, base, strict=True))
-            for place, base in enumerate(bases)
-        ]
+        bases = enumerate([rng.choice(table.rows or [(None,) * len(own)]) for _ in range(scale)])
+        return [tuple(value_of(*pair, place) for pair in zip(own, base, strict=True)) for place, base in bases]
 
-    def _parents(self, other: str, column: str) -> list[Any]:
-        """Return what rows of another table hold in a column, some of it more often than the rest."""
-        place = self.tables[other].columns.index(column)
-        known = [*dict.fromkeys(row[place] for row in self.rows[other])]
-        some = self.rng.sample(known, max(min(1, len(known)), round(len(known) * self.rng.choice((0.4, 0.7, 1)))))
-        return some + some[: 1 + len(some) // 4] * self.rng.choice((0, 2, 4))
+    left = dict(tables)
+    while left:
+        waits = {name for name, one in left.items() if any(of in left and of != name for of, _ in one.foreign.values())}
+        for name in [one for one in left if one not in waits] or [*left][:1]:
+            table = left.pop(name)
+            rows[name] = [] if rng.random() < 0.03 else rows_of(table)
+    return rows
 
 
 def emptied(connection: Any, tables: Iterable[str]) -> bytes:
@@ -194,52 +191,49 @@ def emptied(connection: Any, tables: Iterable[str]) -> bytes:
     return bytes(connection.serialize("main"))
 
 
-class SqliteContents:
-    """Other contents of a database. content: of an SQLite file that opens in memory."""
+def database_contents(file: bytes, dialect: str = "sqlite") -> Contents:
+    """Return what makes others of a database. file: opens in memory; dialect: of the expected queries, by sqlglot's name."""
+    source, dangling = opened(file), list[str]()
+    tables = read_tables(source)
+    for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+        source.execute(f"DROP TRIGGER {quoted(name)}")
+    empty = emptied(source, tables)
+    for name, table in tables.items():
+        for column, (other, theirs) in table.foreign.items():
+            there = f"SELECT 1 FROM {quoted(other)} AS parent WHERE child.{quoted(column)} = parent.{quoted(theirs)}"  # noqa: S608
+            without = f"child.{quoted(column)} IS NOT NULL AND NOT EXISTS ({there})"
+            dangling.append(f"DELETE FROM {quoted(name)} AS child WHERE {without}")  # noqa: S608
 
-    def __init__(self, content: bytes, dialect: str = "sqlite") -> None:
-        """Read the tables. dialect: of the expected queries, by sqlglot's name."""
-        connection = opened(content)
-        self.tables, self._dialect = read_tables(connection), dialect
-        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-            connection.execute(f"DROP TRIGGER {quoted(name)}")
-        self._empty = emptied(connection, self.tables)
-
-    def _constants(self, queries: Sequence[str]) -> Mapping[str, list[Any]]:
-        """Return the literals of queries by the name, in lower case, of the column that each is compared with."""
-        found: dict[str, list[Any]] = defaultdict(list)
-        for query in queries:
-            with suppress(errors.SqlglotError, RecursionError):
-                for node in parse_one(query, dialect=self._dialect).find_all(exp.Predicate, exp.Between, exp.In):
-                    known = [one.name if one.is_string else numeric(one.name) for one in node.find_all(exp.Literal)]
-                    columns = list(node.find_all(exp.Column))
-                    # SQLite reads a quoted name that no table has as a text
-                    known += [one.name for one in columns if one.this.args.get("quoted") and not one.table]
-                    for column in columns:
-                        found[column.name.lower()] += known
-        return found
-
-    def content(self, queries: Sequence[str], number: int) -> bytes:
-        """Return the content that this number names, as an SQLite file: the same for the same queries."""
-        connection, dangling = opened(self._empty), list[str]()
-        made = Drawing(self.tables, self._constants(queries), (*queries, str(number))).rows
-        for name, table in self.tables.items():
+    def content(queries: Sequence[str], number: int) -> bytes:
+        connection, made = opened(empty), draw(tables, _constants(queries, dialect), (*queries, str(number)))
+        for name, table in tables.items():
             into = f"{quoted(name)} ({', '.join(map(quoted, table.columns))})"
             insert = f"INSERT OR IGNORE INTO {into} VALUES ({', '.join('?' * len(table.columns))})"  # noqa: S608
             for row in made[name]:
                 with suppress(apsw.Error):  # of a STRICT table, or a key that is a whole number
                     connection.execute(insert, row)
-            for column, (other, theirs) in table.foreign.items():
-                there = (
-                    f"SELECT 1 FROM {quoted(other)} AS parent WHERE child.{quoted(column)} = parent.{quoted(theirs)}"  # noqa: S608
-                )
-                without = f"child.{quoted(column)} IS NOT NULL AND NOT EXISTS ({there})"
-                dangling.append(f"DELETE FROM {quoted(name)} AS child WHERE {without}")  # noqa: S608
         left = -1
         while left != (left := connection.total_changes()):  # a row that is gone may leave others without a parent
             for statement in dangling:
                 connection.execute(statement)
         return bytes(connection.serialize("main"))
+
+    return content
+
+
+def _constants(queries: Sequence[str], dialect: str) -> Mapping[str, list[Any]]:
+    """Return the literals of queries by the name, in lower case, of the column that each is compared with."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for query in queries:
+        with suppress(errors.SqlglotError, RecursionError):
+            for node in parse_one(query, dialect=dialect).find_all(exp.Predicate, exp.Between, exp.In):
+                known = [one.name if one.is_string else numeric(one.name) for one in node.find_all(exp.Literal)]
+                columns = list(node.find_all(exp.Column))
+                # SQLite reads a quoted name that no table has as a text
+                known += [one.name for one in columns if one.this.args.get("quoted") and not one.table]
+                for column in columns:
+                    found[column.name.lower()] += known
+    return found
 
 
 def opened(content: bytes) -> Any:
@@ -294,30 +288,21 @@ def read_graph(connection: Any) -> tuple[dict[str, FilledTable], dict[str, str]]
     return tables, types
 
 
-class GraphContents:
-    """Other contents of a graph. content: of the SQLite database that graphqlite keeps it in."""
+def graph_contents(file: bytes) -> Contents:
+    """Return what makes others of a graph. file: the SQLite database that graphqlite keeps it in."""
+    source = opened(file)
+    tables, types = read_graph(source)
+    keys, place = dict(source.execute("SELECT key, id FROM property_keys")), {name: n for n, name in enumerate(tables)}
+    properties = (f"{of}_props_{kind}" for of in ("node", "edge") for kind in _STORED.values())
+    source.execute("PRAGMA page_size = 512").fetchall()  # it is put in place of another often
+    empty = emptied(source, ("nodes", "edges", "node_labels", *properties))
 
-    def __init__(self, content: bytes) -> None:
-        """Read the graph."""
-        connection = opened(content)
-        self.tables, self._types = read_graph(connection)
-        properties = (f"{of}_props_{kind}" for of in ("node", "edge") for kind in _STORED.values())
-        connection.execute("PRAGMA page_size = 512").fetchall()  # it is put in place of another often
-        self._empty = emptied(connection, ("nodes", "edges", "node_labels", *properties))
-
-    def _constants(self, queries: Sequence[str]) -> Mapping[str, list[Any]]:
+    def content(queries: Sequence[str], number: int) -> bytes:
         found: dict[str, list[Any]] = defaultdict(list)
         for name, text in (match for query in queries for match in _COMPARED.findall(query)):
-            for one, other, number in _LITERAL.findall(text):
-                found[name.lower()].append(numeric(number) if number else one or other)
-        return found
-
-    def content(self, queries: Sequence[str], number: int) -> bytes:
-        """Return the content that this number names, as an SQLite file: the same for the same queries."""
-        connection = opened(self._empty)
-        made = Drawing(self.tables, self._constants(queries), (*queries, str(number))).rows
-        keys = dict(connection.execute("SELECT key, id FROM property_keys").fetchall())
-        place, edges = {name: number for number, name in enumerate(self.tables)}, 0
+            for one, other, digits in _LITERAL.findall(text):
+                found[name.lower()].append(numeric(digits) if digits else one or other)
+        connection, made, edges = opened(empty), draw(tables, found, (*queries, str(number))), 0
 
         def describe(of: str, member: int, names: Sequence[str], values: Sequence[Any]) -> None:
             for name, value in zip(names, values, strict=True):
@@ -326,25 +311,23 @@ class GraphContents:
                     into = f"INSERT INTO {of}_props_{_STORED[type(value)]} VALUES (?, ?, ?)"  # noqa: S608
                     connection.execute(into, (member, keys[name], plain))
 
-        for name, table in self.tables.items():
-            if name not in self._types:
-                for own, *values in made[name]:
-                    node = own * len(place) + place[name]
-                    connection.execute("INSERT INTO nodes VALUES (?)", (node,))
-                    labels = [(node, label) for label in filter(None, name.split(":"))]
-                    connection.executemany("INSERT INTO node_labels VALUES (?, ?)", labels)
-                    describe("node", node, table.columns[1:], values)
-                continue
+        for name, table in tables.items():
+            for own, *values in made[name] if name not in types else ():
+                node = own * len(place) + place[name]
+                connection.execute("INSERT INTO nodes VALUES (?)", (node,))
+                labels = [(node, label) for label in filter(None, name.split(":"))]
+                connection.executemany("INSERT INTO node_labels VALUES (?, ?)", labels)
+                describe("node", node, table.columns[1:], values)
             ends, pairs = [place[other] for other, _ in table.foreign.values()], [row[:2] for row in table.rows]
-            loops, repeats = any(start == end for start, end in pairs), len({*pairs}) < len(pairs)
-            rows = made[name] if repeats else {row[:2]: row for row in made[name]}.values()
-            for row in rows:
+            loops, repeats = any(row[0] == row[-1] for row in pairs), len({*pairs}) < len(pairs)
+            drawn = made[name] if repeats else {row[:2]: row for row in made[name]}.values()
+            for row in drawn if name in types else ():
                 if None not in row[:2]:
                     start, end = (own * len(place) + of for own, of in zip(row, ends, strict=False))
                     if loops or start != end:
                         edges += 1
-                        connection.execute(
-                            "INSERT INTO edges VALUES (?, ?, ?, ?)", (edges, start, end, self._types[name])
-                        )
+                        connection.execute("INSERT INTO edges VALUES (?, ?, ?, ?)", (edges, start, end, types[name]))
                         describe("edge", edges, table.columns[2:], row[2:])
         return bytes(connection.serialize("main"))
+
+    return content

@@ -12,8 +12,9 @@ from expert_cli.evaluation.verifiers.contents import (
     END,
     ID,
     START,
-    GraphContents,
-    SqliteContents,
+    Contents,
+    database_contents,
+    graph_contents,
     opened,
     read_graph,
     read_tables,
@@ -74,13 +75,13 @@ def made(script: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def contents() -> SqliteContents:
-    return SqliteContents(made(SHOP))
+def contents() -> Contents:
+    return database_contents(made(SHOP))
 
 
 @pytest.fixture(scope="module")
-def several(contents: SqliteContents) -> list[Any]:
-    return [opened(contents.content([QUERY], number)) for number in range(CONTENTS)]
+def several(contents: Contents) -> list[Any]:
+    return [opened(contents([QUERY], number)) for number in range(CONTENTS)]
 
 
 def values(several: list[Any], query: str) -> Iterator[list[Any]]:
@@ -106,11 +107,11 @@ def test_values_are_those_of_the_column_those_of_the_query_near_ones_and_none(se
     assert any(len(found) > len(set(found)) for found in values(several, "SELECT name FROM customers"))
 
 
-def test_the_same_queries_make_the_same_contents_and_others_others(contents: SqliteContents) -> None:
-    again = SqliteContents(made(SHOP))
-    assert [again.content([QUERY], number) for number in (3, 0)] == [contents.content([QUERY], n) for n in (3, 0)]
-    assert contents.content([QUERY], 0) != contents.content([QUERY], 1)
-    assert contents.content([QUERY], 0) != contents.content(["SELECT 1"], 0)
+def test_the_same_queries_make_the_same_contents_and_others_others(contents: Contents) -> None:
+    again = database_contents(made(SHOP))
+    assert [again([QUERY], number) for number in (3, 0)] == [contents([QUERY], n) for n in (3, 0)]
+    assert contents([QUERY], 0) != contents([QUERY], 1)
+    assert contents([QUERY], 0) != contents(["SELECT 1"], 0)
 
 
 def test_keys_that_are_not_declared_are_told_by_names_and_values() -> None:
@@ -147,7 +148,7 @@ def test_labels_types_ends_and_properties_are_those_of_the_graph(graph: bytes) -
     assert set(known) == {"Person", "Admin:Person", "Movie", *types}
     held: dict[str, set[Any]] = {"age": set(), "member": set(), "tags": set()}
     for number in range(CONTENTS):
-        tables, types = read_graph(opened(GraphContents(graph).content([ELDERS], number)))
+        tables, types = read_graph(opened(graph_contents(graph)([ELDERS], number)))
         assert all(set(table.columns) <= known[name] for name, table in tables.items())
         for name in types:
             ends = [row[:2] for row in tables[name].rows]

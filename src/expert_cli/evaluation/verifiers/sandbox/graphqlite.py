@@ -15,7 +15,7 @@ import apsw
 import graphqlite
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.contents import GraphContents
+from expert_cli.evaluation.verifiers.contents import graph_contents
 from expert_cli.evaluation.verifiers.query_text import QUOTED, code_words, split, without_texts
 from expert_cli.evaluation.verifiers.result_rows import Row
 from expert_cli.evaluation.verifiers.sandbox import child_process
@@ -52,10 +52,10 @@ class CypherJudge(QueryJudge):
         for name, (parameters, function) in _AS_NEO4J.items():
             connection.create_scalar_function(name, function, parameters, deterministic=True)
         content = bytes(connection.serialize("main"))
-        others = GraphContents(content)
+        others = graph_contents(content)
         # one connection a graph: graphqlite crashes a process that has had many
         guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=child_process.MAX_RESULT_BYTES)
-        return (guard, content), lambda queries, number: (guard, others.content(queries, number))
+        return (guard, content), lambda queries, number: (guard, others(queries, number))
 
     def run(self, content: Graph, query: str, timeout_s: float, *, reverse: bool = False) -> list[Row]:
         """Return the rows in the order of the columns. Raises `Stopped`."""

@@ -20,7 +20,7 @@ from pg8000.native import DatabaseError
 from expert_cli.data.database_prompt import quoted
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Kind
-from expert_cli.evaluation.verifiers.contents import SqliteContents, opened, read_tables
+from expert_cli.evaluation.verifiers.contents import database_contents, opened, read_tables
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.result_rows import Row
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, bounded
@@ -124,15 +124,16 @@ class PostgresJudge(QueryJudge):
                 self._insert(connection, lenient=False, reverse=False, named=_folded)
             else:
                 self._owner.execute_simple(file.decode())
-            others = SqliteContents(_as_sqlite(self._owner, schema.names[0]), "postgres")
+            copied = _as_sqlite(self._owner, schema.names[0])
+            others, tables = database_contents(copied, "postgres"), read_tables(opened(copied))
         except (DatabaseError, apsw.Error, UnicodeDecodeError) as error:
             raise InputError(f"PostgreSQL cannot hold it: {_told(error)}") from error
 
         def way(queries: Sequence[str], number: int) -> Schema:
-            content, names = opened(others.content(queries, number)), []
+            content, names = opened(others(queries, number)), []
             for reverse in (False, True):
                 names.append(self._new_schema())
-                for table in map(quoted, others.tables):
+                for table in map(quoted, tables):
                     like = f"(LIKE {schema.names[0]}.{table} INCLUDING ALL)"
                     self._owner.execute_simple(f"CREATE TABLE {table} {like}")
                 self._insert(content, lenient=True, reverse=reverse)

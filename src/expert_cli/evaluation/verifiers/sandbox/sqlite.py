@@ -23,7 +23,7 @@ import apsw
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers import query_text
 from expert_cli.evaluation.verifiers.case import Grade
-from expert_cli.evaluation.verifiers.contents import SqliteContents
+from expert_cli.evaluation.verifiers.contents import database_contents
 from expert_cli.evaluation.verifiers.query_text import Dialect
 from expert_cli.evaluation.verifiers.result_rows import Result, Row, Rule, find_ties, is_right, rows_key, same, wrong
 from expert_cli.evaluation.verifiers.sandbox import child_process
@@ -240,7 +240,7 @@ class SqliteJudge(QueryJudge):
         """Return what a file holds, and what makes others of it. Raises InputError."""
         file = file[:18] + file[18:20].replace(b"\x02\x02", b"\x01\x01") + file[20:]  # none in WAL mode opens in memory
         try:
-            return file, SqliteContents(file).content
+            return file, database_contents(file)
         except apsw.Error as error:
             raise InputError(f"not an SQLite database: {error}") from error
 
