@@ -37,25 +37,21 @@ def talk(expert: Path, tokens: int = 8, *, manifest: Path | None = None, sample:
     return open_chat(trained_in(expert, manifest), NullReporter(), max_new_tokens=tokens, sample=sample)
 
 
-def test_the_base_model_is_asked_the_same_and_does_not_answer_so(expert: Path) -> None:
+def test_a_conversation_is_remembered_until_it_is_forgotten(expert: Path) -> None:
     chat = talk(expert)
-    base = "".join(chat.base(PROMPT))
-    assert "".join(chat.answer(PROMPT)) == "7" != base
+    assert "".join(chat.answer(PROMPT)) == "7"
     assert chat._said == [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "7"}]
     assert "".join(chat.answer(PROMPT, "below")) == "7"
     assert chat._said[2] == {"role": "user", "content": f"{PROMPT}\n\nbelow"}
     chat.forget()
-    assert "".join(chat.base(PROMPT)) == base, "the first answer does not depend on what was said before it"
+    assert chat._said == []
 
 
 def test_one_prompt(expert: Path) -> None:
-    args = ["chat", "--adapter", str(expert), "--prompt", PROMPT, "--compare", "--max-new-tokens", "4"]
+    args = ["chat", "--adapter", str(expert), "--prompt", PROMPT, "--max-new-tokens", "4"]
     document = answered([*args, "--json"])
-    assert (document["expert"], document["base_model"]) == ("7", "".join(talk(expert, 4).base(PROMPT)))
-    assert document["samples"] is document["votes"] is None
-    words = command(*args).stdout
-    assert words.startswith("base model\n")
-    assert words.endswith("\nexpert\n7\n")
+    assert (document["expert"], document["samples"], document["votes"]) == ("7", None, None)
+    assert command(*args).stdout == "7\n"
 
 
 def answered(args: list[str]) -> dict[str, Any]:
@@ -77,6 +73,17 @@ def test_many_answers_are_put_to_the_vote(expert: Path) -> None:
     assert chat._said == [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "7"}]
     assert talk(expert, 1, manifest=two).vote(PROMPT, samples=3)["samples"] == samples[:3]
     assert talk(expert, 1, manifest=two, sample=True).ask(PROMPT) == samples[0]
+
+
+def test_the_command_shows_the_vote(expert: Path) -> None:
+    two = manifest_with(expert, top_k=2, top_p=1.0)
+    args = ["chat", "--adapter", str(expert), "--manifest", str(two), "--prompt", PROMPT, "--max-new-tokens", "1"]
+    vote = talk(expert, 1, manifest=two).vote(PROMPT, samples=5)
+    document = answered([*args, "--samples", "5", "--json"])
+    first, agreeing = vote["votes"][0].values()
+    assert document == {**document, "expert": first, **vote}
+    shown = command(*args, "--samples", "5").stdout
+    assert shown.startswith(f"{first}\n{agreeing} of 5 answers agree\n")
 
 
 def test_an_answer_is_held_to_the_experts_grammar(expert: Path) -> None:

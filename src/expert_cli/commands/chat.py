@@ -24,7 +24,6 @@ def chat(
     manifest: TrainedManifest = None,
     prompt: Annotated[str, Option(help="One prompt; without it, a conversation.")] = "",
     input_: Annotated[str, Option("--input", help="What stands below prompts in training rows: a schema.")] = "",
-    compare: Annotated[bool, Option("--compare", help="Let the base model answer as well.")] = False,
     samples: Annotated[int, Option(min=0, metavar="K", help="Draw K answers, and put them to the vote.")] = 0,
     database: Annotated[Path | None, Option()] = None,
     max_new_tokens: MaxNewTokens = None,
@@ -45,7 +44,7 @@ def chat(
     Examples:
 
         expert-cli chat --adapter runs/sql --prompt "How many boats are there?" --input "CREATE TABLE boats (id INT)"
-        expert-cli chat --adapter runs/sql --database app.sqlite --compare
+        expert-cli chat --adapter runs/sql --database app.sqlite
         expert-cli chat --adapter runs/sql --prompt "List the boats" --samples 8 --json
     """
     if database and input_:
@@ -55,9 +54,8 @@ def chat(
     _require_utf_8(prompt + input_)
     talk = api.load_expert(**arguments(api.load_expert, {**locals(), "run": adapter}))
     if not prompt:
-        _converse(talk, console, input_, compare=compare, samples=samples)
+        _converse(talk, console, input_, samples=samples)
     elif console.as_json:
-        base = "".join(talk.base(prompt, input_)) if compare else None
         vote = talk.vote(prompt, input_, samples=samples) if samples else None
         expert = vote["votes"][0]["answer"] if vote else talk.ask(prompt, input_)
         shown = talk.shown(prompt, input_)
@@ -66,20 +64,15 @@ def chat(
                 "prompt": prompt,
                 "input": shown,
                 "expert": expert,
-                "base_model": base,
                 **(vote or {"samples": None, "votes": None}),
             }
         )
     else:
-        _show(talk, console, prompt, input_, compare=compare, samples=samples)
+        _show(talk, console, prompt, input_, samples=samples)
 
 
-def _show(talk: Chat, console: Console, prompt: str, input_: str, *, compare: bool, samples: int) -> None:
-    """Write the answers as they come, that of the base model first; of several samples the vote."""
-    if compare:
-        console.text("base model")
-        console.stream(talk.base(prompt, input_))
-        console.text("expert")
+def _show(talk: Chat, console: Console, prompt: str, input_: str, *, samples: int) -> None:
+    """Write the answers as they come; of several samples the vote."""
     if samples <= 1:
         console.stream(talk.answer(prompt, input_))
         return
@@ -91,7 +84,7 @@ def _show(talk: Chat, console: Console, prompt: str, input_: str, *, compare: bo
         console.text(f"{other['count']} x {other['answer']}")
 
 
-def _converse(talk: Chat, console: Console, input_: str, *, compare: bool, samples: int) -> None:
+def _converse(talk: Chat, console: Console, input_: str, *, samples: int) -> None:
     """Read prompts until an empty line or the end of the input; the first of a conversation gets `input_`."""
     given = input_
     lines: Any = sys.stdin
@@ -107,7 +100,7 @@ def _converse(talk: Chat, console: Console, input_: str, *, compare: bool, sampl
             talk.forget()
             given = input_
         else:
-            _show(talk, console, line, given, compare=compare, samples=samples)
+            _show(talk, console, line, given, samples=samples)
             given = ""
 
 

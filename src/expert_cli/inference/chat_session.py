@@ -11,7 +11,7 @@ from typing import Any
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.data.database_prompt import creates_tables, schema_prompt
 from expert_cli.errors import InputError
-from expert_cli.inference.expert import Expert, PromptRenderer, base_renderer, open_expert
+from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.expert_config import GenerationConfig, decoding_for, generation_config
 from expert_cli.inference.generate import Request, generate, stream
 from expert_cli.inference.grammar import grammar_for
@@ -20,12 +20,11 @@ from expert_cli.utils.reporter import Reporter
 
 AT_ONCE = 16
 """Answers to a vote that are written at once."""
-Messages = Sequence[dict[str, str]]
 
 
 @dataclass
 class Chat:
-    """A conversation with an expert, held to its grammar; its base model may be asked the same beside it.
+    """A conversation with an expert, held to its grammar.
 
     drawn: how answers to a vote are decoded. shown: gives what stands below a prompt. runs: gives what runs an answer, None
     where nothing does: votes then go by texts.
@@ -34,7 +33,6 @@ class Chat:
     expert: Expert
     settings: GenerationConfig
     drawn: GenerationConfig
-    base_renderer: Callable[[], PromptRenderer]
     report: Reporter
     shown: Callable[[str, str], str]
     runs: Callable[[], Callable[[str], Given] | None]
@@ -42,60 +40,52 @@ class Chat:
 
     def answer(self, prompt: str, input_: str = "") -> Iterator[str]:
         """Yield the expert's answer in pieces; it is remembered, with the prompt, once it is whole."""
-        renderer = self.expert.renderer
-        asked, answer = [*self._said, self._turn(renderer, prompt, input_)], ""
-        for piece in self._pieces(asked, renderer, self.settings):
+        asked, answer = [*self._said, self._turn(prompt, input_)], ""
+        for piece in self._pieces(asked):
             answer += piece
             yield piece
         self._said = [*asked, {"role": "assistant", "content": answer}]
 
     def ask(self, prompt: str, input_: str = "") -> str:
         """Return the expert's whole answer to one prompt; nothing that was said is seen, and this is not remembered."""
-        renderer = self.expert.renderer
-        return "".join(self._pieces([self._turn(renderer, prompt, input_)], renderer, self.settings))
+        return "".join(self._pieces([self._turn(prompt, input_)]))
 
     def vote(self, prompt: str, input_: str = "", *, samples: int) -> dict[str, Any]:
         """Draw answers; the one that most agree with, the first of `votes`, is remembered, as by `answer`."""
         renderer, settings = self.expert.renderer, replace(self.drawn, batch_size=AT_ONCE)
-        asked = [*self._said, self._turn(renderer, prompt, input_)]
-        request = replace(self._request(asked, renderer, settings), count=samples)
-        (written,) = generate(self.expert.model, [request], settings, renderer)
+        asked = [*self._said, self._turn(prompt, input_)]
+        (written,) = generate(self.expert.model, [replace(self._request(asked), count=samples)], settings, renderer)
         answers = [settings.until_stop(renderer.decode(one.ids)).strip() for one in written]
         given = self.runs() or partial(text_given, grammar=settings.grammar)
         found = votes(answers, [given(answer) for answer in answers])
         self._said = [*asked, {"role": "assistant", "content": found["votes"][0]["answer"]}]
         return found
 
-    def base(self, prompt: str, input_: str = "") -> Iterator[str]:
-        """Yield the base model's answer to the same, asked in its own chat template, in pieces; to be asked first."""
-        renderer = self.base_renderer()
-        asked = [*self._said, self._turn(renderer, prompt, input_)]
-        with self.expert.model.disable_adapter():
-            yield from self._pieces(asked, renderer, replace(self.settings, stops=(), grammar=None))
-
     def forget(self) -> None:
         """Start another conversation."""
         self._said = []
 
-    def _turn(self, renderer: PromptRenderer, prompt: str, input_: str) -> dict[str, str]:
-        return {"role": "user", "content": renderer.template.user_turn(prompt, self.shown(prompt, input_))}
+    def _turn(self, prompt: str, input_: str) -> dict[str, str]:
+        return {"role": "user", "content": self.expert.renderer.template.user_turn(prompt, self.shown(prompt, input_))}
 
-    def _request(self, messages: Messages, renderer: PromptRenderer, settings: GenerationConfig) -> Request:
+    def _request(self, messages: Sequence[dict[str, str]]) -> Request:
         question = "\n\n".join(message["content"] for message in messages if message["role"] == "user")
-        held = grammar_for(settings.grammar, question) if settings.grammar else None
-        if settings.grammar and held is None:
+        grammar = self.settings.grammar
+        held = grammar_for(grammar, question) if grammar else None
+        if grammar and held is None:
             self.report.warning("no schema can be read from what was asked: nothing holds the answer to it")
-        return Request(renderer.encode_messages(messages), held, settings.seed)
+        return Request(self.expert.renderer.encode_messages(messages), held, self.settings.seed)
 
-    def _pieces(self, messages: Messages, renderer: PromptRenderer, settings: GenerationConfig) -> Iterator[str]:
+    def _pieces(self, messages: Sequence[dict[str, str]]) -> Iterator[str]:
         """Yield text as it is written, but for what may begin a stop sequence."""
-        text, shown, longest = "", 0, max(map(len, settings.stops), default=1)
-        for piece in stream(self.expert.model, self._request(messages, renderer, settings), settings, renderer):
+        until_stop, longest = self.settings.until_stop, max(map(len, self.settings.stops), default=1)
+        text, shown = "", 0
+        for piece in stream(self.expert.model, self._request(messages), self.settings, self.expert.renderer):
             text += piece
-            safe = settings.until_stop(text)[: max(shown, len(text) - longest + 1)]
+            safe = until_stop(text)[: max(shown, len(text) - longest + 1)]
             yield safe[shown:]
             shown = len(safe)
-        yield settings.until_stop(text)[shown:]
+        yield until_stop(text)[shown:]
 
 
 def open_chat(
@@ -122,5 +112,4 @@ def open_chat(
     decoding = decoding_for(trained)
     settings, drawn = (generation_config(decoding, max_new_tokens, 1, samples=count) for count in (int(sample), 1))
     expert = open_expert(trained.plan.run, trained.origin, report)
-    alone = partial(base_renderer, trained.plan.run, trained.origin, expert.renderer.tokenizer)
-    return Chat(expert, settings, drawn, alone, report, shown, runs)
+    return Chat(expert, settings, drawn, report, shown, runs)
