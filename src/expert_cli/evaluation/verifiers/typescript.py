@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade, plain
 from expert_cli.evaluation.verifiers.sandbox.child_process import (
@@ -59,17 +59,10 @@ Program = tuple[str, str]
 """An answer and its tests."""
 
 
-class Source(NamedTuple):
-    """A text as deno's parser reads it.
-
-    text: without its comments. names: what it declares at its top, and whether that is a value. asks: the modules it asks for,
-    None for what it would compute. fault: line and words, where it does not parse.
-    """
-
-    text: str = ""
-    names: Mapping[str, bool] = {}
-    asks: Sequence[str | None] = ()
-    fault: tuple[int, str] | None = None
+Source = Mapping[str, Any]
+"""A text as deno's parser reads it. text: without its comments. names: what it declares at its top, and whether that is a
+value. asks: the modules it asks for, None for what it would compute.
+"""
 
 
 class Ready(NamedTuple):
@@ -128,35 +121,28 @@ class TypescriptCase(Case):
         """Return the program without comments: what it gives no one knows without the tests."""
         readable(answer)
         source = _each(_read, [answer], max(timeout_s, TYPE_CHECK_S))[answer]
-        if isinstance(source, Grade) or source.fault:
-            raise Stopped("invalid", source.detail if isinstance(source, Grade) else str(source.fault))
-        return plain(source.text.removesuffix(END)) or None
+        if isinstance(source, Grade):
+            raise Stopped(source.kind, source.detail)
+        return plain(source["text"].removesuffix(END)) or None
 
 
 def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) -> Ready | Grade:
     """Return the two modules: what the tests use of the answer's names they import, exported or not. Lines stay."""
-    if isinstance(answer, Grade) or isinstance(tests, Grade):
-        return answer if isinstance(answer, Grade) else Grade("invalid", "the tests are no program")
-    for module, source in (("answer", answer), ("tests", tests)):
-        if source.fault:
-            return _fault(module, *source.fault)
-        for name in source.asks:
-            if name is None or name.removeprefix("node:") not in NAMES["modules"]:
-                return Grade("refused", f"it asks for {name or 'a module that it computes'}")
-    if not answer.text.removesuffix(END).strip():
+    if isinstance(answer, Grade):
+        return answer
+    if isinstance(tests, Grade):
+        return Grade("invalid", f"in the tests, {tests.detail}")
+    asked = {name and name.removeprefix("node:") for name in (*answer["asks"], *tests["asks"])}
+    if refused := [name for name in asked if name not in NAMES["modules"]]:
+        return Grade("refused", f"it asks for {refused[0] or 'a module that it computes'}")
+    if not answer["text"].removesuffix(END).strip():
         return Grade("empty", "nothing but comments")
-    used = set(re.findall(r"[\w$]+", program[1])).difference(tests.names, KEPT)
-    shared = {name: "" if value else "type " for name, value in answer.names.items() if name in used}
+    used = set(re.findall(r"[\w$]+", program[1])).difference(tests["names"], KEPT)
+    shared = {name: "" if value else "type " for name, value in answer["names"].items() if name in used}
     exported = ", ".join(f"{kind}{name} as __answer_{name}" for name, kind in shared.items())
     imported = ", ".join(f"{kind}__answer_{name} as {name}" for name, kind in shared.items())
     tests_code = f'import {{ {imported} }} from "./answer.ts"; {program[1]}\n{END}'
-    asked = {name.removeprefix("node:") for name in (*answer.asks, *tests.asks) if name}
-    return Ready(f"{answer.text}\nexport {{ {exported} }};", tests_code, tuple(asked))
-
-
-def _fault(module: str, line: int, message: str) -> Grade:
-    where = "" if module == "answer" else "in the tests, "
-    return Grade("invalid", f"{where}line {line}: {message}")
+    return Ready(f"{answer['text']}\nexport {{ {exported} }};", tests_code, tuple(asked))
 
 
 def _each(ask: Callable[[Sequence[T], float], dict[T, R]], items: Sequence[T], limit_s: float) -> dict[T, R | Grade]:
@@ -170,7 +156,7 @@ def _each(ask: Callable[[Sequence[T], float], dict[T, R]], items: Sequence[T], l
     return _each(ask, items[:half], limit_s) | _each(ask, items[half:], limit_s)
 
 
-def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source]:
+def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source | Grade]:
     """Return what deno's parser, which loads nothing, says of texts. Raises `Stopped`."""
     # what is open at the end of a text does not swallow its last line, which the parser let pass
     files = {f"{number}.ts": f"{text}\n{END}" for number, text in enumerate(texts)}
@@ -179,12 +165,12 @@ def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source]:
         reply = json.loads(output)
     except ValueError as error:
         raise Stopped("too_large", "deno's parser gave up on it") from error
-    found = dict.fromkeys(files, Source(fault=(1, "it keeps deno's parser from reading it")))
+    found: dict[str, Source | Grade] = dict.fromkeys(files, Grade("invalid", "it keeps deno's parser from reading it"))
     for one in reply["errors"]:
         message, *_, at = one["message"].splitlines()
-        found[Path(one["file_path"]).name] = Source(fault=(int(at.split(":")[-2]), message))
+        found[Path(one["file_path"]).name] = Grade("invalid", f"line {at.split(':')[-2]}: {message}")
     for one in reply["diagnostics"]:
-        found[Path(one["filename"]).name] = Source(**json.loads(one["message"]))
+        found[Path(one["filename"]).name] = json.loads(one["message"])
     return dict(zip(texts, found.values(), strict=True))
 
 
@@ -205,7 +191,8 @@ def _typed(items: Sequence[Ready], limit_s: float) -> dict[Ready, Ready | Grade]
     found: dict[Ready, Ready | Grade] = {one: one for one in items}
     for code, message, number, module, line in sorted(faults, key=lambda fault: fault[3] == "tests")[::-1]:
         told = f"{code}: {message.partition(chr(10))[0]}"
-        found[items[int(number)]] = _fault(module, int(line), told)
+        where = "" if module == "answer" else "in the tests, "
+        found[items[int(number)]] = Grade("invalid", f"{where}line {line}: {told}")
     return found
 
 
